@@ -1,0 +1,58 @@
+"""Karat: is our retriever good, how sure are we, where does it lose, may this change ship?
+
+Public names are loaded when they are first used, so that `import karat` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from karat.audit import Audit as Audit
+    from karat.errors import KaratError as KaratError
+    from karat.evaluation import evaluate as evaluate
+    from karat.evaluation import evaluate_all as evaluate_all
+    from karat.formats.read import read_gold as read_gold
+    from karat.formats.read import read_run as read_run
+    from karat.formats.run_log import RunLogWriter as RunLogWriter
+    from karat.gold import Gold as Gold
+    from karat.hits import Run as Run
+    from karat.metrics.base import Metric as Metric
+    from karat.metrics.grammar import all_metrics as all_metrics
+    from karat.metrics.grammar import parse_metric as parse_metric
+    from karat.result import Result as Result
+    from karat.result import read_result as read_result
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Audit": "karat.audit",
+    "Gold": "karat.gold",
+    "KaratError": "karat.errors",
+    "Metric": "karat.metrics.base",
+    "Result": "karat.result",
+    "Run": "karat.hits",
+    "RunLogWriter": "karat.formats.run_log",
+    "all_metrics": "karat.metrics.grammar",
+    "evaluate": "karat.evaluation",
+    "evaluate_all": "karat.evaluation",
+    "parse_metric": "karat.metrics.grammar",
+    "read_gold": "karat.formats.read",
+    "read_result": "karat.result",
+    "read_run": "karat.formats.read",
+}
+
+__all__ = [*sorted(_WHERE), "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'karat' has no attribute {name!r}")
+    value = getattr(import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,80 @@
+"""What was found in the data and what was done about it: counted, with examples, shown in every report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from karat.errors import shorten
+
+_EXAMPLES = 3
+
+# code → (what was found, what was done). Every code that any reader or rule can count is here.
+EXPLANATIONS: dict[str, tuple[str, str]] = {
+    "missing_queries": ("queries of the gold set that the run does not have", "scored as failed"),
+    "missing_skipped": ("queries of the gold set that the run does not have", "left out, as asked"),
+    "unknown_queries": ("queries of the run that the gold set does not have", "left out"),
+    "no_answer_queries": ("queries marked as having no answer", "kept out of the relevance metrics"),
+    "no_relevant_gold": ("queries without any relevant gold item", "undefined (null) on relevance metrics"),
+    "empty_results": ("queries for which the run returned no hit", "scored as failed"),
+    "failed_queries": ("queries for which the run reports an error", "scored by the hits that are there"),
+    "duplicate_hits": ("hits that stand in a query's list more than once", "first place kept, the rest removed"),
+    "rank_gaps": ("queries whose ranks are not 1, 2, 3, …", "renumbered"),
+    "rank_order": ("queries whose hits are not listed in rank order", "sorted by rank"),
+    "rank_ties": ("queries in which two hits have the same rank", "their order in the list decides"),
+    "rank_against_score": ("queries in which rank and score disagree", "rank decides"),
+    "partial_order": ("queries in which only some hits have a rank or score", "position in the list decides"),
+    "score_ties": ("queries with hits of equal score", "id decides, descending, as trec_eval does"),
+    "pruned_hits": ("hits under the score threshold", "cut before evaluation"),
+    "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),
+    "duplicate_gold": ("gold items listed twice with the same grade", "counted once"),
+    "negative_grades": ("gold items with a grade below 0", "treated as unjudged, as trec_eval does"),
+}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of the audit."""
+
+    code: str
+    count: int
+    found: str
+    done: str
+    examples: tuple[str, ...] = ()
+
+
+class Audit:
+    """Counts by code, with the first few examples of each."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._examples: dict[str, list[str]] = {}
+
+    def count(self, code: str, n: int = 1, examples: Iterable[str] = ()) -> None:
+        if code not in EXPLANATIONS:
+            raise KeyError(code)
+        if n <= 0:
+            return
+        self._counts[code] = self._counts.get(code, 0) + n
+        shown = self._examples.setdefault(code, [])
+        for example in examples:
+            if len(shown) >= _EXAMPLES:
+                break
+            shown.append(shorten(example, 60))
+
+    def merge(self, other: Audit) -> None:
+        for entry in other:
+            self.count(entry.code, entry.count, entry.examples)
+
+    def __getitem__(self, code: str) -> int:
+        if code not in EXPLANATIONS:
+            raise KeyError(code)
+        return self._counts.get(code, 0)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for code, (found, done) in EXPLANATIONS.items():
+            if code in self._counts:
+                yield Entry(code, self._counts[code], found, done, tuple(self._examples.get(code, ())))
+
+    def __repr__(self) -> str:
+        return f"Audit({', '.join(f'{e.code}={e.count}' for e in self)})"

@@ -1,0 +1,89 @@
+"""One tree of errors: what failed, where, what was expected, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_SHOWN = 80
+
+
+def shorten(value: object, limit: int = _SHOWN) -> str:
+    """`value` as one short printable line, so that a 100 MB field never reaches a terminal."""
+    text = value if isinstance(value, str) else repr(value)
+    text = text[: limit + 1]
+    text = "".join(c if c.isprintable() else "�" for c in text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class KaratError(Exception):
+    """Something Karat refuses. Prints as `where: what` and, on a line of its own, a hint."""
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        query: str | None = None,
+        expected: str | None = None,
+        got: object = None,
+        hint: str | None = None,
+    ) -> None:
+        self.what, self.file, self.line, self.field = what, file, line, field
+        self.query, self.expected, self.got, self.hint = query, expected, got, hint
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        message = self.what
+        if self.expected is not None:
+            message += f": expected {self.expected}"
+            if self.got is not None:
+                message += f", got {shorten(self.got)}"
+        place = ": ".join(p for p in (self._location(), self.field, self._query()) if p)
+        text = f"{place}: {message}" if place else message
+        return f"{text}\nhint: {self.hint}" if self.hint else text
+
+    def _location(self) -> str | None:
+        if self.file is None:
+            return None if self.line is None else f"line {self.line}"
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+    def _query(self) -> str | None:
+        return None if self.query is None else f"query {shorten(self.query, 40)!r}"
+
+
+class InputError(KaratError):
+    """A run, gold or corpus file that cannot be used as it is."""
+
+
+class ConfigError(KaratError):
+    """A setting, option or configuration file that makes no sense."""
+
+
+class UnknownName(ConfigError):
+    """A name that nothing answers to, with the nearest ones that exist."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str | None = None) -> None:
+        super().__init__(f"unknown {kind} {shorten(name, 40)!r}", hint=did_you_mean(name, known) or hint)
+
+
+class MissingExtra(ConfigError):
+    """An optional package is needed and not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs the package {package!r}, which is not installed",
+            hint=f"pip install 'karat[{extra}]'",
+        )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    names = list(known)
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    if near:
+        return "did you mean " + " or ".join(near) + "?"
+    return "known: " + ", ".join(names) if 0 < len(names) <= 12 else None

@@ -1,0 +1,171 @@
+"""The pipeline on one screen: hits and gold, judged slice by slice, become one row of scores a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from karat.audit import Audit
+from karat.errors import ConfigError, InputError
+from karat.formats.read import read_gold, read_run
+from karat.gold import Gold
+from karat.hits import Run, Ungrouped
+from karat.ids import Floats, Ints
+from karat.judged import Judged, Rules, judge, judge_missing
+from karat.metrics.base import Metric
+from karat.metrics.grammar import parse_metrics
+from karat.result import Result
+
+PANEL = (
+    "recall@1",
+    "recall@3",
+    "recall@5",
+    "recall@10",
+    "ndcg@5",
+    "precision@5",
+    "mrr",
+    "distinct_docs@5",
+    "judged@5",
+    "latency_p50",
+    "latency_p90",
+)
+
+
+def evaluate(
+    run: Any,
+    gold: Any,
+    metrics: Iterable[str | Metric] | None = None,
+    *,
+    system: str | None = None,
+    **options: Any,
+) -> Result:
+    """Score one system's run against gold.
+
+    `run` and `gold` are paths (any format), dicts, lists of records or frames; `metrics` are names such as
+    `recall@5` (default: the panel). Options are those of `evaluate_all`.
+    """
+    results = evaluate_all(read_run(run, system=system), gold, metrics, **options)
+    if len(results) > 1:
+        raise ConfigError(
+            f"the run holds {len(results)} systems: {', '.join(sorted(results))}",
+            hint="pick one with system=…, or use evaluate_all",
+        )
+    return next(iter(results.values()))
+
+
+def evaluate_all(
+    run: Any,
+    gold: Any,
+    metrics: Iterable[str | Metric] | None = None,
+    *,
+    k: int = 5,
+    missing: Literal["worst", "skip"] = "worst",
+    min_score: float | None = None,
+    doc_of: str = "#",
+    corpus_size: int | None = None,
+) -> dict[str, Result]:
+    """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
+    `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
+    `doc_of`: what parts a chunk id from its document; `corpus_size`: for the random floor."""
+    if k < 1:
+        raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
+    if corpus_size is not None and corpus_size < 1:
+        raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
+    run, gold = read_run(run), read_gold(gold)
+    asked = parse_metrics(PANEL if metrics is None else metrics)
+    rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)
+    try:
+        scorers = _score(run, gold, asked, rules, corpus_size)
+    except Ungrouped:
+        scorers = _score(run.grouped(), gold, asked, rules, corpus_size)
+    provenance = run.provenance()
+    return {
+        system: scorer.finish(system, run.label, provenance.get(system, {}), keep_empty=metrics is not None)
+        for system, scorer in scorers.items()
+    }
+
+
+def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_size: int | None) -> dict[str, _Scorer]:
+    columns = frozenset().union(*(m.needs for m in metrics))
+    depth = max((m.k or int(max(gold.k.max(), rules.k)) for m in metrics if m.uses_hits), default=0)
+    scorers: dict[str, _Scorer] = {}
+    unread = Audit()
+    for hits in run.slices(columns, unread):
+        scorer = scorers.get(hits.system)
+        if scorer is None:
+            scorer = scorers[hits.system] = _Scorer(gold, metrics, rules, corpus_size)
+        scorer.add(judge(hits, gold, rules, scorer.audit, depth))
+    if not scorers:
+        raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
+    for scorer in scorers.values():
+        scorer.refuse_no_overlap(run, gold)
+        scorer.add_missing()
+    return scorers
+
+
+class _Scorer:
+    """Scores of one system, put together from slices in the order of the gold set."""
+
+    def __init__(self, gold: Gold, metrics: list[Metric], rules: Rules, corpus_size: int | None) -> None:
+        self.gold, self.metrics, self.rules, self.corpus_size = gold, metrics, rules, corpus_size
+        self.audit = Audit()
+        self.audit.merge(gold.audit)
+        size = len(gold.queries)
+        self.seen = np.zeros(size, np.bool_)
+        self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
+        self.ceilings: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
+        self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
+
+    def add(self, judged: Judged) -> None:
+        at = judged.queries
+        self.seen[at] = True
+        for metric in self.metrics:
+            name = str(metric)
+            self.values[name][at] = metric.score(judged)
+            self.ceilings[name][at] = metric.ceiling(judged)
+            if self.corpus_size:
+                self.floors[name][at] = metric.floor(judged, self.corpus_size)
+
+    def refuse_no_overlap(self, run: Run, gold: Gold) -> None:
+        if self.seen.any():
+            return
+        raise InputError(
+            f"no query of {run.label} stands in {gold.label}",
+            hint=f"do the ids match? The gold set has {gold.queries[0]!r}"
+            + "".join(f", the run {e.examples[0]!r}" for e in self.audit if e.code == "unknown_queries" and e.examples),
+        )
+
+    def add_missing(self) -> None:
+        missing: Ints = np.flatnonzero(~self.seen)
+        if not len(missing):
+            return
+        skip = self.rules.missing == "skip"
+        code = "missing_skipped" if skip else "missing_queries"
+        self.audit.count(code, len(missing), (self.gold.queries[i] for i in missing[:3]))
+        if not skip:
+            self.add(judge_missing(self.gold, missing, self.rules))
+
+    def finish(self, system: str, label: str, provenance: dict[str, Any], *, keep_empty: bool) -> Result:
+        rows = np.flatnonzero(self.seen)
+        relevant = np.bincount(self.gold.query_of_item[self.gold.grades > 0], minlength=len(self.seen))
+        bare = rows[(relevant[rows] == 0) & (self.gold.no_answer[rows] == 0)]
+        self.audit.count("no_relevant_gold", len(bare), (self.gold.queries[i] for i in bare[:3]))
+        # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
+        shown = [m for m in self.metrics if keep_empty or not np.isnan(self.values[str(m)][rows]).all()]
+        names = [str(m) for m in shown]
+        return Result(
+            system=system,
+            run=label,
+            gold=self.gold,
+            rows=rows,
+            metrics=shown,
+            values={n: self.values[n][rows] for n in names},
+            ceilings={n: self.ceilings[n][rows] for n in names},
+            floors={n: self.floors[n][rows] for n in names} if self.floors else {},
+            audit=self.audit,
+            provenance=provenance,
+            rules=self.rules,
+            corpus_size=self.corpus_size,
+        )

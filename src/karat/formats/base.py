@@ -1,0 +1,271 @@
+"""What every reader shares: opening files, recognising formats, and turning parser complaints into errors."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import re
+from abc import ABC
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, ClassVar, Literal
+
+import msgspec
+
+from karat.errors import InputError, MissingExtra, shorten
+from karat.gold import Gold
+from karat.hits import Run
+
+Kind = Literal["run", "gold"]
+
+_GZIP, _ZSTD, _BOM = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xef\xbb\xbf"
+_HEAD = 1 << 16
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a reader may be told."""
+
+    target: str | None = None  # field that holds the target of a single-target set
+    split: str = "test"  # which qrels of a BEIR folder
+    system: str | None = None  # read only this system of a run
+
+
+class Source:
+    """A file (or folder) to read, with its first bytes."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.label = str(path)
+        if not self.path.exists():
+            raise InputError("no such file", file=self.label, hint=_nearby(self.path))
+
+    @property
+    def is_folder(self) -> bool:
+        return self.path.is_dir()
+
+    def open(self) -> IO[bytes]:
+        """The content, decompressed, without a byte order mark."""
+        try:
+            stream = self._decompressed()
+            if stream.read(3) != _BOM:
+                stream.seek(0)
+        except (OSError, EOFError) as error:
+            raise self.unreadable(error) from error
+        return stream
+
+    def _decompressed(self) -> IO[bytes]:
+        if self.is_folder:
+            raise InputError("this is a folder", file=self.label, expected="a file, or a BEIR folder with qrels/")
+        raw = self.path.open("rb")
+        magic = raw.read(4)
+        raw.seek(0)
+        if magic[:2] == _GZIP:
+            return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
+        if magic == _ZSTD:
+            return _open_zstd(raw)
+        return raw
+
+    @property
+    def compressed(self) -> bool:
+        with self.path.open("rb") as raw:
+            magic = raw.read(4)
+        return magic[:2] == _GZIP or magic == _ZSTD
+
+    def unreadable(self, error: Exception) -> InputError:
+        reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
+        return InputError(f"cannot be read: {reason}", file=self.label)
+
+    @cached_property
+    def head(self) -> bytes:
+        if self.is_folder:
+            return b""
+        with self.open() as stream:
+            try:
+                return stream.read(_HEAD)
+            except Exception as error:  # zstd and gzip raise their own kinds
+                raise self.unreadable(error) from error
+
+    @cached_property
+    def first_line(self) -> bytes:
+        """First line that is not blank (cut at the head's length)."""
+        return next((line.strip() for line in self.head.split(b"\n") if line.strip()), b"")
+
+    @cached_property
+    def first_object(self) -> dict[str, Any] | None:
+        """The first line as a JSON object, if it is one."""
+        try:
+            value = msgspec.json.decode(self.first_line)
+        except msgspec.DecodeError:
+            return self._object_of_long_line()
+        return value if isinstance(value, dict) else None
+
+    def _object_of_long_line(self) -> dict[str, Any] | None:
+        """Keys of a first line that is longer than the head, or broken further on."""
+        if not self.first_line.startswith(b"{"):
+            return None
+        found = re.findall(rb'"(query_id|topk|gold|actualOutput|samples|id|query)"\s*:', self.first_line)
+        return {key.decode(): None for key in found} if found else None
+
+    @property
+    def looks_like_json(self) -> bool:
+        return self.first_line[:1] in (b"{", b"[")
+
+    def refuse_nonsense(self) -> None:
+        """Empty and binary files, before any reader tries."""
+        if self.is_folder or self.head[:4] == b"PAR1":
+            return
+        if not self.head.strip():
+            raise InputError("the file is empty", file=self.label)
+        if b"\x00" in self.head:
+            raise InputError(
+                "this is a binary file",
+                file=self.label,
+                expected="text (JSONL, JSON, YAML, TREC, CSV, TSV; also .gz and .zst), Parquet or a BEIR folder",
+            )
+
+    def content_hash(self) -> str:
+        digest = hashlib.sha256()
+        with self.open() as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        return "sha256:" + digest.hexdigest()[:16]
+
+
+class Format(ABC):
+    """One file format. A subclass reads runs, gold sets, or both."""
+
+    name: ClassVar[str]
+    kinds: ClassVar[frozenset[Kind]]
+    order: ClassVar[int] = 50  # who is asked first; the more particular, the lower
+
+    def recognises(self, source: Source, kind: Kind) -> bool:
+        raise NotImplementedError
+
+    def read_run(self, source: Source, options: Options) -> Run:
+        raise NotImplementedError
+
+    def read_gold(self, source: Source, options: Options) -> Gold:
+        raise NotImplementedError
+
+
+def _open_zstd(raw: IO[bytes]) -> IO[bytes]:
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+
+        return zstd.ZstdFile(raw)  # type: ignore[no-any-return,unused-ignore]
+    except ImportError:
+        pass
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
+    return _Rewindable(raw, zstandard)
+
+
+class _Rewindable(io.RawIOBase):
+    """A zstd stream that can go back to its start, which is all that Source.open needs."""
+
+    def __init__(self, raw: IO[bytes], zstandard: Any) -> None:
+        self._raw, self._zstandard = raw, zstandard
+        self._start()
+
+    def _start(self) -> None:
+        self._raw.seek(0)
+        reader = self._zstandard.ZstdDecompressor().stream_reader(self._raw, read_across_frames=True)
+        self._reader = io.BufferedReader(reader)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._start()
+        return 0
+
+    def read(self, size: int = -1) -> bytes:
+        return self._reader.read(size)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._reader.readline(-1 if size is None else size)
+
+    def readable(self) -> bool:
+        return True
+
+
+def _nearby(path: Path) -> str:
+    from karat.errors import did_you_mean
+
+    folder = path.parent
+    if not folder.is_dir():
+        return f"the folder {folder} does not exist either"
+    names = sorted(p.name for p in folder.iterdir())[:200]
+    return did_you_mean(path.name, names) or "check the path"
+
+
+_COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.S)
+_TYPES = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def refusal(error: Exception, label: str, line: int | None, raw: object = None) -> InputError:
+    """msgspec's complaint about one record as an error with place, expectation and what was found."""
+    if isinstance(error, msgspec.ValidationError):
+        return _invalid(str(error), label, line, raw)
+    text = str(error)
+    if "NaN" in text or (isinstance(raw, bytes) and re.search(rb":\s*-?(NaN|Infinity)\b", raw)):
+        return InputError(
+            "NaN and Infinity are no JSON numbers",
+            file=label,
+            line=line,
+            expected="finite numbers",
+            hint="write null, or leave the field out",
+        )
+    if "truncated" in text:
+        return InputError(
+            "the line is cut off: JSON ends in the middle",
+            file=label,
+            line=line,
+            got=raw,
+            hint="was the file copied while it was written? Remove or complete the line",
+        )
+    if isinstance(error, UnicodeDecodeError) or "utf-8" in text.lower():
+        return InputError("the line is not UTF-8 text", file=label, line=line, hint="save the file as UTF-8")
+    found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+    return InputError(
+        f"not JSON ({text.removeprefix('JSON is malformed: ')})",
+        file=label,
+        line=line,
+        expected="one JSON object a line",
+        got=found,
+    )
+
+
+def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError:
+    parts = _COMPLAINT.fullmatch(text)
+    assert parts is not None
+    path = (parts["path"] or "$").removeprefix("$").lstrip(".")
+    what = parts["what"]
+    missing = re.fullmatch(r"Object missing required field `(.*)`", what)
+    if missing:
+        field = f"{path}.{missing[1]}" if path else missing[1]
+        return InputError("the field is missing", file=label, line=line, field=field)
+    kinds = re.fullmatch(r"Expected `(.*)`, got `(.*)`", what)
+    if kinds:
+        expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
+        got = _value_at(raw, path)
+        return InputError("wrong type", file=label, line=line, field=path, expected=expected, got=got or kinds[2])
+    return InputError(what, file=label, line=line, field=path or None)
+
+
+def _value_at(raw: object, path: str) -> str | None:
+    try:
+        value = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
+        for step in re.findall(r"[^.\[\]]+", path):
+            value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
+    except (msgspec.MsgspecError, KeyError, IndexError, TypeError, ValueError):
+        return None
+    return shorten(repr(value))

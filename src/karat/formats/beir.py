@@ -1,0 +1,95 @@
+"""A BEIR folder: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from karat.errors import InputError
+from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.gold_file import dataset_of
+from karat.formats.records import RecordDecoder, decode_record, read_objects
+from karat.gold import Gold, GoldBuilder
+
+
+class BeirQuery(msgspec.Struct, kw_only=True):
+    """One line of queries.jsonl; single values of its metadata become tags."""
+
+    _id: str | int
+    text: str = ""
+    metadata: dict[str, Any] | None = None
+
+
+class BeirFormat(Format):
+    """A folder with queries.jsonl and qrels/test.tsv (`--split` names another)."""
+
+    name = "beir"
+    kinds = frozenset({"gold"})
+    order = 5
+
+    def recognises(self, source: Source, kind: Kind) -> bool:
+        return source.is_folder and (source.path / "qrels").is_dir()
+
+    def read_gold(self, source: Source, options: Options) -> Gold:
+        qrels = source.path / "qrels" / f"{options.split}.tsv"
+        if not qrels.is_file():
+            there = ", ".join(sorted(p.stem for p in (source.path / "qrels").glob("*.tsv"))) or "none"
+            raise InputError(f"no qrels for the split {options.split!r}", file=str(qrels), hint=f"there are: {there}")
+        judged = _read_qrels(Source(qrels))
+        queries = source.path / "queries.jsonl"
+        known = _read_queries(Source(queries)) if queries.is_file() else {}
+        builder = GoldBuilder(source.label)
+        # A query of the file without a judgement is kept: it is not there by accident in sets with no-answer queries.
+        for query in [*judged, *(q for q in known if q not in judged)]:
+            ids, grades = judged.get(query, ([], []))
+            builder.add(query, ids, grades)
+            record = known.get(query)
+            if record is not None:
+                builder.say("query", record.text)
+                for name, value in (record.metadata or {}).items():
+                    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+                    builder.say(name, value, tag=not isinstance(value, (list, dict)))
+        dataset = dataset_of(source)
+        dataset.hash = Source(qrels).content_hash()
+        return builder.build(dataset)
+
+
+def _read_qrels(source: Source) -> dict[str, tuple[list[str], list[float]]]:
+    judged: dict[str, tuple[list[str], list[float]]] = {}
+    with source.open() as stream:
+        for line, raw in enumerate(stream, 1):
+            parts = raw.decode("utf-8", "replace").rstrip("\r\n").split("\t")
+            if line == 1 and not _is_number(parts[-1]):
+                continue
+            if not raw.strip():
+                continue
+            if len(parts) != 3 or not _is_number(parts[2]):
+                raise InputError(
+                    "not a judgement",
+                    file=source.label,
+                    line=line,
+                    expected="query-id, corpus-id and a number, parted by tabs",
+                    got=raw.decode("utf-8", "replace"),
+                )
+            ids, grades = judged.setdefault(parts[0], ([], []))
+            ids.append(parts[1])
+            grades.append(float(parts[2]))
+    return judged
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_queries(source: Source) -> dict[str, BeirQuery]:
+    decoder = RecordDecoder(BeirQuery)
+    found = {}
+    for line, entry in read_objects(source):
+        record = decode_record(decoder, entry, source.label, line)
+        found[str(record._id)] = record
+    return found

@@ -1,0 +1,139 @@
+"""Dicts as ranx and pytrec_eval have them, and lists of ids; in memory or as a JSON file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from karat.audit import Audit
+from karat.errors import InputError
+from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.gold_file import dataset_of
+from karat.formats.records import read_document
+from karat.formats.run_log import RunLog
+from karat.gold import Dataset, Gold, GoldBuilder
+from karat.hits import Hits, Run
+
+_SLICE_QUERIES = 20_000
+
+
+class DictFormat(Format):
+    """JSON `{query: {document: score}}` or `{query: [documents]}`, as a run or as gold."""
+
+    name = "dict"
+    kinds = frozenset({"run", "gold"})
+    order = 40
+
+    def recognises(self, source: Source, kind: Kind) -> bool:
+        if not source.first_line.startswith(b"{"):
+            return False
+        first = source.first_object
+        if first is not None and all(v is None for v in first.values()):  # a long first line, known by its keys only
+            return not {"query_id", "topk", "gold", "samples"} & set(first)
+        return first is None or (bool(first) and all(isinstance(v, (dict, list)) for v in first.values()))
+
+    def read_run(self, source: Source, options: Options) -> Run:
+        return run_from_dict(self._load(source), source.label)
+
+    def read_gold(self, source: Source, options: Options) -> Gold:
+        return gold_from_dict(self._load(source), source.label, dataset_of(source))
+
+    def _load(self, source: Source) -> dict[str, Any]:
+        value, _ = read_document(source)
+        if not isinstance(value, dict):
+            raise InputError("no object", file=source.label, expected="{query: {document: score}}", got=value)
+        return value
+
+
+def run_from_dict(run: Mapping[Any, Any], label: str = "run") -> Run:
+    """{query: {document: score}}, {query: [ids, (id, score) pairs or hit dicts]}."""
+    if all(isinstance(hits, Mapping) for hits in run.values()):
+        return DictRun(run, label)
+    return RunLog(label, [{"query_id": str(q), "topk": _hit_list(q, hits, label)} for q, hits in run.items()])
+
+
+def _hit_list(query: Any, hits: Any, label: str) -> list[Any]:
+    if isinstance(hits, Mapping):
+        return [{"chunk_id": i, "score": s} for i, s in hits.items()]
+    if not isinstance(hits, (list, tuple)):
+        raise InputError(
+            "no hits", file=label, query=str(query), expected="{document: score} or a list of ids", got=hits
+        )
+    return [{"chunk_id": h[0], "score": h[1]} if isinstance(h, (tuple, list)) and len(h) == 2 else h for h in hits]
+
+
+class DictRun(Run):
+    """Scores by document: the score decides, so the order of a dict does not matter."""
+
+    def __init__(self, run: Mapping[Any, Mapping[Any, Any]], label: str) -> None:
+        self.label, self._run = label, run
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        names = list(self._run)
+        for start in range(0, len(names), _SLICE_QUERIES):
+            yield self._slice(names[start : start + _SLICE_QUERIES])
+
+    def _slice(self, names: list[Any]) -> Hits:
+        lists = [self._run[q] for q in names]
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        ids: list[Any] = list(chain.from_iterable(lists))
+        if set(map(type, ids)) - {str}:
+            ids = [str(i) for i in ids]
+        queries = [str(q) for q in names]
+        return Hits(
+            system="",
+            queries=queries,
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            ids=ids,
+            score=self._scores(queries, lists, int(counts.sum())),
+        )
+
+    def _scores(self, queries: list[str], lists: list[Mapping[Any, Any]], n: int) -> Any:
+        try:
+            scores = np.fromiter(chain.from_iterable(hits.values() for hits in lists), np.float64, n)
+        except (TypeError, ValueError):
+            scores = np.full(n, np.nan)
+        if not np.isfinite(scores).all():
+            for query, hits in zip(queries, lists, strict=True):
+                for item, score in hits.items():
+                    if isinstance(score, (str, bool)) or not np.isfinite(_float(score)):
+                        raise InputError(
+                            "the score is no finite number", file=self.label, query=query, field=str(item), got=score
+                        )
+        return scores
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Dataset | None = None) -> Gold:
+    """{query: {document: grade}} or {query: [documents]}."""
+    builder = GoldBuilder(label)
+    for query, items in gold.items():
+        if isinstance(items, Mapping):
+            grades = [_grade(g, query, i, label) for i, g in items.items()]
+        elif isinstance(items, (list, tuple, set, frozenset)):
+            items = sorted(items, key=str) if isinstance(items, (set, frozenset)) else items
+            grades = [1.0] * len(items)
+        else:
+            raise InputError(
+                "no gold", file=label, query=str(query), expected="{document: grade} or a list of ids", got=items
+            )
+        builder.add(str(query), [i if type(i) is str else str(i) for i in items], grades)
+    return builder.build(dataset or Dataset())
+
+
+def _grade(value: Any, query: Any, item: Any, label: str) -> float:
+    if type(value) is int or type(value) is float:
+        return float(value)
+    grade = float("nan") if isinstance(value, (str, bool)) else _float(value)
+    if np.isnan(grade):
+        raise InputError("the grade is no number", file=label, query=str(query), field=str(item), got=value)
+    return grade

@@ -1,0 +1,201 @@
+"""GOLD: what should have been found, query by query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from karat.audit import Audit
+from karat.errors import InputError
+from karat.ids import Floats, Hashes, Ints, has_repeats, hashes, keys, like
+
+if TYPE_CHECKING:
+    from karat.ids import Ids
+
+# How a gold id says what it names.
+BARE, CHUNK, DOC = 0, 1, 2
+
+
+class Dataset(msgspec.Struct):
+    """Which data the numbers speak of."""
+
+    version: str | None = None
+    as_of_range: list[str] | None = None
+    hash: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Gold:
+    """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
+
+    queries: list[str]
+    offsets: Ints
+    ids: list[str]
+    grades: Floats
+    kinds: Ints  # BARE, CHUNK or DOC, one an item
+    k: Ints  # cutoff of the query's own, 0 = none
+    no_answer: Ints  # 1 where the query is known to have no answer
+    fields: dict[str, list[Any]] = field(default_factory=dict)  # query, answer, evidence, negatives, as_of …
+    tags: dict[str, list[Any]] = field(default_factory=dict)  # language, topic …: the attributes of segments
+    dataset: Dataset = field(default_factory=Dataset)
+    label: str = "gold"
+    audit: Audit = field(default_factory=Audit)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        return {query: i for i, query in enumerate(self.queries)}
+
+    @cached_property
+    def query_of_item(self) -> Ints:
+        return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
+
+    def text(self, i: int) -> str | None:
+        value = self.fields["query"][i] if "query" in self.fields else None
+        return None if value is None else str(value)
+
+    def item_keys(self, ids: Ids) -> Hashes:
+        """Keys of all items, comparable with those of hits whose ids are in a container like `ids`."""
+        cache: dict[type, Hashes] = self.__dict__.setdefault("_item_keys", {})
+        kind = type(ids)
+        if kind not in cache:
+            cache[kind] = keys(hashes(like(ids, self.ids)), self.query_of_item)
+        return cache[kind]
+
+    def items_of(self, queries: Ints) -> Ints:
+        """Rows of the items of the given queries, query by query."""
+        starts, ends = self.offsets[queries], self.offsets[queries + 1]
+        counts = ends - starts
+        first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
+        return first + np.arange(counts.sum())
+
+
+@dataclass
+class GoldBuilder:
+    """Collects entries one by one and turns them into columns, with the checks that every format shares."""
+
+    label: str
+    queries: list[str] = field(default_factory=list)
+    lines: list[int | None] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    grades: list[float] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+    k: list[int] = field(default_factory=list)
+    no_answer: list[bool] = field(default_factory=list)
+    fields: dict[str, list[Any]] = field(default_factory=dict)
+    tags: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add(
+        self,
+        query: str,
+        ids: list[str],
+        grades: list[float],
+        kind: int = BARE,
+        *,
+        line: int | None = None,
+        k: int = 0,
+        no_answer: bool = False,
+    ) -> None:
+        self.queries.append(query)
+        self.lines.append(line)
+        self.counts.append(len(ids))
+        self.ids += ids
+        self.grades += grades
+        self.kinds += [kind] * len(ids)
+        self.k.append(k)
+        self.no_answer.append(no_answer)
+
+    def say(self, name: str, value: Any, *, tag: bool = False) -> None:
+        """Something said of the query that was added last."""
+        column = (self.tags if tag else self.fields).setdefault(name, [])
+        column += [None] * (len(self.queries) - 1 - len(column))
+        column.append(value)
+
+    def build(self, dataset: Dataset) -> Gold:
+        if not self.queries:
+            raise InputError("no query in the gold set", file=self.label, hint="it needs at least one entry")
+        self._refuse_repeated_queries()
+        audit = Audit()
+        ids, grades, kinds, counts = self._items(audit)
+        for column in (*self.fields.values(), *self.tags.values()):
+            column += [None] * (len(self.queries) - len(column))
+        audit.count("no_answer_queries", sum(self.no_answer))
+        return Gold(
+            queries=self.queries,
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            ids=ids,
+            grades=grades,
+            kinds=kinds,
+            k=np.array(self.k, np.int64),
+            no_answer=np.array(self.no_answer, np.int64),
+            fields=self.fields,
+            tags=self.tags,
+            dataset=dataset,
+            label=self.label,
+            audit=audit,
+        )
+
+    def _refuse_repeated_queries(self) -> None:
+        if len(set(self.queries)) == len(self.queries):
+            return
+        first: dict[str, int] = {}
+        for i, query in enumerate(self.queries):
+            if query in first:
+                line, earlier = self.lines[i], self.lines[first[query]]
+                raise InputError(
+                    "this query is in the gold set already" + (f" (line {earlier})" if earlier else ""),
+                    file=self.label,
+                    line=line,
+                    query=query,
+                    hint="merge the two entries, or give one another query_id",
+                )
+            first[query] = i
+
+    def _items(self, audit: Audit) -> tuple[list[str], Floats, Ints, Ints]:
+        grades, kinds = np.array(self.grades, np.float64), np.array(self.kinds, np.int64)
+        counts = np.array(self.counts, np.int64)
+        query = np.repeat(np.arange(len(counts)), counts)
+        keep = np.ones(len(grades), np.bool_)
+        if not np.isfinite(grades).all():
+            bad = int(np.flatnonzero(~np.isfinite(grades))[0])
+            raise self._item_error(query[bad], f"grade of {self.ids[bad]!r}", "a finite number", grades[bad])
+        if (grades < 0).any():
+            keep &= grades >= 0
+            audit.count("negative_grades", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
+        if has_repeats(keys(hashes(self.ids), query)):
+            keep &= self._first_of_repeats(query, grades, audit)
+        if keep.all():
+            return self.ids, grades, kinds, counts
+        rows = np.flatnonzero(keep)
+        counts = np.bincount(query[rows], minlength=len(counts))
+        return [self.ids[i] for i in rows.tolist()], grades[rows], kinds[rows], counts
+
+    def _first_of_repeats(self, query: Ints, grades: Floats, audit: Audit) -> Any:
+        keep = np.ones(len(grades), np.bool_)
+        seen: dict[tuple[int, str, int], float] = {}
+        for i, (q, item, kind) in enumerate(zip(query.tolist(), self.ids, self.kinds, strict=True)):
+            before = seen.setdefault((q, item, kind), float(grades[i]))
+            if before != grades[i]:
+                raise self._item_error(q, f"grade of {item!r}", f"one grade ({before:g} stands before)", grades[i])
+        seen.clear()
+        for i, (q, item, kind) in enumerate(zip(query.tolist(), self.ids, self.kinds, strict=True)):
+            keep[i] = (q, item, kind) not in seen
+            seen[(q, item, kind)] = 0.0
+        audit.count("duplicate_gold", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
+        return keep
+
+    def _item_error(self, query: int, field: str, expected: str, got: object) -> InputError:
+        return InputError(
+            "gold item refused",
+            file=self.label,
+            line=self.lines[query],
+            field=field,
+            query=self.queries[query],
+            expected=expected,
+            got=got,
+        )

@@ -1,0 +1,96 @@
+"""HITS: what one system returned, in slices of whole queries."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from karat.ids import Bools, Floats, Ints, take
+
+if TYPE_CHECKING:
+    from karat.audit import Audit
+    from karat.ids import Ids
+
+# Columns of a hit that cost time and memory, and are read only when something asks for them.
+OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source"})
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Some whole queries of one system: query i owns rows offsets[i] … offsets[i+1] of every column."""
+
+    system: str
+    queries: list[str]
+    offsets: Ints
+    ids: Ids
+    score: Floats | None = None  # NaN where a hit has none
+    rank: Floats | None = None  # NaN where a hit has none; never set where the format says that score decides
+    docs: Ids | None = None  # document of each hit where the log says so ("" = not said)
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # OPTIONAL_COLUMNS that were asked for
+    latency: dict[str, Floats] = field(default_factory=dict)  # stage → ms a query, NaN where not measured
+    fields: dict[str, list[Any]] = field(default_factory=dict)  # other things said of a query, None = not said
+    lines: Ints | None = None  # line of each query in its file
+
+    @property
+    def query_of_row(self) -> Ints:
+        return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
+
+    def select_queries(self, keep: Bools) -> Hits:
+        counts = np.diff(self.offsets)
+        kept = self.select_rows(np.flatnonzero(np.repeat(keep, counts)), counts)
+        picked = np.flatnonzero(keep).tolist()
+        return replace(
+            kept,
+            queries=[self.queries[i] for i in picked],
+            offsets=_offsets(counts[keep]),
+            latency={stage: ms[keep] for stage, ms in self.latency.items()},
+            fields={name: [values[i] for i in picked] for name, values in self.fields.items()},
+            lines=None if self.lines is None else self.lines[keep],
+        )
+
+    def select_rows(self, rows: Ints, counts: Ints | None = None) -> Hits:
+        """The given rows, in the given order; queries stay, and must stay together."""
+        if counts is None:
+            counts = np.bincount(self.query_of_row[rows], minlength=len(self.queries))
+        picked = rows.tolist() if self.columns else []
+        return replace(
+            self,
+            offsets=_offsets(counts),
+            ids=take(self.ids, rows),
+            score=None if self.score is None else self.score[rows],
+            rank=None if self.rank is None else self.rank[rows],
+            docs=None if self.docs is None else take(self.docs, rows),
+            columns={name: [values[i] for i in picked] for name, values in self.columns.items()},
+        )
+
+
+def _offsets(counts: Ints) -> Ints:
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+class Ungrouped(Exception):
+    """A query came back after its slice was handed out: the run must be read whole and grouped first."""
+
+
+class Run(ABC):
+    """One file or object with the hits of one or more systems. It can be read again and again."""
+
+    label: str = "run"
+
+    @abstractmethod
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        """Slices of whole queries; a query of a system comes once. May raise Ungrouped."""
+
+    def grouped(self) -> Run:
+        """The same run with every query's hits together; what to use after Ungrouped."""
+        return self
+
+    def provenance(self) -> dict[str, Any]:
+        """What is known of the run besides its hits, once it was read."""
+        return {}

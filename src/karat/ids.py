@@ -1,0 +1,127 @@
+"""Item ids in bulk: a Python list (JSON, dicts) or a polars Series (large tables), one set of operations.
+
+Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends on a hash being unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    Ids: TypeAlias = list[str] | pl.Series
+
+Ints: TypeAlias = NDArray[np.int64]
+Hashes: TypeAlias = NDArray[np.uint64]
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def hashes(ids: Ids) -> Hashes:
+    """A 64-bit hash of every id. Comparable only between containers of the same kind, in one process."""
+    if isinstance(ids, list):
+        return np.fromiter(map(hash, ids), np.int64, len(ids)).view(np.uint64)
+    return ids.hash(0).to_numpy()
+
+
+def like(ids: Ids, values: list[str]) -> Ids:
+    """`values` in the same kind of container as `ids`, so that their hashes can be compared."""
+    if isinstance(ids, list):
+        return values
+    import polars as pl
+
+    return pl.Series(values, dtype=pl.String)
+
+
+def take(ids: Ids, rows: Ints) -> Ids:
+    if isinstance(ids, list):
+        return [ids[i] for i in rows.tolist()]
+    return ids.gather(rows)
+
+
+def take_list(ids: Ids, rows: Ints) -> list[str]:
+    taken = take(ids, rows)
+    return taken if isinstance(taken, list) else taken.to_list()
+
+
+def equal(left: Ids, right: Ids) -> Bools:
+    if isinstance(left, list):
+        return np.fromiter((a == b for a, b in zip(left, right, strict=True)), np.bool_, len(left))
+    return (left == right).to_numpy()
+
+
+def keys(hashed: Hashes, query: Ints) -> Hashes:
+    """Hashes made distinct by query, so that one lookup serves many queries at once."""
+    return hashed ^ (query.astype(np.uint64) * _SPREAD)
+
+
+def lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
+    """Rows of `wanted` that stand in `table`, and where. A bit filter first: most rows are not there."""
+    if not len(wanted) or not len(table):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    bits = max(12, int(len(table) * 8 - 1).bit_length())
+    shift = np.uint64(64 - bits)
+    present = np.zeros(1 << bits, np.bool_)
+    present[table >> shift] = True
+    rows = np.flatnonzero(present[wanted >> shift])
+    order = np.argsort(table, kind="stable")
+    ordered = table[order]
+    at = np.minimum(np.searchsorted(ordered, wanted[rows]), len(table) - 1)
+    found = ordered[at] == wanted[rows]
+    return rows[found], order[at[found]]
+
+
+def has_repeats(keyed: Hashes) -> bool:
+    ordered = np.sort(keyed)
+    return bool((ordered[1:] == ordered[:-1]).any())
+
+
+class DocRule:
+    """Which document does a chunk belong to: what stands before a separator, or a regular expression's group."""
+
+    def __init__(self, rule: str = "#") -> None:
+        import re
+
+        self.rule = rule
+        self.pattern: re.Pattern[str] | None = None
+        if "(" in rule:
+            try:
+                self.pattern = re.compile(rule)
+            except re.error as error:
+                from karat.errors import ConfigError
+
+                raise ConfigError(f"--doc-of {rule!r} is no regular expression: {error}") from error
+
+    def doc(self, item: str) -> str:
+        if self.pattern is None:
+            return item.partition(self.rule)[0] if self.rule else item
+        found = self.pattern.search(item)
+        return item if found is None else found.group(1)
+
+    def is_chunk(self, item: str) -> bool:
+        """Whether the id names a part of a document."""
+        return self.doc(item) != item
+
+    def docs(self, ids: Ids) -> Ids:
+        values: Sequence[str] = ids if isinstance(ids, list) else ids.to_list()
+        if self.pattern is None and self.rule:
+            cut = self.rule
+            return like(ids, [i.partition(cut)[0] for i in values])
+        return like(ids, [self.doc(i) for i in values])
+
+    def any_chunk(self, ids: Ids) -> bool:
+        if self.pattern is not None:
+            return True
+        if not self.rule:
+            return False
+        if isinstance(ids, list):
+            cut = self.rule
+            return any(cut in i for i in ids)
+        return bool(ids.str.contains(self.rule, literal=True).any())

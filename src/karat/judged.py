@@ -1,0 +1,260 @@
+"""HITS + GOLD → Judged: the one place where ties, duplicates, missing queries, document-level gold and
+thresholds are settled. What was settled is counted in the audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat.audit import Audit
+from karat.gold import CHUNK, DOC, Gold
+from karat.hits import Hits
+from karat.ids import Bools, DocRule, Floats, Ints, equal, has_repeats, hashes, keys, lookup, take, take_list
+from karat.ranking import drop_repeats, rank_order
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Choices that change what counts, made by the user."""
+
+    missing: Literal["worst", "skip"] = "worst"
+    min_score: float | None = None
+    doc_of: str = "#"
+    k: int = 5
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Some queries with the rank and grade of every judged hit: all that an id-based metric needs."""
+
+    queries: Ints  # row of each query in the gold set
+    present: Bools  # does the run have the query
+    depth: Ints  # hits returned
+    k: Ints  # cutoff for metrics that name none
+    gold_query: Ints  # items of the gold, by query and then grade, highest first
+    gold_grade: Floats
+    hit_query: Ints  # judged hits, by query and then rank
+    hit_rank: Ints
+    hit_grade: Floats
+    hit_new: Bools  # False for a later chunk of a document that was found already
+    doc_level: bool = False
+    hits: Hits | None = None  # the hits themselves, in ranking order as deep as was asked for
+    order: Ints | None = None  # row at each place of the ranking; None = as listed
+    doc_rule: DocRule = field(default_factory=DocRule)
+
+    @property
+    def n(self) -> int:
+        return len(self.queries)
+
+    def relevant(self, rel: float | None) -> Ints:
+        """Number of relevant gold items of each query."""
+        return np.bincount(self.gold_query[relevance(self.gold_grade, rel)], minlength=self.n)
+
+    def per_query(self, query: Ints, values: Floats | None = None) -> Floats:
+        """Sum of values (or count) by query."""
+        return np.bincount(query, values, self.n).astype(np.float64)
+
+    @cached_property
+    def perfect(self) -> Judged:
+        """The same queries answered by the gold itself, best grades first: the ceiling of every metric."""
+        first = np.searchsorted(self.gold_query, np.arange(self.n))
+        depth = np.bincount(self.gold_query, minlength=self.n)
+        return Judged(
+            queries=self.queries,
+            present=np.ones(self.n, np.bool_),
+            depth=depth,
+            k=self.k,
+            gold_query=self.gold_query,
+            gold_grade=self.gold_grade,
+            hit_query=self.gold_query,
+            hit_rank=np.arange(len(self.gold_query)) - first[self.gold_query] + 1,
+            hit_grade=self.gold_grade,
+            hit_new=np.ones(len(self.gold_query), np.bool_),
+            doc_level=self.doc_level,
+        )
+
+    def top(self, k: Ints | int) -> tuple[Ints, Ints]:
+        """(query, row) of the first k hits of each query, in ranking order."""
+        assert self.hits is not None
+        query = self.hits.query_of_row
+        place = np.arange(len(query)) - self.hits.offsets[query]
+        limit = np.broadcast_to(np.asarray(k), self.n)
+        at = np.flatnonzero(place < limit[query])
+        return query[at], at if self.order is None else self.order[at]
+
+    def docs_of(self, rows: Ints) -> list[str]:
+        assert self.hits is not None
+        guessed = [self.doc_rule.doc(i) for i in take_list(self.hits.ids, rows)]
+        if self.hits.docs is None:
+            return guessed
+        return [d or g for d, g in zip(take_list(self.hits.docs, rows), guessed, strict=True)]
+
+
+def relevance(grade: Floats, rel: float | None) -> Bools:
+    """Relevant is any grade above 0, or from the asked level on."""
+    return grade > 0 if rel is None else grade >= rel
+
+
+def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) -> Judged:
+    """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits."""
+    hits, queries = _known_queries(hits, gold, audit)
+    _count_states(hits, audit)
+    hits = _prune(hits, rules, audit)
+    doc_rule = DocRule(rules.doc_of)
+    query = hits.query_of_row
+    keyed = keys(hashes(hits.ids), queries[query])
+    if has_repeats(keyed):
+        hits = drop_repeats(hits, audit)
+        query = hits.query_of_row
+        keyed = keys(hashes(hits.ids), queries[query])
+    rows, items, doc_level = _match(hits, gold, queries, query, keyed, doc_rule, audit)
+    order = rank_order(hits, query, rows, depth, audit)
+    rank = _ranks(hits, query, rows, order)
+    by_place = np.lexsort((rank, query[rows]))
+    rows, items, rank = rows[by_place], items[by_place], rank[by_place]
+    gold_query, gold_grade = _gold_side(gold, queries)
+    return Judged(
+        queries=queries,
+        present=np.ones(len(queries), np.bool_),
+        depth=np.diff(hits.offsets),
+        k=_cutoffs(gold, queries, rules),
+        gold_query=gold_query,
+        gold_grade=gold_grade,
+        hit_query=query[rows],
+        hit_rank=rank,
+        hit_grade=gold.grades[items],
+        hit_new=_first_of_item(items) if doc_level else np.ones(len(rows), np.bool_),
+        doc_level=doc_level,
+        hits=hits,
+        order=order,
+        doc_rule=doc_rule,
+    )
+
+
+def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
+    """Queries that the run does not have."""
+    gold_query, gold_grade = _gold_side(gold, queries)
+    none: Any = np.zeros(0, np.int64)
+    return Judged(
+        queries=queries,
+        present=np.zeros(len(queries), np.bool_),
+        depth=np.zeros(len(queries), np.int64),
+        k=_cutoffs(gold, queries, rules),
+        gold_query=gold_query,
+        gold_grade=gold_grade,
+        hit_query=none,
+        hit_rank=none,
+        hit_grade=none.astype(np.float64),
+        hit_new=none.astype(np.bool_),
+    )
+
+
+def _known_queries(hits: Hits, gold: Gold, audit: Audit) -> tuple[Hits, Ints]:
+    index = gold.index
+    queries = np.fromiter((index.get(q, -1) for q in hits.queries), np.int64, len(hits.queries))
+    known = queries >= 0
+    if known.all():
+        return hits, queries
+    unknown = np.flatnonzero(~known)
+    audit.count("unknown_queries", len(unknown), (hits.queries[i] for i in unknown[:3]))
+    return hits.select_queries(known), queries[known]
+
+
+def _count_states(hits: Hits, audit: Audit) -> None:
+    empty = np.flatnonzero(np.diff(hits.offsets) == 0)
+    audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
+    failed = [q for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
+    audit.count("failed_queries", len(failed), failed)
+
+
+def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
+    if rules.min_score is None or hits.score is None:
+        return hits
+    low = hits.score < rules.min_score
+    if not low.any():
+        return hits
+    audit.count("pruned_hits", int(low.sum()))
+    return hits.select_rows(np.flatnonzero(~low))
+
+
+def _match(
+    hits: Hits, gold: Gold, queries: Ints, query: Ints, keyed: Any, doc_rule: DocRule, audit: Audit
+) -> tuple[Ints, Ints, bool]:
+    """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks."""
+    items = gold.items_of(queries)
+    kinds, table = gold.kinds[items], gold.item_keys(hits.ids)[items]
+    exact = kinds != DOC
+    rows, at = lookup(keyed, table[exact])
+    matched = items[exact][at]
+    same = equal(take(hits.ids, rows), _gold_ids(hits, gold, matched))
+    rows, matched = rows[same], matched[same]
+    names_doc = kinds != CHUNK
+    names_doc &= np.fromiter(
+        (k == DOC or not doc_rule.is_chunk(gold.ids[i]) for i, k in zip(items.tolist(), kinds.tolist(), strict=True))
+        if names_doc.any()
+        else (False for _ in items),
+        np.bool_,
+        len(items),
+    )
+    if not names_doc.any() or (hits.docs is None and (kinds != DOC).all() and not doc_rule.any_chunk(hits.ids)):
+        return rows, matched, False
+    left = np.ones(len(query), np.bool_)
+    left[rows] = False
+    rest = np.flatnonzero(left)
+    docs = _docs(hits, doc_rule, rest)
+    more, at = lookup(keys(hashes(docs), queries[query[rest]]), table[names_doc])
+    by_doc = items[names_doc][at]
+    same = equal(take(docs, more), _gold_ids(hits, gold, by_doc))
+    more, by_doc = rest[more[same]], by_doc[same]
+    if not len(more):
+        return rows, matched, False
+    audit.count("doc_level_gold", len(np.unique(by_doc)), (gold.ids[i] for i in by_doc[:3]))
+    return np.concatenate([rows, more]), np.concatenate([matched, by_doc]), True
+
+
+def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Any:
+    guessed = doc_rule.docs(take(hits.ids, rows))
+    if hits.docs is None:
+        return guessed
+    said = take_list(hits.docs, rows)
+    fallback = guessed if isinstance(guessed, list) else guessed.to_list()
+    merged = [s or g for s, g in zip(said, fallback, strict=True)]
+    return merged if isinstance(guessed, list) else type(guessed)(merged)
+
+
+def _gold_ids(hits: Hits, gold: Gold, items: Ints) -> Any:
+    ids = [gold.ids[i] for i in items.tolist()]
+    return ids if isinstance(hits.ids, list) else type(hits.ids)(ids, dtype=hits.ids.dtype)
+
+
+def _ranks(hits: Hits, query: Ints, rows: Ints, order: Ints | None) -> Ints:
+    place = rows
+    if order is not None:
+        inverse = np.empty(len(order), np.int64)
+        inverse[order] = np.arange(len(order))
+        place = inverse[rows]
+    return place - hits.offsets[query[rows]] + 1
+
+
+def _first_of_item(items: Ints) -> Bools:
+    """Items come by query and rank: the first row of each item is where it was found."""
+    first = np.zeros(len(items), np.bool_)
+    first[np.unique(items, return_index=True)[1]] = True
+    return first
+
+
+def _gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
+    items = gold.items_of(queries)
+    counts = gold.offsets[queries + 1] - gold.offsets[queries]
+    query = np.repeat(np.arange(len(queries)), counts)
+    grade = gold.grades[items]
+    order = np.lexsort((-grade, query))
+    return query[order], grade[order]
+
+
+def _cutoffs(gold: Gold, queries: Ints, rules: Rules) -> Ints:
+    own = gold.k[queries]
+    return np.where(own > 0, own, rules.k)

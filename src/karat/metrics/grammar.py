@@ -1,0 +1,111 @@
+"""Text ↔ metric: `recall@5`, `ndcg(gain=linear)@10`, `recall(rel=2)@5`, and the names other tools use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from karat.errors import ConfigError, UnknownName
+from karat.metrics.base import Metric
+from karat.registry import Registry
+
+REGISTRY: Registry[Metric] = Registry("metric", "karat.metrics", Metric)
+
+_FORM = re.compile(r"\s*(?P<name>[\w.-]+?)\s*(?:\((?P<given>[^()]*)\))?\s*(?:@\s*(?P<k>k|\d+))?\s*", re.I)
+# retrieval-recall-at-k, recall_at_5, ndcg_cut_10, P_5
+_TAIL = re.compile(r"(?:[-_ ]at[-_ ](?P<at>k|\d+)|(?:_cut)?_(?P<cut>\d+))$", re.I)
+
+
+def parse_metric(text: str | Metric) -> Metric:
+    """The metric that `text` names.
+
+    >>> str(parse_metric("nDCG(gain=linear) @ 10"))
+    'ndcg(gain=linear)@10'
+    >>> str(parse_metric("retrieval-recall-at-k")), str(parse_metric("P_5")), str(parse_metric("hit_rate@10"))
+    ('recall@k', 'precision@5', 'hit@10')
+    """
+    if isinstance(text, Metric):
+        return text
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise ConfigError(
+            f"cannot read the metric {text!r}",
+            hint="write it like recall@5, ndcg(gain=linear)@10 or map",
+        )
+    name, k = _resolve(form["name"], form["k"])
+    base = _FORM.fullmatch(name)
+    assert base is not None
+    found = REGISTRY.get(base["name"])
+    if found is None:
+        raise UnknownName("metric", form["name"], _known_names(), hint="`karat metrics` lists them all")
+    given = {**_parameters(base["given"], text), **_parameters(form["given"], text)}
+    return _build(found, given, k, text)
+
+
+def parse_metrics(texts: Iterable[str | Metric]) -> list[Metric]:
+    """Metrics in the order asked for, each once."""
+    return list(dict.fromkeys(parse_metric(t) for t in texts))
+
+
+def all_metrics() -> dict[str, type[Metric]]:
+    """Every metric there is by name, built in or brought by a plug-in."""
+    return dict(sorted(REGISTRY.everything().items()))
+
+
+def aliases() -> dict[str, str]:
+    return {alias.lower(): text for metric in REGISTRY.everything().values() for alias, text in metric.aliases.items()}
+
+
+def _resolve(name: str, k: str | None) -> tuple[str, str | None]:
+    """The registered name behind a name, and the cutoff that may be part of it."""
+    lower = name.lower()
+    for candidate, cut in ((lower, k), _without_tail(lower, k)):
+        for form in (candidate, re.sub(r"^retrieval[-_]", "", candidate)):
+            if REGISTRY.get(form) is not None:
+                return form, cut
+            if form in aliases():
+                return aliases()[form], cut
+    return lower, k
+
+
+def _without_tail(name: str, k: str | None) -> tuple[str, str | None]:
+    tail = _TAIL.search(name)
+    if tail is None or k is not None:
+        return name, k
+    head = name[: tail.start()]
+    return (head + "_cut" if "_cut_" in tail[0] else head), tail["at"] or tail["cut"]
+
+
+def _parameters(given: str | None, text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in (given or "").split(","):
+        if not part.strip():
+            continue
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise ConfigError(f"cannot read {part.strip()!r} in the metric {text!r}", hint="write name=value")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str) -> Metric:
+    fields = [f.name for f in msgspec.structs.fields(found) if f.name != "k"]
+    for name in given:
+        if name not in fields:
+            known = ", ".join(fields) or "none"
+            raise ConfigError(f"{found.name} has no parameter {name!r} (in {text!r})", hint=f"it has: {known}")
+    values: dict[str, object] = dict(given)
+    if k is not None and k.lower() != "k":
+        values["k"] = k
+    if found.cutoff == "none" and k is not None:
+        raise ConfigError(f"{found.name} takes no cutoff (in {text!r})", hint=f"write {found.name}")
+    try:
+        return msgspec.convert(values, found, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"bad parameter in the metric {text!r}: {error}") from error
+
+
+def _known_names() -> list[str]:
+    return sorted({*REGISTRY.everything(), *aliases()})

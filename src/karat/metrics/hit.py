@@ -1,0 +1,55 @@
+"""Did it find anything, did it find everything."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from karat.ids import Floats, Ints
+from karat.judged import Judged
+from karat.metrics.base import Relevance
+
+
+class Hit(Relevance, frozen=True, kw_only=True):
+    """1 when at least one relevant item stands in the top k, else 0.
+
+    Also called success@k or hit rate. Use it where a single good item is enough to answer.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["hit@1", "hit@5"]).means
+    {'hit@1': 0.0, 'hit@5': 1.0}
+    """
+
+    name = "hit"
+    cutoff = "required"
+    aliases = {"hit_rate": "hit", "hitrate": "hit", "success": "hit", "any_pass": "hit"}
+    trec_eval = "success_{k}"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        return (self.count_found(judged, self.limit(judged)) > 0).astype(np.float64)
+
+    def floor(self, judged: Judged, corpus_size: int) -> Floats:
+        """1 − C(N−G, k) / C(N, k): at least one of G relevant items in k draws without replacement."""
+        relevant, k = judged.relevant(self.rel), np.minimum(self.limit(judged), corpus_size)
+        none = np.ones(judged.n)
+        for i in range(int(k.max(initial=0))):
+            left = np.maximum(corpus_size - relevant - i, 0) / max(corpus_size - i, 1)
+            none = np.where(i < k, none * left, none)
+        return np.where(relevant > 0, 1 - none, np.nan)
+
+
+class Complete(Relevance, frozen=True, kw_only=True):
+    """1 when every relevant item stands in the top k, else 0.
+
+    Use it where an answer needs all of its evidence.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["complete@3", "complete@5"]).means
+    {'complete@3': 0.0, 'complete@5': 1.0}
+    """
+
+    name = "complete"
+    cutoff = "required"
+    aliases = {"success_all": "complete"}
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        return (self.count_found(judged, self.limit(judged)) == relevant).astype(np.float64)

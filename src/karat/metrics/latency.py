@@ -1,0 +1,64 @@
+"""How long did it take."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from karat.ids import Floats
+from karat.judged import Judged
+from karat.metrics.base import Metric
+
+
+class Latency(Metric, frozen=True, kw_only=True):
+    """Mean milliseconds a query took: all stages together, or one with `stage=…`.
+
+    Undefined for a query whose time was not logged; `total` in the log wins over the sum of the stages.
+
+    >>> import karat
+    >>> run = [{"query_id": "q", "topk": ["a"], "latency_ms": {"retrieve": 30, "rerank": 12}}]
+    >>> karat.evaluate(run, {"q": ["a"]}, ["latency", "latency(stage=rerank)"]).means
+    {'latency': 42.0, 'latency(stage=rerank)': 12.0}
+    """
+
+    name = "latency"
+    direction = "lower"
+    range = (0.0, float("inf"))
+    needs = frozenset({"latency"})
+    aliases = {"latency_mean": "latency", "latency_ms": "latency"}
+    unit = "ms"
+
+    stage: str | None = None
+
+    def score(self, judged: Judged) -> Floats:
+        if judged.hits is None or not judged.hits.latency:
+            return np.full(judged.n, np.nan)
+        stages = judged.hits.latency
+        stage = self.stage or ("total" if "total" in stages else None)
+        if stage is not None:
+            return stages.get(stage, np.full(judged.n, np.nan))
+        table = np.stack(list(stages.values()))
+        return np.where(np.isnan(table).all(axis=0), np.nan, np.nansum(table, axis=0))
+
+
+class LatencyP50(Latency, frozen=True, kw_only=True):
+    """Median milliseconds a query took (linear interpolation between order statistics)."""
+
+    name = "latency_p50"
+    aggregate = 0.5
+    aliases = {"latency_median": "latency_p50"}
+
+
+class LatencyP90(Latency, frozen=True, kw_only=True):
+    """Milliseconds that 90 % of the queries stayed under."""
+
+    name = "latency_p90"
+    aggregate = 0.9
+    aliases = {}
+
+
+class LatencyP99(Latency, frozen=True, kw_only=True):
+    """Milliseconds that 99 % of the queries stayed under."""
+
+    name = "latency_p99"
+    aggregate = 0.99
+    aliases = {}

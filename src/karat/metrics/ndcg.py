@@ -1,0 +1,55 @@
+"""Graded gain, discounted by rank, against the best that the gold allows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from karat.ids import Floats, Ints
+from karat.judged import Judged, relevance
+from karat.metrics.base import Relevance
+
+
+class NDCG(Relevance, frozen=True, kw_only=True):
+    """Discounted gain of the top k divided by that of the ideal ranking of the whole gold set.
+
+    The gain of grade g is 2^g − 1, or g with gain=linear (trec_eval's choice); for binary gold both are equal.
+    The discount is 1 / log2(rank + 1). The ideal comes from the gold, never from what was retrieved: tools
+    that sort the retrieved list give a perfect score to a run that found one item of ten.
+
+    >>> import karat
+    >>> result = karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["ndcg@5"])
+    >>> round(result.means["ndcg@5"], 4)
+    0.6509
+    """
+
+    name = "ndcg"
+    cutoff = "required"
+    aliases = {
+        "ndcg_cut": "ndcg(gain=linear)",
+        "retrieval-ndcg": "ndcg(gain=linear)",
+        "retrieval_ndcg": "ndcg(gain=linear)",
+        "ndcg_exp": "ndcg",
+        "ndcg_linear": "ndcg(gain=linear)",
+    }
+    trec_eval = "ndcg_cut_{k} (gain=linear)"
+
+    gain: Literal["exp", "linear"] = "exp"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        limit = self.limit(judged)
+        found = self.found(judged, limit)
+        actual = self._dcg(judged, judged.hit_query[found], judged.hit_grade[found], judged.hit_rank[found])
+        return actual / self._ideal(judged, limit)
+
+    def _ideal(self, judged: Judged, limit: Ints) -> Floats:
+        counts = relevance(judged.gold_grade, self.rel)
+        query, grade = judged.gold_query[counts], judged.gold_grade[counts]
+        rank = np.arange(len(query)) - np.searchsorted(query, np.arange(judged.n))[query] + 1
+        inside = rank <= limit[query]
+        return self._dcg(judged, query[inside], grade[inside], rank[inside])
+
+    def _dcg(self, judged: Judged, query: Ints, grade: Floats, rank: Ints) -> Floats:
+        gain = grade if self.gain == "linear" else np.exp2(grade) - 1
+        return judged.per_query(query, gain / np.log2(rank + 1))

@@ -1,0 +1,77 @@
+"""How much of what was returned is worth returning."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from karat.ids import Floats, Ints
+from karat.judged import Judged
+from karat.metrics.base import Relevance
+
+
+class Precision(Relevance, frozen=True, kw_only=True):
+    """Share of the top k that is relevant.
+
+    Always divides by k, as trec_eval does: a list shorter than k does not score higher for being short.
+    Where gold names documents, every chunk of a relevant document counts.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["precision@5", "precision@10"]).means
+    {'precision@5': 0.4, 'precision@10': 0.2}
+    """
+
+    name = "precision"
+    cutoff = "required"
+    aliases = {"p": "precision"}
+    trec_eval = "P_{k}"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        limit = self.limit(judged)
+        return self.count_found(judged, limit, every_chunk=True) / limit
+
+    def ceiling(self, judged: Judged) -> Floats:
+        # Any number of chunks of a document may count, so gold that names documents sets no ceiling.
+        return np.full(judged.n, np.nan) if judged.doc_level else super().ceiling(judged)
+
+    def floor(self, judged: Judged, corpus_size: int) -> Floats:
+        """G / N: every place holds a relevant item with the same chance."""
+        relevant = judged.relevant(self.rel)
+        return np.where(relevant > 0, np.minimum(relevant / max(corpus_size, 1), 1.0), np.nan)
+
+
+class F1(Relevance, frozen=True, kw_only=True):
+    """Harmonic mean of precision@k and recall@k of the query; 0 where both are 0.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9"]}, {"q": ["3", "9"]}, ["f1@2"]).means
+    {'f1@2': 0.5}
+    """
+
+    name = "f1"
+    cutoff = "required"
+    aliases = {"f": "f1", "f_measure": "f1"}
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        limit = self.limit(judged)
+        precision = self.count_found(judged, limit, every_chunk=True) / limit
+        recall = self.count_found(judged, limit) / relevant
+        return np.nan_to_num(2 * precision * recall / (precision + recall))
+
+    def ceiling(self, judged: Judged) -> Floats:
+        return np.full(judged.n, np.nan) if judged.doc_level else super().ceiling(judged)
+
+
+class RPrecision(Relevance, frozen=True, kw_only=True):
+    """Share of the R relevant items that stand in the top R.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9"]}, {"q": ["3", "9"]}, ["rprecision"]).means
+    {'rprecision': 0.5}
+    """
+
+    name = "rprecision"
+    aliases = {"rprec": "rprecision", "r-precision": "rprecision", "r_precision": "rprecision"}
+    trec_eval = "Rprec"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        return self.count_found(judged, relevant) / relevant

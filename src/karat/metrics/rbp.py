@@ -1,0 +1,61 @@
+"""Rank-biased precision: a reader who goes on to the next hit with probability p."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from karat.ids import Floats, Ints
+from karat.judged import Judged
+from karat.metrics.base import Relevance
+
+Persistence = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+
+
+class RBP(Relevance, frozen=True, kw_only=True):
+    """(1 − p) · Σ p^(rank − 1) over the relevant hits.
+
+    Needs no count of the relevant items, so gaps in the gold do not inflate it; how much the unjudged hits
+    could add is `rbp_residual`. Never reaches 1 for a finite gold set.
+
+    >>> import karat
+    >>> round(karat.evaluate({"q": ["a", "x", "b"]}, {"q": ["a", "b"]}, ["rbp(p=0.5)"]).means["rbp(p=0.5)"], 4)
+    0.625
+    """
+
+    name = "rbp"
+    cutoff = "optional"
+    trec_eval = "rbp"
+
+    p: Persistence = 0.8
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        found = self.found(judged, self.limit(judged))
+        weight = (1 - self.p) * self.p ** (judged.hit_rank[found] - 1.0)
+        return judged.per_query(judged.hit_query[found], weight)
+
+
+class RBPResidual(Relevance, frozen=True, kw_only=True):
+    """What RBP could still gain: the weight of all places that hold no judged hit, those past the end included.
+
+    >>> import karat
+    >>> result = karat.evaluate({"q": ["a", "?"]}, {"q": ["a"]}, ["rbp_residual(p=0.5)"])
+    >>> result.means
+    {'rbp_residual(p=0.5)': 0.5}
+    """
+
+    name = "rbp_residual"
+    direction = "lower"
+    aliases = {"rbp_resid": "rbp_residual"}
+
+    p: Persistence = 0.8
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        weight = (1 - self.p) * self.p ** (judged.hit_rank - 1.0)
+        known = judged.per_query(judged.hit_query, weight)
+        return np.where(judged.present, 1.0 - known, 1.0)
+
+    def ceiling(self, judged: Judged) -> Floats:
+        return np.full(judged.n, np.nan)

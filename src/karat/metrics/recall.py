@@ -1,0 +1,55 @@
+"""How much of what should be found was found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from karat.ids import Floats, Ints
+from karat.judged import Judged, relevance
+from karat.metrics.base import Relevance
+
+
+class Recall(Relevance, frozen=True, kw_only=True):
+    """Share of the relevant items that stand in the top k.
+
+    Divides by all relevant items of the gold set, also where they are more than k (then 1.0 is out of
+    reach: the ceiling beside the score tells).
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["recall@3", "recall@5"]).means
+    {'recall@3': 0.5, 'recall@5': 1.0}
+    """
+
+    name = "recall"
+    cutoff = "required"
+    aliases = {"r": "recall"}
+    trec_eval = "recall_{k}"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        return self.count_found(judged, self.limit(judged)) / relevant
+
+    def floor(self, judged: Judged, corpus_size: int) -> Floats:
+        """k / N: every relevant item is drawn with the same chance."""
+        share = np.minimum(self.limit(judged) / max(corpus_size, 1), 1.0)
+        return np.where(judged.relevant(self.rel) > 0, share, np.nan)
+
+
+class WeightedRecall(Relevance, frozen=True, kw_only=True):
+    """Grades of the relevant items in the top k, divided by the grades of all relevant items.
+
+    Equals recall where all grades are equal.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["a", "x", "b"]}, {"q": {"a": 2, "b": 1, "c": 1}}, ["wrecall@1", "wrecall@3"]).means
+    {'wrecall@1': 0.5, 'wrecall@3': 0.75}
+    """
+
+    name = "wrecall"
+    cutoff = "required"
+    aliases = {"weighted_recall": "wrecall", "graded_recall": "wrecall"}
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        found = self.found(judged, self.limit(judged))
+        counts = relevance(judged.gold_grade, self.rel)
+        total = judged.per_query(judged.gold_query[counts], judged.gold_grade[counts])
+        return judged.per_query(judged.hit_query[found], judged.hit_grade[found]) / total
