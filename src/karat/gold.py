@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from karat.audit import Audit
 from karat.errors import InputError
-from karat.ids import Floats, Hashes, Ints, has_repeats, hashes, keys, like
-
-if TYPE_CHECKING:
-    from karat.ids import Ids
+from karat.ids import Bools, DocRule, Floats, Ints, has_repeats, hashes, keys
 
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
@@ -58,13 +55,15 @@ class Gold:
         value = self.fields["query"][i] if "query" in self.fields else None
         return None if value is None else str(value)
 
-    def item_keys(self, ids: Ids) -> Hashes:
-        """Keys of all items, comparable with those of hits whose ids are in a container like `ids`."""
-        cache: dict[type, Hashes] = self.__dict__.setdefault("_item_keys", {})
-        kind = type(ids)
-        if kind not in cache:
-            cache[kind] = keys(hashes(like(ids, self.ids)), self.query_of_item)
-        return cache[kind]
+    def names_document(self, rule: DocRule) -> Bools:
+        """Which items a chunk of a document may match: those that say so, and bare ids that are no chunk's."""
+        cache: dict[str, Bools] = self.__dict__.setdefault("_names_document", {})
+        if rule.rule not in cache:
+            named = self.kinds == DOC
+            bare = np.flatnonzero(self.kinds == BARE)
+            named[bare] = [not rule.is_chunk(self.ids[i]) for i in bare.tolist()]
+            cache[rule.rule] = named
+        return cache[rule.rule]
 
     def items_of(self, queries: Ints) -> Ints:
         """Rows of the items of the given queries, query by query."""
@@ -112,9 +111,13 @@ class GoldBuilder:
 
     def say(self, name: str, value: Any, *, tag: bool = False) -> None:
         """Something said of the query that was added last."""
+        self.say_all(name, len(self.queries) - 1, [value], tag=tag)
+
+    def say_all(self, name: str, start: int, values: list[Any], *, tag: bool = False) -> None:
+        """Something said of the queries from `start` on."""
         column = (self.tags if tag else self.fields).setdefault(name, [])
-        column += [None] * (len(self.queries) - 1 - len(column))
-        column.append(value)
+        column += [None] * (start - len(column))
+        column += values
 
     def build(self, dataset: Dataset) -> Gold:
         if not self.queries:

@@ -6,6 +6,7 @@ Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import eq
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ Hashes: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
+_JOINED = 100_000
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -31,18 +33,21 @@ def hashes(ids: Ids) -> Hashes:
     return ids.hash(0).to_numpy()
 
 
-def like(ids: Ids, values: list[str]) -> Ids:
-    """`values` in the same kind of container as `ids`, so that their hashes can be compared."""
-    if isinstance(ids, list):
-        return values
+def compact(ids: list[str]) -> Ids:
+    """The same ids in the container whose operations are vectorised."""
     import polars as pl
 
-    return pl.Series(values, dtype=pl.String)
+    return pl.Series(ids, dtype=pl.String)
+
+
+def like(ids: Ids, values: list[str]) -> Ids:
+    """`values` in the same kind of container as `ids`, so that their hashes can be compared."""
+    return values if isinstance(ids, list) else compact(values)
 
 
 def take(ids: Ids, rows: Ints) -> Ids:
     if isinstance(ids, list):
-        return [ids[i] for i in rows.tolist()]
+        return list(map(ids.__getitem__, rows.tolist()))
     return ids.gather(rows)
 
 
@@ -53,7 +58,7 @@ def take_list(ids: Ids, rows: Ints) -> list[str]:
 
 def equal(left: Ids, right: Ids) -> Bools:
     if isinstance(left, list):
-        return np.fromiter((a == b for a, b in zip(left, right, strict=True)), np.bool_, len(left))
+        return np.fromiter(map(eq, left, right), np.bool_, len(left))
     return (left == right).to_numpy()
 
 
@@ -62,7 +67,21 @@ def keys(hashed: Hashes, query: Ints) -> Hashes:
     return hashed ^ (query.astype(np.uint64) * _SPREAD)
 
 
-def lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
+def find(ids: Ids, query: Ints, table: list[str], table_query: Ints) -> tuple[Ints, Ints]:
+    """(row, table row) of every id that stands in the table under the same query."""
+    if isinstance(ids, list):
+        wanted = set(table)
+        rows = np.flatnonzero(np.fromiter(map(wanted.__contains__, ids), np.bool_, len(ids)))
+    else:
+        rows = np.arange(len(ids))
+    listed = like(ids, table)
+    found, at = _lookup(keys(hashes(take(ids, rows)), query[rows]), keys(hashes(listed), table_query))
+    rows = rows[found]
+    same = equal(take(ids, rows), take(listed, at))
+    return rows[same], at[same]
+
+
+def _lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
     """Rows of `wanted` that stand in `table`, and where. A bit filter first: most rows are not there."""
     if not len(wanted) or not len(table):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -76,6 +95,16 @@ def lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
     at = np.minimum(np.searchsorted(ordered, wanted[rows]), len(table) - 1)
     found = ordered[at] == wanted[rows]
     return rows[found], order[at[found]]
+
+
+def may_repeat(ids: Ids, offsets: Ints) -> bool:
+    """Whether some id may stand twice in its query; never False when one does."""
+    if isinstance(ids, list):
+        bounds = offsets.tolist()
+        distinct = sum(len(set(ids[a:b])) for a, b in zip(bounds, bounds[1:], strict=False))
+        return distinct < len(ids)
+    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return has_repeats(keys(hashes(ids), query))
 
 
 def has_repeats(keyed: Hashes) -> bool:
@@ -122,6 +151,7 @@ class DocRule:
         if not self.rule:
             return False
         if isinstance(ids, list):
-            cut = self.rule
-            return any(cut in i for i in ids)
+            # One search in joined text is ten times faster than one in each id.
+            parts = ("\0".join(ids[i : i + _JOINED]) for i in range(0, len(ids), _JOINED))
+            return any(self.rule in part for part in parts)
         return bool(ids.str.contains(self.rule, literal=True).any())

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 
 from karat.audit import Audit
-from karat.gold import CHUNK, DOC, Gold
+from karat.gold import DOC, Gold
 from karat.hits import Hits
-from karat.ids import Bools, DocRule, Floats, Ints, equal, has_repeats, hashes, keys, lookup, take, take_list
-from karat.ranking import drop_repeats, rank_order
+from karat.ids import Bools, DocRule, Floats, Ints, find, like, may_repeat, take, take_list
+from karat.ranking import drop_repeats, places_of, rank_order
+
+if TYPE_CHECKING:
+    from karat.ids import Ids
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -79,11 +83,10 @@ class Judged:
     def top(self, k: Ints | int) -> tuple[Ints, Ints]:
         """(query, row) of the first k hits of each query, in ranking order."""
         assert self.hits is not None
-        query = self.hits.query_of_row
-        place = np.arange(len(query)) - self.hits.offsets[query]
-        limit = np.broadcast_to(np.asarray(k), self.n)
-        at = np.flatnonzero(place < limit[query])
-        return query[at], at if self.order is None else self.order[at]
+        counts = np.minimum(self.depth, k)
+        query = np.repeat(np.arange(self.n), counts)
+        at = np.arange(len(query)) + (self.hits.offsets[:-1] - (np.cumsum(counts) - counts))[query]
+        return query, at if self.order is None else self.order[at]
 
     def docs_of(self, rows: Ints) -> list[str]:
         assert self.hits is not None
@@ -104,13 +107,10 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     _count_states(hits, audit)
     hits = _prune(hits, rules, audit)
     doc_rule = DocRule(rules.doc_of)
-    query = hits.query_of_row
-    keyed = keys(hashes(hits.ids), queries[query])
-    if has_repeats(keyed):
+    if not hits.distinct and may_repeat(hits.ids, hits.offsets):
         hits = drop_repeats(hits, audit)
-        query = hits.query_of_row
-        keyed = keys(hashes(hits.ids), queries[query])
-    rows, items, doc_level = _match(hits, gold, queries, query, keyed, doc_rule, audit)
+    query = hits.query_of_row
+    rows, items, doc_level = _match(hits, gold, queries, query, doc_rule, audit)
     order = rank_order(hits, query, rows, depth, audit)
     rank = _ranks(hits, query, rows, order)
     by_place = np.lexsort((rank, query[rows]))
@@ -154,7 +154,7 @@ def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
 
 def _known_queries(hits: Hits, gold: Gold, audit: Audit) -> tuple[Hits, Ints]:
     index = gold.index
-    queries = np.fromiter((index.get(q, -1) for q in hits.queries), np.int64, len(hits.queries))
+    queries = np.fromiter(map(index.get, hits.queries, repeat(-1)), np.int64, len(hits.queries))
     known = queries >= 0
     if known.all():
         return hits, queries
@@ -181,62 +181,48 @@ def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
 
 
 def _match(
-    hits: Hits, gold: Gold, queries: Ints, query: Ints, keyed: Any, doc_rule: DocRule, audit: Audit
+    hits: Hits, gold: Gold, queries: Ints, query: Ints, doc_rule: DocRule, audit: Audit
 ) -> tuple[Ints, Ints, bool]:
     """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks."""
     items = gold.items_of(queries)
-    kinds, table = gold.kinds[items], gold.item_keys(hits.ids)[items]
-    exact = kinds != DOC
-    rows, at = lookup(keyed, table[exact])
-    matched = items[exact][at]
-    same = equal(take(hits.ids, rows), _gold_ids(hits, gold, matched))
-    rows, matched = rows[same], matched[same]
-    names_doc = kinds != CHUNK
-    names_doc &= np.fromiter(
-        (k == DOC or not doc_rule.is_chunk(gold.ids[i]) for i, k in zip(items.tolist(), kinds.tolist(), strict=True))
-        if names_doc.any()
-        else (False for _ in items),
-        np.bool_,
-        len(items),
-    )
-    if not names_doc.any() or (hits.docs is None and (kinds != DOC).all() and not doc_rule.any_chunk(hits.ids)):
+    gold_query = queries[query]
+    named_exactly = items[gold.kinds[items] != DOC]
+    rows, matched = _find(hits.ids, gold_query, gold, named_exactly)
+    of_document = items[gold.names_document(doc_rule)[items]]
+    if not len(of_document) or not _has_documents(hits, gold, of_document, doc_rule):
         return rows, matched, False
     left = np.ones(len(query), np.bool_)
     left[rows] = False
     rest = np.flatnonzero(left)
-    docs = _docs(hits, doc_rule, rest)
-    more, at = lookup(keys(hashes(docs), queries[query[rest]]), table[names_doc])
-    by_doc = items[names_doc][at]
-    same = equal(take(docs, more), _gold_ids(hits, gold, by_doc))
-    more, by_doc = rest[more[same]], by_doc[same]
+    more, by_doc = _find(_docs(hits, doc_rule, rest), gold_query[rest], gold, of_document)
     if not len(more):
         return rows, matched, False
     audit.count("doc_level_gold", len(np.unique(by_doc)), (gold.ids[i] for i in by_doc[:3]))
-    return np.concatenate([rows, more]), np.concatenate([matched, by_doc]), True
+    return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), True
 
 
-def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Any:
+def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints) -> tuple[Ints, Ints]:
+    names = list(map(gold.ids.__getitem__, items.tolist()))
+    rows, at = find(ids, gold_query, names, gold.query_of_item[items])
+    return rows, items[at]
+
+
+def _has_documents(hits: Hits, gold: Gold, of_document: Ints, doc_rule: DocRule) -> bool:
+    """Whether a hit's document can differ from its id at all."""
+    return hits.docs is not None or bool((gold.kinds[of_document] == DOC).any()) or doc_rule.any_chunk(hits.ids)
+
+
+def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Ids:
     guessed = doc_rule.docs(take(hits.ids, rows))
     if hits.docs is None:
         return guessed
     said = take_list(hits.docs, rows)
     fallback = guessed if isinstance(guessed, list) else guessed.to_list()
-    merged = [s or g for s, g in zip(said, fallback, strict=True)]
-    return merged if isinstance(guessed, list) else type(guessed)(merged)
-
-
-def _gold_ids(hits: Hits, gold: Gold, items: Ints) -> Any:
-    ids = [gold.ids[i] for i in items.tolist()]
-    return ids if isinstance(hits.ids, list) else type(hits.ids)(ids, dtype=hits.ids.dtype)
+    return like(guessed, [s or g for s, g in zip(said, fallback, strict=True)])
 
 
 def _ranks(hits: Hits, query: Ints, rows: Ints, order: Ints | None) -> Ints:
-    place = rows
-    if order is not None:
-        inverse = np.empty(len(order), np.int64)
-        inverse[order] = np.arange(len(order))
-        place = inverse[rows]
-    return place - hits.offsets[query[rows]] + 1
+    return places_of(order, rows) - hits.offsets[query[rows]] + 1
 
 
 def _first_of_item(items: Ints) -> Bools:

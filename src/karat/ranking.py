@@ -8,7 +8,7 @@ import numpy as np
 
 from karat.audit import Audit
 from karat.hits import Hits
-from karat.ids import Bools, Floats, Ints, hashes, keys, take_list
+from karat.ids import Bools, Floats, Ints, take_list
 
 
 def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int, audit: Audit) -> Ints | None:
@@ -30,19 +30,16 @@ def drop_repeats(hits: Hits, audit: Audit) -> Hits:
     """Keep the first place of every id in its query."""
     query = hits.query_of_row
     order = rank_order(hits, query, np.arange(len(query)), 0, Audit())
-    keyed = keys(hashes(hits.ids), query)
-    placed = keyed if order is None else keyed[order]
-    by_key = np.argsort(placed, kind="stable")
-    again = np.zeros(len(query), np.bool_)
-    again[by_key[1:]] = placed[by_key[1:]] == placed[by_key[:-1]]
-    if order is not None:
-        back = np.zeros(len(query), np.bool_)
-        back[order] = again
-        again = back
-    repeats = np.flatnonzero(again)
-    examples = (f"{hits.queries[query[i]]}: {take_list(hits.ids, np.array([i]))[0]}" for i in repeats[:3])
-    audit.count("duplicate_hits", len(repeats), examples)
-    return hits.select_rows(np.flatnonzero(~again))
+    ids = take_list(hits.ids, np.arange(len(query)))
+    seen: set[tuple[int, str]] = set()
+    keep = np.ones(len(query), np.bool_)
+    for row in range(len(query)) if order is None else order.tolist():
+        key = (int(query[row]), ids[row])
+        keep[row] = key not in seen
+        seen.add(key)
+    repeats = np.flatnonzero(~keep)
+    audit.count("duplicate_hits", len(repeats), (f"{hits.queries[query[i]]}: {ids[i]}" for i in repeats[:3]))
+    return hits.select_rows(np.flatnonzero(keep))
 
 
 def _by_rank(hits: Hits, query: Ints, rank: Floats, audit: Audit) -> Ints | None:
@@ -82,31 +79,44 @@ def _by_score(hits: Hits, query: Ints, score: Floats, rows: Ints, depth: int, au
 
 
 def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows: Ints, depth: int) -> Ints | None:
-    """Sort by id, descending, inside the runs of equal score that hold a judged hit or reach the top."""
+    """Sort by id, descending, inside the runs of equal score that hold a judged hit or reach the top.
+
+    `tied[i]`: places i and i + 1 of the ranking have the same query and score.
+    """
     n = len(query)
-    order = np.arange(n) if order is None else order
-    inverse = np.empty(n, np.int64)
-    inverse[order] = np.arange(n)
-    looked_at = np.zeros(n, np.bool_)
-    looked_at[inverse[rows]] = True
-    if depth:
-        looked_at |= np.arange(n) - hits.offsets[query] < depth
-    in_tie = np.zeros(n, np.bool_)
-    in_tie[1:] |= tied
-    in_tie[:-1] |= tied
-    starts = np.flatnonzero(np.concatenate([[True], ~tied]))
-    ends = np.append(starts[1:], n)
-    runs = np.unique(np.searchsorted(starts, np.flatnonzero(looked_at & in_tie), "right") - 1)
-    if not len(runs):
+    edges = np.concatenate([[False], tied, [False]])
+    looked_at = np.concatenate([places_of(order, rows), _top_places(hits, depth)])
+    looked_at = looked_at[edges[looked_at] | edges[looked_at + 1]]
+    if not len(looked_at):
         return order
-    places = np.concatenate([np.arange(a, b) for a, b in zip(starts[runs].tolist(), ends[runs].tolist(), strict=True)])
+    breaks = np.flatnonzero(~edges)
+    last = np.unique(np.searchsorted(breaks, looked_at, "right"))
+    starts, ends = breaks[last - 1], breaks[last]
+    sizes = ends - starts
+    run = np.repeat(np.arange(len(starts)), sizes)
+    places = np.arange(len(run)) + (starts - (np.cumsum(sizes) - sizes))[run]
+    order = np.arange(n) if order is None else order
     ids = take_list(hits.ids, order[places])
-    run = np.repeat(np.arange(len(runs)), ends[runs] - starts[runs]).tolist()
     by_id = sorted(range(len(ids)), key=lambda i: ids[i].encode(), reverse=True)
-    by_id.sort(key=run.__getitem__)
-    order = order.copy()
+    by_id.sort(key=run.tolist().__getitem__)
     order[places] = order[places[np.array(by_id)]]
     return order
+
+
+def places_of(order: Ints | None, rows: Ints) -> Ints:
+    """Where in the ranking the given rows stand."""
+    if order is None:
+        return rows
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    return inverse[rows]
+
+
+def _top_places(hits: Hits, depth: int) -> Ints:
+    """The first `depth` places of every query."""
+    counts = np.minimum(np.diff(hits.offsets), depth)
+    first = np.repeat(hits.offsets[:-1] - (np.cumsum(counts) - counts), counts)
+    return first + np.arange(counts.sum())
 
 
 def _by_best_of_each(hits: Hits, query: Ints, audit: Audit) -> Ints | None:
@@ -139,5 +149,5 @@ def _by_best_of_each(hits: Hits, query: Ints, audit: Audit) -> Ints | None:
 
 
 def _count_queries(code: str, hits: Hits, queries: Ints, audit: Audit) -> None:
-    found = np.unique(queries)
+    found = np.flatnonzero(np.bincount(queries, minlength=1))
     audit.count(code, len(found), (hits.queries[i] for i in found[:3]))

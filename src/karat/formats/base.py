@@ -61,7 +61,7 @@ class Source:
         magic = raw.read(4)
         raw.seek(0)
         if magic[:2] == _GZIP:
-            return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
+            return io.BufferedReader(gzip.GzipFile(fileobj=raw))  # type: ignore[arg-type]
         if magic == _ZSTD:
             return _open_zstd(raw)
         return raw

@@ -9,7 +9,7 @@ import msgspec
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
-from karat.formats.records import RecordDecoder, decode_record, read_objects
+from karat.formats.records import RecordDecoder, read_batches
 from karat.gold import Gold, GoldBuilder
 
 
@@ -89,7 +89,6 @@ def _is_number(text: str) -> bool:
 def _read_queries(source: Source) -> dict[str, BeirQuery]:
     decoder = RecordDecoder(BeirQuery)
     found = {}
-    for line, entry in read_objects(source):
-        record = decode_record(decoder, entry, source.label, line)
-        found[str(record._id)] = record
+    for records, _ in read_batches(source, decoder):
+        found.update((str(record._id), record) for record in records)
     return found

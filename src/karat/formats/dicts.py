@@ -14,10 +14,10 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
-from karat.gold import Dataset, Gold, GoldBuilder
+from karat.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.hits import Hits, Run
 
-_SLICE_QUERIES = 20_000
+_SLICE_HITS = 500_000
 
 
 class DictFormat(Format):
@@ -72,15 +72,23 @@ class DictRun(Run):
         self.label, self._run = label, run
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        names = list(self._run)
-        for start in range(0, len(names), _SLICE_QUERIES):
-            yield self._slice(names[start : start + _SLICE_QUERIES])
+        names: list[Any] = []
+        size = 0
+        for name, hits in self._run.items():
+            names.append(name)
+            size += len(hits)
+            if size >= _SLICE_HITS:
+                yield self._slice(names)
+                names, size = [], 0
+        if names:
+            yield self._slice(names)
 
     def _slice(self, names: list[Any]) -> Hits:
         lists = [self._run[q] for q in names]
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         ids: list[Any] = list(chain.from_iterable(lists))
-        if set(map(type, ids)) - {str}:
+        distinct = not set(map(type, ids)) - {str}  # 1 and "1" are two keys of a dict, and one id
+        if not distinct:
             ids = [str(i) for i in ids]
         queries = [str(q) for q in names]
         return Hits(
@@ -89,6 +97,7 @@ class DictRun(Run):
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
             ids=ids,
             score=self._scores(queries, lists, int(counts.sum())),
+            distinct=distinct,
         )
 
     def _scores(self, queries: list[str], lists: list[Mapping[Any, Any]], n: int) -> Any:
@@ -116,23 +125,30 @@ def _float(value: Any) -> float:
 def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Dataset | None = None) -> Gold:
     """{query: {document: grade}} or {query: [documents]}."""
     builder = GoldBuilder(label)
-    for query, items in gold.items():
-        if isinstance(items, Mapping):
-            grades = [_grade(g, query, i, label) for i, g in items.items()]
-        elif isinstance(items, (list, tuple, set, frozenset)):
-            items = sorted(items, key=str) if isinstance(items, (set, frozenset)) else items
-            grades = [1.0] * len(items)
-        else:
-            raise InputError(
-                "no gold", file=label, query=str(query), expected="{document: grade} or a list of ids", got=items
-            )
-        builder.add(str(query), [i if type(i) is str else str(i) for i in items], grades)
+    judged = [items if isinstance(items, Mapping) else _as_grades(query, items, label) for query, items in gold.items()]
+    grades: list[Any] = list(chain.from_iterable(items.values() for items in judged))
+    if set(map(type, grades)) - {int, float}:
+        grades = [_grade(g, q, i, label) for q, items in zip(gold, judged, strict=True) for i, g in items.items()]
+    builder.queries = [str(query) for query in gold]
+    builder.lines = [None] * len(judged)
+    builder.counts = [len(items) for items in judged]
+    builder.ids = [str(i) for i in chain.from_iterable(judged)]
+    builder.grades = grades
+    builder.kinds = [BARE] * len(grades)
+    builder.k = [0] * len(judged)
+    builder.no_answer = [False] * len(judged)
     return builder.build(dataset or Dataset())
 
 
+def _as_grades(query: Any, items: Any, label: str) -> dict[Any, float]:
+    if not isinstance(items, (list, tuple, set, frozenset)):
+        raise InputError(
+            "no gold", file=label, query=str(query), expected="{document: grade} or a list of ids", got=items
+        )
+    return dict.fromkeys(sorted(items, key=str) if isinstance(items, (set, frozenset)) else items, 1.0)
+
+
 def _grade(value: Any, query: Any, item: Any, label: str) -> float:
-    if type(value) is int or type(value) is float:
-        return float(value)
     grade = float("nan") if isinstance(value, (str, bool)) else _float(value)
     if np.isnan(grade):
         raise InputError("the grade is no number", file=label, query=str(query), field=str(item), got=value)

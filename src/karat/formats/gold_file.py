@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -13,12 +17,12 @@ from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.records import (
     RecordDecoder,
-    decode_record,
+    decode_entries,
     is_json_lines,
     list_entries,
     no_gc,
+    read_batches,
     read_document,
-    read_json_lines,
 )
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 
@@ -28,6 +32,7 @@ class GoldItem(msgspec.Struct, gc=False):
 
     chunk_id: str | int | None = None
     doc_id: str | int | None = None
+    id: str | int | None = None  # a chunk or a document, as a bare id
     grade: float = 1.0
     quote: str | None = None
     start: int | None = None
@@ -55,9 +60,22 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     tags: dict[str, Any] | None = None
 
 
-_FIELDS = ("query", "evidence", "answer", "answer_span", "negatives", "as_of", "conversation_id", "source", "entities")
+_GETTERS = {
+    name: attrgetter(name)
+    for name in (
+        "query",
+        "evidence",
+        "answer",
+        "answer_span",
+        "negatives",
+        "as_of",
+        "conversation_id",
+        "source",
+        "entities",
+    )
+}
 _HEADER = frozenset({"dataset", "dataset_version", "DATASET_VERSION", "as_of_range", "AS_OF_RANGE"})
-_TARGET = re.compile(r"(source|target|expected|relevant|correct|gold)(_\w+)?_id|target|targets|(chunk|doc)_id")
+TARGET_FIELD = re.compile(r"(source|target|expected|relevant|correct|gold)(_\w+)?_id|target|targets|(chunk|doc)_id")
 
 
 class GoldFormat(Format):
@@ -80,116 +98,173 @@ class GoldFormat(Format):
     def read_gold(self, source: Source, options: Options) -> Gold:
         reader = GoldReader(source.label, options)
         with no_gc():
-            for line, entry in self._entries(source, reader):
-                reader.read(line, entry)
+            for records, lines in self._batches(source, reader):
+                reader.add(records, lines)
         return reader.builder.build(dataset_of(source, reader.header))
 
-    def _entries(self, source: Source, reader: GoldReader) -> Iterator[tuple[int | None, bytes | dict[str, Any]]]:
+    def _batches(self, source: Source, reader: GoldReader) -> Iterator[tuple[list[GoldEntry], Sequence[int | None]]]:
         if is_json_lines(source):
-            return read_json_lines(source)
+            return read_batches(source, reader.decoder)
         value, lines = read_document(source)
         reader.header = _header_of(value)
-        return list_entries(value, lines, source.label)
+        return decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label)
 
 
 class GoldReader:
-    """Entries of a gold file, one by one, into a builder."""
+    """Turns entries of a gold file into columns, a batch at a time."""
 
     def __init__(self, label: str, options: Options) -> None:
         self.builder = GoldBuilder(label)
+        self.decoder = RecordDecoder(GoldEntry)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
-        self._decoder = RecordDecoder(GoldEntry)
 
-    def read(self, line: int | None, entry: bytes | dict[str, Any]) -> None:
-        record = decode_record(self._decoder, entry, self._label, line)
-        extras = self._decoder.extras(record) if self._decoder.extra_names else {}
-        if not self.builder.queries and not self.header and record.gold is None and _HEADER & set(extras):
-            self.header = _header_of(extras)
-            return
-        query = record.query_id if record.query_id is not None else record.id
-        if query is None:
-            query = record.query
-        if query is None:
-            raise InputError("the field is missing", file=self._label, line=line, field="query_id")
-        if record.k is not None and record.k < 1:
-            raise InputError("bad cutoff", file=self._label, line=line, field="k", expected="1 or more", got=record.k)
-        self._add_items(str(query), record, extras, line)
-        self._say(record, extras)
-
-    def _add_items(self, query: str, record: GoldEntry, extras: dict[str, Any], line: int | None) -> None:
-        builder, gold = self.builder, record.gold
-        common: dict[str, Any] = {"line": line, "k": record.k or 0, "no_answer": bool(record.no_answer)}
-        if gold is None:
-            targets = self._targets(record, extras, line)
-            builder.add(query, targets, [1.0] * len(targets), BARE, **common)
-        elif isinstance(gold, dict):
-            builder.add(query, list(gold), list(gold.values()), BARE, **common)
-        else:
-            self._add_list(query, gold, common)
-        if record.no_answer and any(g > 0 for g in builder.grades[len(builder.grades) - builder.counts[-1] :]):
-            raise InputError(
-                "no_answer and relevant gold contradict each other",
-                file=self._label,
-                line=line,
-                query=query,
-                hint="remove one of them (grade 0 is fine)",
-            )
-
-    def _add_list(self, query: str, gold: list[Any], common: dict[str, Any]) -> None:
+    def add(self, entries: list[GoldEntry], lines: Sequence[int | None]) -> None:
+        if not self.builder.queries and self._is_header(entries[0]):
+            self.header = _header_of(self.decoder.extras(entries[0]))
+            entries, lines = entries[1:], lines[1:]
+        batch = _Batch(self._label, entries, lines, self.decoder, self._target)
+        start = len(self.builder.queries)
+        items = batch.items()
+        flat = list(chain.from_iterable(items))
+        ids, kinds = batch.item_ids(flat, items)
         builder = self.builder
-        builder.add(query, [], [], **common)
-        spans = []
-        for i, item in enumerate(gold):
-            if not isinstance(item, GoldItem):
-                found, kind, grade = item, BARE, 1.0
-            else:
-                grade = item.grade
-                found, kind = (item.chunk_id, CHUNK) if item.chunk_id is not None else (item.doc_id, DOC)
-                if item.quote is not None or item.start is not None:
-                    spans.append((len(builder.ids), item.quote, item.start, item.end))
-            if found is None:
-                raise InputError(
-                    "the field is missing", file=self._label, line=common["line"], field=f"gold[{i}].chunk_id", query=query
-                )
-            builder.ids.append(str(found))
-            builder.grades.append(grade)
-            builder.kinds.append(kind)
-        builder.counts[-1] = len(gold)
-        if spans:
-            builder.say("spans", spans)
+        builder.queries += batch.query_ids()
+        builder.lines += lines
+        builder.counts += [len(i) for i in items]
+        builder.ids += ids
+        builder.kinds += kinds
+        builder.grades += [i.grade for i in flat]
+        builder.k += batch.cutoffs()
+        builder.no_answer += [bool(e.no_answer) for e in entries]
+        batch.refuse_contradictions(items)
+        for name, values in batch.fields(flat, items).items():
+            builder.say_all(name, start, values)
+        for name, values in batch.tags().items():
+            builder.say_all(name, start, values, tag=True)
 
-    def _targets(self, record: GoldEntry, extras: dict[str, Any], line: int | None) -> list[str]:
+    def _is_header(self, entry: GoldEntry) -> bool:
+        return entry.gold is None and bool(_HEADER & set(self.decoder.extras(entry)))
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Some entries, column by column."""
+
+    label: str
+    entries: list[GoldEntry]
+    lines: Sequence[int | None]
+    decoder: RecordDecoder[GoldEntry]
+    target: str | None
+
+    def error(self, at: int, what: str, **where: Any) -> InputError:
+        return InputError(what, file=self.label, line=self.lines[at], **where)
+
+    def query_ids(self) -> list[str]:
+        ids: list[Any] = [e.query_id for e in self.entries]
+        if set(map(type, ids)) <= {str}:
+            return ids
+        # Sets without ids go by the text of the query.
+        ids = [e.query_id if e.query_id is not None else e.id if e.id is not None else e.query for e in self.entries]
+        if None in ids:
+            raise self.error(ids.index(None), "the field is missing", field="query_id")
+        return [str(i) for i in ids]
+
+    def items(self) -> list[list[GoldItem]]:
+        """The gold of every entry in one form, whatever form it was given in."""
+        golds: list[Any] = [e.gold for e in self.entries]
+        if set(map(type, golds)) == {list} and set(map(type, chain.from_iterable(golds))) <= {GoldItem}:
+            return golds
+        return [self._items_of(at, gold) for at, gold in enumerate(golds)]
+
+    def _items_of(self, at: int, gold: Any) -> list[GoldItem]:
+        if gold is None:
+            return [GoldItem(id=i) for i in self._targets(at)]
+        if isinstance(gold, dict):
+            return [GoldItem(id=i, grade=g) for i, g in gold.items()]
+        return [i if isinstance(i, GoldItem) else GoldItem(id=i) for i in gold]
+
+    def _targets(self, at: int) -> list[str]:
         """The target of a single-target set, out of the field that was named or that looks like one."""
-        if self._target is not None:
-            if self._target not in extras:
-                raise InputError("the target field is missing", file=self._label, line=line, field=self._target)
-            return _as_ids(extras.pop(self._target))
-        for name in extras:
-            if _TARGET.fullmatch(name):
-                return _as_ids(extras.pop(name))
-        known = (record.evidence, record.answer, record.answer_span, record.no_answer)
-        if all(v is None for v in known):
-            raise InputError(
+        entry = self.entries[at]
+        extras = self.decoder.extras(entry)
+        if self.target is not None:
+            if self.target not in extras:
+                raise self.error(at, "the target field is missing", field=self.target)
+            return _as_ids(extras[self.target])
+        for name, value in extras.items():
+            if TARGET_FIELD.fullmatch(name):
+                return _as_ids(value)
+        if all(v is None for v in (entry.evidence, entry.answer, entry.answer_span, entry.no_answer)):
+            raise self.error(
+                at,
                 "nothing says what should be found",
-                file=self._label,
-                line=line,
                 field="gold",
                 expected="gold, evidence, answer, answer_span, no_answer or a target field",
                 hint="name the target field with --target FIELD" if extras else None,
             )
         return []
 
-    def _say(self, record: GoldEntry, extras: dict[str, Any]) -> None:
-        builder = self.builder
-        for name in _FIELDS:
-            value = getattr(record, name)
-            if value is not None:
-                builder.say(name, value)
-        if record.tier is not None:
-            builder.say("tier", str(record.tier), tag=True)
-        for name, value in {**extras, **(record.tags or {})}.items():
-            builder.say(name, value, tag=not isinstance(value, (list, dict)))
+    def item_ids(self, flat: list[GoldItem], items: list[list[GoldItem]]) -> tuple[list[str], list[int]]:
+        ids: list[Any] = [i.chunk_id for i in flat]
+        if set(map(type, ids)) <= {str}:
+            return ids, [CHUNK] * len(ids)
+        for at, of_entry in enumerate(items):
+            for place, item in enumerate(of_entry):
+                if item.chunk_id is None and item.id is None and item.doc_id is None:
+                    raise self.error(at, "the field is missing", field=f"gold[{place}].chunk_id")
+        named = [
+            (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
+            for i in flat
+        ]
+        return [str(i) for i, _ in named], [kind for _, kind in named]
+
+    def cutoffs(self) -> list[int]:
+        cutoffs = [e.k or 0 for e in self.entries]
+        if min(cutoffs, default=0) < 0 or 0 in [e.k for e in self.entries]:
+            at = next(at for at, e in enumerate(self.entries) if e.k is not None and e.k < 1)
+            raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=self.entries[at].k)
+        return cutoffs
+
+    def refuse_contradictions(self, items: list[list[GoldItem]]) -> None:
+        for at in (i for i, e in enumerate(self.entries) if e.no_answer):
+            if any(i.grade > 0 for i in items[at]):
+                raise self.error(
+                    at,
+                    "no_answer and relevant gold contradict each other",
+                    query=str(self.entries[at].query_id),
+                    hint="remove one of them (grade 0 is fine)",
+                )
+
+    def fields(self, flat: list[GoldItem], items: list[list[GoldItem]]) -> dict[str, list[Any]]:
+        """What is said of the queries and is no tag."""
+        columns = {name: list(map(get, self.entries)) for name, get in _GETTERS.items()}
+        if {i.quote for i in flat} | {i.start for i in flat} > {None}:
+            columns["spans"] = [[(i.quote, i.start, i.end) for i in of_entry] for of_entry in items]
+        columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
+        return {name: values for name, values in columns.items() if values.count(None) != len(values)}
+
+    def tags(self) -> dict[str, list[Any]]:
+        columns = {name: values for name, values in self.extras.items() if _scalar(values)}
+        columns["tier"] = [None if e.tier is None else str(e.tier) for e in self.entries]
+        for at, tags in ((i, e.tags) for i, e in enumerate(self.entries) if e.tags):
+            for name, value in tags.items():
+                columns.setdefault(name, [None] * len(self.entries))[at] = value
+        return {name: values for name, values in columns.items() if values.count(None) != len(values)}
+
+    @cached_property
+    def extras(self) -> dict[str, list[Any]]:
+        """Fields that are not in the contract; of a single-target set, without the target."""
+        single_target = bool(self.entries) and self.entries[0].gold is None
+        return {
+            name: [getattr(e, attribute, None) for e in self.entries]
+            for attribute, name in self.decoder.extra_names.items()
+            if name != self.target and not (single_target and TARGET_FIELD.fullmatch(name))
+        }
+
+
+def _scalar(values: list[Any]) -> bool:
+    return {list, dict}.isdisjoint(map(type, values))
 
 
 def _as_ids(value: Any) -> list[str]:

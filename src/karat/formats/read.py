@@ -11,6 +11,7 @@ from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.dicts import gold_from_dict, run_from_dict
 from karat.formats.gold_file import GoldReader
+from karat.formats.records import decode_entries
 from karat.formats.run_log import RunLog
 from karat.formats.tabular import FrameRun, as_frame, gold_from_frame
 from karat.gold import Dataset, Gold
@@ -54,8 +55,8 @@ def read_gold(
         return gold_from_dict(gold)
     if isinstance(gold, list):
         reader = GoldReader("gold", options)
-        for i, entry in enumerate(gold, 1):
-            reader.read(i, entry)
+        for records, lines in decode_entries(enumerate(gold, 1), reader.decoder, "gold"):
+            reader.add(records, lines)
         return reader.builder.build(Dataset())
     frame = as_frame(gold)
     if frame is not None:

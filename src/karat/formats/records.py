@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +16,8 @@ from karat.formats.yaml_io import load_yaml
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+_BATCH_BYTES = 1 << 18
+_BATCH_RECORDS = 1000
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.S)
 
 
@@ -40,7 +42,7 @@ class RecordDecoder(Generic[S]):
             kw_only=True,
             gc=False,
         )
-        self._decode = msgspec.json.Decoder(self.struct).decode
+        self._decoder = msgspec.json.Decoder(self.struct)
 
     def _learn(self, error: msgspec.ValidationError) -> bool:
         unknown = _UNKNOWN.fullmatch(str(error))
@@ -53,10 +55,17 @@ class RecordDecoder(Generic[S]):
     def decode(self, raw: bytes) -> S:
         while True:
             try:
-                return self._decode(raw)
+                return self._decoder.decode(raw)
             except msgspec.ValidationError as error:
                 if not self._learn(error):
                     raise
+
+    def decode_known_lines(self, block: bytes) -> list[S] | None:
+        """All lines of a block at once, or None where one of them needs a closer look."""
+        try:
+            return self._decoder.decode_lines(block)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
 
     def convert(self, value: object) -> S:
         while True:
@@ -75,21 +84,53 @@ class RecordDecoder(Generic[S]):
         return found
 
 
-def read_objects(source: Source) -> Iterator[tuple[int | None, bytes | dict[str, Any]]]:
-    """(line, record) for every record: raw bytes from JSONL, a dict from a JSON list or YAML."""
+def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+    """Decoded records with their lines, some at a time: small enough that their memory is used again at once."""
     if is_json_lines(source):
-        return read_json_lines(source)
+        yield from _decode_lines(source, decoder)
+        return
     value, lines = read_document(source)
-    return list_entries(value, lines, source.label)
+    yield from decode_entries(list_entries(value, lines, source.label), decoder, source.label)
 
 
-def read_json_lines(source: Source) -> Iterator[tuple[int | None, bytes]]:
+def decode_entries(
+    entries: Iterable[tuple[int | None, Any]], decoder: RecordDecoder[S], label: str
+) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+    records: list[S] = []
+    lines: list[int | None] = []
+    for line, entry in entries:
+        records.append(decode_record(decoder, entry, label, line))
+        lines.append(line)
+        if len(records) == _BATCH_RECORDS:
+            yield records, lines
+            records, lines = [], []
+    if records:
+        yield records, lines
+
+
+def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+    first = 1
+    for block in whole_lines(source, _BATCH_BYTES):
+        size = block.count(b"\n") + (not block.endswith(b"\n"))
+        records = decoder.decode_known_lines(block)
+        if records is not None and len(records) == size:
+            yield records, range(first, first + size)
+        else:
+            # A blank line, a field not met before, or a mistake: one by one, to cope or to say where.
+            numbered = ((first + i, raw) for i, raw in enumerate(block.split(b"\n")) if raw and not raw.isspace())
+            yield from decode_entries(numbered, decoder, source.label)
+        first += size
+
+
+def whole_lines(source: Source, size: int) -> Iterator[bytes]:
+    """The file in blocks of about `size` bytes that end with a line."""
     with source.open() as stream:
         try:
-            for line, raw in enumerate(stream, 1):
-                if not raw.isspace():
-                    yield line, raw
-        except (OSError, EOFError) as error:
+            while block := stream.read(size):
+                yield block if block.endswith(b"\n") else block + stream.readline()
+        except InputError:
+            raise
+        except Exception as error:  # gzip, zlib and zstd raise kinds of their own
             raise source.unreadable(error) from error
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import IO, Any
 
 import msgspec
@@ -11,25 +16,32 @@ import numpy as np
 from karat.audit import Audit
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
-from karat.formats.records import RecordDecoder, decode_record, no_gc, read_objects
+from karat.formats.records import RecordDecoder, decode_entries, no_gc, read_batches
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
-from karat.ids import Floats
+from karat.ids import Floats, compact
 
-_SLICE_HITS = 250_000
-_MISSING_LATENCY = float("nan")
+_SLICE_HITS = 64_000
+_NOTED = 100
+# From here on vectorised hashing saves more than importing polars costs.
+_LARGE = 32 << 20
 
 
-class Hit(msgspec.Struct, gc=False):
+class RankedId(msgspec.Struct, gc=False):
+    """What every metric needs of a hit; the rest of it is skipped, not built, where nobody asks for it."""
+
+    rank: int | None = None
+    chunk_id: str | int | None = None
+    score: float | None = None
+    doc_id: str | int | None = None
+    id: str | int | None = None
+
+
+class Hit(RankedId, gc=False):
     """One hit. Only an id is needed; rank wins over score, score over the position in the list."""
 
-    chunk_id: str | int | None = None
-    rank: int | None = None
-    score: float | None = None
     doc_version: str | int | float | None = None
-    doc_id: str | int | None = None
     text: str | None = None
     source: str | None = None
-    id: str | int | None = None
 
 
 class Usage(msgspec.Struct):
@@ -63,10 +75,15 @@ class RunRecord(msgspec.Struct, kw_only=True, gc=False):
     error: Any = None
 
 
+class SlimRecord(RunRecord, kw_only=True, gc=False):
+    """A line of a run log read for ids, ranks and scores only."""
+
+    topk: list[str | int | RankedId]  # type: ignore[assignment]
+
+
 # One value a query, kept for later steps; the rest of the record is either hits or provenance.
-_QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "error")
-_PROVENANCE = ("k_raw", "index_version", "chunker", "reranker")
-_HIT_FIELDS = {"text": "text", "doc_version": "doc_version", "source": "source"}
+_QUERY_FIELDS = {n: attrgetter(n) for n in ("query", "rewritten_query", "route", "entities", "error")}
+_PROVENANCE = {n: attrgetter(n) for n in ("k_raw", "index_version", "chunker", "reranker")}
 
 
 class RunLog(Run):
@@ -74,33 +91,33 @@ class RunLog(Run):
 
     def __init__(self, label: str, records: Any, system: str | None = None) -> None:
         self.label, self._records, self._system = label, records, system
-        self._seen: dict[str, dict[str, list[Any]]] = {}
+        self._noted: dict[str, dict[str, list[Any]]] = {}
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        decoder = RecordDecoder(RunRecord)
-        open_slices: dict[str, _Slice] = {}
-        first_line: dict[tuple[str, str], int | None] = {}
-        self._seen = {}
-        self._found_systems: set[str] = set()
-        wanted = columns & OPTIONAL_COLUMNS
+        self._noted = {}
+        large = isinstance(self._records, Source) and self._records.path.stat().st_size > _LARGE
+        slices: dict[str, _Slice] = {}
+        seen: dict[str, dict[str, int | None]] = {}  # system → query → line
         with no_gc():
-            for line, entry in self._entries():
-                record = decode_record(decoder, entry, self.label, line)
-                query, system = self._query_id(record, line), record.system or ""
-                self._found_systems.add(system)
-                if self._system is not None and system != self._system:
+            for part in self._parts(columns):
+                self._note_provenance(part)
+                if self._system not in (None, part.system):
                     continue
-                self._refuse_repeat(first_line, system, query, line)
-                self._note_provenance(system, record, decoder)
-                current = open_slices.get(system)
+                current = slices.get(part.system)
                 if current is None:
-                    current = open_slices[system] = _Slice(self.label, system, wanted)
-                current.add(query, record, line)
-                if len(current.hits) >= _SLICE_HITS:
-                    yield open_slices.pop(system).finish()
-        self._refuse_unknown_system()
-        for rest in open_slices.values():
-            yield rest.finish()
+                    current = slices[part.system] = _Slice(part.system, columns, large)
+                self._refuse_repeats(part, seen.setdefault(part.system, {}))
+                current.add(part)
+                if len(current.ids) >= _SLICE_HITS:
+                    yield slices.pop(part.system).hits()
+        if self._system is not None and self._system not in self._noted:
+            raise InputError(
+                f"no system {self._system!r} in the run",
+                file=self.label,
+                hint="it has: " + ", ".join(sorted(s or "(unnamed)" for s in self._noted)),
+            )
+        for rest in slices.values():
+            yield rest.hits()
 
     def provenance(self) -> dict[str, Any]:
         """Per system, the fields that are no hits: one value, or how many different ones there are."""
@@ -108,161 +125,229 @@ class RunLog(Run):
             system: {
                 name: values[0] if len(values) == 1 else {"values": len(values), "first": values[0]}
                 for name, values in sorted(fields.items())
+                if values
             }
-            for system, fields in self._seen.items()
+            for system, fields in self._noted.items()
         }
 
-    def _entries(self) -> Iterator[tuple[int | None, bytes | dict[str, Any]]]:
+    def _parts(self, columns: frozenset[str]) -> Iterator[_Part]:
+        decoder: RecordDecoder[RunRecord] = RecordDecoder(RunRecord if columns & OPTIONAL_COLUMNS else SlimRecord)
         if isinstance(self._records, Source):
-            return read_objects(self._records)
-        return ((i, r) for i, r in enumerate(self._records, 1))
+            batches = read_batches(self._records, decoder)
+        else:
+            batches = decode_entries(enumerate(self._records, 1), decoder, self.label)
+        for records, lines in batches:
+            yield from _Part(self.label, records, lines, decoder.extra_names).by_system()
 
-    def _query_id(self, record: RunRecord, line: int | None) -> str:
+    def _refuse_repeats(self, part: _Part, seen: dict[str, int | None]) -> None:
+        before = len(seen)
+        seen.update(zip(part.queries, part.lines, strict=True))
+        if len(seen) < before + len(part.queries):
+            self._refuse_repeat(part.system)
+
+    def _refuse_repeat(self, system: str) -> None:
+        """A query stands twice: read again from the start to say which and where."""
+        seen: dict[str, int | None] = {}
+        for part in self._parts(frozenset()):
+            if part.system != system:
+                continue
+            for query, line in zip(part.queries, part.lines, strict=True):
+                if query in seen:
+                    raise InputError(
+                        f"system {system!r} has this query already (line {seen[query]})",
+                        file=self.label,
+                        line=line,
+                        query=query,
+                        hint="one line a query and system: remove one, or name the second run's system",
+                    )
+                seen[query] = line
+
+    def _note_provenance(self, part: _Part) -> None:
+        noted = self._noted.setdefault(part.system, {})
+        for name, values in part.provenance():
+            _note(noted.setdefault(name, []), values)
+
+
+def _note(noted: list[Any], values: Iterable[Any]) -> None:
+    """Collect the different values of a field, at most a hundred."""
+    for value in values:
+        if value is not None and len(noted) < _NOTED and value not in noted:
+            noted.append(value)
+
+
+def _different(get: Callable[[Any], Any], records: list[RunRecord]) -> list[Any]:
+    """The different values of a field in order of appearance; for objects and lists, at least of runs of equals."""
+    values = list(map(get, records))
+    if values.count(values[0]) == len(values):
+        return values[:1]
+    try:
+        return list(dict.fromkeys(values))
+    except TypeError:
+        return [v for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some records of one system."""
+
+    label: str
+    records: list[RunRecord]
+    lines: Sequence[int | None]
+    extra_names: dict[str, str]
+
+    def by_system(self) -> Iterator[_Part]:
+        systems = [r.system for r in self.records]
+        if systems.count(systems[0]) == len(systems):
+            yield self
+            return
+        for system in dict.fromkeys(systems):
+            at = [i for i, s in enumerate(systems) if s == system]
+            yield replace(self, records=[self.records[i] for i in at], lines=[self.lines[i] for i in at])
+
+    @property
+    def system(self) -> str:
+        return self.records[0].system or ""
+
+    @cached_property
+    def queries(self) -> list[str]:
+        queries: list[Any] = [r.query_id for r in self.records]
+        if set(map(type, queries)) == {str}:
+            return queries
         # A log without ids can still be matched: by the text of the query, as a single-target set is.
-        found = record.query if record.query_id is None else record.query_id
-        if found is None:
-            raise InputError("the field is missing", file=self.label, line=line, field="query_id")
-        return str(found)
+        queries = [r.query if q is None else q for q, r in zip(queries, self.records, strict=True)]
+        if None in queries:
+            raise self.error(queries.index(None), "the field is missing", field="query_id")
+        return [str(q) for q in queries]
 
-    def _refuse_repeat(self, seen: dict[tuple[str, str], int | None], system: str, query: str, line: int | None) -> None:
-        earlier = seen.setdefault((system, query), line)
-        if earlier is not line and earlier != line:
-            raise InputError(
-                f"system {system!r} has this query already (line {earlier})",
-                file=self.label,
-                line=line,
-                query=query,
-                hint="one line a query and system: remove one, or give the second run another system name",
-            )
+    @cached_property
+    def counts(self) -> list[int]:
+        return [len(r.topk) for r in self.records]
 
-    def _refuse_unknown_system(self) -> None:
-        if self._system is not None and self._system not in self._found_systems:
-            raise InputError(
-                f"no system {self._system!r} in the run",
-                file=self.label,
-                hint="it has: " + ", ".join(sorted(s or "(unnamed)" for s in self._found_systems)),
-            )
+    @cached_property
+    def hits(self) -> list[Any]:
+        hits: list[Any] = list(chain.from_iterable([r.topk for r in self.records]))
+        if {str, int} & set(map(type, hits)):
+            return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in hits]
+        return hits
 
-    def _note_provenance(self, system: str, record: RunRecord, decoder: RecordDecoder[RunRecord]) -> None:
-        seen = self._seen.setdefault(system, {})
-        for name in _PROVENANCE:
-            _note(seen, name, getattr(record, name))
-        if decoder.extra_names:
-            for name, value in decoder.extras(record).items():
-                _note(seen, name, value)
+    def provenance(self) -> Iterator[tuple[str, list[Any]]]:
+        for name, get in _PROVENANCE.items():
+            yield name, _different(get, self.records)
+        for attribute, name in self.extra_names.items():
+            yield name, _different(lambda r, a=attribute: getattr(r, a, None), self.records)  # type: ignore[misc]
 
+    def ids(self) -> list[str]:
+        ids: list[Any] = [h.chunk_id for h in self.hits]
+        kinds = set(map(type, ids))
+        if kinds <= {str}:
+            return ids
+        if type(None) in kinds:
+            ids = [h.chunk_id if h.chunk_id is not None else h.id if h.id is not None else h.doc_id for h in self.hits]
+            if None in ids:
+                raise self.hit_error(ids.index(None), "chunk_id", "the field is missing")
+        return [str(i) for i in ids]
 
-def _note(seen: dict[str, list[Any]], name: str, value: Any) -> None:
-    """Collect different values of a field, at most a hundred."""
-    if value is None:
-        return
-    values = seen.get(name)
-    if values is None:
-        seen[name] = [value]
-    elif value != values[-1] and len(values) < 100 and value not in values:
-        values.append(value)
+    def scores(self) -> Floats:
+        scores = _numbers([h.score for h in self.hits])
+        infinite = np.flatnonzero(np.isinf(scores))
+        if len(infinite):
+            raise self.hit_error(int(infinite[0]), "score", "the score is not finite")
+        return scores
+
+    def latency(self) -> dict[str, Floats]:
+        logged = [r.latency_ms or {} for r in self.records]
+        columns = {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
+        for stage, ms in columns.items():
+            impossible = np.flatnonzero((ms < 0) | np.isinf(ms))
+            if len(impossible):
+                at = int(impossible[0])
+                raise self.error(
+                    at,
+                    "impossible latency",
+                    field=f"latency_ms.{stage}",
+                    query=self.queries[at],
+                    expected="a number of milliseconds, 0 or more",
+                    got=float(ms[at]),
+                )
+        return columns
+
+    def error(self, at: int, what: str, **where: Any) -> InputError:
+        return InputError(what, file=self.label, line=self.lines[at], **where)
+
+    def hit_error(self, row: int, field: str, what: str) -> InputError:
+        ends = np.cumsum(self.counts)
+        at = int(np.searchsorted(ends, row, "right"))
+        place = row - (int(ends[at]) - self.counts[at])
+        return self.error(at, what, field=f"topk[{place}].{field}", query=self.queries[at])
 
 
 class _Slice:
-    """Records of one system that become one slice of hits."""
+    """Columns of one system, filled part by part, so that the records themselves need not be kept."""
 
-    def __init__(self, label: str, system: str, wanted: frozenset[str]) -> None:
-        self.label, self.system, self.wanted = label, system, wanted
+    def __init__(self, system: str, wanted: frozenset[str], large: bool) -> None:
+        self.system, self.wanted, self.large = system, wanted, large
         self.queries: list[str] = []
-        self.records: list[RunRecord] = []
-        self.lines: list[int] = []
+        self.lines: list[int | None] = []
         self.counts: list[int] = []
-        self.hits: list[Any] = []
+        self.ids: list[str] = []
+        self.numbers: dict[str, list[Floats]] = {"score": [], "rank": []}
+        self.docs: list[str] = []
+        self.columns: dict[str, list[Any]] = {c: [] for c in wanted & OPTIONAL_COLUMNS}
+        self.latency: list[tuple[int, dict[str, Floats]]] = []
+        self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
 
-    def add(self, query: str, record: RunRecord, line: int | None) -> None:
-        self.queries.append(query)
-        self.records.append(record)
-        self.lines.append(line or 0)
-        self.counts.append(len(record.topk))
-        self.hits += record.topk
+    def add(self, part: _Part) -> None:
+        hits = part.hits
+        if "latency" in self.wanted:
+            self.latency.append((len(self.queries), part.latency()))
+        self.queries += part.queries
+        self.lines += part.lines
+        self.counts += part.counts
+        self.ids += part.ids()
+        self.numbers["score"].append(part.scores())
+        self.numbers["rank"].append(_numbers([h.rank for h in hits]))
+        docs = [h.doc_id for h in hits]
+        if docs.count(None) != len(docs):
+            self.docs += [""] * (len(self.ids) - len(docs) - len(self.docs))
+            self.docs += ["" if d is None else str(d) for d in docs]
+        for name, column in self.columns.items():
+            column += [getattr(h, name) for h in hits]
+        for name, get in _QUERY_FIELDS.items():
+            self.fields[name] += map(get, part.records)
 
-    def finish(self) -> Hits:
-        hits = self.hits
-        if set(map(type, hits)) - {Hit}:
-            hits = [h if isinstance(h, Hit) else Hit(chunk_id=h) for h in hits]
+    def hits(self) -> Hits:
         offsets = np.zeros(len(self.counts) + 1, np.int64)
         np.cumsum(self.counts, out=offsets[1:])
-        docs = [h.doc_id for h in hits]
+        numbers = {name: np.concatenate(parts) for name, parts in self.numbers.items()}
         return Hits(
             system=self.system,
             queries=self.queries,
             offsets=offsets,
-            ids=self._ids(hits),
-            score=self._scores(hits, offsets),
-            rank=_numbers([h.rank for h in hits]),
-            docs=None if docs.count(None) == len(docs) else ["" if d is None else str(d) for d in docs],
-            columns={c: self._column(hits, _HIT_FIELDS[c]) for c in self.wanted},
+            ids=compact(self.ids) if self.large else self.ids,
+            score=None if np.isnan(numbers["score"]).all() else numbers["score"],
+            rank=None if np.isnan(numbers["rank"]).all() else numbers["rank"],
+            docs=self.docs + [""] * (len(self.ids) - len(self.docs)) if self.docs else None,
+            columns=self.columns,
             latency=self._latency(),
-            fields=self._fields(),
-            lines=np.array(self.lines, np.int64),
-        )
-
-    def _column(self, hits: list[Hit], name: str) -> list[Any]:
-        return [getattr(h, name) for h in hits]
-
-    def _ids(self, hits: list[Hit]) -> list[str]:
-        ids: list[Any] = [h.chunk_id for h in hits]
-        kinds = set(map(type, ids))
-        if type(None) in kinds:
-            ids = [h.chunk_id if h.chunk_id is not None else h.id if h.id is not None else h.doc_id for h in hits]
-            if None in ids:
-                raise self._hit_error(ids.index(None), "chunk_id", "the field is missing")
-        elif kinds <= {str}:
-            return ids
-        return [str(i) for i in ids]
-
-    def _scores(self, hits: list[Hit], offsets: Any) -> Floats | None:
-        scores = _numbers([h.score for h in hits])
-        if scores is not None and np.isinf(scores).any():
-            at = int(np.flatnonzero(np.isinf(scores))[0])
-            raise self._hit_error(at, "score", "the score is not finite")
-        return scores
-
-    def _hit_error(self, row: int, field: str, what: str) -> InputError:
-        query = int(np.searchsorted(np.cumsum(self.counts), row, "right"))
-        place = row - sum(self.counts[:query])
-        return InputError(
-            what, file=self.label, line=self.lines[query] or None, field=f"topk[{place}].{field}", query=self.queries[query]
+            fields={n: v for n, v in self.fields.items() if v.count(None) != len(v)},
+            lines=np.array([line or 0 for line in self.lines], np.int64),
         )
 
     def _latency(self) -> dict[str, Floats]:
-        stages: dict[str, Floats] = {}
-        for i, record in enumerate(self.records):
-            for stage, ms in (record.latency_ms or {}).items():
-                if ms is None:
-                    continue
-                if not 0 <= ms < float("inf"):
-                    raise InputError(
-                        "impossible latency",
-                        file=self.label,
-                        line=self.lines[i] or None,
-                        field=f"latency_ms.{stage}",
-                        query=self.queries[i],
-                        expected="a number of milliseconds, 0 or more",
-                        got=ms,
-                    )
-                column = stages.get(stage)
-                if column is None:
-                    column = stages[stage] = np.full(len(self.records), np.nan)
-                column[i] = ms
-        return stages
-
-    def _fields(self) -> dict[str, list[Any]]:
-        fields = {}
-        for name in _QUERY_FIELDS:
-            values = [getattr(r, name) for r in self.records]
-            if values.count(None) != len(values):
-                fields[name] = values
-        return fields
+        columns: dict[str, Floats] = {}
+        for start, part in self.latency:
+            for stage, ms in part.items():
+                column = columns.setdefault(stage, np.full(len(self.queries), np.nan))
+                column[start : start + len(ms)] = ms
+        return columns
 
 
-def _numbers(values: list[Any]) -> Floats | None:
-    return None if values.count(None) == len(values) else np.array(values, np.float64)
+def _numbers(values: list[Any]) -> Floats:
+    """NaN for None."""
+    try:
+        return np.frombuffer(array("d", values), np.float64)  # twice as fast as numpy's own conversion
+    except TypeError:
+        return np.array(values, np.float64)
 
 
 class RunLogFormat(Format):

@@ -11,7 +11,7 @@ import msgspec
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source, refusal
 from karat.formats.gold_file import dataset_of
-from karat.formats.records import RecordDecoder, decode_record, list_entries, read_document, read_objects
+from karat.formats.records import RecordDecoder, decode_entries, list_entries, read_batches, read_document
 from karat.formats.run_log import RunLog
 from karat.gold import Gold, GoldBuilder
 from karat.hits import Run
@@ -56,8 +56,7 @@ class SamplesFormat(Format):
 
     def read_gold(self, source: Source, options: Options) -> Gold:
         decoder, builder = RecordDecoder(Sample), GoldBuilder(source.label)
-        for line, entry in self._samples(source):
-            sample = decode_record(decoder, entry, source.label, line)
+        for sample, line in self._samples(source, decoder):
             ids, grades = _expected(sample, source.label, line)
             metadata = sample.metadata or {}
             builder.add(str(sample.id), ids, grades, line=line, k=_cutoff(metadata, source.label, line))
@@ -69,11 +68,15 @@ class SamplesFormat(Format):
                     builder.say(name, value, tag=not isinstance(value, (list, dict)))
         return builder.build(dataset_of(source))
 
-    def _samples(self, source: Source) -> Iterator[tuple[int | None, Any]]:
+    def _samples(self, source: Source, decoder: RecordDecoder[Sample]) -> Iterator[tuple[Sample, int | None]]:
         if "expected_output" in (source.first_object or {}):
-            return read_objects(source)
-        value, lines = read_document(source)
-        return list_entries(value["samples"] if isinstance(value, dict) else value, lines, source.label)
+            batches = read_batches(source, decoder)
+        else:
+            value, lines = read_document(source)
+            entries = list_entries(value["samples"] if isinstance(value, dict) else value, lines, source.label)
+            batches = decode_entries(entries, decoder, source.label)
+        for samples, numbers in batches:
+            yield from zip(samples, numbers, strict=True)
 
     def read_run(self, source: Source, options: Options) -> Run:
         return RunLog(source.label, _Outputs(source), options.system)
@@ -87,15 +90,17 @@ class _Outputs:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         decoder = RecordDecoder(Output)
-        for line, entry in read_objects(self.source):
-            output = decode_record(decoder, entry, self.source.label, line)
-            extras = decoder.extras(output)
-            answer = output.actualOutput if output.actualOutput is not None else output.output
-            if answer is None:
-                answer = extras.pop("actual_output", None)
-            topk = _retrieved(answer, self.source.label, line)
-            record = {"query_id": output.id, "topk": topk, "system": output.system, "latency_ms": output.latency_ms}
-            yield {**{k: v for k, v in record.items() if v is not None}, **extras}
+        for outputs, lines in read_batches(self.source, decoder):
+            for output, line in zip(outputs, lines, strict=True):
+                yield self._record(output, decoder.extras(output), line)
+
+    def _record(self, output: Output, extras: dict[str, Any], line: int | None) -> dict[str, Any]:
+        answer = output.actualOutput if output.actualOutput is not None else output.output
+        if answer is None:
+            answer = extras.pop("actual_output", None)
+        topk = _retrieved(answer, self.source.label, line)
+        record = {"query_id": output.id, "topk": topk, "system": output.system, "latency_ms": output.latency_ms}
+        return {**{k: v for k, v in record.items() if v is not None}, **extras}
 
 
 def _retrieved(answer: Any, label: str, line: int | None) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from karat.audit import Audit
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
-from karat.formats.gold_file import dataset_of
+from karat.formats.gold_file import TARGET_FIELD, dataset_of
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
 
@@ -209,9 +209,7 @@ def gold_from_frame(frame: pl.DataFrame, label: str, dataset: Dataset, target: s
 
 
 def _target(frame: pl.DataFrame) -> str | None:
-    from karat.formats.gold_file import _TARGET
-
-    return next((c for c in frame.columns if _TARGET.fullmatch(c)), None)
+    return next((c for c in frame.columns if TARGET_FIELD.fullmatch(c)), None)
 
 
 def _tag_columns(frame: pl.DataFrame, used: set[str | None], rows: dict[str, list[int]]) -> dict[str, list[Any]]:

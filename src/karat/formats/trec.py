@@ -13,6 +13,7 @@ from karat.audit import Audit
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
+from karat.formats.records import whole_lines
 from karat.gold import Gold, GoldBuilder
 from karat.hits import Hits, Run, Ungrouped
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 # Below this a plain loop over lines is done before polars would be imported.
 _SMALL = 16 << 20
-_BLOCK = 32 << 20
+_BLOCK = 8 << 20
 
 
 class TrecRunFormat(Format):
@@ -172,21 +173,19 @@ class TrecRun(Run):
         names = ("query", "q0", "id", "rank", "score", "tag")
         schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
         separator = self._separator() or " "
-        with self._source.open() as stream:
-            while block := stream.read(_BLOCK):
-                block += stream.readline()
-                try:
-                    frame = (
-                        pl.scan_csv(block, separator=separator, has_header=False, schema=schema, quote_char=None)
-                        .select("query", "id", "score")
-                        .collect()
-                    )
-                except (pl.exceptions.PolarsError, UnicodeDecodeError):
-                    self._read_lines()
-                    raise
-                if not self._tag:
-                    self._tag = block[: block.find(b"\n")].split()[-1].decode("utf-8", "replace")
-                yield frame.rechunk()
+        for block in whole_lines(self._source, _BLOCK):
+            try:
+                frame = (
+                    pl.scan_csv(block, separator=separator, has_header=False, schema=schema, quote_char=None)
+                    .select("query", "id", "score")
+                    .collect()
+                )
+            except (pl.exceptions.PolarsError, UnicodeDecodeError):
+                self._read_lines()
+                raise
+            if not self._tag:
+                self._tag = block[: block.find(b"\n")].split()[-1].decode("utf-8", "replace")
+            yield frame
 
     def _hits(self, frame: pl.DataFrame, groups: _Groups, done: set[str]) -> Hits:
         if not done.isdisjoint(groups.queries) or len(set(groups.queries)) < len(groups.queries):

@@ -57,12 +57,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, object]:
         """Parameters that differ from their defaults, in the order in which they are declared."""
-        found = {}
-        for f in msgspec.structs.fields(self):
-            value = getattr(self, f.name)
-            if f.name != "k" and value != f.default:
-                found[f.name] = value
-        return found
+        fields = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
+        given = {name: getattr(self, name) for name, default in fields if getattr(self, name) != default}
+        given.pop("k", None)
+        return given
 
     def __str__(self) -> str:
         given = ",".join(f"{name}={_plain(value)}" for name, value in self.parameters().items())

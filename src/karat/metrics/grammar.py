@@ -91,7 +91,7 @@ def _parameters(given: str | None, text: str) -> dict[str, str]:
 
 
 def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str) -> Metric:
-    fields = [f.name for f in msgspec.structs.fields(found) if f.name != "k"]
+    fields = [name for name in found.__struct_fields__ if name != "k"]
     for name in given:
         if name not in fields:
             known = ", ".join(fields) or "none"
