@@ -64,10 +64,10 @@ class RunRecord(msgspec.Struct, kw_only=True, gc=False):
     latency_ms: dict[str, float | None] | None = None
     index_version: str | int | float | None = None
     chunker: dict[str, Any] | str | None = None
-    raw: msgspec.Raw | None = None  # hits before reranking, shaped like topk
+    raw: list[str | int | Hit] | None = None  # hits before reranking
     query: str | None = None
     rewritten_query: str | None = None
-    topk_original: msgspec.Raw | None = None  # hits of the query before rewriting
+    topk_original: list[str | int | Hit] | None = None  # hits of the query before rewriting
     route: str | list[str] | None = None
     entities: list[Any] | None = None
     reranker: Any = None
@@ -79,6 +79,8 @@ class SlimRecord(RunRecord, kw_only=True, gc=False):
     """A line of a run log read for ids, ranks and scores only."""
 
     topk: list[str | int | RankedId]  # type: ignore[assignment]
+    raw: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+    topk_original: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
 
 
 # One value a query, kept for later steps; the rest of the record is either hits or provenance.
@@ -131,8 +133,10 @@ class RunLog(Run):
         }
 
     def _parts(self, columns: frozenset[str]) -> Iterator[_Part]:
-        decoder: RecordDecoder[RunRecord] = RecordDecoder(RunRecord if columns & OPTIONAL_COLUMNS else SlimRecord)
+        decoder: RecordDecoder[RunRecord] = RecordDecoder(RunRecord)
         if isinstance(self._records, Source):
+            if not columns & OPTIONAL_COLUMNS:
+                decoder = RecordDecoder(SlimRecord)
             batches = read_batches(self._records, decoder)
         else:
             batches = decode_entries(enumerate(self._records, 1), decoder, self.label)

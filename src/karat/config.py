@@ -1,0 +1,50 @@
+"""`karat.yaml`, found upward from the working directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from karat.errors import ConfigError, InputError
+from karat.formats.base import refusal
+from karat.formats.yaml_io import load_yaml
+
+
+class RetrievalConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings of the retrieval metrics."""
+
+    default_k: Annotated[int, msgspec.Meta(ge=1)] = 5
+
+
+class MetricsConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings of metrics, by family."""
+
+    retrieval: RetrievalConfig = msgspec.field(default_factory=RetrievalConfig)
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True):
+    """The whole file."""
+
+    metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
+
+
+def load_config(start: Path | None = None) -> Config:
+    folder = (start or Path.cwd()).resolve()
+    for place in (folder, *folder.parents):
+        file = place / "karat.yaml"
+        if file.is_file():
+            return _read(file)
+    return Config()
+
+
+def _read(file: Path) -> Config:
+    try:
+        value, _ = load_yaml(file.read_bytes(), str(file))
+        return msgspec.convert(value or {}, Config)
+    except msgspec.ValidationError as error:
+        found = refusal(error, str(file), None, value)
+        raise ConfigError(found.what, file=str(file), field=found.field, expected=found.expected, got=found.got) from error
+    except InputError as error:
+        raise ConfigError(error.what, file=error.file, line=error.line) from error

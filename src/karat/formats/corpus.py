@@ -1,0 +1,75 @@
+"""A corpus: the chunks or documents that a retriever searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from karat.errors import InputError
+from karat.formats.base import Source
+from karat.formats.records import RecordDecoder, no_gc, read_batches
+
+
+class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
+    """One chunk or document; other fields (doc_id, version, language …) are kept."""
+
+    id: str | int | None = None
+    chunk_id: str | int | None = None
+    _id: str | int | None = None
+    title: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel lists, in the order of the file."""
+
+    label: str
+    ids: list[str]
+    titles: list[str]
+    texts: list[str]
+    fields: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_corpus(path: str | PathLike[str]) -> Corpus:
+    """JSONL (`id` or `chunk_id` or `_id`, `title`, `text`, …) or a BEIR folder with corpus.jsonl."""
+    source = Source(Path(path))
+    if source.is_folder:
+        inside = source.path / "corpus.jsonl"
+        if not inside.is_file():
+            raise InputError("no corpus.jsonl in the folder", file=source.label)
+        source = Source(inside)
+    source.refuse_nonsense()
+    decoder = RecordDecoder(CorpusEntry)
+    corpus = Corpus(source.label, [], [], [])
+    first: dict[str, int | None] = {}
+    with no_gc():
+        for entries, lines in read_batches(source, decoder):
+            for entry, line in zip(entries, lines, strict=True):
+                _add(corpus, entry, decoder.extras(entry), line, first)
+    for column in corpus.fields.values():
+        column += [None] * (len(corpus) - len(column))
+    return corpus
+
+
+def _add(corpus: Corpus, entry: CorpusEntry, extras: dict[str, Any], line: int | None, first: dict[str, Any]) -> None:
+    found = next((i for i in (entry.chunk_id, entry.id, entry._id, extras.get("doc_id")) if i is not None), None)
+    if found is None:
+        raise InputError("the field is missing", file=corpus.label, line=line, field="id")
+    if str(found) in first:
+        raise InputError(f"this id stands twice (line {first[str(found)]})", file=corpus.label, line=line, field="id", got=found)
+    first[str(found)] = line
+    for name, value in extras.items():
+        column = corpus.fields.setdefault(name, [])
+        column += [None] * (len(corpus.ids) - len(column))
+        column.append(value)
+    corpus.ids.append(str(found))
+    corpus.titles.append(entry.title or "")
+    corpus.texts.append(entry.text)

@@ -1,0 +1,38 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from karat.errors import ConfigError
+
+
+def write_whole(path: str | Path, content: bytes) -> None:
+    """Write to a temporary file beside the target, then rename it into place."""
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise _cannot(target, error) from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise _cannot(target, error) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _cannot(target: Path, error: OSError) -> ConfigError:
+    missing = not target.parent.is_dir()
+    hint = f"create the folder {target.parent} first" if missing else None
+    return ConfigError(f"cannot be written: {error.strerror or error}", file=str(target), hint=hint)

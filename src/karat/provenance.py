@@ -1,0 +1,25 @@
+"""Which code made the numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+
+def code_version() -> str | None:
+    """The commit of the repository one works in, `+changes` where files differ from it; None outside of git."""
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    if not commit:
+        return None
+    return commit + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(*arguments: str) -> str:
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=10, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,1 @@
+"""One report of blocks, made by sections, shown by renderers."""

@@ -1,0 +1,1 @@
+"""Renderers: the same report for a terminal, a pull request, a program."""

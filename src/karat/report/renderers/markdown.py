@@ -1,0 +1,60 @@
+"""A report as Markdown. Text from data is escaped: it cannot start a table, a link, HTML or a mention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from karat.report.blocks import Block, Chart, Column, Example, Report, Table, Text, Verdict, write_cell
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$-])")
+_MARKS = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive", "invalid": "⚠️ invalid"}
+
+
+def render_markdown(report: Report) -> str:
+    parts = [f"# {safe(report.title)}"]
+    for section in report.sections:
+        parts.append(f"## {safe(section.title)}")
+        parts += [_block(b) for b in section.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def safe(text: str) -> str:
+    """One line of text that Markdown shows as it is.
+
+    >>> safe("<b>| @all [x](y)")
+    '\\\\<b\\\\>\\\\| @\\u200ball \\\\[x\\\\]\\\\(y\\\\)'
+    """
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return _SPECIAL.sub(r"\\\1", line).replace("@", "@\u200b").replace("://", ":\u200b//")
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Table):
+        cells = [[write_cell(v, c.style) for v, c in zip(r, block.columns, strict=True)] for r in block.rows]
+        return _table(block.columns, cells, block.note)
+    if isinstance(block, Text):
+        return safe(block.text)
+    if isinstance(block, Verdict):
+        return f"**{_MARKS[block.outcome]}** {safe(block.title)}: {safe(block.reason)}"
+    if isinstance(block, Example):
+        facts = ", ".join(f"{safe(n)} {write_cell(v, 'score')}" for n, v in block.facts.items())
+        return f"**{safe(block.query_id)}** {safe(block.query or '')} ({facts})"
+    return _chart(block)
+
+
+def _table(columns: Sequence[Column], rows: list[list[str]], note: str | None) -> str:
+    titles = [c.title for c in columns]
+    lines = [_row(titles), "|" + "|".join(" --- " for _ in titles) + "|", *(_row(r) for r in rows)]
+    return "\n".join(lines) + (f"\n\n{safe(note)}" if note else "")
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(safe(c) for c in cells) + " |"
+
+
+def _chart(block: Chart) -> str:
+    columns = [Column(block.x_title), *(Column(s.name) for s in block.series)]
+    xs = block.series[0].x if block.series else ()
+    rows = [[f"{x:g}", *(write_cell(s.y[i], "score") for s in block.series)] for i, x in enumerate(xs)]
+    return f"**{safe(block.title)}**\n\n" + _table(columns, rows, None)

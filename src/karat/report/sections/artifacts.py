@@ -1,0 +1,39 @@
+"""What the numbers were made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from karat.report.blocks import Block, Column, Table
+from karat.report.sections.base import ReportSection
+from karat.result import Result
+
+
+class Artifacts(ReportSection):
+    """Data, settings and provenance."""
+
+    name = "artifacts"
+    title = "Made from"
+    order = 90
+
+    def blocks(self, result: Result) -> list[Block]:
+        dataset = result.gold.dataset
+        facts: dict[str, Any] = {
+            "run": result.run,
+            "system": result.system,
+            "gold": result.gold.label,
+            "dataset": " ".join(x for x in (dataset.name, dataset.version) if x),
+            "dataset hash": dataset.hash,
+            "as of": " to ".join(dataset.as_of_range or []),
+            **{name.replace("_", " "): value for name, value in result.provenance.items()},
+        }
+        rows = [[name, _plain(value)] for name, value in facts.items() if value not in (None, "", {})]
+        return [Table([Column("what"), Column("value")], rows)]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict) and set(value) == {"values", "first"}:
+        return f"{value['values']} different values, the first: {_plain(value['first'])}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+    return str(value)

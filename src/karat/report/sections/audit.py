@@ -1,0 +1,22 @@
+"""The audit: what was found in the data and what was done about it."""
+
+from __future__ import annotations
+
+from karat.report.blocks import Block, Column, Table, Text
+from karat.report.sections.base import ReportSection
+from karat.result import Result
+
+
+class AuditSection(ReportSection):
+    """Everything that was repaired, left out or settled."""
+
+    name = "audit"
+    title = "Audit"
+    order = 80
+
+    def blocks(self, result: Result) -> list[Block]:
+        entries = list(result.audit)
+        if not entries:
+            return [Text("Nothing to report: every query was found, every list was in order.")]
+        columns = [Column("count", "count"), Column("found"), Column("done"), Column("for example")]
+        return [Table(columns, [[e.count, e.found, e.done or None, ", ".join(e.examples) or None] for e in entries])]

@@ -1,0 +1,1 @@
+"""Retrievers: they make input tables; nothing after `judged` knows of them."""
