@@ -19,7 +19,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "no_relevant_gold": ("queries without any relevant gold item", "undefined (null) on relevance metrics"),
     "empty_results": ("queries for which the run returned no hit", "scored as failed"),
     "failed_queries": ("queries for which the run reports an error", "scored by the hits that are there"),
-    "duplicate_hits": ("hits that stand in a query's list more than once", "first place kept, the rest removed"),
+    "duplicate_hits": (
+        "hits that stand in a query's list more than once",
+        "first place kept, the rest removed",
+    ),
     "rank_gaps": ("queries whose ranks are not 1, 2, 3, …", "renumbered"),
     "rank_order": ("queries whose hits are not listed in rank order", "sorted by rank"),
     "rank_ties": ("queries in which two hits have the same rank", "their order in the list decides"),

@@ -45,6 +45,8 @@ def _read(file: Path) -> Config:
         return msgspec.convert(value or {}, Config)
     except msgspec.ValidationError as error:
         found = refusal(error, str(file), None, value)
-        raise ConfigError(found.what, file=str(file), field=found.field, expected=found.expected, got=found.got) from error
+        raise ConfigError(
+            found.what, file=str(file), field=found.field, expected=found.expected, got=found.got
+        ) from error
     except InputError as error:
         raise ConfigError(error.what, file=error.file, line=error.line) from error

@@ -94,5 +94,11 @@ def _audit_frame(result: Result) -> pl.DataFrame:
     import polars as pl
 
     rows = [(e.code, e.count, e.found, e.done, "; ".join(e.examples)) for e in result.audit]
-    kinds = {"code": pl.String, "count": pl.Int64, "found": pl.String, "done": pl.String, "examples": pl.String}
+    kinds = {
+        "code": pl.String,
+        "count": pl.Int64,
+        "found": pl.String,
+        "done": pl.String,
+        "examples": pl.String,
+    }
     return pl.DataFrame(rows, schema=kinds, orient="row")

@@ -6,6 +6,7 @@ Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import eq
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -101,7 +102,7 @@ def may_repeat(ids: Ids, offsets: Ints) -> bool:
     """Whether some id may stand twice in its query; never False when one does."""
     if isinstance(ids, list):
         bounds = offsets.tolist()
-        distinct = sum(len(set(ids[a:b])) for a, b in zip(bounds, bounds[1:], strict=False))
+        distinct = sum(len(set(ids[a:b])) for a, b in pairwise(bounds))
         return distinct < len(ids)
     query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return has_repeats(keys(hashes(ids), query))

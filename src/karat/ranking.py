@@ -126,7 +126,8 @@ def _by_best_of_each(hits: Hits, query: Ints, audit: Audit) -> Ints | None:
     def complete(column: Floats | None) -> Bools:
         if column is None:
             return np.zeros(size, np.bool_)
-        return np.bincount(query[np.isnan(column)], minlength=size) == 0
+        gaps: Ints = np.bincount(query[np.isnan(column)], minlength=size)
+        return np.equal(gaps, 0)
 
     ranked, scored = complete(hits.rank), complete(hits.score)
     position = np.arange(n, dtype=np.float64)

@@ -22,7 +22,7 @@ from karat.metrics.grammar import parse_metric
 if TYPE_CHECKING:
     import polars as pl
 
-SCHEMA = "karat/result/1"
+SCHEMA: Literal["karat/result/1"] = "karat/result/1"
 
 
 class SummaryRow(msgspec.Struct, frozen=True):
@@ -95,7 +95,9 @@ class Result:
         import polars as pl
 
         columns = {"query_id": pl.Series(self.queries, dtype=pl.String)}
-        return pl.DataFrame({**columns, **{n: pl.Series(_nullable(v), dtype=pl.Float64) for n, v in self.values.items()}})
+        return pl.DataFrame(
+            {**columns, **{n: pl.Series(_nullable(v), dtype=pl.Float64) for n, v in self.values.items()}}
+        )
 
     @cached_property
     def summary(self) -> pl.DataFrame:
@@ -174,6 +176,4 @@ def _mean(values: Floats) -> float | None:
 
 
 def _nullable(values: Floats) -> list[float | None]:
-    if not np.isnan(values).any():
-        return values.tolist()
-    return [None if v != v else v for v in values.tolist()]
+    return [None if v != v else v for v in values.tolist()]  # only NaN differs from itself

@@ -61,7 +61,7 @@ class Source:
         magic = raw.read(4)
         raw.seek(0)
         if magic[:2] == _GZIP:
-            return io.BufferedReader(gzip.GzipFile(fileobj=raw))  # type: ignore[arg-type]
+            return io.BufferedReader(gzip.GzipFile(fileobj=raw))
         if magic == _ZSTD:
             return _open_zstd(raw)
         return raw
@@ -160,7 +160,7 @@ def _open_zstd(raw: IO[bytes]) -> IO[bytes]:
         import zstandard
     except ImportError:
         raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
-    return _Rewindable(raw, zstandard)
+    return io.BufferedReader(_Rewindable(raw, zstandard))
 
 
 class _Rewindable(io.RawIOBase):

@@ -88,7 +88,7 @@ def _is_number(text: str) -> bool:
 
 def _read_queries(source: Source) -> dict[str, BeirQuery]:
     decoder = RecordDecoder(BeirQuery)
-    found = {}
+    found: dict[str, BeirQuery] = {}
     for records, _ in read_batches(source, decoder):
         found.update((str(record._id), record) for record in records)
     return found

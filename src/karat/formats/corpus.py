@@ -64,7 +64,13 @@ def _add(corpus: Corpus, entry: CorpusEntry, extras: dict[str, Any], line: int |
     if found is None:
         raise InputError("the field is missing", file=corpus.label, line=line, field="id")
     if str(found) in first:
-        raise InputError(f"this id stands twice (line {first[str(found)]})", file=corpus.label, line=line, field="id", got=found)
+        raise InputError(
+            f"this id stands twice (line {first[str(found)]})",
+            file=corpus.label,
+            line=line,
+            field="id",
+            got=found,
+        )
     first[str(found)] = line
     for name, value in extras.items():
         column = corpus.fields.setdefault(name, [])

@@ -110,7 +110,11 @@ class DictRun(Run):
                 for item, score in hits.items():
                     if isinstance(score, (str, bool)) or not np.isfinite(_float(score)):
                         raise InputError(
-                            "the score is no finite number", file=self.label, query=query, field=str(item), got=score
+                            "the score is no finite number",
+                            file=self.label,
+                            query=query,
+                            field=str(item),
+                            got=score,
                         )
         return scores
 

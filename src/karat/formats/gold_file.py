@@ -295,7 +295,10 @@ def _header_of(value: Any) -> dict[str, Any]:
 def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
     """Which data this is: the file's own header, dataset.yaml beside it, the environment; always its hash."""
     found: dict[str, Any] = {}
-    environment = {"DATASET_VERSION": os.environ.get("DATASET_VERSION"), "AS_OF_RANGE": os.environ.get("AS_OF_RANGE")}
+    environment = {
+        "DATASET_VERSION": os.environ.get("DATASET_VERSION"),
+        "AS_OF_RANGE": os.environ.get("AS_OF_RANGE"),
+    }
     found.update(_header_of({k: v for k, v in environment.items() if v}))
     folder = source.path if source.is_folder else source.path.parent
     beside = folder / "dataset.yaml"

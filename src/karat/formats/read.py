@@ -41,9 +41,7 @@ def read_run(run: Any, *, format: str | None = None, system: str | None = None) 
     )
 
 
-def read_gold(
-    gold: Any, *, format: str | None = None, target: str | None = None, split: str = "test"
-) -> Gold:
+def read_gold(gold: Any, *, format: str | None = None, target: str | None = None, split: str = "test") -> Gold:
     """A gold set from a file (any format, recognised from its content), a dict, entries, or a frame."""
     options = Options(target=target, split=split)
     if isinstance(gold, Gold):

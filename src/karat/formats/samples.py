@@ -99,7 +99,12 @@ class _Outputs:
         if answer is None:
             answer = extras.pop("actual_output", None)
         topk = _retrieved(answer, self.source.label, line)
-        record = {"query_id": output.id, "topk": topk, "system": output.system, "latency_ms": output.latency_ms}
+        record = {
+            "query_id": output.id,
+            "topk": topk,
+            "system": output.system,
+            "latency_ms": output.latency_ms,
+        }
         return {**{k: v for k, v in record.items() if v is not None}, **extras}
 
 
@@ -149,6 +154,11 @@ def _cutoff(metadata: dict[str, Any], label: str, line: int | None) -> int:
         return 0
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise InputError(
-            "bad cutoff", file=label, line=line, field="metadata.k", expected="a whole number, 1 or more", got=k
+            "bad cutoff",
+            file=label,
+            line=line,
+            field="metadata.k",
+            expected="a whole number, 1 or more",
+            got=k,
         )
     return k

@@ -41,7 +41,9 @@ class TableFormat(Format):
     def recognises(self, source: Source, kind: Kind) -> bool:
         if source.head[:4] == b"PAR1":
             return True
-        header = [c.strip().strip('"').lower() for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
+        header = [
+            c.strip().strip('"').lower() for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))
+        ]
         return len(header) > 1 and bool(set(header) & set(_NAMES["query_id"]))
 
     def read_run(self, source: Source, options: Options) -> Run:
@@ -60,7 +62,9 @@ def as_frame(value: Any) -> pl.DataFrame | None:
     import polars as pl
 
     if module == "polars":
-        return value.collect() if isinstance(value, pl.LazyFrame) else value if isinstance(value, pl.DataFrame) else None
+        return (
+            value.collect() if isinstance(value, pl.LazyFrame) else value if isinstance(value, pl.DataFrame) else None
+        )
     if module == "pandas":
         # Column by column through Python objects: needs no pyarrow, and keeps ids as they were.
         return pl.DataFrame({str(c): pl.Series(str(c), value[c].tolist(), strict=False) for c in value.columns})
@@ -125,7 +129,12 @@ def _numbers(frame: pl.DataFrame, column: str | None, label: str) -> Any:
     if len(bad):
         row = int(bad[0])
         raise InputError(
-            "not usable", file=label, line=row + 2, field=column, expected="a finite number", got=str(values[row])
+            "not usable",
+            file=label,
+            line=row + 2,
+            field=column,
+            expected="a finite number",
+            got=str(values[row]),
         )
     return None if numbers.null_count() == len(numbers) else numbers.to_numpy().astype(np.float64)
 

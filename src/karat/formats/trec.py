@@ -102,7 +102,8 @@ class TrecRun(Run):
         with self._source.open() as stream:
             line = 0
             try:
-                for line, raw in enumerate(stream, 1):
+                for raw in stream:
+                    line += 1
                     parts = raw.decode().split()
                     if not parts:
                         continue

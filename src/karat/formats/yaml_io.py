@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import re
+from typing import Any
 
 import yaml
 
@@ -69,8 +68,6 @@ def _refuse_repeated_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in keys:
-                    raise InputError(
-                        f"the key {key.value!r} stands twice", file=label, line=key.start_mark.line + 1
-                    )
+                    raise InputError(f"the key {key.value!r} stands twice", file=label, line=key.start_mark.line + 1)
                 keys.add(key.value)
             _refuse_repeated_keys(value, label, seen_nodes)

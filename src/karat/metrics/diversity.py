@@ -80,8 +80,8 @@ class Novelty(Metric, frozen=True, kw_only=True):
     returned where they are fewer than k; undefined where the run has no texts.
 
     >>> import karat
-    >>> hits = [{"chunk_id": i, "text": t} for i, t in [("a", "refunds take five days"), ("b", "Refunds take five days!"),
-    ...         ("c", "cards ship in two weeks")]]
+    >>> texts = {"a": "refunds take five days", "b": "Refunds take five days!", "c": "cards ship in two weeks"}
+    >>> hits = [{"chunk_id": chunk, "text": text} for chunk, text in texts.items()]
     >>> round(karat.evaluate([{"query_id": "q", "topk": hits}], {"q": ["a"]}, ["novelty@3"]).means["novelty@3"], 4)
     0.6667
     """

@@ -52,4 +52,4 @@ class Complete(Relevance, frozen=True, kw_only=True):
     aliases = {"success_all": "complete"}
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        return (self.count_found(judged, self.limit(judged)) == relevant).astype(np.float64)
+        return np.equal(self.count_found(judged, self.limit(judged)), relevant).astype(np.float64)

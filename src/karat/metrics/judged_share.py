@@ -16,7 +16,7 @@ class JudgedShare(Metric, frozen=True, kw_only=True):
     by the hits returned where they are fewer than k; undefined without hits or without gold.
 
     >>> import karat
-    >>> karat.evaluate({"q": ["a", "?", "n", "?"]}, {"q": {"a": 1, "n": 0}}, ["judged@4"]).means
+    >>> karat.evaluate({"q": ["a", "x", "n", "y"]}, {"q": {"a": 1, "n": 0}}, ["judged@4"]).means
     {'judged@4': 0.5}
     """
 

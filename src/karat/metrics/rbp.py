@@ -14,6 +14,10 @@ from karat.metrics.base import Relevance
 Persistence = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
+def _weight(p: float, rank: Ints) -> Floats:
+    return np.float64(1 - p) * np.power(np.float64(p), rank - 1)
+
+
 class RBP(Relevance, frozen=True, kw_only=True):
     """(1 − p) · Σ p^(rank − 1) over the relevant hits.
 
@@ -33,7 +37,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         found = self.found(judged, self.limit(judged))
-        weight = (1 - self.p) * self.p ** (judged.hit_rank[found] - 1.0)
+        weight = _weight(self.p, judged.hit_rank[found])
         return judged.per_query(judged.hit_query[found], weight)
 
 
@@ -53,7 +57,7 @@ class RBPResidual(Relevance, frozen=True, kw_only=True):
     p: Persistence = 0.8
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        weight = (1 - self.p) * self.p ** (judged.hit_rank - 1.0)
+        weight = _weight(self.p, judged.hit_rank)
         known = judged.per_query(judged.hit_query, weight)
         return np.where(judged.present, 1.0 - known, 1.0)
 

@@ -41,8 +41,10 @@ class StaticEmbedder:
         sizes = np.array([len(ids) for ids in encoded])
         starts = np.cumsum(sizes) - sizes
         sums = np.add.reduceat(self._vectors[np.concatenate(encoded)], starts, axis=0)
-        means: NDArray[np.float32] = sums / sizes[:, None].astype(np.float32)
-        return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        means = sums / sizes[:, None]
+        norms = np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        vectors: NDArray[np.float32] = (means / norms).astype(np.float32)
+        return vectors
 
 
 def _package_folder() -> Path:

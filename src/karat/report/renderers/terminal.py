@@ -62,15 +62,13 @@ def _table(block: Table) -> RenderableType:
             overflow="fold" if i else "ellipsis",
         )
     for row in block.rows:
-        table.add_row(
-            *(escape(clean(write_cell(v, c.style))) for v, c in zip(row, block.columns, strict=True))
-        )
+        table.add_row(*(escape(clean(write_cell(v, c.style))) for v, c in zip(row, block.columns, strict=True)))
     return Group(table, RichText(clean(block.note), style="dim")) if block.note else table
 
 
 def _looks_numeric(block: Table, column: int) -> bool:
     cells = [str(row[column]) for row in block.rows if row[column] is not None]
-    return bool(cells) and all(c == "–" or c[:1].isdigit() and c[-1:] in "0123456789s" for c in cells)
+    return bool(cells) and all(c == "–" or (c[:1].isdigit() and c[-1:] in "0123456789s") for c in cells)
 
 
 def _chart(block: Chart) -> RenderableType:

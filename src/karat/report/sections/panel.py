@@ -16,7 +16,13 @@ class Panel(ReportSection):
 
     def blocks(self, result: Result) -> list[Block]:
         rows = result.summary_rows
-        columns = [Column("metric"), Column("value"), Column("ceiling"), Column("queries", "count"), Column("undefined", "count")]
+        columns = [
+            Column("metric"),
+            Column("value"),
+            Column("ceiling"),
+            Column("queries", "count"),
+            Column("undefined", "count"),
+        ]
         floor = any(row.floor is not None for row in rows)
         if floor:
             columns.insert(3, Column("random floor"))
@@ -27,11 +33,22 @@ class Panel(ReportSection):
             note += f" random floor: what chance would score in a corpus of {result.corpus_size:,}."
         blocks: list[Block] = [Table(columns, cells, note)]
         if any(row.undefined for row in rows):
-            blocks.append(Text("undefined: queries on which a metric says nothing (see the audit); never counted as 0.", "note"))
+            blocks.append(
+                Text(
+                    "undefined: queries on which a metric says nothing (see the audit); never counted as 0.",
+                    "note",
+                )
+            )
         return blocks
 
     def _row(self, row: SummaryRow, unit: str, floor: bool) -> list[Cell]:
-        cells: list[Cell] = [row.metric, _written(row.mean, unit), _written(row.ceiling, unit), row.n, row.undefined]
+        cells: list[Cell] = [
+            row.metric,
+            _written(row.mean, unit),
+            _written(row.ceiling, unit),
+            row.n,
+            row.undefined,
+        ]
         if floor:
             cells.insert(3, _written(row.floor, unit))
         return cells

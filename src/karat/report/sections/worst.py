@@ -34,7 +34,11 @@ class Worst(ReportSection):
         if not len(worst):
             return [Text("No query lost anything.")]
         rows = [
-            [result.queries[i], *(float(result.values[n][i]) for n in shown), result.gold.text(int(result.rows[i]))]
+            [
+                result.queries[i],
+                *(float(result.values[n][i]) for n in shown),
+                result.gold.text(int(result.rows[i])),
+            ]
             for i in worst.tolist()
         ]
         columns = [Column("query"), *(Column(n, "score") for n in shown), Column("text")]

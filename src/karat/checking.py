@@ -1,0 +1,126 @@
+"""What is in these files, without scoring them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from karat.audit import Audit, Entry
+from karat.errors import InputError, KaratError
+from karat.formats.base import Source
+from karat.formats.read import find_format, read_gold, read_run
+from karat.gold import Gold
+from karat.hits import OPTIONAL_COLUMNS, Run, Ungrouped
+from karat.judged import Rules, judge
+from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+
+
+class Checked(msgspec.Struct):
+    """One file: what it is, what it holds, what was found."""
+
+    file: str
+    kind: Literal["run", "gold", "unusable"]
+    format: str | None = None
+    holds: dict[str, int | str | None] = {}
+    audit: list[Entry] = []
+    error: str | None = None
+
+
+def check_files(files: list[str], target: str | None = None) -> list[Checked]:
+    golds: dict[str, Gold] = {}
+    runs: dict[str, Run] = {}
+    checked = [_check(file, target, golds, runs) for file in files]
+    if len(golds) == 1:
+        (gold,) = golds.values()
+        for found in checked:
+            if found.file in runs:
+                _match(found, runs[found.file], gold)
+    return checked
+
+
+def _check(file: str, target: str | None, golds: dict[str, Gold], runs: dict[str, Run]) -> Checked:
+    try:
+        source = Source(file)
+        kind, name = _recognise(source)
+        if kind == "gold":
+            golds[file] = gold = read_gold(file, target=target)
+            return Checked(file, "gold", name, _holds_gold(gold), list(gold.audit))
+        run = read_run(file)
+        holds, audit = _read_through(run)
+        runs[file] = run
+        return Checked(file, "run", name, holds, list(audit))
+    except KaratError as error:
+        return Checked(file, "unusable", error=str(error))
+
+
+def _recognise(source: Source) -> tuple[Literal["run", "gold"], str]:
+    try:
+        return "run", find_format(source, "run").name
+    except InputError as error:
+        if "not recognised" not in error.what:
+            raise
+    return "gold", find_format(source, "gold").name
+
+
+def _holds_gold(gold: Gold) -> dict[str, int | str | None]:
+    return {
+        "queries": len(gold.queries),
+        "items": len(gold.ids),
+        "no answer": int(gold.no_answer.sum()),
+        "tags": ", ".join(gold.tags) or None,
+        "dataset": gold.dataset.version,
+        "hash": gold.dataset.hash,
+    }
+
+
+def _read_through(run: Run) -> tuple[dict[str, int | str | None], Audit]:
+    audit = Audit()
+    queries = hits = 0
+    systems: dict[str, None] = {}
+    try:
+        for part in run.slices(OPTIONAL_COLUMNS | {"latency"}, audit):
+            systems[part.system or "(unnamed)"] = None
+            queries += len(part.queries)
+            hits += int(part.offsets[-1])
+    except Ungrouped:
+        return _read_through(run.grouped())
+    return {"systems": ", ".join(systems), "queries": queries, "hits": hits}, audit
+
+
+def _match(found: Checked, run: Run, gold: Gold) -> None:
+    audit = Audit()
+    known = 0
+    try:
+        for part in run.slices(frozenset(), audit):
+            known += judge(part, gold, Rules(), audit).n
+    except Ungrouped:
+        return _match(found, run.grouped(), gold)
+    audit.count("missing_queries", len(gold.queries) - known)
+    found.holds[f"queries of {gold.label}"] = known
+    found.audit = list(audit)
+    if not known:
+        found.error = f"no query of {found.file} stands in {gold.label}"
+    return None
+
+
+def checked_report(checked: list[Checked]) -> Report:
+    return Report("Files", [Section(c.file, c.file, _blocks(c)) for c in checked])
+
+
+def _blocks(checked: Checked) -> list[Block]:
+    if checked.error:
+        return [Text(f"cannot be used: {checked.error}", "warning")]
+    facts: list[list[Cell]] = [
+        ["format", checked.format],
+        *([name, value] for name, value in checked.holds.items() if value is not None),
+    ]
+    blocks: list[Block] = [Table([Column(checked.kind), Column("")], facts)]
+    if checked.audit:
+        rows = [[e.count, e.found, e.done, ", ".join(e.examples) or None] for e in checked.audit]
+        blocks.append(
+            Table([Column("count", "count"), Column("found"), Column("will be"), Column("for example")], rows)
+        )
+    else:
+        blocks.append(Text("Nothing to repair."))
+    return blocks

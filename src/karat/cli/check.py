@@ -1,0 +1,30 @@
+"""`karat check`: look at files without scoring them."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("check", short_help="Look at files without scoring them.")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set.")
+def command(files: tuple[str, ...], as_json: bool, target: str | None) -> None:
+    """Read FILES (runs, gold sets, in any format), say what they hold and what would be repaired.
+
+    With one gold set and any number of runs, the runs are also matched against it. Nothing is scored.
+    Exit code 2 when a file cannot be used.
+    """
+    from karat.checking import check_files, checked_report
+
+    found = check_files(list(files), target)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        from karat.report.renderers.terminal import print_report, terminal_console
+
+        print_report(checked_report(found), terminal_console())
+    if any(f.error for f in found):
+        raise SystemExit(2)

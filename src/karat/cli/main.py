@@ -1,0 +1,93 @@
+"""`karat`: one file a command, loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+
+import click
+
+import karat
+from karat.errors import KaratError
+
+
+class Commands(click.Group):
+    """Every module of this folder that has a `command`. A new command is one new file."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        import karat.cli as folder
+
+        found = (m.name for m in pkgutil.iter_modules(folder.__path__))
+        return sorted(name.removesuffix("_command") for name in found if name not in ("main", "options"))
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        for module in (name, f"{name}_command"):
+            try:
+                found = importlib.import_module(f"karat.cli.{module}")
+            except ModuleNotFoundError as error:
+                if error.name == f"karat.cli.{module}":
+                    continue
+                raise
+            command = getattr(found, "command", None)
+            return command if isinstance(command, click.Command) else None
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from karat.errors import did_you_mean
+
+            hint = did_you_mean(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"{error.message}\nhint: {hint}" if hint else error.message, ctx) from None
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(karat.__version__, prog_name="karat")
+def karat_command() -> None:
+    """Is our retriever good, how sure are we, where does it lose, may this change ship?
+
+    \b
+    karat eval RUN --gold GOLD     score a run against a gold set
+    karat check FILES…             look at files without scoring them
+    karat metrics                  what can be measured, and how it is defined
+
+    Exit codes: 0 all is well, 1 it may not ship, 2 Karat could not judge (bad input or configuration).
+    """
+
+
+def main() -> None:
+    try:
+        code = karat_command.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except KaratError as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader (head, less) has had enough; nothing is wrong, and nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        _say(f"{error.filename or 'a file'}: {error.strerror or error}")
+        sys.exit(2)
+
+
+def _say(message: str) -> None:
+    first, *rest = message.split("\n")
+    click.echo(click.style("error: ", fg="red", bold=True) + first, err=True)
+    for line in rest:
+        click.echo(line, err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+"""`karat schema`: the JSON Schema of a file that Karat reads or writes."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("schema", short_help="Print the JSON Schema of a run log, gold entry, corpus entry or saved result.")
+@click.argument("name", type=click.Choice(["run-log", "gold", "corpus", "result"]))
+def command(name: str) -> None:
+    """Print the JSON Schema of NAME, as it ships in the package."""
+    from karat.schemas import schema_text
+
+    click.echo(schema_text(name), nl=False)

@@ -1,0 +1,38 @@
+"""A sign of life on standard error for work that takes over two seconds; silent when nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_AFTER = 2.0
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_spin, args=(what, done), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _spin(what: str, done: threading.Event) -> None:
+    if done.wait(_AFTER):
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    started = time.monotonic() - _AFTER
+    with Console(stderr=True).status("") as status:
+        while not done.wait(0.2):
+            status.update(f"{escape(what)} … {time.monotonic() - started:.0f} s")

@@ -1,0 +1,30 @@
+"""JSON Schemas, generated from the structs that read and write the files, and shipped as files."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+
+def schema_text(name: str) -> str:
+    """The shipped schema."""
+    return (resources.files("karat.schemas") / f"{name}.schema.json").read_text(encoding="utf-8")
+
+
+def generate(name: str) -> str:
+    """The schema made anew from the code; a test holds the shipped file to it."""
+    from karat.formats.corpus import CorpusEntry
+    from karat.formats.gold_file import GoldEntry
+    from karat.formats.run_log import RunRecord
+    from karat.result import SavedResult
+
+    kinds: dict[str, Any] = {
+        "run-log": RunRecord,
+        "gold": GoldEntry,
+        "corpus": CorpusEntry,
+        "result": SavedResult,
+    }
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

@@ -1,0 +1,28 @@
+"""What all tests share: where real data lies, and how hypothesis searches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Examples are small, but the first of them pays for imports: a deadline would only make tests flaky.
+# In CI the same examples every time, so that a red build is about the change and not about luck.
+settings.register_profile("karat", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("karat")
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real data that lies beside the checkout and is no part of it."""
+    folder = _ROOT.parent / "shared" / "data"
+    if folder.is_dir():
+        return folder
+    reason = "no real data: ../shared/data does not lie beside the checkout"
+    if os.environ.get("KARAT_REQUIRE_SHARED") == "1":
+        pytest.fail(f"{reason}, and KARAT_REQUIRE_SHARED=1 asks for it")
+    pytest.skip(reason)
