@@ -111,10 +111,8 @@ def checked_report(checked: list[Checked]) -> Report:
 def _blocks(checked: Checked) -> list[Block]:
     if checked.error:
         return [Text(f"cannot be used: {checked.error}", "warning")]
-    facts: list[list[Cell]] = [
-        ["format", checked.format],
-        *([name, value] for name, value in checked.holds.items() if value is not None),
-    ]
+    facts: list[list[Cell]] = [["format", checked.format]]
+    facts += [[name, value] for name, value in checked.holds.items() if value is not None]
     blocks: list[Block] = [Table([Column(checked.kind), Column("")], facts)]
     if checked.audit:
         rows = [[e.count, e.found, e.done, ", ".join(e.examples) or None] for e in checked.audit]

@@ -6,7 +6,7 @@ import click
 
 
 @click.command("schema", short_help="Print the JSON Schema of a run log, gold entry, corpus entry or saved result.")
-@click.argument("name", type=click.Choice(["run-log", "gold", "corpus", "result"]))
+@click.argument("name", type=click.Choice(["corpus", "gold", "result", "run-log"]))
 def command(name: str) -> None:
     """Print the JSON Schema of NAME, as it ships in the package."""
     from karat.schemas import schema_text

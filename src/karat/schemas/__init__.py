@@ -8,6 +8,9 @@ from typing import Any
 import msgspec
 
 
+NAMES = ("corpus", "gold", "result", "run-log")
+
+
 def schema_text(name: str) -> str:
     """The shipped schema."""
     return (resources.files("karat.schemas") / f"{name}.schema.json").read_text(encoding="utf-8")

@@ -1,0 +1,55 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`. Both set up what they need in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+SET_UP := pyproject.toml constraints.txt
+
+.PHONY: demo test check docs bench runs clean
+
+demo: .venv/.core
+	@echo '$$ karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl'
+	@$(BIN)/karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl
+
+test: .venv/.test
+	$(BIN)/python -m pytest -n auto
+
+check: .venv/.check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/architecture
+
+# Everything in docs/ and the package that is generated from code; a test fails when it is out of date.
+docs: .venv/.core
+	$(BIN)/karat metrics --markdown > docs/metrics.md
+	$(BIN)/python -m karat.schemas
+
+# The demo set's run logs, made anew by real retrievers.
+runs: .venv/.test
+	$(BIN)/python examples/helpdesk/make_runs.py
+
+bench: .venv/.bench
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Karat needs Python 3.11 or newer: make PYTHON=python3.12 …'; exit 2; }
+	$(PYTHON) -m venv .venv
+
+.venv/.core: .venv/bin/python $(SET_UP)
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.test: .venv/bin/python $(SET_UP)
+	$(PIP) --editable '.[test]'
+	@touch $@ .venv/.core
+
+.venv/.check: .venv/bin/python $(SET_UP)
+	$(PIP) --editable '.[test,check]'
+	@touch $@ .venv/.test .venv/.core
+
+.venv/.bench: .venv/bin/python $(SET_UP)
+	$(PIP) --editable '.[bench]'
+	@touch $@

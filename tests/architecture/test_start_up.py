@@ -1,0 +1,65 @@
+"""What is loaded when: a start must not pay for what it does not use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+OPTIONAL = ("bm25s", "Stemmer", "safetensors", "tokenizers", "wordllama", "zstandard", "pandas", "pyarrow", "jinja2")
+ROOT = Path(__file__).parents[2]
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(m.partition('.')[0] for m in sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_import_karat_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import karat")
+    assert loaded.isdisjoint({"numpy", "polars", "msgspec", "click", "rich", *OPTIONAL})
+
+
+def test_help_loads_neither_numpy_nor_polars() -> None:
+    code = "sys.argv = ['karat', '--help']\nimport karat.cli.main as m\ntry:\n    m.main()\nexcept SystemExit:\n    pass"
+    assert loaded_by(code).isdisjoint({"numpy", "polars", "msgspec", "rich", *OPTIONAL})
+
+
+def test_a_small_evaluation_does_not_load_polars() -> None:
+    code = (
+        "import karat\n"
+        "karat.evaluate('examples/helpdesk/bm25.jsonl', 'examples/helpdesk/gold.jsonl').saved()\n"
+        "karat.evaluate({'q': {'a': 1.0}}, {'q': {'a': 1}}).means"
+    )
+    assert loaded_by(code).isdisjoint({"polars", "rich", *OPTIONAL})
+
+
+def test_public_names_exist_and_are_all_there_is() -> None:
+    import karat
+
+    assert karat.__all__ == [
+        "Audit",
+        "Gold",
+        "KaratError",
+        "Metric",
+        "Result",
+        "Run",
+        "RunLogWriter",
+        "all_metrics",
+        "evaluate",
+        "evaluate_all",
+        "parse_metric",
+        "read_gold",
+        "read_result",
+        "read_run",
+        "__version__",
+    ]
+    assert all(getattr(karat, name) is not None for name in karat.__all__)
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    import karat
+
+    assert not hasattr(karat, "no_such_name")
