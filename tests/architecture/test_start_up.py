@@ -23,7 +23,9 @@ def test_import_karat_loads_nothing_heavy() -> None:
 
 
 def test_help_loads_neither_numpy_nor_polars() -> None:
-    code = "sys.argv = ['karat', '--help']\nimport karat.cli.main as m\ntry:\n    m.main()\nexcept SystemExit:\n    pass"
+    code = (
+        "sys.argv = ['karat', '--help']\nimport karat.cli.main as m\ntry:\n    m.main()\nexcept SystemExit:\n    pass"
+    )
     assert loaded_by(code).isdisjoint({"numpy", "polars", "msgspec", "rich", *OPTIONAL})
 
 

@@ -56,8 +56,8 @@ def test_parses(text: str, metric: karat.Metric) -> None:
 
 
 def test_a_metric_parses_as_itself() -> None:
-    assert karat.parse_metric(NDCG(k=3)) is not None
-    assert karat.parse_metric(NDCG(k=3)) == NDCG(k=3)
+    metric = NDCG(k=3)
+    assert karat.parse_metric(metric) is metric
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_each_metric_once() -> None:
 def test_every_alias_is_understood(alias: str) -> None:
     metric = karat.parse_metric(alias)
     assert metric == karat.parse_metric(aliases()[alias])
-    assert alias.upper() == alias or karat.parse_metric(alias.upper()) == metric
+    assert karat.parse_metric(alias.upper()) == metric
     if metric.cutoff != "none":
         assert karat.parse_metric(f"{alias}@7") == msgspec.structs.replace(metric, k=7)
 
@@ -148,7 +148,6 @@ def test_trec_eval_names(name: str, text: str) -> None:
         ("mmr", "mrr"),
         ("latency_p95", "latency_p90"),
         ("novelity@3", "novelty"),
-        ("retrieval-recal-at-k", "recall"),
     ],
 )
 def test_unknown_metric(text: str, near: str) -> None:
@@ -170,7 +169,7 @@ def test_unknown_metric_without_neighbour() -> None:
     [
         # a parameter that it does not have
         ("recall(gain=linear)@5", ("no parameter 'gain'", "it has: rel")),
-        ("recall(k=5)", ("no parameter 'k'", "@")),
+        ("recall(k=5)", ("no parameter 'k'", "it has: rel")),
         ("latency(rel=2)", ("no parameter 'rel'", "it has: stage")),
         ("distinct_docs(rel=2)@5", ("no parameter 'rel'", "none")),
         # a value that makes no sense
@@ -229,7 +228,9 @@ def test_two_cutoffs_are_refused() -> None:
         karat.parse_metric("P_5@10")
 
 
-@given(st.text(max_size=30) | st.from_regex(r"[a-z_]{1,8}(\([a-z]{0,4}=?[0-9.]{0,3}\))?(@[0-9k]{0,3})?", fullmatch=True))
+@given(
+    st.text(max_size=30) | st.from_regex(r"[a-z_]{1,8}(\([a-z]{0,4}=?[0-9.]{0,3}\))?(@[0-9k]{0,3})?", fullmatch=True)
+)
 def test_any_text_is_a_metric_or_refused(text: str) -> None:
     try:
         metric = karat.parse_metric(text)

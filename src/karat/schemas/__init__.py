@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-
 NAMES = ("corpus", "gold", "result", "run-log")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from karat.report.blocks import Block, Chart, Column, Example, Report, Table, Text, Verdict, write_cell
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$-])")
+_MENTION = re.compile(r"(?<!\w)@")  # recall@5 is none
 _MARKS = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive", "invalid": "⚠️ invalid"}
 
 
@@ -26,7 +27,7 @@ def safe(text: str) -> str:
     '\\\\<b\\\\>\\\\| @\\u200ball \\\\[x\\\\]\\\\(y\\\\)'
     """
     line = "".join(c if c.isprintable() else " " for c in text)
-    return _SPECIAL.sub(r"\\\1", line).replace("@", "@\u200b").replace("://", ":\u200b//")
+    return _MENTION.sub("@\u200b", _SPECIAL.sub(r"\\\1", line)).replace("://", ":\u200b//")
 
 
 def _block(block: Block) -> str:

@@ -34,7 +34,7 @@ def clean(text: str) -> str:
 
 
 def _section(section: Section) -> RenderableType:
-    heading = RichText(f"\n{section.title}", style="bold underline")
+    heading = RichText(f"\n{clean(section.title)}", style="bold underline")
     return Group(heading, *(_block(b) for b in section.blocks))
 
 
@@ -56,7 +56,7 @@ def _table(block: Table) -> RenderableType:
     for i, column in enumerate(block.columns):
         numeric = column.style != "text" or _looks_numeric(block, i)
         table.add_column(
-            escape(column.title),
+            escape(clean(column.title)),
             justify="right" if numeric else "left",
             no_wrap=numeric or i == 0,
             overflow="fold" if i else "ellipsis",
@@ -74,7 +74,7 @@ def _looks_numeric(block: Table, column: int) -> bool:
 def _chart(block: Chart) -> RenderableType:
     """A chart's numbers as a table: a terminal has no lines worth reading."""
     table = RichTable(title=clean(block.title), box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column(block.x_title, justify="right")
+    table.add_column(escape(clean(block.x_title)), justify="right")
     for series in block.series:
         table.add_column(escape(clean(series.name)), justify="right")
     for i, x in enumerate(block.series[0].x if block.series else ()):

@@ -57,4 +57,6 @@ class Panel(ReportSection):
 def _written(value: float | None, unit: str) -> str:
     if value is None:
         return "–"
-    return f"{value:.1f} {unit}" if unit else f"{value:.4f}"
+    if not unit:
+        return f"{value:.4f}"
+    return f"{value:.1f} {unit}" if value >= 10 else f"{value:.2f} {unit}"

@@ -1,0 +1,214 @@
+"""The command line as a user runs it: a process, its output, its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import polars as pl
+import pytest
+
+from karat.schemas import NAMES, generate, schema_text
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "examples" / "helpdesk"
+RUN, GOLD = str(DEMO / "bm25_rerank.jsonl"), str(DEMO / "gold.jsonl")
+
+
+def karat(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "karat.cli.main", *arguments]
+    environment = {**os.environ, "NO_COLOR": "1", **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A folder with a tiny run and gold set."""
+    hits = ["7", "3", "1", "9", "2"]
+    (tmp_path / "run.jsonl").write_text(json.dumps({"query_id": "q", "system": "s", "topk": hits}) + "\n")
+    (tmp_path / "gold.jsonl").write_text(json.dumps({"query_id": "q", "query": "what?", "gold": ["3", "9"]}) + "\n")
+    return tmp_path
+
+
+def test_eval_prints_the_panel_within_100_columns() -> None:
+    done = karat("eval", RUN, "--gold", GOLD, "--corpus", str(DEMO / "corpus.jsonl"))
+    assert done.returncode == 0, done.stderr
+    for expected in ("recall@5", "ndcg@5", "precision@5", "distinct_docs@5", "mrr", "judged@5", "latency_p90"):
+        assert expected in done.stdout
+    for section in ("Scores", "Worst queries", "Audit", "Made from", "random floor", "ceiling"):
+        assert section in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 100
+
+
+def test_every_table_fits_100_columns(small: Path) -> None:
+    long = "x" * 300
+    with (small / "run.jsonl").open("a") as file:
+        file.write(json.dumps({"query_id": long, "system": "s", "topk": [long, long]}) + "\n")
+    for arguments in (
+        ("eval", "run.jsonl", "--gold", "gold.jsonl"),
+        ("metrics",),
+        ("check", "run.jsonl", "gold.jsonl"),
+    ):
+        done = karat(*arguments, cwd=small)
+        assert max(len(line) for line in done.stdout.splitlines()) <= 100, done.stdout
+
+
+def test_eval_json_is_the_saved_result(small: Path) -> None:
+    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "-m", "mrr", "--json", cwd=small)
+    saved = json.loads(done.stdout)
+    assert saved["schema"] == "karat/result/1"
+    assert [(r["metric"], r["mean"], r["n"], r["undefined"]) for r in saved["summary"]] == [
+        ("recall@5", 1.0, 1, 0),
+        ("mrr", 0.5, 1, 0),
+    ]
+    assert saved["summary"][0]["low"] is None
+    assert saved["scores"] == {"q": {"recall@5": 1.0, "mrr": 0.5}}
+    jsonschema.validate(saved, json.loads(schema_text("result")))
+
+
+def test_same_input_same_bytes(tmp_path: Path) -> None:
+    outputs = []
+    for i, seed in enumerate(("0", "1")):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        names = ("out.json", "out.md", "scores.parquet", "out.csv", "summary=s.csv", "audit=a.csv")
+        options = [part for name in names for part in ("-o", name)]
+        done = karat("eval", RUN, "--gold", GOLD, *options, cwd=folder, PYTHONHASHSEED=seed)
+        assert done.returncode == 0, done.stderr
+        outputs.append({p.name: p.read_bytes() for p in folder.iterdir()} | {"stdout": done.stdout.encode()})
+    assert len(outputs[0]) == 7
+    assert outputs[0] == outputs[1]
+
+
+def test_written_tables_can_be_read_back(tmp_path: Path) -> None:
+    done = karat("eval", RUN, "-g", GOLD, "-o", "scores.parquet", "-o", "summary=s.csv", "-o", "r.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    scores, saved = pl.read_parquet(tmp_path / "scores.parquet"), json.loads((tmp_path / "r.json").read_text())
+    assert scores.height == len(saved["scores"]) == 287
+    first = scores.row(0, named=True)
+    assert {k: v for k, v in first.items() if k != "query_id"} == saved["scores"][first["query_id"]]
+    assert pl.read_csv(tmp_path / "s.csv")["metric"].to_list() == [r["metric"] for r in saved["summary"]]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.json", "s.csv", "scores.parquet"]  # nothing half-written
+
+
+def test_a_result_is_a_typed_object_again(tmp_path: Path) -> None:
+    import karat as library
+
+    karat("eval", RUN, "-g", GOLD, "-o", "r.json", cwd=tmp_path)
+    saved = library.read_result(tmp_path / "r.json")
+    live = library.evaluate(RUN, GOLD)
+    assert {row.metric: row.mean for row in saved.summary} == live.means
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(small: Path) -> None:
+    for output, word in (("nowhere/out.json", "folder"), ("out.xyz", "ending"), ("nothing=out.csv", "no table")):
+        done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-o", output, cwd=small)
+        assert done.returncode == 2
+        assert word in done.stderr
+        assert done.stdout == ""
+
+
+def test_several_systems_give_several_results(small: Path) -> None:
+    with (small / "run.jsonl").open("a") as file:
+        file.write(json.dumps({"query_id": "q", "system": "t", "topk": ["9", "3"]}) + "\n")
+    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "mrr", "--json", cwd=small)
+    results = json.loads(done.stdout)["results"]
+    assert {r["system"]: r["summary"][0]["mean"] for r in results} == {"s": 0.5, "t": 1.0}
+    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "mrr", "--json", "--system", "t", cwd=small)
+    assert json.loads(done.stdout)["system"] == "t"
+    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "--system", "u", cwd=small)
+    assert done.returncode == 2
+    assert "it has: s, t" in done.stderr
+
+
+def test_default_k_comes_from_karat_yaml_upward(small: Path) -> None:
+    (small / "karat.yaml").write_text("metrics: {retrieval: {default_k: 3}}\n")
+    inner = small / "a" / "b"
+    inner.mkdir(parents=True)
+    done = karat("eval", "../../run.jsonl", "--gold", "../../gold.jsonl", "-m", "recall", "--json", cwd=inner)
+    assert json.loads(done.stdout)["scores"]["q"] == {"recall@k": 0.5}
+    done = karat(
+        "eval", "../../run.jsonl", "--gold", "../../gold.jsonl", "-m", "recall", "--k", "5", "--json", cwd=inner
+    )
+    assert json.loads(done.stdout)["scores"]["q"] == {"recall@k": 1.0}
+
+
+@pytest.mark.parametrize("text", ["metrics: {retrieval: {default_k: 0}}", "metrcs: {}", "a: [", "metrics: 3"])
+def test_a_bad_karat_yaml_is_an_error_with_its_name(small: Path, text: str) -> None:
+    (small / "karat.yaml").write_text(text)
+    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", cwd=small)
+    assert done.returncode == 2
+    assert "karat.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_errors_are_one_message_on_standard_error(small: Path) -> None:
+    (small / "bad.jsonl").write_text('{"query_id": "q", "topk": [{"chunk_id": "a", "score": "high"}]}\n')
+    done = karat("eval", "bad.jsonl", "--gold", "gold.jsonl", cwd=small)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == ("error: bad.jsonl:1: topk[0].score: wrong type: expected a number or null, got 'high'\n")
+
+
+def test_unknown_metric_and_command_get_a_hint(small: Path) -> None:
+    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recal@5", cwd=small)
+    assert done.returncode == 2
+    assert "did you mean recall" in done.stderr
+    done = karat("evl")
+    assert done.returncode == 2
+    assert "did you mean eval" in done.stderr
+
+
+def test_check_says_what_files_hold(small: Path) -> None:
+    with (small / "run.jsonl").open("a") as file:
+        file.write(json.dumps({"query_id": "other", "system": "s", "topk": ["a", "a"]}) + "\n")
+    done = karat("check", "run.jsonl", "gold.jsonl", "--json", cwd=small)
+    assert done.returncode == 0, done.stderr
+    run, gold = json.loads(done.stdout)
+    assert (run["kind"], run["format"], run["holds"]["queries"]) == ("run", "run-log", 2)
+    assert (gold["kind"], gold["holds"]["items"]) == ("gold", 2)
+    assert {e["code"]: e["count"] for e in run["audit"]} == {"unknown_queries": 1}
+    assert "mean" not in done.stdout
+
+
+def test_check_refuses_what_cannot_be_used(small: Path) -> None:
+    (small / "bad.jsonl").write_text("{")
+    done = karat("check", "run.jsonl", "bad.jsonl", "missing.jsonl", cwd=small)
+    assert done.returncode == 2
+    assert done.stdout.count("cannot be used") == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_metrics_lists_and_explains() -> None:
+    done = karat("metrics", "--json")
+    found = {m["name"]: m for m in json.loads(done.stdout)}
+    assert found["ndcg"]["trec_eval"].startswith("ndcg_cut")
+    assert all(m["definition"] for m in found.values())
+    done = karat("metrics", "P@5")
+    assert "Always divides by k" in done.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_schemas_are_those_of_the_code(name: str) -> None:
+    done = karat("schema", name)
+    assert done.stdout == schema_text(name) == generate(name)
+
+
+def test_demo_files_follow_their_schemas() -> None:
+    for file, name in (("bm25.jsonl", "run-log"), ("gold.jsonl", "gold"), ("corpus.jsonl", "corpus")):
+        check = jsonschema.Draft202012Validator(json.loads(schema_text(name)))
+        for line in (DEMO / file).read_text().splitlines():
+            check.validate(json.loads(line))
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m karat.cli.main metrics --markdown | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.stdout == "# Metrics\n"
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,188 @@
+"""The sample contract: questions with expected output, and outputs as JSON or as JSON in a string."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import karat
+from karat.errors import InputError
+
+SAMPLES = {
+    "samples": [
+        {
+            "id": "s1",
+            "input": {"question": "refunds?"},
+            "expected_output": ["a", "b"],
+            "metadata": {"k": 2, "lang": "en"},
+        },
+        {"id": "s2", "input": "cards?", "expected_output": {"c": 3, "d": 1}},
+    ]
+}
+YAML = """\
+samples:
+- id: s1
+  input: {question: "refunds?"}
+  expected_output: [a, b]
+  metadata: {k: 2, lang: en}
+- id: s2
+  input: cards?
+  expected_output: {c: 3, d: 1}
+"""
+OUTPUTS = [
+    {"id": "s1", "actualOutput": {"retrieved": [{"id": "x", "text": "t"}, {"id": "a", "text": "u"}, {"id": "b"}]}},
+    {"id": "s2", "actualOutput": ["c", "y"]},
+]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def lines(entries: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(e) + "\n" for e in entries)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(SAMPLES),
+        json.dumps(SAMPLES, indent=2),
+        YAML,
+        "name: mine\n" + YAML,
+        lines(SAMPLES["samples"]),
+        json.dumps({"name": "mine", **SAMPLES}, indent=2),
+    ],
+    ids=["json", "json indented", "yaml", "yaml with a name", "jsonl", "json with a name"],
+)
+def test_samples_in_every_syntax(tmp_path: Path, text: str) -> None:
+    gold = karat.read_gold(write(tmp_path / "samples", text))
+    assert gold.queries == ["s1", "s2"]
+    assert gold.ids == ["a", "b", "c", "d"]
+    assert gold.grades.tolist() == [1.0, 1.0, 3.0, 1.0]
+    assert gold.k.tolist() == [2, 0]
+    assert gold.fields["query"] == ["refunds?", "cards?"]
+    assert gold.tags == {"lang": ["en", None]}
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        OUTPUTS,
+        [{**o, "actualOutput": json.dumps(o["actualOutput"])} for o in OUTPUTS],
+        [{"id": o["id"], "actual_output": o["actualOutput"]} for o in OUTPUTS],
+    ],
+    ids=["json", "json in a string", "other spelling"],
+)
+def test_outputs_in_every_form(tmp_path: Path, outputs: list[dict[str, Any]]) -> None:
+    run, gold = write(tmp_path / "out.jsonl", lines(outputs)), write(tmp_path / "samples.yaml", YAML)
+    result = karat.evaluate(run, gold, ["retrieval-recall-at-k", "retrieval-mrr", "retrieval-hit-at-k"])
+    assert result.score("retrieval-recall-at-k") == {"s1": 0.5, "s2": 0.5}  # s1 is cut at its own k of 2
+    assert result.score("retrieval-mrr") == {"s1": 0.5, "s2": 1.0}
+
+
+def test_the_k_of_a_sample_wins_over_the_one_asked_for_and_loses_to_the_name(tmp_path: Path) -> None:
+    run, gold = write(tmp_path / "out.jsonl", lines(OUTPUTS)), write(tmp_path / "samples.yaml", YAML)
+    result = karat.evaluate(run, gold, ["recall", "recall@3"], k=1)
+    assert result.score("recall") == {"s1": 0.5, "s2": 0.5}
+    assert result.score("recall@3") == {"s1": 1.0, "s2": 0.5}
+
+
+def test_gains_are_grades(tmp_path: Path) -> None:
+    run, gold = write(tmp_path / "out.jsonl", lines(OUTPUTS)), write(tmp_path / "samples.yaml", YAML)
+    assert karat.evaluate(run, gold, ["wrecall@5"]).score("wrecall@5")["s2"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("expected", "ids"), [('["a", "b"]', ["a", "b"]), ('{"a": 2}', ["a"]), ("plain-id", ["plain-id"]), ([7], ["7"])]
+)
+def test_expected_output_as_text(tmp_path: Path, expected: Any, ids: list[str]) -> None:
+    text = json.dumps({"samples": [{"id": 1, "expected_output": expected}]})
+    assert karat.read_gold(write(tmp_path / "s.json", text)).ids == ids
+
+
+def test_systems_latency_and_other_fields_of_outputs(tmp_path: Path) -> None:
+    outputs = [{**o, "system": "mine", "latency_ms": {"all": 5}, "model": "m1"} for o in OUTPUTS]
+    result = karat.evaluate(write(tmp_path / "out.jsonl", lines(outputs)), write(tmp_path / "s", YAML), ["latency"])
+    assert (result.system, result.means, result.provenance) == ("mine", {"latency": 5.0}, {"model": "m1"})
+
+
+def test_outputs_can_be_read_twice(tmp_path: Path) -> None:
+    run, gold = karat.read_run(write(tmp_path / "out.jsonl", lines(OUTPUTS))), write(tmp_path / "s", YAML)
+    assert karat.evaluate(run, gold, ["mrr"]).means == karat.evaluate(run, gold, ["mrr"]).means == {"mrr": 0.75}
+
+
+def test_texts_of_outputs_are_there_for_metrics_that_need_them(tmp_path: Path) -> None:
+    retrieved = [{"id": "a", "text": "one two three four"}, {"id": "b", "text": "one two three four"}]
+    run = write(tmp_path / "out.jsonl", lines([{"id": "s1", "actualOutput": {"retrieved": retrieved}}]))
+    assert karat.evaluate(run, {"s1": ["a"]}, ["novelty@2"]).means == {"novelty@2": 0.5}
+
+
+def test_the_version_of_a_sample_file_is_read_from_its_head(tmp_path: Path) -> None:
+    gold = karat.read_gold(write(tmp_path / "s.yaml", "dataset_version: v4\nas_of_range: 2025-01..2025-06\n" + YAML))
+    assert (gold.dataset.version, gold.dataset.as_of_range) == ("v4", ["2025-01", "2025-06"])
+
+
+@pytest.mark.parametrize("head", ["", "authors: [me, you]\n"], ids=["plain", "another list before"])
+def test_a_bad_sample_is_named_by_its_line(tmp_path: Path, head: str) -> None:
+    path = write(tmp_path / "s.yaml", head + YAML + "- id: s3\n  expected_output: 5\n")
+    with pytest.raises(InputError) as caught:
+        karat.read_gold(path)
+    assert (caught.value.file, caught.value.field) == (str(path), "expected_output")
+    assert caught.value.line == 9 + (head != "")
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ('{"id":"s2","actualOutput":7}', "actualOutput"),
+        ('{"id":"s2","actualOutput":{"found":[]}}', "actualOutput"),
+        ('{"id":"s2"}', "actualOutput"),
+        ('{"id":"s2","actualOutput":[{"text":"no id"}]}', None),
+        ('{"id":"s2","actualOutput":[{"id":"a","score":"high"}]}', None),
+        ('{"id":"s2","actualOutput":"[1, 2"}', None),
+    ],
+    ids=["number", "other key", "missing", "hit without id", "bad score", "cut off"],
+)
+def test_a_bad_output_is_named_by_its_line(tmp_path: Path, line: str, field: str | None) -> None:
+    path = write(tmp_path / "out.jsonl", '{"id":"s1","actualOutput":["a"]}\n\n\n' + line + "\n")
+    with pytest.raises(InputError) as caught:
+        karat.evaluate(path, {"s1": ["a"]})
+    assert (caught.value.file, caught.value.line) == (str(path), 4)
+    if field is not None:
+        assert caught.value.field == field
+
+
+@pytest.mark.parametrize("gain", ["much", [1], None])
+def test_a_gain_that_is_no_number_is_refused(tmp_path: Path, gain: Any) -> None:
+    path = write(tmp_path / "s.json", json.dumps({"samples": [{"id": "s1", "expected_output": {"a": gain}}]}))
+    with pytest.raises(InputError, match="expected_output"):
+        karat.read_gold(path)
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, "5", True])
+def test_a_cutoff_that_is_none_is_refused(tmp_path: Path, k: Any) -> None:
+    sample = {"id": "s1", "expected_output": ["a"], "metadata": {"k": k}}
+    with pytest.raises(InputError, match=r"metadata\.k: bad cutoff: expected a whole number, 1 or more, got"):
+        karat.read_gold(write(tmp_path / "s.json", json.dumps({"samples": [sample]})))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "set:\n  samples:\n  - id: s1\n    expected_output: [a]\n",
+        "samples:\n  s1: [a]\n",
+        "samples: 5\n",
+        "samples:\n- 5\n",
+    ],
+    ids=["deeper", "mapping", "number", "number in the list"],
+)
+def test_samples_in_the_wrong_place_are_refused(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "s.yaml", text)
+    with pytest.raises(InputError) as caught:
+        karat.read_gold(path)
+    assert caught.value.file == str(path)

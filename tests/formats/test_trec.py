@@ -1,0 +1,258 @@
+"""TREC runs and qrels: the score decides, any white space, and two readers that must agree."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import karat
+from karat.audit import Audit
+from karat.errors import InputError, KaratError
+from karat.formats import trec
+
+GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
+METRICS = ["recall@3", "ndcg@5", "map", "mrr", "bpref", "judged@5", "distinct_docs@5"]
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def row(query: str, item: str, score: object, rank: int = 0, tag: str = "tag") -> str:
+    return f"{query} Q0 {item} {rank} {score} {tag}"
+
+
+def mrr(tmp_path: Path, text: str) -> dict[str, float | None]:
+    return karat.evaluate(write(tmp_path / "run", text), GOLD, ["mrr"]).score("mrr")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q1 Q0 x 1 3.0 tag\nq1 Q0 a 2 2.5 tag\nq2 Q0 c 1 9 tag\n",
+        "q1 Q0 x 1 3.0 tag\nq1 Q0 a 2 2.5 tag\nq2 Q0 c 1 9 tag",
+        "q1\tQ0\tx\t1\t3.0\ttag\nq1\tQ0\ta\t2\t2.5\ttag\nq2\tQ0\tc\t1\t9\ttag\n",
+        "q1   Q0 x\t1 3.0  tag\n q1 Q0 a 2 2.5 tag \nq2 Q0 c 1 9 tag\n",
+        "q1 Q0 x 1 3.0 tag\r\nq1 Q0 a 2 2.5 tag\r\nq2 Q0 c 1 9 tag\r\n",
+        "\n\nq1 Q0 x 1 3.0 tag\n\nq1 Q0 a 2 2.5 tag\nq2 Q0 c 1 9 tag\n\n",
+        "q1 Q0 x 1 3.0\nq1 Q0 a 2 2.5\nq2 Q0 c 1 9\n",
+        "q1 Q0 x 1 3e0 tag\nq1 Q0 a 2 +25E-1 tag\nq2 Q0 c 1 -.5 tag\n",
+    ],
+    ids=["plain", "no last break", "tabs", "mixed white space", "crlf", "blank lines", "five columns", "numbers"],
+)
+def test_every_way_to_write_a_run(tmp_path: Path, text: str) -> None:
+    assert mrr(tmp_path, text) == {"q1": 0.5, "q2": 1.0}
+
+
+def test_the_score_decides_not_the_rank_nor_the_line(tmp_path: Path) -> None:
+    text = "q1 Q0 a 1 0.5 t\nq1 Q0 x 2 0.9 t\nq2 Q0 x 1 1 t\nq2 Q0 c 9 2 t\n"
+    assert mrr(tmp_path, text) == {"q1": 0.5, "q2": 1.0}
+
+
+def test_equal_scores_go_by_id_descending(tmp_path: Path) -> None:
+    result = karat.evaluate(
+        write(tmp_path / "run", "q1 Q0 a 1 1 t\nq1 Q0 b 2 1 t\nq2 Q0 c 1 1 t\n"), GOLD, ["map(rel=2)"]
+    )
+    assert result.score("map(rel=2)")["q1"] == 0.5  # b stands before a
+    assert result.audit["score_ties"] == 1
+
+
+def test_scores_are_compared_as_float32(tmp_path: Path) -> None:
+    """0.30000001 and 0.3 differ only beyond float32: a tie for trec_eval, so the id decides."""
+    text = "q1 Q0 a 1 0.30000001 t\nq1 Q0 x 2 0.3 t\n"
+    result = karat.evaluate(write(tmp_path / "run", text), {"q1": ["a"]}, ["mrr"])
+    assert (result.means["mrr"], result.audit["score_ties"]) == (0.5, 1)
+    in_memory = karat.evaluate({"q1": {"a": 0.30000001, "x": 0.3}}, {"q1": ["a"]}, ["mrr"])
+    assert (in_memory.means["mrr"], in_memory.audit["score_ties"]) == (1.0, 0)
+
+
+def test_the_tag_names_the_system(tmp_path: Path) -> None:
+    assert karat.evaluate(write(tmp_path / "run", "q1 Q0 a 1 1 bm25\n"), GOLD, ["mrr"]).system == "bm25"
+
+
+def test_lines_of_a_query_may_be_scattered(tmp_path: Path) -> None:
+    text = "q1 Q0 x 1 3 t\nq2 Q0 x 1 3 t\nq1 Q0 a 2 2 t\nq2 Q0 c 2 2 t\n"
+    assert mrr(tmp_path, text) == {"q1": 0.5, "q2": 0.5}
+
+
+def test_a_system_that_the_file_is_not_of_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KaratError, match=r"colbert(.|\n)*bm25"):
+        karat.evaluate(write(tmp_path / "run", "q1 Q0 a 1 1 bm25\n"), GOLD, ["mrr"], system="colbert")
+
+
+def test_qrels(tmp_path: Path) -> None:
+    gold = karat.read_gold(write(tmp_path / "qrels", "q1 0 a 2\nq2\t0\tc  1\n\nq1 7 b 0.5\r\nq1 0 z -1\n"))
+    assert gold.queries == ["q1", "q2"]
+    assert gold.ids == ["a", "b", "c"]
+    assert gold.grades.tolist() == [2.0, 0.5, 1.0]
+    assert gold.audit["negative_grades"] == 1
+
+
+def test_qrels_name_the_line_of_a_mistake(tmp_path: Path) -> None:
+    path = write(tmp_path / "qrels", "q1 0 a 1\nq1 0 b high\n")
+    with pytest.raises(InputError, match="expected a finite number, got high") as caught:
+        karat.read_gold(path)
+    assert (caught.value.file, caught.value.line, caught.value.field) == (str(path), 2, "grade")
+
+
+# Large files are read in blocks by polars. What that reader makes of a file must be what the careful one makes.
+
+
+@pytest.fixture
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    def switch() -> None:
+        monkeypatch.setattr(trec, "_SMALL", 0)
+        monkeypatch.setattr(trec, "_BLOCK", 700)
+
+    return switch
+
+
+def plain_rows(queries: int = 70, hits: int = 40) -> list[str]:
+    """More than what is looked at to recognise a format (64 kB), with ties and duplicates."""
+    draw = random.Random(7)
+    return [
+        row(f"q{q}", f"doc_{draw.randrange(60)}#{draw.randrange(3)}", draw.randrange(80) / 8, rank)
+        for q in range(queries)
+        for rank in range(hits)
+    ]
+
+
+def large_gold() -> dict[str, dict[str, float]]:
+    draw = random.Random(8)
+    return {
+        f"q{q}": {f"doc_{draw.randrange(60)}#{draw.randrange(3)}": draw.randrange(3) for _ in range(12)}
+        for q in range(75)
+    }
+
+
+ROWS = plain_rows()
+LARGE_GOLD = large_gold()
+
+
+def changed(at: int, line: str) -> str:
+    return "\n".join([*ROWS[:at], line, *ROWS[at:]]) + "\n"
+
+
+def scattered() -> str:
+    rows = list(ROWS)
+    random.Random(9).shuffle(rows)
+    return "\n".join(rows) + "\n"
+
+
+WELL_FORMED = {
+    "plain": "\n".join(ROWS) + "\n",
+    "no last break": "\n".join(ROWS),
+    "tabs": "\n".join(ROWS).replace(" ", "\t"),
+    "crlf": "\r\n".join(ROWS) + "\r\n",
+    "crlf and tabs": "\r\n".join(ROWS).replace(" ", "\t"),
+    "scattered": scattered(),
+    "one query comes back": "\n".join([*ROWS, row("q0", "doc_1#1", 99)]),
+    "blank line": changed(2600, ""),
+    "blank line with spaces": changed(2600, "  "),
+    "two spaces": changed(2600, "q65  Q0 doc_3#1 1 99 tag"),
+    "tab among spaces": changed(2600, "q65\tQ0 doc_3#1 1 99 tag"),
+    "leading space": changed(2600, " q65 Q0 doc_3#1 1 99 tag"),
+    "trailing space": changed(2600, "q65 Q0 doc_3#1 1 99 tag "),
+    "no tag": changed(2600, "q65 Q0 doc_3#1 1 99"),
+    "plus sign": changed(2600, "q65 Q0 doc_3#1 1 +99 tag"),
+    "numbers of all kinds": changed(
+        2600, "q65 Q0 doc_3#1 1 .5e1 tag\nq65 Q0 doc_4#1 1 7. tag\nq65 Q0 doc_5#1 1 -0 tag"
+    ),
+    "long numbers": changed(2600, f"q65 Q0 doc_3#1 1 4.{'3' * 40} tag"),
+    "quotes": changed(2600, 'q65 Q0 "doc_3#1 1 99 tag\nq65 "Q0" doc_4#1 1 99 tag'),
+    "ids like numbers": changed(2600, "q65 Q0 007 1 99 tag\nq65 Q0 1e5 1 99 tag"),
+    "ids like nothing": changed(2600, "null Q0 null 1 99 null\nq65 Q0 NaN 1 98 NA"),
+    "other letters": changed(2600, "q65 Q0 größe#é 1 99 tag\nq65 Q0 漢字 1 98 tag"),
+    "no-break space": changed(2600, "q65 Q0 doc\u00a03 1 99 tag"),
+    "comment sign": changed(2600, "#q65 Q0 doc_3#1 1 99 tag"),
+    "equal in float32": changed(2600, "q65 Q0 doc_3#1 1 99.00000001 tag\nq65 Q0 doc_4#1 1 99 tag"),
+    "two tags": changed(2600, "q65 Q0 doc_3#1 1 99 another"),
+}
+
+
+@pytest.mark.parametrize("text", WELL_FORMED.values(), ids=WELL_FORMED.keys())
+def test_both_readers_agree(tmp_path: Path, in_blocks: Callable[[], None], text: str) -> None:
+    path = write(tmp_path / "run", text)
+    by_line = karat.evaluate(path, LARGE_GOLD, METRICS).saved()
+    in_blocks()
+    by_block = karat.evaluate(path, LARGE_GOLD, METRICS).saved()
+    assert by_block.scores == by_line.scores
+    assert {e.code: e.count for e in by_block.audit} == {e.code: e.count for e in by_line.audit}
+    assert by_block.system == by_line.system
+
+
+@pytest.mark.parametrize("name", ["plain", "tabs", "crlf", "no last break", "other letters", "long numbers"])
+def test_blocks_are_really_used(tmp_path: Path, in_blocks: Callable[[], None], name: str) -> None:
+    path = write(tmp_path / "run", WELL_FORMED[name])
+    in_blocks()
+    slices = list(karat.read_run(path).slices(frozenset(), Audit()))
+    assert len(slices) > 50
+    assert {type(s.ids).__name__ for s in slices} == {"Series"}
+
+
+def test_compressed_files_are_read_in_blocks_too(tmp_path: Path, in_blocks: Callable[[], None]) -> None:
+    plain = write(tmp_path / "run", WELL_FORMED["plain"])
+    packed = write(tmp_path / "run.gz", gzip.compress(plain.read_bytes()))
+    in_blocks()
+    assert karat.evaluate(packed, LARGE_GOLD, METRICS).means == karat.evaluate(plain, LARGE_GOLD, METRICS).means
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "score is a word": ("q65 Q0 doc_3#1 1 high tag", "expected a finite number, got high"),
+    "nan": ("q65 Q0 doc_3#1 1 nan tag", "finite"),
+    "NaN": ("q65 Q0 doc_3#1 1 NaN tag", "finite"),
+    "infinite": ("q65 Q0 doc_3#1 1 -inf tag", "finite"),
+    "too large": ("q65 Q0 doc_3#1 1 1e999 tag", "finite"),
+    "too large for float32": ("q65 Q0 doc_3#1 1 1e39 tag", "finite"),
+    "four columns": ("q65 Q0 doc_3#1 1", "4 columns"),
+    "seven columns": ("q65 Q0 doc_3#1 1 99 tag more", "7 columns"),
+    "json": ('{"query_id":"q65","topk":["a"]}', "1 columns"),
+    "underscore": ("q65 Q0 doc_3#1 1 1_0 tag", "expected a finite number, got 1_0"),
+    "other digits": ("q65 Q0 doc_3#1 1 ٣ tag", "expected a finite number, got ٣"),
+}
+
+
+@pytest.mark.parametrize("reader", ["lines", "blocks"])
+@pytest.mark.parametrize(("line", "said"), BAD.values(), ids=BAD.keys())
+def test_both_readers_refuse_a_bad_line_by_its_number(
+    tmp_path: Path, in_blocks: Callable[[], None], reader: str, line: str, said: str
+) -> None:
+    path = write(tmp_path / "run", changed(2600, line))
+    if reader == "blocks":
+        in_blocks()
+    with pytest.raises(InputError) as caught:
+        karat.evaluate(path, LARGE_GOLD, METRICS)
+    assert (caught.value.file, caught.value.line) == (str(path), 2601)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("reader", ["lines", "blocks"])
+@pytest.mark.parametrize("part", [b"doc\xff3 1 99 tag", b"doc_3#1 1 9\xff9 tag"], ids=["id", "score"])
+def test_both_readers_refuse_what_is_not_utf8(
+    tmp_path: Path, in_blocks: Callable[[], None], reader: str, part: bytes
+) -> None:
+    text = WELL_FORMED["plain"].encode() + b"q69 Q0 " + part + b"\n"
+    path = write(tmp_path / "run", text)
+    if reader == "blocks":
+        in_blocks()
+    with pytest.raises(InputError, match="UTF-8") as caught:
+        karat.evaluate(path, LARGE_GOLD, METRICS)
+    assert caught.value.line == len(ROWS) + 1
+
+
+@pytest.mark.parametrize("reader", ["lines", "blocks"])
+def test_both_readers_refuse_compressed_data_that_ends_too_early(
+    tmp_path: Path, in_blocks: Callable[[], None], reader: str
+) -> None:
+    packed = gzip.compress(WELL_FORMED["plain"].encode())
+    path = write(tmp_path / "run.gz", packed[: len(packed) * 95 // 100])
+    if reader == "blocks":
+        in_blocks()
+    with pytest.raises(InputError, match="ends too early"):
+        karat.evaluate(path, LARGE_GOLD, METRICS)

@@ -1,0 +1,104 @@
+"""The first retriever behind the plug-in door."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import karat
+from karat.errors import KaratError
+from karat.formats.corpus import Corpus, read_corpus
+from karat.retrievers.base import REGISTRY
+from karat.retrievers.bm25 import BM25
+from karat.retrievers.static_embedding import StaticEmbedder
+from karat.retrievers.words import fold, words
+
+DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
+
+
+def corpus(texts: dict[str, str], **fields: list[str]) -> Corpus:
+    return Corpus("test", list(texts), [""] * len(texts), list(texts.values()), dict(fields))
+
+
+def test_it_is_found_by_name() -> None:
+    assert REGISTRY.require("bm25") is BM25
+
+
+def test_the_document_with_the_words_wins() -> None:
+    found = BM25()
+    found.index(corpus({"a": "refund the card", "b": "transfer money abroad", "c": "the weather"}))
+    assert [i for i, _ in found.search("refunding cards", 5)] == ["a"]
+    assert found.search("nothing known", 5) == []
+    assert found.search("", 5) == []
+
+
+def test_scores_are_bm25() -> None:
+    texts = {"a": "refund refund card", "b": "refund money", "c": "card money money transfer"}
+    found = BM25(k1=1.5, b=0.75)
+    found.index(corpus(texts))
+    lengths = {i: len(t.split()) for i, t in texts.items()}
+    average = sum(lengths.values()) / 3
+    idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))  # Lucene's form, which bm25s uses by default
+
+    def score(item: str, frequency: int) -> float:
+        return idf * frequency / (frequency + 1.5 * (1 - 0.75 + 0.75 * lengths[item] / average))
+
+    assert found.search("refund", 5) == [
+        ("a", pytest.approx(score("a", 2), rel=1e-5)),
+        ("b", pytest.approx(score("b", 1), rel=1e-5)),
+    ]
+
+
+def test_ties_go_by_id_descending_and_k_cuts_after_them() -> None:
+    found = BM25()
+    found.index(corpus(dict.fromkeys("abcd", "same words")))
+    assert [i for i, _ in found.search("words", 3)] == ["d", "c", "b"]
+
+
+def test_accents_may_be_left_out_and_languages_have_their_stems() -> None:
+    assert fold("Cupón") == "cupon"
+    assert words("transferências", "pt-BR") == words("transferencia", "pt-BR")
+    assert words("los cupones vencidos", "es-AR") == words("cupón vencido", "es-AR")
+    assert words("日本語", "ja") == ["日本語"]
+
+
+def test_an_empty_corpus_is_refused() -> None:
+    with pytest.raises(KaratError, match="empty"):
+        BM25().index(corpus({}))
+
+
+def test_the_demo_logs_are_what_the_retriever_returns() -> None:
+    texts, gold = read_corpus(DEMO / "corpus.jsonl"), karat.read_gold(DEMO / "gold.jsonl")
+    retriever = BM25()
+    retriever.index(texts)
+    logged = {
+        h.queries[i]: h.ids[h.offsets[i] : h.offsets[i + 1]]
+        for h in karat.read_run(DEMO / "bm25.jsonl").slices(frozenset(), karat.Audit())
+        for i in range(len(h.queries))
+    }
+    for query, text, language in list(zip(gold.queries, gold.fields["query"], gold.tags["language"], strict=True))[::7]:
+        assert [i for i, _ in retriever.search(text, 10, language=language)] == logged[query]
+
+
+def test_static_vectors_know_what_is_alike() -> None:
+    car, vehicle, bread = StaticEmbedder().embed(
+        ["a car on the road", "a vehicle on the street", "banana bread recipe"]
+    )
+    assert car @ vehicle > car @ bread + 0.2
+    assert np.linalg.norm(car) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_corpus_is_read_with_its_fields_and_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text('{"_id": 1, "text": "a"}\n{"id": "b", "title": "t", "text": "c", "language": "en"}\n')
+    found = read_corpus(file)
+    assert (found.ids, found.titles, found.fields) == (["1", "b"], ["", "t"], {"language": [None, "en"]})
+    file.write_text('{"_id": 1, "text": "a"}\n{"id": "1"}\n')
+    with pytest.raises(KaratError, match=r"corpus.jsonl:2: id: this id stands twice \(line 1\)"):
+        read_corpus(file)
+    file.write_text('{"text": "a"}\n')
+    with pytest.raises(KaratError, match=r"corpus.jsonl:1: id: the field is missing"):
+        read_corpus(file)

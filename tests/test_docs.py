@@ -1,0 +1,51 @@
+"""Docs that cannot lie: what is generated is current, what the README shows is what one gets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from karat.formats.read import REGISTRY
+from karat.metrics.reference import reference
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_metrics_page_is_current() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text() == reference(), "run `make docs`"
+
+
+def test_every_format_is_on_the_formats_page() -> None:
+    page = (ROOT / "docs" / "formats.md").read_text()
+    assert all(f"`{name}`" in page for name in REGISTRY.builtin())
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    readme = (ROOT / "README.md").read_text()
+    shown = readme.partition("`make demo` prints:")[2].partition("```\n")[2].partition("```")[0]
+    (command,) = re.findall(r"^\$ (karat eval .*)$", shown, re.M)
+    done = subprocess.run(
+        [sys.executable, "-m", "karat.cli.main", *command.split()[1:]],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    printed = [line.rstrip() for line in done.stdout.splitlines()]
+    expected = [line.rstrip() for line in shown.splitlines() if line.strip() and not line.startswith(("$", "…"))]
+    assert len(expected) > 10
+    missing = [line for line in expected if line not in printed]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/formats.md", "benchmarks/README.md"]
+)
+def test_links_lead_somewhere(page: str) -> None:
+    file = ROOT / page
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", file.read_text())
+    assert [t for t in targets if not (file.parent / t).exists()] == []
