@@ -61,7 +61,7 @@ class Gold:
         if rule.rule not in cache:
             named = self.kinds == DOC
             bare = np.flatnonzero(self.kinds == BARE)
-            named[bare] = [not rule.is_chunk(self.ids[i]) for i in bare.tolist()]
+            named[bare] = ~rule.chunks(list(map(self.ids.__getitem__, bare.tolist())))
             cache[rule.rule] = named
         return cache[rule.rule]
 

@@ -34,7 +34,6 @@ class Hits:
     latency: dict[str, Floats] = field(default_factory=dict)  # stage → ms a query, NaN where not measured
     fields: dict[str, list[Any]] = field(default_factory=dict)  # other things said of a query, None = not said
     lines: Ints | None = None  # line of each query in its file
-    distinct: bool = False  # known to hold no id twice in a query
 
     @property
     def query_of_row(self) -> Ints:

@@ -1,13 +1,14 @@
-"""Item ids in bulk: a Python list (JSON, dicts) or a polars Series (large tables), one set of operations.
+"""Item ids in bulk: a Python list (JSON), a polars Series (large tables) or the keys of dicts; one set of operations.
 
 Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends on a hash being unique.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from operator import eq
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import chain, pairwise, repeat
+from operator import contains, eq
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import polars as pl
 
-    Ids: TypeAlias = list[str] | pl.Series
+    Ids: TypeAlias = "list[str] | pl.Series | Keys"
 
 Ints: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -27,8 +28,65 @@ _JOINED = 100_000
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
+class Keys:
+    """Ids that are the keys of dicts id → score, one dict a query: looked up and not listed wherever possible."""
+
+    def __init__(self, tables: list[Mapping[str, float]], offsets: Ints, scores: Floats) -> None:
+        self.tables, self.offsets, self.scores = tables, offsets, scores
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @cached_property
+    def listed(self) -> list[str]:
+        return list(chain.from_iterable(self.tables))
+
+    def find(self, query: Ints, table: list[str], table_query: Ints) -> tuple[Ints, Ints]:
+        """As `find` below. A dict tells whether an id is there, its score tells where."""
+        filled = np.flatnonzero(np.diff(self.offsets))
+        last = max(int(query.max(initial=0)), int(table_query.max(initial=0)))
+        place = np.full(last + 1, -1)
+        place[query[self.offsets[filled]]] = filled
+        at = np.flatnonzero(place[table_query] >= 0)
+        of = place[table_query[at]]
+        names = map(table.__getitem__, at.tolist())
+        score = np.array(
+            [t.get(n) for t, n in zip(map(self.tables.__getitem__, of.tolist()), names, strict=True)], float
+        )
+        there = ~np.isnan(score)
+        at, of, score = at[there], of[there], score[there]
+        return self._rows(table, at, of, score), at
+
+    def _rows(self, table: list[str], at: Ints, of: Ints, score: Floats) -> Ints:
+        """The rows of ids that are known to be there: where their query has their score, if only once."""
+        sizes = np.diff(self.offsets)[of]
+        pair = np.repeat(np.arange(len(of)), sizes)
+        row = np.arange(len(pair)) + (self.offsets[of] - (np.cumsum(sizes) - sizes))[pair]
+        same = self.scores[row] == score[pair]
+        pair, row = pair[same], row[same]
+        rows = np.zeros(len(of), np.int64)
+        rows[pair] = row
+        for i in np.flatnonzero(np.bincount(pair, minlength=len(of)) > 1).tolist():
+            rows[i] = self.offsets[of[i]] + list(self.tables[of[i]]).index(table[at[i]])
+        return rows
+
+    def take(self, rows: Ints) -> list[str]:
+        if len(rows) * 8 > len(self):
+            return list(map(self.listed.__getitem__, rows.tolist()))
+        of = np.searchsorted(self.offsets, rows, "right") - 1
+        names: list[str] = []
+        current, keys_of = -1, []
+        for row, local in zip((rows - self.offsets[of]).tolist(), of.tolist(), strict=True):
+            if local != current:
+                current, keys_of = local, list(self.tables[local])
+            names.append(keys_of[row])
+        return names
+
+
 def hashes(ids: Ids) -> Hashes:
     """A 64-bit hash of every id. Comparable only between containers of the same kind, in one process."""
+    if isinstance(ids, Keys):
+        return hashes(ids.listed)
     if isinstance(ids, list):
         return np.fromiter(map(hash, ids), np.int64, len(ids)).view(np.uint64)
     return ids.hash(0).to_numpy()
@@ -43,24 +101,32 @@ def compact(ids: list[str]) -> Ids:
 
 def like(ids: Ids, values: list[str]) -> Ids:
     """`values` in the same kind of container as `ids`, so that their hashes can be compared."""
-    return values if isinstance(ids, list) else compact(values)
+    return values if isinstance(ids, (list, Keys)) else compact(values)
 
 
 def take(ids: Ids, rows: Ints) -> Ids:
+    if isinstance(ids, Keys):
+        return ids.take(rows)
     if isinstance(ids, list):
         return list(map(ids.__getitem__, rows.tolist()))
     return ids.gather(rows)
 
 
 def take_list(ids: Ids, rows: Ints) -> list[str]:
-    taken = take(ids, rows)
-    return taken if isinstance(taken, list) else taken.to_list()
+    return as_list(take(ids, rows))
+
+
+def as_list(ids: Ids) -> list[str]:
+    if isinstance(ids, Keys):
+        return ids.listed
+    return ids if isinstance(ids, list) else ids.to_list()
 
 
 def equal(left: Ids, right: Ids) -> Bools:
-    if isinstance(left, list):
-        return np.fromiter(map(eq, left, right), np.bool_, len(left))
-    return (left == right).to_numpy()
+    """Pairwise; what was taken from a container is a list or a Series."""
+    if isinstance(left, (list, Keys)):
+        return np.fromiter(map(eq, as_list(left), as_list(right)), np.bool_, len(left))
+    return left.eq(right).to_numpy()
 
 
 def keys(hashed: Hashes, query: Ints) -> Hashes:
@@ -70,6 +136,8 @@ def keys(hashed: Hashes, query: Ints) -> Hashes:
 
 def find(ids: Ids, query: Ints, table: list[str], table_query: Ints) -> tuple[Ints, Ints]:
     """(row, table row) of every id that stands in the table under the same query."""
+    if isinstance(ids, Keys):
+        return ids.find(query, table, table_query)
     if isinstance(ids, list):
         wanted = set(table)
         rows = np.flatnonzero(np.fromiter(map(wanted.__contains__, ids), np.bool_, len(ids)))
@@ -100,6 +168,8 @@ def _lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
 
 def may_repeat(ids: Ids, offsets: Ints) -> bool:
     """Whether some id may stand twice in its query; never False when one does."""
+    if isinstance(ids, Keys):
+        return False
     if isinstance(ids, list):
         bounds = offsets.tolist()
         distinct = sum(len(set(ids[a:b])) for a, b in pairwise(bounds))
@@ -135,12 +205,14 @@ class DocRule:
         found = self.pattern.search(item)
         return item if found is None else found.group(1)
 
-    def is_chunk(self, item: str) -> bool:
-        """Whether the id names a part of a document."""
-        return self.doc(item) != item
+    def chunks(self, ids: list[str]) -> Bools:
+        """Which ids name a part of a document."""
+        if self.pattern is None and self.rule:
+            return np.fromiter(map(contains, ids, repeat(self.rule)), np.bool_, len(ids))
+        return np.fromiter((self.doc(i) != i for i in ids), np.bool_, len(ids))
 
     def docs(self, ids: Ids) -> Ids:
-        values: Sequence[str] = ids if isinstance(ids, list) else ids.to_list()
+        values = as_list(ids)
         if self.pattern is None and self.rule:
             cut = self.rule
             return like(ids, [i.partition(cut)[0] for i in values])
@@ -151,6 +223,8 @@ class DocRule:
             return True
         if not self.rule:
             return False
+        if isinstance(ids, Keys):
+            ids = ids.listed
         if isinstance(ids, list):
             # One search in joined text is ten times faster than one in each id.
             parts = ("\0".join(ids[i : i + _JOINED]) for i in range(0, len(ids), _JOINED))

@@ -14,7 +14,7 @@ import numpy as np
 from karat.audit import Audit
 from karat.gold import DOC, Gold
 from karat.hits import Hits
-from karat.ids import Bools, DocRule, Floats, Ints, find, like, may_repeat, take, take_list
+from karat.ids import Bools, DocRule, Floats, Ints, as_list, find, like, may_repeat, take, take_list
 from karat.ranking import drop_repeats, places_of, rank_order
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     _count_states(hits, audit)
     hits = _prune(hits, rules, audit)
     doc_rule = DocRule(rules.doc_of)
-    if not hits.distinct and may_repeat(hits.ids, hits.offsets):
+    if may_repeat(hits.ids, hits.offsets):
         hits = drop_repeats(hits, audit)
     query = hits.query_of_row
     rows, items, doc_level = _match(hits, gold, queries, query, doc_rule, audit)
@@ -217,8 +217,7 @@ def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Ids:
     if hits.docs is None:
         return guessed
     said = take_list(hits.docs, rows)
-    fallback = guessed if isinstance(guessed, list) else guessed.to_list()
-    return like(guessed, [s or g for s, g in zip(said, fallback, strict=True)])
+    return like(guessed, [s or g for s, g in zip(said, as_list(guessed), strict=True)])
 
 
 def _ranks(hits: Hits, query: Ints, rows: Ints, order: Ints | None) -> Ints:

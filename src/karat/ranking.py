@@ -97,7 +97,8 @@ def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows:
     places = np.arange(len(run)) + (starts - (np.cumsum(sizes) - sizes))[run]
     order = np.arange(n) if order is None else order
     ids = take_list(hits.ids, order[places])
-    by_id = sorted(range(len(ids)), key=lambda i: ids[i].encode(), reverse=True)
+    # Python orders text by code point, which is the order of its UTF-8 bytes, and so trec_eval's.
+    by_id = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
     by_id.sort(key=run.tolist().__getitem__)
     order[places] = order[places[np.array(by_id)]]
     return order

@@ -16,6 +16,7 @@ from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
 from karat.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.hits import Hits, Run
+from karat.ids import Keys
 
 _SLICE_HITS = 500_000
 
@@ -50,7 +51,7 @@ class DictFormat(Format):
 
 def run_from_dict(run: Mapping[Any, Any], label: str = "run") -> Run:
     """{query: {document: score}}, {query: [ids, (id, score) pairs or hit dicts]}."""
-    if all(isinstance(hits, Mapping) for hits in run.values()):
+    if all(issubclass(kind, Mapping) for kind in set(map(type, run.values()))):
         return DictRun(run, label)
     return RunLog(label, [{"query_id": str(q), "topk": _hit_list(q, hits, label)} for q, hits in run.items()])
 
@@ -84,21 +85,15 @@ class DictRun(Run):
             yield self._slice(names)
 
     def _slice(self, names: list[Any]) -> Hits:
-        lists = [self._run[q] for q in names]
-        counts = np.fromiter(map(len, lists), np.int64, len(lists))
-        ids: list[Any] = list(chain.from_iterable(lists))
-        distinct = not set(map(type, ids)) - {str}  # 1 and "1" are two keys of a dict, and one id
-        if not distinct:
-            ids = [str(i) for i in ids]
-        queries = [str(q) for q in names]
-        return Hits(
-            system="",
-            queries=queries,
-            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            ids=ids,
-            score=self._scores(queries, lists, int(counts.sum())),
-            distinct=distinct,
-        )
+        tables: list[Any] = [self._run[q] for q in names]
+        queries = list(map(str, names))
+        offsets = np.zeros(len(tables) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, tables), np.int64, len(tables)), out=offsets[1:])
+        scores = self._scores(queries, tables, int(offsets[-1]))
+        textual = set(map(type, chain.from_iterable(tables))) <= {str}
+        # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
+        ids: Any = Keys(tables, offsets, scores) if textual else list(map(str, chain.from_iterable(tables)))
+        return Hits(system="", queries=queries, offsets=offsets, ids=ids, score=scores)
 
     def _scores(self, queries: list[str], lists: list[Mapping[Any, Any]], n: int) -> Any:
         try:
@@ -129,14 +124,16 @@ def _float(value: Any) -> float:
 def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Dataset | None = None) -> Gold:
     """{query: {document: grade}} or {query: [documents]}."""
     builder = GoldBuilder(label)
-    judged = [items if isinstance(items, Mapping) else _as_grades(query, items, label) for query, items in gold.items()]
+    judged: list[Any] = list(gold.values())
+    if not all(issubclass(kind, Mapping) for kind in set(map(type, judged))):
+        judged = [i if isinstance(i, Mapping) else _as_grades(query, i, label) for query, i in gold.items()]
     grades: list[Any] = list(chain.from_iterable(items.values() for items in judged))
     if set(map(type, grades)) - {int, float}:
         grades = [_grade(g, q, i, label) for q, items in zip(gold, judged, strict=True) for i, g in items.items()]
-    builder.queries = [str(query) for query in gold]
+    builder.queries = list(map(str, gold))
     builder.lines = [None] * len(judged)
-    builder.counts = [len(items) for items in judged]
-    builder.ids = [str(i) for i in chain.from_iterable(judged)]
+    builder.counts = list(map(len, judged))
+    builder.ids = list(map(str, chain.from_iterable(judged)))
     builder.grades = grades
     builder.kinds = [BARE] * len(grades)
     builder.k = [0] * len(judged)

@@ -30,10 +30,11 @@ class Hit(Relevance, frozen=True, kw_only=True):
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """1 − C(N−G, k) / C(N, k): at least one of G relevant items in k draws without replacement."""
         relevant, k = judged.relevant(self.rel), np.minimum(self.limit(judged), corpus_size)
+        # The same ratio as a product over the relevant items, which are few, and not over k, which may be large.
         none = np.ones(judged.n)
-        for i in range(int(k.max(initial=0))):
-            left = np.maximum(corpus_size - relevant - i, 0) / max(corpus_size - i, 1)
-            none = np.where(i < k, none * left, none)
+        for i in range(int(relevant.max(initial=0))):
+            missed = np.maximum(corpus_size - k - i, 0) / max(corpus_size - i, 1)
+            none = np.where(i < relevant, none * missed, none)
         return np.where(relevant > 0, 1 - none, np.nan)
 
 

@@ -1,0 +1,122 @@
+"""BEIR folders: queries.jsonl, qrels/SPLIT.tsv."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import karat
+from karat.errors import InputError
+
+QRELS = "query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\tb\t1\nq2\tc\t1\n"
+
+
+def folder(tmp_path: Path, qrels: str | bytes = QRELS, split: str = "test", queries: str | None = None) -> Path:
+    place = tmp_path / "beir"
+    (place / "qrels").mkdir(parents=True, exist_ok=True)
+    (place / "qrels" / f"{split}.tsv").write_bytes(qrels if isinstance(qrels, bytes) else qrels.encode())
+    if queries is not None:
+        (place / "queries.jsonl").write_text(queries)
+    return place
+
+
+def queries(*pairs: tuple[str, str]) -> str:
+    return "".join(json.dumps({"_id": i, "text": t, "metadata": {"lang": ["en"], "url": []}}) + "\n" for i, t in pairs)
+
+
+@pytest.mark.parametrize(
+    "qrels",
+    [QRELS, QRELS.partition("\n")[2], QRELS.replace("\n", "\r\n"), QRELS + "\n\n"],
+    ids=["header", "no header", "crlf", "blank lines"],
+)
+def test_a_folder_is_a_gold_set(tmp_path: Path, qrels: str) -> None:
+    gold = karat.read_gold(folder(tmp_path, qrels, queries=queries(("q1", "one?"), ("q2", "two?"))))
+    assert (gold.queries, gold.ids, gold.grades.tolist()) == (["q1", "q2"], ["a", "b", "c"], [2.0, 1.0, 1.0])
+    assert gold.fields["query"] == ["one?", "two?"]
+    assert gold.tags["lang"] == ["en", "en"]
+    assert karat.evaluate({"q1": ["x", "a"], "q2": ["c"]}, gold, ["mrr"]).means == {"mrr": 0.75}
+
+
+def test_queries_are_not_needed(tmp_path: Path) -> None:
+    assert karat.read_gold(folder(tmp_path)).queries == ["q1", "q2"]
+
+
+def test_float_and_zero_grades_are_kept(tmp_path: Path) -> None:
+    assert karat.read_gold(folder(tmp_path, "q1\ta\t0.5\nq1\tb\t0\n")).grades.tolist() == [0.5, 0.0]
+
+
+def test_another_split(tmp_path: Path) -> None:
+    place = folder(tmp_path)
+    folder(tmp_path, "q9\tz\t1\n", split="dev")
+    assert karat.read_gold(place, split="dev").queries == ["q9"]
+    assert karat.read_gold(place).queries == ["q1", "q2"]
+
+
+def test_a_split_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'train'\nhint: there are: test") as caught:
+        karat.read_gold(folder(tmp_path), split="train")
+    assert caught.value.file is not None
+    assert caught.value.file.endswith("train.tsv")
+
+
+def test_queries_of_other_splits_are_not_asked_for(tmp_path: Path) -> None:
+    """queries.jsonl of a BEIR set holds the queries of all splits; only those of one are evaluated."""
+    place = folder(tmp_path, queries=queries(("q1", "one?"), ("q2", "two?"), ("q9", "of dev")))
+    folder(tmp_path, "q9\tz\t1\n", split="dev")
+    result = karat.evaluate({"q1": ["a"], "q2": ["c"]}, place, ["mrr"])
+    assert result.gold.queries == ["q1", "q2"]
+    assert result.audit["missing_queries"] == 0
+
+
+def test_a_query_that_no_split_judges_is_kept_and_counted(tmp_path: Path) -> None:
+    place = folder(tmp_path, queries=queries(("q1", "one?"), ("q2", "two?"), ("q3", "unanswerable?")))
+    result = karat.evaluate({"q1": ["a"], "q2": ["c"], "q3": ["x"]}, place, ["mrr"])
+    assert result.score("mrr") == {"q1": 1.0, "q2": 1.0, "q3": None}
+    assert result.audit["no_relevant_gold"] == 1
+
+
+def test_the_hash_is_that_of_the_qrels(tmp_path: Path) -> None:
+    first = karat.read_gold(folder(tmp_path)).dataset.hash
+    assert first is not None
+    assert karat.read_gold(folder(tmp_path, QRELS + "q2\td\t1\n")).dataset.hash != first
+
+
+def test_dataset_yaml_lies_in_the_folder(tmp_path: Path) -> None:
+    place = folder(tmp_path)
+    (place / "dataset.yaml").write_text("version: v2\n")
+    assert karat.read_gold(place).dataset.version == "v2"
+
+
+@pytest.mark.parametrize("line", ["q2\tc", "q2\tc\thigh", "q2 c 1", "q2\tc\t1\t1", "q2\tc\tnan", "q2\tc\tinf"])
+def test_a_bad_judgement_is_named_by_its_line(tmp_path: Path, line: str) -> None:
+    place = folder(tmp_path, f"query-id\tcorpus-id\tscore\nq1\ta\t1\n{line}\n")
+    with pytest.raises(InputError) as caught:
+        karat.read_gold(place)
+    assert "number" in str(caught.value)
+    assert caught.value.file == str(place / "qrels" / "test.tsv")
+    assert caught.value.line == 3
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="UTF-8") as caught:
+        karat.read_gold(folder(tmp_path, b"q1\ta\t1\nq1\t\xff\t1\n"))
+    assert caught.value.line == 2
+
+
+def test_a_bad_query_is_named_by_its_line(tmp_path: Path) -> None:
+    place = folder(tmp_path, queries=queries(("q1", "one?")) + '{"text": "no id"}\n')
+    with pytest.raises(InputError, match="_id: the field is missing") as caught:
+        karat.read_gold(place)
+    assert (caught.value.file, caught.value.line) == (str(place / "queries.jsonl"), 2)
+
+
+def test_an_empty_qrels_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        karat.read_gold(folder(tmp_path, ""))
+
+
+def test_a_folder_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="folder"):
+        karat.evaluate(folder(tmp_path), {"q1": ["a"]})

@@ -1,0 +1,315 @@
+"""One small content in every format gives the same scores; a format is known by its content or by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import karat
+from karat.errors import InputError, UnknownName
+from karat.formats.base import Source
+from karat.formats.read import REGISTRY, find_format
+
+# q4 is missing in the run, q9 is unknown to the gold set, d7#1 is judged and not relevant.
+HITS: dict[str, list[tuple[str, float]]] = {
+    "q1": [("d1#1", 3.0), ("d2#1", 2.5), ("d3#1", 1.0)],
+    "q2": [("d4#1", 9.0), ("d1#2", 4.0)],
+    "q3": [("d9#1", 0.25)],
+    "q9": [("d1#1", 1.0)],
+}
+GRADES: dict[str, dict[str, float]] = {
+    "q1": {"d2#1": 2, "d3#1": 1, "d7#1": 0},
+    "q2": {"d1#2": 1},
+    "q3": {"d5#1": 3},
+    "q4": {"d6#1": 1},
+}
+METRICS = ["recall@2", "precision@2", "mrr", "map", "wrecall@2", "judged@3", "distinct_docs@3"]
+EXPECTED: dict[str, dict[str, float | None]] = {
+    "recall@2": {"q1": 0.5, "q2": 1.0, "q3": 0.0, "q4": 0.0},
+    "precision@2": {"q1": 0.5, "q2": 0.5, "q3": 0.0, "q4": 0.0},
+    "mrr": {"q1": 0.5, "q2": 0.5, "q3": 0.0, "q4": 0.0},
+    "map": {"q1": (1 / 2 + 2 / 3) / 2, "q2": 0.5, "q3": 0.0, "q4": 0.0},
+    "wrecall@2": {"q1": 2 / 3, "q2": 1.0, "q3": 0.0, "q4": 0.0},
+    "judged@3": {"q1": 2 / 3, "q2": 0.5, "q3": 0.0, "q4": None},
+    "distinct_docs@3": {"q1": 3.0, "q2": 2.0, "q3": 1.0, "q4": None},
+}
+AUDIT = {"missing_queries": 1, "unknown_queries": 1}
+
+HIT_ROWS = [(q, i, s, rank) for q, hits in HITS.items() for rank, (i, s) in enumerate(hits, 1)]
+GRADE_ROWS = [(q, i, g) for q, items in GRADES.items() for i, g in items.items()]
+RECORDS = [
+    {"query_id": q, "topk": [{"rank": r, "chunk_id": i, "score": s} for r, (i, s) in enumerate(hits, 1)]}
+    for q, hits in HITS.items()
+]
+ENTRIES = [{"query_id": q, "gold": items} for q, items in GRADES.items()]
+HIT_TABLE = {
+    "query_id": [r[0] for r in HIT_ROWS],
+    "chunk_id": [r[1] for r in HIT_ROWS],
+    "score": [r[2] for r in HIT_ROWS],
+}
+GRADE_TABLE = {
+    "query_id": [r[0] for r in GRADE_ROWS],
+    "chunk_id": [r[1] for r in GRADE_ROWS],
+    "grade": [r[2] for r in GRADE_ROWS],
+}
+
+
+def text_file(make: Callable[[], str]) -> Callable[[Path], Path]:
+    """The name of the file says nothing: only the content does."""
+
+    def write(folder: Path) -> Path:
+        path = folder / "data"
+        path.write_text(make())
+        return path
+
+    return write
+
+
+def jsonl(entries: list[Any]) -> str:
+    return "".join(json.dumps(e) + "\n" for e in entries)
+
+
+def table(columns: dict[str, list[Any]], separator: str) -> str:
+    rows = [list(columns), *zip(*columns.values(), strict=True)]
+    return "".join(separator.join(map(str, row)) + "\n" for row in rows)
+
+
+def parquet(columns: dict[str, list[Any]]) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        pl.DataFrame(columns).write_parquet(folder / "data")
+        return folder / "data"
+
+    return write
+
+
+def beir(folder: Path) -> Path:
+    (folder / "qrels").mkdir()
+    (folder / "queries.jsonl").write_text(jsonl([{"_id": q, "text": q} for q in GRADES]))
+    rows = table(
+        {"query-id": GRADE_TABLE["query_id"], "corpus-id": GRADE_TABLE["chunk_id"], "score": GRADE_TABLE["grade"]}, "\t"
+    )
+    (folder / "qrels" / "test.tsv").write_text(rows)
+    return folder
+
+
+def yaml_gold(head: str = "") -> str:
+    return head + "".join(f"- query_id: {q}\n  gold: {json.dumps(items)}\n" for q, items in GRADES.items())
+
+
+OUTPUTS = [{"id": q, "actualOutput": {"retrieved": [{"id": i} for i, _ in hits]}} for q, hits in HITS.items()]
+SAMPLES = {"samples": [{"id": q, "input": {"question": q}, "expected_output": items} for q, items in GRADES.items()]}
+SCORE_DICT = {q: dict(hits) for q, hits in HITS.items()}
+ID_DICT = {q: [i for i, _ in hits] for q, hits in HITS.items()}
+
+# name → (format that recognises it, how to make it)
+RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
+    "run log": ("run-log", text_file(lambda: jsonl(RECORDS))),
+    "run log of ids": ("run-log", text_file(lambda: jsonl([{"query_id": q, "topk": i} for q, i in ID_DICT.items()]))),
+    "sample outputs": ("samples", text_file(lambda: jsonl(OUTPUTS))),
+    "sample outputs in strings": (
+        "samples",
+        text_file(lambda: jsonl([{**o, "actualOutput": json.dumps(o["actualOutput"])} for o in OUTPUTS])),
+    ),
+    "json dict": ("dict", text_file(lambda: json.dumps(SCORE_DICT))),
+    "json dict, indented": ("dict", text_file(lambda: json.dumps(SCORE_DICT, indent=2))),
+    "json dict of lists": ("dict", text_file(lambda: json.dumps(ID_DICT))),
+    "trec": ("trec-run", text_file(lambda: "".join(f"{q} Q0 {i} {r} {s} tag\n" for q, i, s, r in HIT_ROWS))),
+    "trec with tabs": (
+        "trec-run",
+        text_file(lambda: "".join(f"{q}\tQ0\t{i}\t{r}\t{s}\ttag\n" for q, i, s, r in HIT_ROWS)),
+    ),
+    "csv": ("table", text_file(lambda: table(HIT_TABLE, ","))),
+    "tsv": ("table", text_file(lambda: table(HIT_TABLE, "\t"))),
+    "parquet": ("table", parquet(HIT_TABLE)),
+}
+GOLD_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
+    "jsonl": ("gold", text_file(lambda: jsonl(ENTRIES))),
+    "jsonl of objects": (
+        "gold",
+        text_file(
+            lambda: jsonl(
+                [
+                    {"query_id": q, "gold": [{"chunk_id": i, "grade": g} for i, g in items.items()]}
+                    for q, items in GRADES.items()
+                ]
+            )
+        ),
+    ),
+    "jsonl with a header": ("gold", text_file(lambda: jsonl([{"dataset_version": "v1"}, *ENTRIES]))),
+    "json list": ("gold", text_file(lambda: json.dumps(ENTRIES))),
+    "json list, indented": ("gold", text_file(lambda: json.dumps(ENTRIES, indent=2))),
+    "json mapping": ("gold", text_file(lambda: json.dumps({"queries": ENTRIES}))),
+    "json mapping, indented": ("gold", text_file(lambda: json.dumps({"queries": ENTRIES}, indent=2))),
+    "yaml": ("gold", text_file(yaml_gold)),
+    "yaml mapping": ("gold", text_file(lambda: yaml_gold("dataset_version: v1\nqueries:\n"))),
+    "samples, json": ("samples", text_file(lambda: json.dumps(SAMPLES))),
+    "samples, json, indented": ("samples", text_file(lambda: json.dumps(SAMPLES, indent=2))),
+    "samples, jsonl": ("samples", text_file(lambda: jsonl(SAMPLES["samples"]))),
+    "samples, yaml": (
+        "samples",
+        text_file(
+            lambda: (
+                "samples:\n" + "".join(f"- id: {q}\n  expected_output: {json.dumps(i)}\n" for q, i in GRADES.items())
+            )
+        ),
+    ),
+    "json dict": ("dict", text_file(lambda: json.dumps(GRADES))),
+    "json dict, indented": ("dict", text_file(lambda: json.dumps(GRADES, indent=2))),
+    "qrels": ("trec-qrels", text_file(lambda: "".join(f"{q} 0 {i} {g}\n" for q, i, g in GRADE_ROWS))),
+    "beir": ("beir", beir),
+    "csv": ("table", text_file(lambda: table(GRADE_TABLE, ","))),
+    "tsv": ("table", text_file(lambda: table(GRADE_TABLE, "\t"))),
+    "parquet": ("table", parquet(GRADE_TABLE)),
+}
+RUNS_IN_MEMORY: dict[str, Any] = {
+    "records": RECORDS,
+    "dict": SCORE_DICT,
+    "dict of lists": ID_DICT,
+    "dict of pairs": HITS,
+    "polars": pl.DataFrame(HIT_TABLE),
+    "lazy": pl.LazyFrame(HIT_TABLE),
+    "pandas": pd.DataFrame(HIT_TABLE),
+    "arrow": pa.table(HIT_TABLE),
+}
+GOLDS_IN_MEMORY: dict[str, Any] = {
+    "entries": ENTRIES,
+    "dict": GRADES,
+    "polars": pl.DataFrame(GRADE_TABLE),
+    "lazy": pl.LazyFrame(GRADE_TABLE),
+    "pandas": pd.DataFrame(GRADE_TABLE),
+    "arrow": pa.table(GRADE_TABLE),
+}
+
+
+def check(run: Any, gold: Any) -> None:
+    result = karat.evaluate(run, gold, METRICS)
+    for metric, values in EXPECTED.items():
+        assert result.score(metric) == pytest.approx(values), metric
+    assert {e.code: e.count for e in result.audit} == AUDIT
+
+
+@pytest.mark.parametrize(("name", "make"), RUN_FILES.values(), ids=RUN_FILES.keys())
+def test_every_run_file_is_recognised_and_scores_the_same(
+    tmp_path: Path, name: str, make: Callable[[Path], Path]
+) -> None:
+    path = make(tmp_path)
+    assert find_format(Source(path), "run").name == name
+    check(path, GRADES)
+    check(karat.read_run(path, format=name), GRADES)
+    check(karat.read_run(str(path)), GRADES)
+
+
+@pytest.mark.parametrize(("name", "make"), GOLD_FILES.values(), ids=GOLD_FILES.keys())
+def test_every_gold_file_is_recognised_and_scores_the_same(
+    tmp_path: Path, name: str, make: Callable[[Path], Path]
+) -> None:
+    path = make(tmp_path)
+    assert find_format(Source(path), "gold").name == name
+    check(SCORE_DICT, path)
+    check(SCORE_DICT, karat.read_gold(path, format=name))
+    check(SCORE_DICT, karat.read_gold(str(path)))
+
+
+@pytest.mark.parametrize("run", RUNS_IN_MEMORY.values(), ids=RUNS_IN_MEMORY.keys())
+def test_every_run_in_memory_scores_the_same(run: Any) -> None:
+    check(run, GRADES)
+    check(karat.read_run(run), karat.read_gold(GRADES))
+
+
+@pytest.mark.parametrize("gold", GOLDS_IN_MEMORY.values(), ids=GOLDS_IN_MEMORY.keys())
+def test_every_gold_in_memory_scores_the_same(gold: Any) -> None:
+    check(SCORE_DICT, gold)
+
+
+@pytest.mark.parametrize("run_name", ["run log", "trec", "csv", "parquet", "sample outputs"])
+@pytest.mark.parametrize("gold_name", ["yaml", "qrels", "tsv", "beir", "samples, json"])
+def test_any_run_goes_with_any_gold(tmp_path: Path, run_name: str, gold_name: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "gold").mkdir()
+    check(RUN_FILES[run_name][1](tmp_path / "run"), GOLD_FILES[gold_name][1](tmp_path / "gold"))
+
+
+def test_every_built_in_format_is_tested_here() -> None:
+    tested = {name for name, _ in (*RUN_FILES.values(), *GOLD_FILES.values())}
+    assert tested == set(REGISTRY.builtin())
+
+
+@pytest.mark.parametrize("head", ["\n\n", "  \n\n"])
+def test_blank_lines_at_the_top_do_not_hide_the_format(tmp_path: Path, head: str) -> None:
+    path = tmp_path / "data"
+    path.write_text(head + jsonl(RECORDS))
+    check(path, GRADES)
+
+
+def test_a_word_of_one_format_in_the_text_of_another_does_not_mislead(tmp_path: Path) -> None:
+    run, gold = tmp_path / "run", tmp_path / "gold"
+    run.write_text(jsonl([{**RECORDS[0], "query": '"samples": [] "gold": query_id, actualOutput'}, *RECORDS[1:]]))
+    gold.write_text(jsonl([{**ENTRIES[0], "query": '"samples": "topk":\nsamples:'}, *ENTRIES[1:]]))
+    assert find_format(Source(run), "run").name == "run-log"
+    assert find_format(Source(gold), "gold").name == "gold"
+    check(run, gold)
+
+
+def test_yaml_gold_with_a_text_that_speaks_of_samples(tmp_path: Path) -> None:
+    path = tmp_path / "gold.yaml"
+    path.write_text(yaml_gold() + "- query_id: q0\n  no_answer: true\n  answer: |\n    samples:\n    - none\n")
+    assert find_format(Source(path), "gold").name == "gold"
+
+
+@pytest.mark.parametrize("name", ["trec", "treck-run", "csv", "jsonl"])
+def test_a_name_that_no_format_has_is_refused_with_those_that_exist(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "data"
+    path.write_text("q1 Q0 a 1 1 t\n")
+    with pytest.raises(UnknownName, match=rf"unknown format '{name}'\nhint: ") as caught:
+        karat.read_run(path, format=name)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("run", "gold"), ("run", "trec-qrels"), ("run", "beir"), ("gold", "run-log"), ("gold", "trec-run")],
+)
+def test_a_format_of_the_other_kind_is_refused_with_those_that_fit(tmp_path: Path, kind: str, name: str) -> None:
+    path = tmp_path / "data"
+    path.write_text("q1 0 a 1\n")
+    read = karat.read_run if kind == "run" else karat.read_gold
+    with pytest.raises(
+        InputError, match=rf"'{name}' reads no {kind} files\nhint: one of .*dict.*samples.*table"
+    ) as caught:
+        read(path, format=name)
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["hello world\n", "1 2 3\n", "a,b,c\n1,2,3\n", "[1, 2]\n", '{"a": 1}\n', "<html></html>\n"]
+)
+def test_what_nothing_recognises_is_refused_with_what_was_found(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "data"
+    path.write_text(text)
+    for kind, read in (("run", karat.read_run), ("gold", karat.read_gold)):
+        with pytest.raises(InputError, match=rf"not recognised as a {kind} file: expected one of .*\nhint: ") as caught:
+            read(path)
+        assert text.strip().splitlines()[0] in str(caught.value)
+
+
+@pytest.mark.parametrize("run_name", ["run log", "trec", "csv"])
+def test_a_run_given_as_gold_is_not_taken_for_gold(tmp_path: Path, run_name: str) -> None:
+    """Hits with a score look like judgements with a grade, and every hit would count as relevant."""
+    path = RUN_FILES[run_name][1](tmp_path)
+    if run_name == "csv":
+        path.write_text(table({**HIT_TABLE, "rank": [r[3] for r in HIT_ROWS]}, ","))
+    with pytest.raises(InputError):
+        karat.read_gold(path)
+
+
+@pytest.mark.parametrize("gold_name", ["jsonl", "yaml", "qrels", "json list", "samples, json"])
+def test_gold_given_as_a_run_is_not_taken_for_a_run(tmp_path: Path, gold_name: str) -> None:
+    with pytest.raises(InputError):
+        karat.evaluate(GOLD_FILES[gold_name][1](tmp_path), GRADES)
