@@ -51,7 +51,7 @@ def test_mrr_of_six_queries(metric: str, depth: int) -> None:
     """Targets at 1, 2, 3, 5, 10 and one outside of the top 10, where the document rounds 2.1333 / 6 to 0.355."""
     ranks = [1, 2, 3, 5, 10, 11]
     run = {f"q{rank}": ranked(rank, depth) for rank in ranks}
-    result = karat.evaluate(run, dict.fromkeys(run, ["target"]), [metric])
+    result = karat.evaluate(run, {query: ["target"] for query in run}, [metric])
     assert list(result.score(metric).values()) == [1.0, 0.5, 1 / 3, 0.2, 0.1, 0.0]
     assert result.means[metric] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 5 + 1 / 10) / 6, abs=1e-15)
     assert result.means[metric] == pytest.approx(0.355, abs=0.001)
@@ -61,7 +61,7 @@ def test_mrr_of_six_queries(metric: str, depth: int) -> None:
 def test_equal_recall_and_unequal_mrr(top: int, mrr: float) -> None:
     """80 targets at the top or at the end of the top 5, 20 at rank 10: recall@5 is 0.8 for both."""
     run = {f"q{i}": ranked(top if i < 80 else 10) for i in range(100)}
-    result = karat.evaluate(run, dict.fromkeys(run, ["target"]), ["recall@5", "mrr"])
+    result = karat.evaluate(run, {query: ["target"] for query in run}, ["recall@5", "mrr"])
     assert result.means == pytest.approx({"recall@5": 0.8, "mrr": mrr}, abs=1e-12)
 
 

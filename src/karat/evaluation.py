@@ -73,6 +73,8 @@ def evaluate_all(
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
     if corpus_size is not None and corpus_size < 1:
         raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
+    if missing not in ("worst", "skip"):
+        raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
     asked = parse_metrics(PANEL if metrics is None else metrics)
     rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)

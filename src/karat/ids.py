@@ -5,6 +5,7 @@ Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain, pairwise, repeat
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from karat.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,6 +29,17 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 _JOINED = 100_000
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def bisect_descending(values: Floats, low: Ints, high: Ints, wanted: Floats, before: np.ufunc) -> Ints:
+    """For each i the first place in values[low[i]:high[i]], which descend, that does not stand `before` wanted[i]."""
+    low, high = low.copy(), high.copy()
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        right = open_ & before(values[np.minimum(middle, len(values) - 1)], wanted)
+        low = np.where(right, middle + 1, low)
+        high = np.where(open_ & ~right, middle, high)
+    return low
 
 
 class Keys:
@@ -58,17 +72,29 @@ class Keys:
         return self._rows(table, at, of, score), at
 
     def _rows(self, table: list[str], at: Ints, of: Ints, score: Floats) -> Ints:
-        """The rows of ids that are known to be there: where their query has their score, if only once."""
-        sizes = np.diff(self.offsets)[of]
-        pair = np.repeat(np.arange(len(of)), sizes)
-        row = np.arange(len(pair)) + (self.offsets[of] - (np.cumsum(sizes) - sizes))[pair]
-        same = self.scores[row] == score[pair]
-        pair, row = pair[same], row[same]
-        rows = np.zeros(len(of), np.int64)
-        rows[pair] = row
-        for i in np.flatnonzero(np.bincount(pair, minlength=len(of)) > 1).tolist():
-            rows[i] = self.offsets[of[i]] + list(self.tables[of[i]]).index(table[at[i]])
+        """The rows of ids that are known to be there: where their query has their score."""
+        order = self._by_score
+        scores = self.scores if order is None else self.scores[order]
+        starts, ends = self.offsets[of], self.offsets[of + 1]
+        first = bisect_descending(scores, starts, ends, score, np.greater)
+        after = bisect_descending(scores, first, ends, score, np.greater_equal)
+        rows = first if order is None else order[first]
+        several = np.flatnonzero(after - first > 1)  # more than one has this score: look at their names
+        current, names = -1, []
+        columns = (several.tolist(), *(c[several].tolist() for c in (at, of, starts, first, after)))
+        for i, item, local, start, low, high in zip(*columns, strict=True):
+            if local != current:
+                current, names = local, list(self.tables[local])
+            tied = range(low, high) if order is None else order[low:high].tolist()
+            rows[i] = next(row for row in tied if names[row - start] == table[item])
         return rows
+
+    @cached_property
+    def _by_score(self) -> Ints | None:
+        """Rows by query and score, highest first; None where they stand so already."""
+        query = np.repeat(np.arange(len(self.tables)), np.diff(self.offsets))
+        rises = (query[1:] == query[:-1]) & (self.scores[1:] > self.scores[:-1])
+        return np.lexsort((-self.scores, query)) if rises.any() else None
 
     def take(self, rows: Ints) -> list[str]:
         if len(rows) * 8 > len(self):
@@ -187,23 +213,21 @@ class DocRule:
     """Which document does a chunk belong to: what stands before a separator, or a regular expression's group."""
 
     def __init__(self, rule: str = "#") -> None:
-        import re
-
         self.rule = rule
         self.pattern: re.Pattern[str] | None = None
         if "(" in rule:
             try:
                 self.pattern = re.compile(rule)
             except re.error as error:
-                from karat.errors import ConfigError
-
                 raise ConfigError(f"--doc-of {rule!r} is no regular expression: {error}") from error
+            if self.pattern.groups != 1:
+                raise ConfigError(f"--doc-of {rule!r} must have one group: the document in a chunk's id")
 
     def doc(self, item: str) -> str:
         if self.pattern is None:
             return item.partition(self.rule)[0] if self.rule else item
         found = self.pattern.search(item)
-        return item if found is None else found.group(1)
+        return item if found is None or found[1] is None else found[1]
 
     def chunks(self, ids: list[str]) -> Bools:
         """Which ids name a part of a document."""

@@ -15,7 +15,7 @@ from karat.audit import Audit
 from karat.gold import DOC, Gold
 from karat.hits import Hits
 from karat.ids import Bools, DocRule, Floats, Ints, as_list, find, like, may_repeat, take, take_list
-from karat.ranking import drop_repeats, places_of, rank_order
+from karat.ranking import drop_repeats, inspect_order, places_of, rank_order
 
 if TYPE_CHECKING:
     from karat.ids import Ids
@@ -44,7 +44,7 @@ class Judged:
     hit_rank: Ints
     hit_grade: Floats
     hit_new: Bools  # False for a later chunk of a document that was found already
-    doc_level: bool = False
+    by_document: Bools | None = None  # queries with hits that were matched by document; None = no query
     hits: Hits | None = None  # the hits themselves, in ranking order as deep as was asked for
     order: Ints | None = None  # row at each place of the ranking; None = as listed
     doc_rule: DocRule = field(default_factory=DocRule)
@@ -77,7 +77,7 @@ class Judged:
             hit_rank=np.arange(len(self.gold_query)) - first[self.gold_query] + 1,
             hit_grade=self.gold_grade,
             hit_new=np.ones(len(self.gold_query), np.bool_),
-            doc_level=self.doc_level,
+            by_document=self.by_document,
         )
 
     def top(self, k: Ints | int) -> tuple[Ints, Ints]:
@@ -105,13 +105,14 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits."""
     hits, queries = _known_queries(hits, gold, audit)
     _count_states(hits, audit)
+    inspect_order(hits, audit)
     hits = _prune(hits, rules, audit)
     doc_rule = DocRule(rules.doc_of)
     if may_repeat(hits.ids, hits.offsets):
         hits = drop_repeats(hits, audit)
     query = hits.query_of_row
-    rows, items, doc_level = _match(hits, gold, queries, query, doc_rule, audit)
-    order = rank_order(hits, query, rows, depth, audit)
+    rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit)
+    order = rank_order(hits, query, rows, depth)
     rank = _ranks(hits, query, rows, order)
     by_place = np.lexsort((rank, query[rows]))
     rows, items, rank = rows[by_place], items[by_place], rank[by_place]
@@ -126,8 +127,8 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
         hit_query=query[rows],
         hit_rank=rank,
         hit_grade=gold.grades[items],
-        hit_new=_first_of_item(items) if doc_level else np.ones(len(rows), np.bool_),
-        doc_level=doc_level,
+        hit_new=np.ones(len(rows), np.bool_) if by_document is None else _first_of_item(items),
+        by_document=by_document,
         hits=hits,
         order=order,
         doc_rule=doc_rule,
@@ -182,7 +183,7 @@ def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
 
 def _match(
     hits: Hits, gold: Gold, queries: Ints, query: Ints, doc_rule: DocRule, audit: Audit
-) -> tuple[Ints, Ints, bool]:
+) -> tuple[Ints, Ints, Bools | None]:
     """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks."""
     items = gold.items_of(queries)
     gold_query = queries[query]
@@ -190,15 +191,18 @@ def _match(
     rows, matched = _find(hits.ids, gold_query, gold, named_exactly)
     of_document = items[gold.names_document(doc_rule)[items]]
     if not len(of_document) or not _has_documents(hits, gold, of_document, doc_rule):
-        return rows, matched, False
+        return rows, matched, None
     left = np.ones(len(query), np.bool_)
     left[rows] = False
     rest = np.flatnonzero(left)
     more, by_doc = _find(_docs(hits, doc_rule, rest), gold_query[rest], gold, of_document)
     if not len(more):
-        return rows, matched, False
-    audit.count("doc_level_gold", len(np.unique(by_doc)), (gold.ids[i] for i in by_doc[:3]))
-    return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), True
+        return rows, matched, None
+    documents = np.unique(by_doc)
+    audit.count("doc_level_gold", len(documents), (gold.ids[i] for i in documents[:3]))
+    by_document = np.zeros(len(queries), np.bool_)
+    by_document[query[rest[more]]] = True
+    return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
 
 
 def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints) -> tuple[Ints, Ints]:
@@ -226,8 +230,9 @@ def _ranks(hits: Hits, query: Ints, rows: Ints, order: Ints | None) -> Ints:
 
 def _first_of_item(items: Ints) -> Bools:
     """Items come by query and rank: the first row of each item is where it was found."""
-    first = np.zeros(len(items), np.bool_)
-    first[np.unique(items, return_index=True)[1]] = True
+    order = np.argsort(items, kind="stable")
+    first = np.ones(len(items), np.bool_)
+    first[order[1:]] = items[order[1:]] != items[order[:-1]]
     return first
 
 

@@ -11,25 +11,63 @@ from karat.hits import Hits
 from karat.ids import Bools, Floats, Ints, take_list
 
 
-def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int, audit: Audit) -> Ints | None:
+def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int) -> Ints | None:
     """The row at each place of the ranking, or None where rows stand in ranking order already.
 
     Exact for the places of `rows` (the judged hits) and for the first `depth` places of every query.
     """
-    if hits.rank is not None and not np.isnan(hits.rank).any():
-        _count_contradictions(hits, query, audit)
-        return _by_rank(hits, query, hits.rank, audit)
-    if hits.rank is None and hits.score is not None and not np.isnan(hits.score).any():
-        return _by_score(hits, query, hits.score, rows, depth, audit)
-    if hits.rank is None and (hits.score is None or np.isnan(hits.score).all()):
+    key = _sort_key(hits, query)
+    if key is None:
         return None
-    return _by_best_of_each(hits, query, audit)
+    order = _sorted(key, query)
+    ordered = key if order is None else key[order]
+    tied = _neighbours(query, ordered[1:] == ordered[:-1])
+    if tied.any() and (hits.rank is not None or hits.score is None):
+        tied &= _scored(hits, query)[query[1:]]  # equal ranks stay as listed
+    return _settle_ties(hits, query, tied, order, rows, depth) if tied.any() else order
+
+
+def inspect_order(hits: Hits, audit: Audit) -> None:
+    """Count what is odd about ranks and scores, before anything is cut or removed."""
+    query = hits.query_of_row
+    ranked, scored = _ranked(hits, query), _scored(hits, query)
+    if hits.rank is not None:
+        _inspect_ranks(hits, query, hits.rank, ranked, audit)
+    if hits.score is not None and scored.any():
+        order = _sorted(-hits.score, query)
+        ordered = hits.score if order is None else hits.score[order]
+        tied = _neighbours(query, ordered[1:] == ordered[:-1])
+        _count_queries("score_ties", hits, query[1:][tied], audit, scored)
+    _inspect_partial(hits, query, ranked | scored, audit)
+
+
+def _inspect_ranks(hits: Hits, query: Ints, rank: Floats, ranked: Bools, audit: Audit) -> None:
+    place = np.arange(len(query)) - hits.offsets[query] + 1
+    order = None
+    if not (rank == place).all():
+        _count_queries("rank_order", hits, query[1:][_neighbours(query, rank[1:] < rank[:-1])], audit, ranked)
+        order = _sorted(rank, query)
+        ordered = rank if order is None else rank[order]
+        _count_queries("rank_ties", hits, query[1:][_neighbours(query, ordered[1:] == ordered[:-1])], audit, ranked)
+        _count_queries("rank_gaps", hits, query[ordered != place], audit, ranked)
+    if hits.score is not None:
+        score = hits.score if order is None else hits.score[order]
+        rises = _neighbours(query, score[1:] > score[:-1])
+        _count_queries("rank_against_score", hits, query[1:][rises], audit, ranked)
+
+
+def _inspect_partial(hits: Hits, query: Ints, settled: Bools, audit: Audit) -> None:
+    said = np.zeros(len(hits.queries), np.bool_)
+    for column in (hits.rank, hits.score):
+        if column is not None and not settled.all():
+            said[query[~np.isnan(column)]] = True
+    _count_queries("partial_order", hits, np.flatnonzero(said), audit, ~settled)
 
 
 def drop_repeats(hits: Hits, audit: Audit) -> Hits:
     """Keep the first place of every id in its query."""
     query = hits.query_of_row
-    order = rank_order(hits, query, np.arange(len(query)), 0, Audit())
+    order = rank_order(hits, query, np.arange(len(query)), 0)
     ids = take_list(hits.ids, np.arange(len(query)))
     seen: set[tuple[int, str]] = set()
     keep = np.ones(len(query), np.bool_)
@@ -42,40 +80,52 @@ def drop_repeats(hits: Hits, audit: Audit) -> Hits:
     return hits.select_rows(np.flatnonzero(keep))
 
 
-def _by_rank(hits: Hits, query: Ints, rank: Floats, audit: Audit) -> Ints | None:
-    place = np.arange(len(query)) - hits.offsets[query] + 1
-    if (rank == place).all():
+def _sort_key(hits: Hits, query: Ints) -> Floats | None:
+    """What each hit is sorted by, lowest first: its rank, its negated score, or its position. None: as listed.
+
+    Each query goes by what all of its hits have.
+    """
+    ranked, scored = _ranked(hits, query), _scored(hits, query)
+    if hits.rank is not None and ranked.all():
+        return hits.rank
+    if hits.score is not None and scored.all():
+        return -hits.score
+    if not (ranked.any() or scored.any()):
         return None
-    same_query = query[1:] == query[:-1]
-    _count_queries("rank_order", hits, query[1:][same_query & (rank[1:] < rank[:-1])], audit)
-    order = np.lexsort((rank, query))
-    ordered = rank[order]
-    _count_queries("rank_ties", hits, query[1:][same_query & (ordered[1:] == ordered[:-1])], audit)
-    _count_queries("rank_gaps", hits, query[ordered != place], audit)
-    return order
+    position = np.arange(len(query), dtype=np.float64)
+    by_score = position if hits.score is None else -hits.score
+    by_rank = position if hits.rank is None else hits.rank
+    return np.where(ranked[query], by_rank, np.where(scored[query], by_score, position))
 
 
-def _count_contradictions(hits: Hits, query: Ints, audit: Audit) -> None:
-    """Queries in which a lower rank has a higher score. Looked for in listed order: repairs come later."""
-    if hits.score is None or hits.rank is None:
-        return
-    rank, score = hits.rank, hits.score
-    against = (query[1:] == query[:-1]) & (rank[1:] > rank[:-1]) & (score[1:] > score[:-1])
-    _count_queries("rank_against_score", hits, query[1:][against], audit)
+def _ranked(hits: Hits, query: Ints) -> Bools:
+    """Queries all of whose hits have a rank."""
+    return _complete(hits.rank, query, len(hits.queries))
 
 
-def _by_score(hits: Hits, query: Ints, score: Floats, rows: Ints, depth: int, audit: Audit) -> Ints | None:
-    same_query = query[1:] == query[:-1]
-    order: Ints | None = None
-    ordered = score
-    if (same_query & (score[1:] > score[:-1])).any():
-        order = np.lexsort((-score, query))
-        ordered = score[order]
-    tied = same_query & (ordered[1:] == ordered[:-1])
-    if not tied.any():
-        return order
-    _count_queries("score_ties", hits, query[1:][tied], audit)
-    return _settle_ties(hits, query, tied, order, rows, depth)
+def _scored(hits: Hits, query: Ints) -> Bools:
+    """Queries whose order is decided by score."""
+    return _complete(hits.score, query, len(hits.queries)) & ~_ranked(hits, query)
+
+
+def _complete(column: Floats | None, query: Ints, size: int) -> Bools:
+    if column is None:
+        return np.zeros(size, np.bool_)
+    gaps = np.isnan(column)
+    if not gaps.any():
+        return np.ones(size, np.bool_)
+    return np.asarray(np.bincount(query[gaps], minlength=size) == 0)
+
+
+def _sorted(key: Floats, query: Ints) -> Ints | None:
+    """Rows by query and key, equal ones as listed; None where they stand so already."""
+    return np.lexsort((key, query)) if _neighbours(query, key[1:] < key[:-1]).any() else None
+
+
+def _neighbours(query: Ints, holds: Bools) -> Bools:
+    """Where something holds of a row and the one before it, and both are of the same query."""
+    together: Bools = query[1:] == query[:-1]
+    return together & holds
 
 
 def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows: Ints, depth: int) -> Ints | None:
@@ -90,7 +140,7 @@ def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows:
     if not len(looked_at):
         return order
     breaks = np.flatnonzero(~edges)
-    last = np.unique(np.searchsorted(breaks, looked_at, "right"))
+    last = np.flatnonzero(np.bincount(np.searchsorted(breaks, looked_at, "right")))
     starts, ends = breaks[last - 1], breaks[last]
     sizes = ends - starts
     run = np.repeat(np.arange(len(starts)), sizes)
@@ -120,36 +170,6 @@ def _top_places(hits: Hits, depth: int) -> Ints:
     return first + np.arange(counts.sum())
 
 
-def _by_best_of_each(hits: Hits, query: Ints, audit: Audit) -> Ints | None:
-    """Some hits have a rank or score and some have not: each query goes by what all of its hits have."""
-    n, size = len(query), len(hits.queries)
-
-    def complete(column: Floats | None) -> Bools:
-        if column is None:
-            return np.zeros(size, np.bool_)
-        gaps: Ints = np.bincount(query[np.isnan(column)], minlength=size)
-        return np.equal(gaps, 0)
-
-    ranked, scored = complete(hits.rank), complete(hits.score)
-    position = np.arange(n, dtype=np.float64)
-    by_score = position if hits.score is None else -hits.score
-    by_rank = position if hits.rank is None else hits.rank
-    key = np.where(ranked[query], by_rank, np.where(scored[query], by_score, position))
-    partial = ~ranked & ~scored & (np.diff(hits.offsets) > 0)
-    said = np.zeros(size, np.bool_)
-    for column in (hits.rank, hits.score):
-        if column is not None:
-            said[query[~np.isnan(column)]] = True
-    _count_queries("partial_order", hits, np.flatnonzero(partial & said), audit)
-    # Descending id inside equal keys of scored queries; listed order inside equal ranks.
-    order = np.lexsort((key, query))
-    tied = (query[1:] == query[:-1]) & (key[order][1:] == key[order][:-1]) & ~ranked[query[1:]]
-    if not tied.any():
-        return order
-    _count_queries("score_ties", hits, query[1:][tied], audit)
-    return _settle_ties(hits, query, tied, order, np.arange(n), 0)
-
-
-def _count_queries(code: str, hits: Hits, queries: Ints, audit: Audit) -> None:
-    found = np.flatnonzero(np.bincount(queries, minlength=1))
+def _count_queries(code: str, hits: Hits, queries: Ints, audit: Audit, among: Bools) -> None:
+    found = np.flatnonzero(np.bincount(queries, minlength=len(among)).astype(np.bool_) & among)
     audit.count(code, len(found), (hits.queries[i] for i in found[:3]))

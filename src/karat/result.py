@@ -137,8 +137,8 @@ class Result:
             n=len(defined),
             undefined=len(values) - len(defined),
             mean=_aggregate(defined, metric),
-            ceiling=_mean(self.ceilings[name]),
-            floor=_mean(self.floors[name]) if name in self.floors else None,
+            ceiling=_mean_beside(values, self.ceilings[name]),
+            floor=_mean_beside(values, self.floors[name]) if name in self.floors else None,
         )
 
     def __repr__(self) -> str:
@@ -173,6 +173,12 @@ def _mean(values: Floats) -> float | None:
     """Exactly rounded, so that neither the order of the queries nor the slicing changes a digit."""
     defined = values[~np.isnan(values)]
     return math.fsum(defined.tolist()) / len(defined) if len(defined) else None
+
+
+def _mean_beside(values: Floats, bounds: Floats) -> float | None:
+    """Mean of a bound over the queries on which the metric is defined; None where one of them has no bound."""
+    defined = ~np.isnan(values)
+    return None if np.isnan(bounds[defined]).any() else _mean(bounds[defined])
 
 
 def _nullable(values: Floats) -> list[float | None]:

@@ -37,10 +37,11 @@ examples = settings(max_examples=100)
 
 def forms(kind: type[karat.Metric]) -> list[karat.Metric]:
     """The metric as it is, with cutoffs where it takes them, and with other values of each parameter."""
-    takes_k = kind.cutoff != "none"
-    plain = [kind(k=k) for k in ([None, 1, K, 50] if takes_k else [None])]
     changed = [{name: value} for name, values in parameters(kind).items() for value in values]
-    return plain + [kind(k=k, **given) for given in changed for k in ([None, K] if takes_k else [None])]
+    if kind.cutoff == "required":
+        return [kind(), kind(k=1), kind(k=50), *(kind(**given) for given in changed)]
+    cutoffs = [None, K] if kind.cutoff == "optional" else [None]
+    return [kind(k=k, **given) for given in [{}, *changed] for k in cutoffs]
 
 
 def parameters(kind: type[karat.Metric]) -> dict[str, list[Any]]:
@@ -81,7 +82,7 @@ def allowed(kind: Any, value: float) -> bool:
 
 ALL = [metric for kind in METRICS.values() for metric in forms(kind)]
 RELEVANCE = [metric for metric in ALL if isinstance(metric, Relevance)]
-AT_K = [metric for metric in ALL if metric.k == K or (metric.k is None and metric.cutoff == "required")]
+AT_K = [metric for metric in ALL if metric.k in (1, K) or (metric.k is None and metric.cutoff == "required")]
 
 
 # Runs and gold to try them on
@@ -142,6 +143,11 @@ def listed(*ids: str, **grades: float) -> World:
 
 FRACTIONS = listed("d2", "d1", "d0", d0=0.7, d1=0.2, d2=0.1)
 ONE_BAD_DOCUMENT = listed("d3#p0", "d3#p1", "d3#p2", "d0#p0", "d1#p0", "d2#p0", d0=1.0, d1=1.0, d2=1.0, d3=0.0)
+# Only the first query has a hit that its gold knows by document.
+SOME_DOCUMENTS = World(
+    [{"query_id": "q0", "topk": [hit("d0#p0"), hit("d0#p1")]}, {"query_id": "q1", "topk": [hit("d1#p0")]}],
+    {"q0": {"d0": 1.0}, "q1": {"d0": 1.0}},
+)
 
 
 class Outcome(NamedTuple):
@@ -301,13 +307,19 @@ def with_repeats(data: st.DataObject, hits: list[Record]) -> list[Record]:
 @examples
 @given(data=st.data(), world=worlds())
 def test_other_queries(data: st.DataObject, world: World) -> None:
-    """A query scores alone as it does among others, known or unknown to the gold."""
-    together = outcomes(World([{"query_id": "unknown", "topk": extra_hits(2)}, *world.run], world.gold))
-    record = data.draw(st.sampled_from(world.run))
-    query = record["query_id"]
-    alone = outcomes(World([record], {query: world.gold[query]}))
-    among = {metric: {query: outcome.scores[query]} for metric, outcome in together.items()}
-    assert differences(only_scores(alone), among) == {}
+    """A query has alone the values, ceilings and floors that it has among others, known or unknown to the gold."""
+    together = evaluate(World([{"query_id": "unknown", "topk": extra_hits(2)}, *world.run], world.gold))
+    at = data.draw(st.integers(0, len(world.run) - 1))
+    query = world.run[at]["query_id"]
+    alone = evaluate(World([world.run[at]], {query: world.gold[query]}))
+    assert together.queries[at] == query
+    assert differences(numbers_of(alone, 0), numbers_of(together, at)) == {}
+
+
+def numbers_of(result: karat.Result, at: int) -> dict[str, Any]:
+    """Metric → value, ceiling and floor of one query, as text: NaN is not equal to itself."""
+    tables = (result.values, result.ceilings, result.floors)
+    return {name: [repr(float(table[name][at])) for table in tables] for name in map(str, result.metrics)}
 
 
 @contextmanager
@@ -322,6 +334,7 @@ def one_query_at_a_time() -> Iterator[None]:
 
 @examples
 @given(world=worlds())
+@example(world=SOME_DOCUMENTS)
 def test_slices_of_a_run_log(world: World) -> None:
     """One query at a time or all at once: the same bits."""
     whole = outcomes(world)

@@ -26,7 +26,7 @@ def short(value: object) -> str:
 
 def shown(value: object) -> str:
     """What a message must quote of a value; nothing more can be said of None than that it is missing."""
-    return "" if value is None else repr(value)[:20].strip("'")
+    return "" if value is None else repr(value)[:12].strip("'")
 
 
 def mrr(run: Any, gold: Any = GOLD) -> dict[str, float | None]:
@@ -94,6 +94,14 @@ def test_a_number_and_its_text_are_one_id() -> None:
     result = karat.evaluate({"q": {"x": 9, 3: 2, "3": 1}}, {"q": ["3"]}, ["mrr", "recall@5"])
     assert result.means == {"mrr": 0.5, "recall@5": 1.0}
     assert result.audit["duplicate_hits"] == 1
+
+
+@pytest.mark.parametrize("form", [dict, list], ids=["scores", "ids"])
+def test_a_number_and_its_text_are_one_query_and_so_refused(form: Any) -> None:
+    with pytest.raises(InputError, match="query '1'"):
+        mrr({1: form({"a": 1}), "1": form({"b": 1})}, {"1": ["a"]})
+    with pytest.raises(InputError, match="query '1'"):
+        mrr({"1": ["a"]}, {1: form({"a": 1}), "1": form({"b": 1})})
 
 
 @pytest.mark.parametrize("indent", [None, 2])

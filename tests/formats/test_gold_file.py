@@ -198,9 +198,9 @@ def test_a_yaml_mapping_around_the_queries_is_a_header(tmp_path: Path, as_of: st
 
 
 def test_lines_are_right_also_when_another_list_stands_before_the_queries(tmp_path: Path) -> None:
-    text = "dataset_version: v1\nas_of_range: [2025-01-01, 2025-06-30]\nqueries:\n- query_id: q1\n  gold: [a]\n- gold: [b]\n"
+    head = "dataset_version: v1\nas_of_range: [2025-01-01, 2025-06-30]\nqueries:\n"
     with pytest.raises(InputError) as caught:
-        read(tmp_path, text)
+        read(tmp_path, head + "- query_id: q1\n  gold: [a]\n- gold: [b]\n")
     assert (caught.value.line, caught.value.field) == (6, "query_id")
 
 
@@ -252,8 +252,8 @@ def test_a_hash_of_the_content_is_always_kept(tmp_path: Path) -> None:
 
 
 def test_yaml_dates_and_no_stay_text(tmp_path: Path) -> None:
-    text = "- query_id: q1\n  gold: [a]\n  as_of: 2025-06-01\n  language: no\n  answer: yes\n  flag: on\n  tags: {day: 2025-01-02}\n"
-    gold = read(tmp_path, text)
+    said = "as_of: 2025-06-01\n  language: no\n  answer: yes\n  flag: on\n  tags: {day: 2025-01-02}\n"
+    gold = read(tmp_path, "- query_id: q1\n  gold: [a]\n  " + said)
     assert gold.fields["as_of"] == ["2025-06-01"]
     assert gold.fields["answer"] == ["yes"]
     assert gold.tags == {"language": ["no"], "flag": ["on"], "day": ["2025-01-02"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -299,13 +300,49 @@ def test_a_row_that_is_too_short_is_counted(tmp_path: Path) -> None:
         {"score": [float("inf")]},
         {"rank": [[1]]},
         {"doc_id": [["d"]]},
+        {"text": [["t"]]},
+        {"text": [b"t"]},
     ],
     ids=lambda c: "-".join(f"{k}={type(v[0]).__name__}" for k, v in c.items()),
 )
 def test_columns_of_other_types_are_refused_by_name(columns: dict[str, Any]) -> None:
     frame = pl.DataFrame({"query_id": ["q1"], "chunk_id": ["a"], **columns})
     with pytest.raises(InputError, match=next(iter(columns))):
-        karat.evaluate(frame, {"q1": ["a"]}, ["mrr"])
+        karat.evaluate(frame, {"q1": ["a"]}, ["mrr", "novelty@5"])
+
+
+def test_texts_that_are_numbers_are_texts() -> None:
+    frame = pl.DataFrame({"query_id": ["q1", "q1"], "chunk_id": ["a", "b"], "text": [5, 5]})
+    assert karat.evaluate(frame, {"q1": ["a"]}, ["novelty@2"]).means == {"novelty@2": 0.5}
+
+
+@pytest.mark.parametrize("item", [1e300, 9.3e18, 0.5, float("nan")])
+def test_ids_that_are_odd_numbers_are_text_or_refused(item: float) -> None:
+    frame = pl.DataFrame({"query_id": ["q1", "q1"], "chunk_id": [3.0, item]})
+    with contextlib.suppress(KaratError):
+        assert karat.evaluate(frame, {"q1": ["x"]}, ["mrr"]).means == {"mrr": 0.0}
+
+
+def test_a_damaged_parquet_file_is_refused_or_read(tmp_path: Path) -> None:
+    """Wherever the damage is: polars answers some of it with a panic, which is no Exception."""
+    path = tmp_path / "run.parquet"
+    pl.DataFrame(HITS).write_parquet(path)
+    whole = path.read_bytes()
+    outcomes = set()
+    for at in range(0, len(whole), 2):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        outcomes.add(outcome(path))
+    assert outcomes == {"read", "refused"}
+
+
+def outcome(path: Path) -> str:
+    try:
+        karat.evaluate(path, GOLD, ["mrr"])
+    except KaratError:
+        return "refused"
+    except BaseException as error:
+        raise AssertionError(f"{type(error).__name__} instead of a KaratError") from error
+    return "read"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import hashlib
 import io
 import re
 from abc import ABC
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
@@ -50,7 +51,7 @@ class Source:
             stream = self._decompressed()
             if stream.read(3) != _BOM:
                 stream.seek(0)
-        except (OSError, EOFError) as error:
+        except OSError as error:
             raise self.unreadable(error) from error
         return stream
 
@@ -61,16 +62,10 @@ class Source:
         magic = raw.read(4)
         raw.seek(0)
         if magic[:2] == _GZIP:
-            return io.BufferedReader(gzip.GzipFile(fileobj=raw))
+            return io.BufferedReader(_Decompressed(self, raw, _open_gzip))
         if magic == _ZSTD:
-            return _open_zstd(raw)
+            return io.BufferedReader(_Decompressed(self, raw, _open_zstd))
         return raw
-
-    @property
-    def compressed(self) -> bool:
-        with self.path.open("rb") as raw:
-            magic = raw.read(4)
-        return magic[:2] == _GZIP or magic == _ZSTD
 
     def unreadable(self, error: Exception) -> InputError:
         reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
@@ -81,10 +76,7 @@ class Source:
         if self.is_folder:
             return b""
         with self.open() as stream:
-            try:
-                return stream.read(_HEAD)
-            except Exception as error:  # zstd and gzip raise their own kinds
-                raise self.unreadable(error) from error
+            return stream.read(_HEAD)
 
     @cached_property
     def first_line(self) -> bytes:
@@ -149,44 +141,51 @@ class Format(ABC):
         raise NotImplementedError
 
 
-def _open_zstd(raw: IO[bytes]) -> IO[bytes]:
+def _open_gzip(raw: IO[bytes]) -> Any:
+    return gzip.GzipFile(fileobj=raw)
+
+
+def _open_zstd(raw: IO[bytes]) -> Any:
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]
 
-        return zstd.ZstdFile(raw)  # type: ignore[no-any-return,unused-ignore]
+        return zstd.ZstdFile(raw)
     except ImportError:
         pass
     try:
         import zstandard
     except ImportError:
         raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
-    return io.BufferedReader(_Rewindable(raw, zstandard))
+    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
 
 
-class _Rewindable(io.RawIOBase):
-    """A zstd stream that can go back to its start, which is all that Source.open needs."""
+class _Decompressed(io.RawIOBase):
+    """A decompressed stream that can go back to its start, and whose damage is an error with the file's name."""
 
-    def __init__(self, raw: IO[bytes], zstandard: Any) -> None:
-        self._raw, self._zstandard = raw, zstandard
-        self._start()
-
-    def _start(self) -> None:
-        self._raw.seek(0)
-        reader = self._zstandard.ZstdDecompressor().stream_reader(self._raw, read_across_frames=True)
-        self._reader = io.BufferedReader(reader)
+    def __init__(self, source: Source, raw: IO[bytes], start: Callable[[IO[bytes]], Any]) -> None:
+        self._source, self._raw, self._start = source, raw, start
+        self._reader = start(raw)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._start()
+        self._raw.seek(0)
+        self._reader = self._start(self._raw)
         return 0
 
-    def read(self, size: int = -1) -> bytes:
-        return self._reader.read(size)
-
-    def readline(self, size: int | None = -1) -> bytes:
-        return self._reader.readline(-1 if size is None else size)
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return int(self._reader.readinto(buffer))
+        except Exception as error:  # gzip, zlib and the zstd packages raise kinds of their own
+            raise self._source.unreadable(error) from error
 
     def readable(self) -> bool:
         return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def _nearby(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ class DictRun(Run):
 
     def _scores(self, queries: list[str], lists: list[Mapping[Any, Any]], n: int) -> Any:
         try:
-            scores = np.fromiter(chain.from_iterable(hits.values() for hits in lists), np.float64, n)
+            scores = np.fromiter(chain.from_iterable(map(methodcaller("values"), lists)), np.float64, n)
         except (TypeError, ValueError):
             scores = np.full(n, np.nan)
         if not np.isfinite(scores).all():
@@ -127,7 +128,7 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
     judged: list[Any] = list(gold.values())
     if not all(issubclass(kind, Mapping) for kind in set(map(type, judged))):
         judged = [i if isinstance(i, Mapping) else _as_grades(query, i, label) for query, i in gold.items()]
-    grades: list[Any] = list(chain.from_iterable(items.values() for items in judged))
+    grades: list[Any] = list(chain.from_iterable(map(methodcaller("values"), judged)))
     if set(map(type, grades)) - {int, float}:
         grades = [_grade(g, q, i, label) for q, items in zip(gold, judged, strict=True) for i, g in items.items()]
     builder.queries = list(map(str, gold))

@@ -125,13 +125,8 @@ def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[l
 def whole_lines(source: Source, size: int) -> Iterator[bytes]:
     """The file in blocks of about `size` bytes that end with a line."""
     with source.open() as stream:
-        try:
-            while block := stream.read(size):
-                yield block if block.endswith(b"\n") else block + stream.readline()
-        except InputError:
-            raise
-        except Exception as error:  # gzip, zlib and zstd raise kinds of their own
-            raise source.unreadable(error) from error
+        while block := stream.read(size):
+            yield block if block.endswith(b"\n") else block + stream.readline()
 
 
 def read_document(source: Source) -> tuple[Any, list[int]]:

@@ -26,7 +26,7 @@ _BLOCK = 8 << 20
 
 
 class TrecRunFormat(Format):
-    """Lines of `query Q0 document rank score tag`."""
+    """Lines of `query Q0 document rank score tag`; what follows on a line is passed over, as trec_eval does."""
 
     name = "trec-run"
     kinds = frozenset({"run"})
@@ -34,7 +34,7 @@ class TrecRunFormat(Format):
 
     def recognises(self, source: Source, kind: Kind) -> bool:
         parts = source.first_line.split()
-        return len(parts) in (5, 6) and not source.looks_like_json and b"," not in parts[0] and _is_number(parts[4])
+        return len(parts) >= 5 and not source.looks_like_json and b"," not in parts[0] and _is_number(parts[4])
 
     def read_run(self, source: Source, options: Options) -> Run:
         return TrecRun(source)
@@ -56,14 +56,15 @@ class QrelsFormat(Format):
         first: dict[str, int] = {}
         with source.open() as stream:
             for line, raw in enumerate(stream, 1):
-                parts = _text(raw, source.label, line).split()
+                parts = raw.split()
                 if not parts:
                     continue
                 if len(parts) != 4:
                     raise _columns(source.label, line, "4: query iteration document grade", len(parts))
-                ids, grades = items.setdefault(parts[0], ([], []))
-                first.setdefault(parts[0], line)
-                ids.append(parts[2])
+                query, item = _text(parts[0], source.label, line), _text(parts[2], source.label, line)
+                ids, grades = items.setdefault(query, ([], []))
+                first.setdefault(query, line)
+                ids.append(item)
                 grades.append(_number(parts[3], source.label, line, "grade"))
         builder = GoldBuilder(source.label)
         for query, (ids, grades) in items.items():
@@ -97,44 +98,40 @@ class TrecRun(Run):
 
     def _read_lines(self) -> Hits:
         """Any white space, any order of lines, and errors that name the line."""
-        rows: dict[str, tuple[list[str], list[float]]] = {}
-        parts: list[str] = []
+        rows: dict[bytes, tuple[list[str], list[float]]] = {}
+        parts: list[bytes] = []
         with self._source.open() as stream:
             line = 0
             try:
                 for raw in stream:
                     line += 1
-                    parts = raw.decode().split()
+                    parts = raw.split()  # only ASCII white space parts columns
                     if not parts:
                         continue
                     ids, scores = rows[parts[0]] if parts[0] in rows else rows.setdefault(parts[0], ([], []))
-                    ids.append(parts[2])
+                    ids.append(parts[2].decode())
                     scores.append(float(parts[4]))
-                    if len(parts) > 6:
-                        raise ValueError
             except (ValueError, IndexError) as error:
-                raise self._line_error(raw, parts, line) from error
-            except (OSError, EOFError) as error:
-                raise self._source.unreadable(error) from error
-        if len(parts) == 6:
-            self._tag = parts[5]
+                raise self._line_error(raw, line) from error
+        queries = [_text(query, self.label, None) for query in rows]
+        if len(parts) > 5:
+            self._tag = parts[5].decode("utf-8", "replace")
         score = np.array([s for _, scores in rows.values() for s in scores], np.float32).astype(np.float64)
         counts = [len(ids) for ids, _ in rows.values()]
-        self._refuse_infinite(score, list(rows), counts)
+        self._refuse_infinite(score, queries, counts)
         return Hits(
             system=self._tag,
-            queries=list(rows),
+            queries=queries,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
             ids=[i for ids, _ in rows.values() for i in ids],
             score=score,
         )
 
-    def _line_error(self, raw: bytes, parts: list[str], line: int) -> InputError:
-        text = _text(raw, self.label, line)
-        found = text.split()
-        if not 5 <= len(found) <= 6:
-            return _columns(self.label, line, "6: query Q0 document rank score tag", len(found))
-        _number(found[4], self.label, line, "score")
+    def _line_error(self, raw: bytes, line: int) -> InputError:
+        _text(raw, self.label, line)
+        found = raw.split()
+        if len(found) > 4:
+            _number(found[4], self.label, line, "score")
         return _columns(self.label, line, "6: query Q0 document rank score tag", len(found))
 
     def _refuse_infinite(self, score: Any, queries: list[str], counts: list[int]) -> None:
@@ -182,8 +179,8 @@ class TrecRun(Run):
                     .collect()
                 )
             except (pl.exceptions.PolarsError, UnicodeDecodeError):
-                self._read_lines()
-                raise
+                self._read_lines()  # raises with the line, or copes
+                raise Ungrouped from None
             if not self._tag:
                 self._tag = block[: block.find(b"\n")].split()[-1].decode("utf-8", "replace")
             yield frame
@@ -238,20 +235,21 @@ def _groups(frame: pl.DataFrame) -> _Groups:
     return _Groups([str(q) for q in runs["value"].to_list()], starts.tolist(), frame.height)
 
 
-def _text(raw: bytes, label: str, line: int) -> str:
+def _text(raw: bytes, label: str, line: int | None) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise InputError("the line is not UTF-8 text", file=label, line=line, hint="save the file as UTF-8") from error
 
 
-def _number(text: str, label: str, line: int, field: str) -> float:
+def _number(text: bytes, label: str, line: int, field: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
     if not np.isfinite(value):
-        raise InputError("not usable", file=label, line=line, field=field, expected="a finite number", got=text)
+        found = text.decode("utf-8", "replace")
+        raise InputError("not usable", file=label, line=line, field=field, expected="a finite number", got=found)
     return value
 
 

@@ -27,7 +27,7 @@ class Bpref(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         good = relevance(judged.hit_grade, self.rel)
         query = judged.hit_query
-        bad_so_far = np.cumsum(~good)
+        bad_so_far = np.cumsum(~good & judged.hit_new)  # a document counts once, good or bad
         before = np.concatenate([[0], bad_so_far])[np.searchsorted(query, np.arange(judged.n))]
         bad_above = bad_so_far - before[query]
         bad_judged = np.bincount(judged.gold_query[~relevance(judged.gold_grade, self.rel)], minlength=judged.n)

@@ -32,12 +32,16 @@ class Latency(Metric, frozen=True, kw_only=True):
     def score(self, judged: Judged) -> Floats:
         if judged.hits is None or not judged.hits.latency:
             return np.full(judged.n, np.nan)
-        stages = judged.hits.latency
-        stage = self.stage or ("total" if "total" in stages else None)
-        if stage is not None:
-            return stages.get(stage, np.full(judged.n, np.nan))
+        stages = dict(judged.hits.latency)
+        nothing = np.full(judged.n, np.nan)
+        if self.stage is not None:
+            return stages.get(self.stage, nothing)
+        total = stages.pop("total", nothing)
+        if not stages:
+            return total
         table = np.stack(list(stages.values()))
-        return np.where(np.isnan(table).all(axis=0), np.nan, np.nansum(table, axis=0))
+        summed = np.where(np.isnan(table).all(axis=0), np.nan, np.nansum(table, axis=0))
+        return np.where(np.isnan(total), summed, total)
 
 
 class LatencyP50(Latency, frozen=True, kw_only=True):

@@ -10,6 +10,8 @@ from karat.ids import Floats, Ints
 from karat.judged import Judged, relevance
 from karat.metrics.base import Relevance
 
+_LARGEST = 500.0
+
 
 class NDCG(Relevance, frozen=True, kw_only=True):
     """Discounted gain of the top k divided by that of the ideal ranking of the whole gold set.
@@ -51,5 +53,15 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         return self._dcg(judged, query[inside], grade[inside], rank[inside])
 
     def _dcg(self, judged: Judged, query: Ints, grade: Floats, rank: Ints) -> Floats:
-        gain = grade if self.gain == "linear" else np.exp2(grade) - 1
+        gain = grade if self.gain == "linear" else _exponential(grade, judged, query)
         return judged.per_query(query, gain / np.log2(rank + 1))
+
+
+def _exponential(grade: Floats, judged: Judged, query: Ints) -> Floats:
+    """2^grade − 1. Grades too large for that are scaled down for the whole query, which leaves the ratio as it is."""
+    if judged.gold_grade.max(initial=0) <= _LARGEST:
+        return np.exp2(grade) - 1
+    highest = np.zeros(judged.n)
+    np.maximum.at(highest, judged.gold_query, judged.gold_grade)
+    down = np.maximum(highest - _LARGEST, 0)[query]
+    return np.exp2(grade - down) - np.exp2(-down)

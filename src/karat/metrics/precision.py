@@ -9,6 +9,11 @@ from karat.judged import Judged
 from karat.metrics.base import Relevance
 
 
+def _without_documents(judged: Judged, ceiling: Floats) -> Floats:
+    """Any number of chunks of a document may count here, so gold that names documents sets no ceiling."""
+    return ceiling if judged.by_document is None else np.where(judged.by_document, np.nan, ceiling)
+
+
 class Precision(Relevance, frozen=True, kw_only=True):
     """Share of the top k that is relevant.
 
@@ -30,8 +35,7 @@ class Precision(Relevance, frozen=True, kw_only=True):
         return self.count_found(judged, limit, every_chunk=True) / limit
 
     def ceiling(self, judged: Judged) -> Floats:
-        # Any number of chunks of a document may count, so gold that names documents sets no ceiling.
-        return np.full(judged.n, np.nan) if judged.doc_level else super().ceiling(judged)
+        return _without_documents(judged, super().ceiling(judged))
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """G / N: every place holds a relevant item with the same chance."""
@@ -58,7 +62,7 @@ class F1(Relevance, frozen=True, kw_only=True):
         return np.nan_to_num(2 * precision * recall / (precision + recall))
 
     def ceiling(self, judged: Judged) -> Floats:
-        return np.full(judged.n, np.nan) if judged.doc_level else super().ceiling(judged)
+        return _without_documents(judged, super().ceiling(judged))
 
 
 class RPrecision(Relevance, frozen=True, kw_only=True):

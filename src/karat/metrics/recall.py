@@ -52,4 +52,5 @@ class WeightedRecall(Relevance, frozen=True, kw_only=True):
         found = self.found(judged, self.limit(judged))
         counts = relevance(judged.gold_grade, self.rel)
         total = judged.per_query(judged.gold_query[counts], judged.gold_grade[counts])
-        return judged.per_query(judged.hit_query[found], judged.hit_grade[found]) / total
+        share = judged.per_query(judged.hit_query[found], judged.hit_grade[found]) / total
+        return np.minimum(share, 1.0)  # the same grades summed in another order may round to a hair above
