@@ -339,7 +339,7 @@ def test_a_truncated_trec_file(tmp_path: Path) -> None:
     assert refused_run(path, "wrong number of columns", "expected 6: query Q0 document rank score tag, got 4").line == 2
 
 
-@pytest.mark.parametrize(("line", "got"), [("q1 Q0 b", 3), ("q1 Q0 b 2", 4), ("q1 Q0 b 2 1 tag more", 7)])
+@pytest.mark.parametrize(("line", "got"), [("q1", 1), ("q1 Q0 b", 3), ("q1 Q0 b 2", 4)])
 def test_the_wrong_number_of_trec_columns(tmp_path: Path, line: str, got: int) -> None:
     path = write(tmp_path / "run", f"q1 Q0 a 1 2.0 tag\n\n{line}\n")
     assert refused_run(path, "expected 6: query Q0 document rank score tag", f"got {got} columns").line == 3

@@ -176,9 +176,8 @@ def _mean(values: Floats) -> float | None:
 
 
 def _mean_beside(values: Floats, bounds: Floats) -> float | None:
-    """Mean of a bound over the queries on which the metric is defined; None where one of them has no bound."""
-    defined = ~np.isnan(values)
-    return None if np.isnan(bounds[defined]).any() else _mean(bounds[defined])
+    """Mean of a bound; None where a query on which the metric is defined has no bound."""
+    return None if np.isnan(bounds[~np.isnan(values)]).any() else _mean(bounds)
 
 
 def _nullable(values: Floats) -> list[float | None]:

@@ -12,7 +12,7 @@ from karat.judged import Judged, relevance
 
 Direction = Literal["higher", "lower"]
 Level = Annotated[float, msgspec.Meta(gt=0)]
-Cutoff = Annotated[int, msgspec.Meta(ge=1)]
+Cutoff = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 INFINITE = np.int64(2**62)
 
@@ -98,4 +98,6 @@ class Relevance(Metric, frozen=True, kw_only=True):
 
 
 def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A number in as few digits as tell it from every other; 2.0 as 2."""
+    text = repr(value) if isinstance(value, float) else str(value)
+    return text.removesuffix(".0")

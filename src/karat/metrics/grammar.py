@@ -86,6 +86,8 @@ def _parameters(given: str | None, text: str) -> dict[str, str]:
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise ConfigError(f"cannot read {part.strip()!r} in the metric {text!r}", hint="write name=value")
+        if name.strip() in pairs:
+            raise ConfigError(f"{name.strip()!r} is given twice in the metric {text!r}")
         pairs[name.strip()] = value.strip()
     return pairs
 

@@ -38,9 +38,10 @@ class Precision(Relevance, frozen=True, kw_only=True):
         return _without_documents(judged, super().ceiling(judged))
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
-        """G / N: every place holds a relevant item with the same chance."""
-        relevant = judged.relevant(self.rel)
-        return np.where(relevant > 0, np.minimum(relevant / max(corpus_size, 1), 1.0), np.nan)
+        """G / N: every place holds a relevant item with the same chance; places past the corpus hold none."""
+        relevant, k = judged.relevant(self.rel), self.limit(judged)
+        share = np.minimum(relevant / corpus_size, 1.0) * np.minimum(k, corpus_size) / k
+        return np.where(relevant > 0, share, np.nan)
 
 
 class F1(Relevance, frozen=True, kw_only=True):

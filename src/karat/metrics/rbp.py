@@ -38,7 +38,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         found = self.found(judged, self.limit(judged))
         weight = _weight(self.p, judged.hit_rank[found])
-        return judged.per_query(judged.hit_query[found], weight)
+        return np.minimum(judged.per_query(judged.hit_query[found], weight), 1.0)  # sums may round to a hair above
 
 
 class RBPResidual(Relevance, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class RBPResidual(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         weight = _weight(self.p, judged.hit_rank)
         known = judged.per_query(judged.hit_query, weight)
-        return np.where(judged.present, 1.0 - known, 1.0)
+        return np.where(judged.present, np.maximum(1.0 - known, 0.0), 1.0)
 
     def ceiling(self, judged: Judged) -> Floats:
         return np.full(judged.n, np.nan)
