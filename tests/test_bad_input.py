@@ -612,9 +612,9 @@ def long_file(path: Path, head: str, tail: str) -> Path:
 def test_a_line_of_100_mb(tmp_path: Path, kind: str, head: str, tail: str, line: int | None) -> None:
     path = long_file(tmp_path / "file", head, tail)
     try:
-        start = time.perf_counter()
+        start = time.process_time()
         error = (refused_run if kind == "run" else refused_gold)(path)
-        assert time.perf_counter() - start < 10
+        assert time.process_time() - start < 10
         assert error.line == line
     finally:
         path.unlink()  # pytest keeps what is left here for a while

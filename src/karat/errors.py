@@ -10,10 +10,17 @@ _SHOWN = 80
 
 def shorten(value: object, limit: int = _SHOWN) -> str:
     """`value` as one short printable line, so that a 100 MB field never reaches a terminal."""
-    text = value if isinstance(value, str) else repr(value)
-    text = text[: limit + 1]
-    text = "".join(c if c.isprintable() else "�" for c in text)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = repr(value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value)
+    text = printable(text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Text without control characters and half characters: it comes from files and goes to a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
 class KaratError(Exception):
@@ -41,11 +48,12 @@ class KaratError(Exception):
         message = self.what
         if self.expected is not None:
             message += f": expected {self.expected}"
-            if self.got is not None:
-                message += f", got {shorten(self.got)}"
-        place = ": ".join(p for p in (self._location(), self.field, self._query()) if p)
+        if self.got is not None:
+            message += f"{',' if self.expected is not None else ':'} got {shorten(self.got)}"
+        field = None if self.field is None else shorten(self.field)
+        place = ": ".join(p for p in (self._location(), field, self._query()) if p)
         text = f"{place}: {message}" if place else message
-        return f"{text}\nhint: {self.hint}" if self.hint else text
+        return printable(f"{text}\nhint: {self.hint}" if self.hint else text)
 
     def _location(self) -> str | None:
         if self.file is None:

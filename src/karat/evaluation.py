@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from karat.audit import Audit
-from karat.errors import ConfigError, InputError
+from karat.errors import ConfigError, InputError, shorten
 from karat.formats.read import read_gold, read_run
 from karat.gold import Gold
 from karat.hits import Run, Ungrouped
@@ -73,6 +73,8 @@ def evaluate_all(
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
     if corpus_size is not None and corpus_size < 1:
         raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
+    if min_score is not None and not np.isfinite(min_score):
+        raise ConfigError("the score threshold is no number", expected="a finite number", got=min_score)
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
@@ -101,8 +103,8 @@ def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_siz
         scorer.add(judge(hits, gold, rules, scorer.audit, depth))
     if not scorers:
         raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
-    for scorer in scorers.values():
-        scorer.refuse_no_overlap(run, gold)
+    for system, scorer in scorers.items():
+        scorer.refuse_no_overlap(run, gold, system)
         scorer.add_missing()
     return scorers
 
@@ -130,13 +132,15 @@ class _Scorer:
             if self.corpus_size:
                 self.floors[name][at] = metric.floor(judged, self.corpus_size)
 
-    def refuse_no_overlap(self, run: Run, gold: Gold) -> None:
+    def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
         if self.seen.any():
             return
+        of = f" (system {shorten(system, 40)!r})" if system else ""
+        examples = [e.examples[0] for e in self.audit if e.code == "unknown_queries" and e.examples]
+        run_has = "".join(f", the run {example!r}" for example in examples)
         raise InputError(
-            f"no query of {run.label} stands in {gold.label}",
-            hint=f"do the ids match? The gold set has {gold.queries[0]!r}"
-            + "".join(f", the run {e.examples[0]!r}" for e in self.audit if e.code == "unknown_queries" and e.examples),
+            f"no query of {run.label}{of} stands in {gold.label}",
+            hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
         )
 
     def add_missing(self) -> None:

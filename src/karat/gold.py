@@ -192,7 +192,7 @@ class GoldBuilder:
         audit.count("duplicate_gold", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
         return keep
 
-    def _item_error(self, query: int, field: str, expected: str, got: object) -> InputError:
+    def _item_error(self, query: int, field: str, expected: str, got: float) -> InputError:
         return InputError(
             "gold item refused",
             file=self.label,
@@ -200,5 +200,5 @@ class GoldBuilder:
             field=field,
             query=self.queries[query],
             expected=expected,
-            got=got,
+            got=float(got),
         )

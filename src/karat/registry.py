@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from importlib import metadata
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from karat.errors import ConfigError, UnknownName
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 class Named(Protocol):
@@ -44,6 +46,8 @@ class Registry(Generic[T]):
 
     def plugins(self) -> dict[str, type[T]]:
         if self._plugins is None:
+            from importlib import metadata  # slow to import, and most runs need no plug-in
+
             self._plugins = {}
             for point in metadata.entry_points(group=self.package):
                 self._plugins[point.name] = self._load(point)
@@ -71,7 +75,7 @@ class Registry(Generic[T]):
             ):
                 yield value
 
-    def _load(self, point: metadata.EntryPoint) -> type[T]:
+    def _load(self, point: EntryPoint) -> type[T]:
         try:
             found = point.load()
         except Exception as error:

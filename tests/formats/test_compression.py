@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -192,6 +193,24 @@ def test_damaged_files_are_refused_by_name(
         karat.evaluate(*sides, ["mrr"])
     assert str(path) in str(caught.value)
     assert "closed file" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress, streamed_zstd], ids=["gzip", "zstd", "pipe"])
+@pytest.mark.parametrize("head", ["query_id,chunk_id\n", ""], ids=["csv", "trec"])
+def test_a_file_that_ends_too_early_is_not_taken_for_a_short_one(
+    tmp_path: Path, head: str, compress: Callable[[bytes], bytes], share: float
+) -> None:
+    """Half an id at the end of a table is an id as good as any: only the decompressor can know."""
+    draw = random.Random(3)
+    row = "q{0},{1:032x}\n" if head else "q{0} Q0 {1:032x} 1 1.5 {1:064x}\n"
+    rows = "".join(row.format(i, draw.getrandbits(128)) for i in range(20_000))
+    whole = compress((head + rows).encode())
+    path = tmp_path / "run"
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(InputError, match="ends too early") as caught:
+        karat.evaluate(path, {"q1": ["a"]}, ["mrr"])
+    assert caught.value.file == str(path)
 
 
 @pytest.mark.parametrize(

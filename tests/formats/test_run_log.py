@@ -149,9 +149,9 @@ def test_unknown_fields_may_have_any_name(tmp_path: Path, name: str) -> None:
 def test_thousands_of_different_fields_take_no_time(tmp_path: Path) -> None:
     records = [{"query_id": f"q{i}", "topk": ["a"], f"debug_{i}": i} for i in range(2000)]
     path = write(tmp_path / "run.jsonl", records)
-    start = time.perf_counter()
+    start = time.process_time()
     result = karat.evaluate(path, {"q1": ["a"]}, ["mrr"])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert result.provenance["debug_1999"] == 1999
 
 

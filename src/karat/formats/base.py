@@ -23,6 +23,9 @@ Kind = Literal["run", "gold"]
 _GZIP, _ZSTD, _BOM = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 
+# Whatever a decoder may raise about a user's data.
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, ValueError)
+
 
 class Options(msgspec.Struct, frozen=True):
     """What a reader may be told."""
@@ -38,7 +41,12 @@ class Source:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.label = str(path)
-        if not self.path.exists():
+        try:
+            there = self.path.exists()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"this is no path: {reason}", got=self.label, hint="give the name of a file") from error
+        if not there:
             raise InputError("no such file", file=self.label, hint=_nearby(self.path))
 
     @property
@@ -88,7 +96,7 @@ class Source:
         """The first line as a JSON object, if it is one."""
         try:
             value = msgspec.json.decode(self.first_line)
-        except msgspec.DecodeError:
+        except DECODE_ERRORS:
             return self._object_of_long_line()
         return value if isinstance(value, dict) else None
 
@@ -212,6 +220,8 @@ _TYPES = {
 
 def refusal(error: Exception, label: str, line: int | None, raw: object = None) -> InputError:
     """msgspec's complaint about one record as an error with place, expectation and what was found."""
+    if isinstance(error, RecursionError):
+        return InputError("nested too deeply", file=label, line=line)
     if isinstance(error, msgspec.ValidationError):
         return _invalid(str(error), label, line, raw)
     text = str(error)
@@ -231,7 +241,7 @@ def refusal(error: Exception, label: str, line: int | None, raw: object = None) 
             got=raw,
             hint="was the file copied while it was written? Remove or complete the line",
         )
-    if isinstance(error, UnicodeDecodeError) or "utf-8" in text.lower():
+    if isinstance(error, UnicodeError) or "utf-8" in text.lower():
         return InputError("the line is not UTF-8 text", file=label, line=line, hint="save the file as UTF-8")
     found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
     return InputError(
@@ -252,11 +262,13 @@ def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError
     if missing:
         field = f"{path}.{missing[1]}" if path else missing[1]
         return InputError("the field is missing", file=label, line=line, field=field)
-    kinds = re.fullmatch(r"Expected `(.*)`, got `(.*)`", what)
+    if what == "Number out of range":
+        return InputError("the number is too large", file=label, line=line, field=path, expected="a finite number")
+    kinds = re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what)
     if kinds:
         expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
-        got = _value_at(raw, path)
-        return InputError("wrong type", file=label, line=line, field=path, expected=expected, got=got or kinds[2])
+        got = _value_at(raw, path) or kinds[2]
+        return InputError("wrong type", file=label, line=line, field=path or None, expected=expected, got=got)
     return InputError(what, file=label, line=line, field=path or None)
 
 
@@ -265,6 +277,6 @@ def _value_at(raw: object, path: str) -> str | None:
         value = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
         for step in re.findall(r"[^.\[\]]+", path):
             value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
-    except (msgspec.MsgspecError, KeyError, IndexError, TypeError, ValueError):
+    except (*DECODE_ERRORS, KeyError, IndexError, TypeError):
         return None
     return shorten(repr(value))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -56,7 +56,7 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     tier: str | int | None = None
     source: str | list[str] | None = None
     entities: list[Any] | None = None
-    k: int | None = None
+    k: Annotated[int, msgspec.Meta(le=2**53)] | None = None
     tags: dict[str, Any] | None = None
 
 
@@ -232,7 +232,7 @@ class _Batch:
                 raise self.error(
                     at,
                     "no_answer and relevant gold contradict each other",
-                    query=str(self.entries[at].query_id),
+                    query=self.query_ids()[at],
                     hint="remove one of them (grade 0 is fine)",
                 )
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from karat.errors import InputError
-from karat.formats.base import Source, refusal
+from karat.formats.base import DECODE_ERRORS, Source, refusal
 from karat.formats.yaml_io import load_yaml
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -64,7 +64,7 @@ class RecordDecoder(Generic[S]):
         """All lines of a block at once, or None where one of them needs a closer look."""
         try:
             return self._decoder.decode_lines(block)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except DECODE_ERRORS:
             return None
 
     def convert(self, value: object) -> S:
@@ -136,7 +136,7 @@ def read_document(source: Source) -> tuple[Any, list[int]]:
     if source.looks_like_json:
         try:
             return msgspec.json.decode(text), []
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except DECODE_ERRORS as error:
             raise _document_error(error, text, source.label) from error
     return load_yaml(text, source.label)
 
@@ -156,7 +156,7 @@ def list_entries(value: Any, lines: list[int], label: str) -> Iterator[tuple[int
 def decode_record(decoder: RecordDecoder[S], entry: bytes | dict[str, Any], label: str, line: int | None) -> S:
     try:
         return decoder.decode(entry) if isinstance(entry, bytes) else decoder.convert(entry)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise refusal(error, label, line, entry) from error
 
 
@@ -178,12 +178,14 @@ def is_json_lines(source: Source) -> bool:
         return False
     try:
         msgspec.json.decode(source.first_line)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         return not ("truncated" in str(error) and b"\n" in source.head.strip())
     return True
 
 
 def _document_error(error: Exception, text: bytes, label: str) -> InputError:
+    if not isinstance(error, msgspec.DecodeError):
+        return refusal(error, label, None)
     at = re.search(r"byte (\d+)", str(error))
-    line = None if at is None else text.count(b"\n", 0, int(at[1])) + 1
+    line = text.count(b"\n", 0, int(at[1]) if at else len(text)) + 1
     return InputError(f"not JSON: {error}", file=label, line=line)

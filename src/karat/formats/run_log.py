@@ -252,10 +252,12 @@ class _Part:
         return [str(i) for i in ids]
 
     def scores(self) -> Floats:
-        scores = _numbers([h.score for h in self.hits])
-        infinite = np.flatnonzero(np.isinf(scores))
-        if len(infinite):
-            raise self.hit_error(int(infinite[0]), "score", "the score is not finite")
+        values = [h.score for h in self.hits]
+        scores = _numbers(values)
+        odd = np.flatnonzero(~np.isfinite(scores))
+        if len(odd) > values.count(None):
+            at = next(i for i in odd.tolist() if values[i] is not None)
+            raise self.hit_error(at, "score", "not usable", expected="a finite number", got=float(scores[at]))
         return scores
 
     def latency(self) -> dict[str, Floats]:
@@ -278,11 +280,11 @@ class _Part:
     def error(self, at: int, what: str, **where: Any) -> InputError:
         return InputError(what, file=self.label, line=self.lines[at], **where)
 
-    def hit_error(self, row: int, field: str, what: str) -> InputError:
+    def hit_error(self, row: int, field: str, what: str, **more: Any) -> InputError:
         ends = np.cumsum(self.counts)
         at = int(np.searchsorted(ends, row, "right"))
         place = row - (int(ends[at]) - self.counts[at])
-        return self.error(at, what, field=f"topk[{place}].{field}", query=self.queries[at])
+        return self.error(at, what, field=f"topk[{place}].{field}", query=self.queries[at], **more)
 
 
 class _Slice:
