@@ -13,7 +13,10 @@ def shorten(value: object, limit: int = _SHOWN) -> str:
     if isinstance(value, str):
         text = value
     else:
-        text = repr(value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value)
+        try:
+            text = repr(value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value)
+        except RecursionError:
+            text = f"a deeply nested {type(value).__name__}"
     text = printable(text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

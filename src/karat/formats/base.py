@@ -263,13 +263,23 @@ def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError
         field = f"{path}.{missing[1]}" if path else missing[1]
         return InputError("the field is missing", file=label, line=line, field=field)
     if what == "Number out of range":
-        return InputError("the number is too large", file=label, line=line, field=path, expected="a finite number")
+        got = _value_at(raw, path) or _huge_number(raw)
+        return InputError("not usable", file=label, line=line, field=path, expected="a finite number", got=got)
+    bound = re.fullmatch(r"Expected `(\w+)` (<=|>=|<|>) (\S+)", what)
+    if bound:
+        expected, got = f"{_TYPES.get(bound[1], bound[1])} {bound[2]} {bound[3]}", _value_at(raw, path)
+        return InputError("out of range", file=label, line=line, field=path, expected=expected, got=got)
     kinds = re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what)
     if kinds:
         expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
         got = _value_at(raw, path) or kinds[2]
         return InputError("wrong type", file=label, line=line, field=path or None, expected=expected, got=got)
     return InputError(what, file=label, line=line, field=path or None)
+
+
+def _huge_number(raw: object) -> str | None:
+    found = re.search(rb"-?\d[\d.]*[eE]\+?\d{3,}|-?\d{300,}", raw) if isinstance(raw, bytes) else None
+    return None if found is None else found[0].decode()
 
 
 def _value_at(raw: object, path: str) -> str | None:
@@ -279,4 +289,4 @@ def _value_at(raw: object, path: str) -> str | None:
             value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
     except (*DECODE_ERRORS, KeyError, IndexError, TypeError):
         return None
-    return shorten(repr(value))
+    return f"'{shorten(value)}'" if isinstance(value, str) else shorten(value)

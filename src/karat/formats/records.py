@@ -187,5 +187,5 @@ def _document_error(error: Exception, text: bytes, label: str) -> InputError:
     if not isinstance(error, msgspec.DecodeError):
         return refusal(error, label, None)
     at = re.search(r"byte (\d+)", str(error))
-    line = text.count(b"\n", 0, int(at[1]) if at else len(text)) + 1
+    line = text.count(b"\n", 0, int(at[1]) if at else len(text.rstrip())) + 1
     return InputError(f"not JSON: {error}", file=label, line=line)

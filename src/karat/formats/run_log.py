@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from karat.audit import Audit
-from karat.errors import InputError
+from karat.errors import InputError, shorten
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.records import RecordDecoder, decode_entries, no_gc, read_batches
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
@@ -158,7 +158,7 @@ class RunLog(Run):
             for query, line in zip(part.queries, part.lines, strict=True):
                 if query in seen:
                     raise InputError(
-                        f"system {system!r} has this query already (line {seen[query]})",
+                        f"system {shorten(system, 40)!r} has this query already (line {seen[query]})",
                         file=self.label,
                         line=line,
                         query=query,
@@ -260,6 +260,14 @@ class _Part:
             raise self.hit_error(at, "score", "not usable", expected="a finite number", got=float(scores[at]))
         return scores
 
+    def ranks(self) -> Floats:
+        values = [h.rank for h in self.hits]
+        try:
+            return _numbers(values)
+        except OverflowError:
+            at = next(i for i, v in enumerate(values) if v is not None and abs(v) > 2**53)
+            raise self.hit_error(at, "rank", "not usable", expected="a place in a list", got=values[at]) from None
+
     def latency(self) -> dict[str, Floats]:
         logged = [r.latency_ms or {} for r in self.records]
         columns = {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
@@ -311,7 +319,7 @@ class _Slice:
         self.counts += part.counts
         self.ids += part.ids()
         self.numbers["score"].append(part.scores())
-        self.numbers["rank"].append(_numbers([h.rank for h in hits]))
+        self.numbers["rank"].append(part.ranks())
         docs = [h.doc_id for h in hits]
         if docs.count(None) != len(docs):
             self.docs += [""] * (len(self.ids) - len(docs) - len(self.docs))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, Options, Source, refusal
+from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import RecordDecoder, decode_entries, list_entries, read_batches, read_document
 from karat.formats.run_log import RunLog
@@ -73,7 +73,10 @@ class SamplesFormat(Format):
             batches = read_batches(source, decoder)
         else:
             value, lines = read_document(source)
-            entries = list_entries(value["samples"] if isinstance(value, dict) else value, lines, source.label)
+            found = value.get("samples") if isinstance(value, dict) else value
+            if not isinstance(found, list):
+                raise InputError("no list of samples", file=source.label, field="samples", expected="a list", got=found)
+            entries = list_entries(found, lines, source.label)
             batches = decode_entries(entries, decoder, source.label)
         for samples, numbers in batches:
             yield from zip(samples, numbers, strict=True)
@@ -113,8 +116,8 @@ def _retrieved(answer: Any, label: str, line: int | None) -> list[Any]:
     if isinstance(answer, str):
         try:
             answer = msgspec.json.decode(answer)
-        except msgspec.DecodeError as error:
-            raise refusal(error, label, line, answer.encode()) from error
+        except DECODE_ERRORS as error:
+            raise refusal(error, label, line, answer.encode("utf-8", "replace")) from error
     if isinstance(answer, dict):
         answer = answer.get("retrieved")
     if not isinstance(answer, list):
@@ -134,7 +137,9 @@ def _expected(sample: Sample, label: str, line: int | None) -> tuple[list[str], 
     if isinstance(expected, str):
         try:
             expected = msgspec.json.decode(expected)
-        except msgspec.DecodeError:
+        except RecursionError as error:
+            raise refusal(error, label, line) from error
+        except DECODE_ERRORS:
             expected = [expected]
     if isinstance(expected, dict):
         try:

@@ -9,6 +9,7 @@ import yaml
 
 from karat.errors import InputError
 
+_DEEPEST = 100
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -29,6 +30,7 @@ for _first in "tTfF":
 def load_yaml(text: bytes, label: str) -> tuple[Any, list[int]]:
     """The document, and the line of each entry of its (outermost or only) list."""
     try:
+        _refuse_depth_and_bombs(text, label)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -44,6 +46,27 @@ def load_yaml(text: bytes, label: str) -> tuple[Any, list[int]]:
         raise InputError(f"not YAML: {error.problem or error.context}", file=label, line=line) from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise InputError(f"not YAML: {str(error).splitlines()[0]}", file=label) from error
+
+
+def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
+    """Walk through the events first: the C loader recurses without a limit, and aliases of aliases explode."""
+    depth, anchored = 0, 0  # how deep we are, and how deep inside of the outermost anchored collection
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            anchored += bool(anchored or event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+            anchored -= anchored > 0
+        elif isinstance(event, yaml.AliasEvent) and anchored:
+            line = _line(event)
+            raise InputError("an alias inside of an anchor", file=label, line=line, hint="write the values out")
+        if depth > _DEEPEST:
+            raise InputError("nested too deeply", file=label, line=_line(event))
+
+
+def _line(event: yaml.Event) -> int | None:
+    return None if event.start_mark is None else event.start_mark.line + 1
 
 
 def _entry_lines(node: Any) -> list[int]:
