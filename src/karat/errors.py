@@ -26,6 +26,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
+def is_whole(text: str) -> bool:
+    """False for half of a surrogate pair, which is text for Python and for nothing that is written or hashed."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class KaratError(Exception):
     """Something Karat refuses. Prints as `where: what` and, on a line of its own, a hint."""
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from karat.audit import Audit
-from karat.errors import InputError
+from karat.errors import InputError, is_whole
 from karat.ids import Bools, DocRule, Floats, Ints, has_repeats, hashes, keys
 
 # How a gold id says what it names.
@@ -123,6 +123,7 @@ class GoldBuilder:
         if not self.queries:
             raise InputError("no query in the gold set", file=self.label, hint="it needs at least one entry")
         self._refuse_repeated_queries()
+        self._refuse_half_characters()
         audit = Audit()
         ids, grades, kinds, counts = self._items(audit)
         for column in (*self.fields.values(), *self.tags.values()):
@@ -158,6 +159,12 @@ class GoldBuilder:
                     hint="merge the two entries, or give one another query_id",
                 )
             first[query] = i
+
+    def _refuse_half_characters(self) -> None:
+        for field, texts in (("query_id", self.queries), ("gold", self.ids)):
+            if not is_whole("".join(texts)):
+                half = next(text for text in texts if not is_whole(text))
+                raise InputError("half a character", file=self.label, field=field, expected="text", got=half)
 
     def _items(self, audit: Audit) -> tuple[list[str], Floats, Ints, Ints]:
         grades, kinds = np.array(self.grades, np.float64), np.array(self.kinds, np.int64)

@@ -205,10 +205,13 @@ def test_demo_files_follow_their_schemas() -> None:
             check.validate(json.loads(line))
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m karat.cli.main metrics --markdown | head -1"
+@pytest.mark.parametrize(
+    "arguments", ["metrics --markdown", "metrics", f"eval {RUN} --gold {GOLD}", f"check {RUN} {GOLD}"]
+)
+def test_a_closed_pipe_is_no_error(arguments: str) -> None:
+    command = f"{sys.executable} -m karat.cli.main {arguments} | head -1"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False
     )
-    assert done.stdout == "# Metrics\n"
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1

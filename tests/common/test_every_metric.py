@@ -110,8 +110,11 @@ TEXTS = (
     "cards",
     "",
 )
+# Sums of these three depend on the order in which they are added.
+FORWARD = {"embed": 0.1, "retrieve": 0.2, "write": 0.3}
+BACKWARD = {"write": 0.3, "retrieve": 0.2, "embed": 0.1}
 LATENCIES = st.sampled_from(
-    [None, {}, {"retrieve": 10.5}, {"retrieve": 3.25, "rerank": 0.1}, {"retrieve": 7.0, "total": 9.5}, {"rerank": None}]
+    [None, {}, {"retrieve": 10.5}, {"rerank": None}, {"retrieve": 7.0, "total": 9.5}, FORWARD, BACKWARD]
 )
 
 
@@ -146,6 +149,13 @@ ONE_BAD_DOCUMENT = listed("d3#p0", "d3#p1", "d3#p2", "d0#p0", "d1#p0", "d2#p0", 
 # Only the first query has a hit that its gold knows by document.
 SOME_DOCUMENTS = World(
     [{"query_id": "q0", "topk": [hit("d0#p0"), hit("d0#p1")]}, {"query_id": "q1", "topk": [hit("d1#p0")]}],
+    {"q0": {"d0": 1.0}, "q1": {"d0": 1.0}},
+)
+ORDER_OF_STAGES = World(
+    [
+        {"query_id": "q0", "topk": [hit("d0")], "latency_ms": FORWARD},
+        {"query_id": "q1", "topk": [hit("d0")], "latency_ms": BACKWARD},
+    ],
     {"q0": {"d0": 1.0}, "q1": {"d0": 1.0}},
 )
 
@@ -335,6 +345,7 @@ def one_query_at_a_time() -> Iterator[None]:
 @examples
 @given(world=worlds())
 @example(world=SOME_DOCUMENTS)
+@example(world=ORDER_OF_STAGES)
 def test_slices_of_a_run_log(world: World) -> None:
     """One query at a time or all at once: the same bits."""
     whole = outcomes(world)

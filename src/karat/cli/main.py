@@ -63,6 +63,7 @@ def karat_command() -> None:
 def main() -> None:
     try:
         code = karat_command.main(standalone_mode=False)
+        sys.stdout.flush()  # a closed pipe must show here, not when Python shuts down
         sys.exit(code if isinstance(code, int) else 0)
     except KaratError as error:
         _say(str(error))

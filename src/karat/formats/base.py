@@ -22,6 +22,7 @@ Kind = Literal["run", "gold"]
 
 _GZIP, _ZSTD, _BOM = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xef\xbb\xbf"
 _HEAD = 1 << 16
+_PACKED = 1 << 13  # small, for all that it unpacks to is in memory at once
 
 # Whatever a decoder may raise about a user's data.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, ValueError)
@@ -93,17 +94,23 @@ class Source:
 
     @cached_property
     def first_object(self) -> dict[str, Any] | None:
-        """The first line as a JSON object, if it is one."""
-        try:
-            value = msgspec.json.decode(self.first_line)
-        except DECODE_ERRORS:
-            return self._object_of_long_line()
-        return value if isinstance(value, dict) else None
-
-    def _object_of_long_line(self) -> dict[str, Any] | None:
-        """Keys of a first line that is longer than the head, or broken further on."""
+        """The first line as a JSON object, if it is one; long values are only outlined."""
         if not self.first_line.startswith(b"{"):
             return None
+        try:
+            fields = msgspec.json.decode(self._whole_first_line(), type=dict[str, msgspec.Raw])
+            return {name: _outline(raw) for name, raw in fields.items()}
+        except DECODE_ERRORS:
+            return self._object_of_broken_line()
+
+    def _whole_first_line(self) -> bytes:
+        if len(self.head) < _HEAD or b"\n" in self.head.lstrip():
+            return self.first_line
+        with self.open() as stream:
+            return next(line.strip() for line in stream if line.strip())
+
+    def _object_of_broken_line(self) -> dict[str, Any] | None:
+        """Keys of a first line that is broken further on."""
         found = re.findall(rb'"(query_id|topk|gold|actualOutput|samples|id|query)"\s*:', self.first_line)
         return {key.decode(): None for key in found} if found else None
 
@@ -130,6 +137,16 @@ class Source:
             while block := stream.read(1 << 20):
                 digest.update(block)
         return "sha256:" + digest.hexdigest()[:16]
+
+
+def _outline(raw: msgspec.Raw) -> Any:
+    """A value, or of a long one its kind."""
+    text = memoryview(raw)
+    if len(text) < _HEAD:
+        return msgspec.json.decode(text)
+    if text[0] == ord("["):
+        return [{}] if re.match(rb"\[\s*\{", text) else [""]
+    return {} if text[0] == ord("{") else ""
 
 
 class Format(ABC):
@@ -164,7 +181,36 @@ def _open_zstd(raw: IO[bytes]) -> Any:
         import zstandard
     except ImportError:
         raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
-    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    return _ZstdFrames(zstandard.ZstdDecompressor().decompressobj, raw)
+
+
+class _ZstdFrames:
+    """All frames of a file. The package's own reader takes a file that ends too early for a short one."""
+
+    def __init__(self, start: Callable[[], Any], raw: IO[bytes]) -> None:
+        self._start, self._raw = start, raw
+        self._frame: Any = None
+        self._packed, self._ready = b"", memoryview(b"")
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and self._fill():
+            pass
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _fill(self) -> bool:
+        self._packed = self._packed or self._raw.read(_PACKED)
+        if not self._packed:
+            if self._frame is not None:
+                raise EOFError
+            return False
+        self._frame = self._frame or self._start()
+        self._ready = memoryview(self._frame.decompress(self._packed))
+        self._packed = self._frame.unused_data
+        if self._frame.eof:
+            self._frame = None
+        return True
 
 
 class _Decompressed(io.RawIOBase):

@@ -10,6 +10,7 @@ from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import RecordDecoder, read_batches
+from karat.formats.trec import as_number, as_text, is_number
 from karat.gold import Gold, GoldBuilder
 
 
@@ -33,15 +34,19 @@ class BeirFormat(Format):
 
     def read_gold(self, source: Source, options: Options) -> Gold:
         qrels = source.path / "qrels" / f"{options.split}.tsv"
+        splits = sorted((source.path / "qrels").glob("*.tsv"))
         if not qrels.is_file():
-            there = ", ".join(sorted(p.stem for p in (source.path / "qrels").glob("*.tsv"))) or "none"
+            there = ", ".join(p.stem for p in splits) or "none"
             raise InputError(f"no qrels for the split {options.split!r}", file=str(qrels), hint=f"there are: {there}")
         judged = _read_qrels(Source(qrels))
         queries = source.path / "queries.jsonl"
         known = _read_queries(Source(queries)) if queries.is_file() else {}
+        # A query that no split judges is kept: it is not there by accident in sets with no-answer queries.
+        unjudged = known.keys() - judged
+        for other in splits if unjudged else ():
+            unjudged -= _queries_of(Source(other))
         builder = GoldBuilder(source.label)
-        # A query of the file without a judgement is kept: it is not there by accident in sets with no-answer queries.
-        for query in [*judged, *(q for q in known if q not in judged)]:
+        for query in [*judged, *(q for q in known if q in unjudged)]:
             ids, grades = judged.get(query, ([], []))
             builder.add(query, ids, grades)
             record = known.get(query)
@@ -56,34 +61,32 @@ class BeirFormat(Format):
 
 
 def _read_qrels(source: Source) -> dict[str, tuple[list[str], list[float]]]:
+    source.refuse_nonsense()
     judged: dict[str, tuple[list[str], list[float]]] = {}
     with source.open() as stream:
         for line, raw in enumerate(stream, 1):
-            parts = raw.decode("utf-8", "replace").rstrip("\r\n").split("\t")
-            if line == 1 and not _is_number(parts[-1]):
+            parts = raw.rstrip(b"\r\n").split(b"\t")
+            if not raw.strip() or (line == 1 and not is_number(parts[-1])):
                 continue
-            if not raw.strip():
-                continue
-            if len(parts) != 3 or not _is_number(parts[2]):
+            text = as_text(raw, source.label, line)
+            if len(parts) != 3:
                 raise InputError(
                     "not a judgement",
                     file=source.label,
                     line=line,
                     expected="query-id, corpus-id and a number, parted by tabs",
-                    got=raw.decode("utf-8", "replace"),
+                    got=text,
                 )
-            ids, grades = judged.setdefault(parts[0], ([], []))
-            ids.append(parts[1])
-            grades.append(float(parts[2]))
+            ids, grades = judged.setdefault(parts[0].decode(), ([], []))
+            ids.append(parts[1].decode())
+            grades.append(as_number(parts[2], source.label, line, "score"))
     return judged
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _queries_of(source: Source) -> set[str]:
+    """The queries that another split judges, whatever else is in it."""
+    with source.open() as stream:
+        return {raw.partition(b"\t")[0].decode("utf-8", "replace") for raw in stream}
 
 
 def _read_queries(source: Source) -> dict[str, BeirQuery]:

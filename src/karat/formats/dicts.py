@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from math import isfinite
+from numbers import Integral
 from operator import methodcaller
 from typing import Any
 
@@ -15,11 +18,14 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
+from karat.formats.tabular import refuse_other_system
 from karat.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.hits import Hits, Run
-from karat.ids import Keys
+from karat.ids import Floats, Keys
 
 _SLICE_HITS = 500_000
+_TRUTH = {bool, np.bool_}
+_ID = "text or a whole number"
 
 
 class DictFormat(Format):
@@ -38,7 +44,7 @@ class DictFormat(Format):
         return first is None or (bool(first) and all(isinstance(v, (dict, list)) for v in first.values()))
 
     def read_run(self, source: Source, options: Options) -> Run:
-        return run_from_dict(self._load(source), source.label)
+        return run_from_dict(self._load(source), source.label, options.system)
 
     def read_gold(self, source: Source, options: Options) -> Gold:
         return gold_from_dict(self._load(source), source.label, dataset_of(source))
@@ -50,108 +56,128 @@ class DictFormat(Format):
         return value
 
 
-def run_from_dict(run: Mapping[Any, Any], label: str = "run") -> Run:
+def run_from_dict(run: Mapping[Any, Any], label: str = "run", system: str | None = None) -> Run:
     """{query: {document: score}}, {query: [ids, (id, score) pairs or hit dicts]}."""
     if all(issubclass(kind, Mapping) for kind in set(map(type, run.values()))):
-        return DictRun(run, label)
-    return RunLog(label, [{"query_id": str(q), "topk": _hit_list(q, hits, label)} for q, hits in run.items()])
+        return DictRun(run, label, system)
+    queries = _query_ids(run, label)
+    hits = zip(queries, run.values(), strict=True)
+    return RunLog(label, [{"query_id": q, "topk": _hit_list(q, h, label)} for q, h in hits], system)
 
 
-def _hit_list(query: Any, hits: Any, label: str) -> list[Any]:
+def _hit_list(query: str, hits: Any, label: str) -> list[Any]:
     if isinstance(hits, Mapping):
         return [{"chunk_id": i, "score": s} for i, s in hits.items()]
     if not isinstance(hits, (list, tuple)):
-        raise InputError(
-            "no hits", file=label, query=str(query), expected="{document: score} or a list of ids", got=hits
-        )
+        raise InputError("no hits", file=label, query=query, expected="{document: score} or a list of ids", got=hits)
     return [{"chunk_id": h[0], "score": h[1]} if isinstance(h, (tuple, list)) and len(h) == 2 else h for h in hits]
 
 
 class DictRun(Run):
     """Scores by document: the score decides, so the order of a dict does not matter."""
 
-    def __init__(self, run: Mapping[Any, Mapping[Any, Any]], label: str) -> None:
-        self.label, self._run = label, run
+    def __init__(self, run: Mapping[Any, Mapping[Any, Any]], label: str, system: str | None = None) -> None:
+        self.label, self._run, self._system = label, run, system
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        names: list[Any] = []
-        size = 0
-        for name, hits in self._run.items():
-            names.append(name)
-            size += len(hits)
-            if size >= _SLICE_HITS:
-                yield self._slice(names)
-                names, size = [], 0
-        if names:
-            yield self._slice(names)
+        refuse_other_system(self._system, [""], self.label)
+        queries, tables = _query_ids(self._run, self.label), list(self._run.values())
+        start = size = 0
+        for end, table in enumerate(tables, 1):
+            size += len(table)
+            if size >= _SLICE_HITS or end == len(tables):
+                yield self._slice(queries[start:end], tables[start:end])
+                start, size = end, 0
 
-    def _slice(self, names: list[Any]) -> Hits:
-        tables: list[Any] = [self._run[q] for q in names]
-        queries = list(map(str, names))
+    def _slice(self, queries: list[str], tables: list[Any]) -> Hits:
         offsets = np.zeros(len(tables) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, tables), np.int64, len(tables)), out=offsets[1:])
-        scores = self._scores(queries, tables, int(offsets[-1]))
+        scores = _numbers("score", queries, tables, self.label)
         textual = set(map(type, chain.from_iterable(tables))) <= {str}
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
-        ids: Any = Keys(tables, offsets, scores) if textual else list(map(str, chain.from_iterable(tables)))
+        ids: Any = Keys(tables, offsets, scores) if textual else _ids(queries, tables, self.label)
         return Hits(system="", queries=queries, offsets=offsets, ids=ids, score=scores)
-
-    def _scores(self, queries: list[str], lists: list[Mapping[Any, Any]], n: int) -> Any:
-        try:
-            scores = np.fromiter(chain.from_iterable(map(methodcaller("values"), lists)), np.float64, n)
-        except (TypeError, ValueError):
-            scores = np.full(n, np.nan)
-        if not np.isfinite(scores).all():
-            for query, hits in zip(queries, lists, strict=True):
-                for item, score in hits.items():
-                    if isinstance(score, (str, bool)) or not np.isfinite(_float(score)):
-                        raise InputError(
-                            "the score is no finite number",
-                            file=self.label,
-                            query=query,
-                            field=str(item),
-                            got=score,
-                        )
-        return scores
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Dataset | None = None) -> Gold:
     """{query: {document: grade}} or {query: [documents]}."""
     builder = GoldBuilder(label)
-    judged: list[Any] = list(gold.values())
-    if not all(issubclass(kind, Mapping) for kind in set(map(type, judged))):
-        judged = [i if isinstance(i, Mapping) else _as_grades(query, i, label) for query, i in gold.items()]
-    grades: list[Any] = list(chain.from_iterable(map(methodcaller("values"), judged)))
-    if set(map(type, grades)) - {int, float}:
-        grades = [_grade(g, q, i, label) for q, items in zip(gold, judged, strict=True) for i, g in items.items()]
-    builder.queries = list(map(str, gold))
-    builder.lines = [None] * len(judged)
-    builder.counts = list(map(len, judged))
-    builder.ids = list(map(str, chain.from_iterable(judged)))
-    builder.grades = grades
-    builder.kinds = [BARE] * len(grades)
-    builder.k = [0] * len(judged)
-    builder.no_answer = [False] * len(judged)
+    queries, judged = _query_ids(gold, label), list(gold.values())
+    if all(issubclass(kind, Mapping) for kind in set(map(type, judged))):
+        builder.queries = queries
+        builder.lines = [None] * len(judged)
+        builder.counts = list(map(len, judged))
+        builder.ids = _ids(queries, judged, label)
+        builder.grades = _numbers("grade", queries, judged, label).tolist()
+        builder.kinds = [BARE] * len(builder.ids)
+        builder.k = [0] * len(judged)
+        builder.no_answer = [False] * len(judged)
+    else:
+        for query, items in zip(queries, judged, strict=True):
+            builder.add(query, *_items(query, items, label))
     return builder.build(dataset or Dataset())
 
 
-def _as_grades(query: Any, items: Any, label: str) -> dict[Any, float]:
+def _items(query: str, items: Any, label: str) -> tuple[list[str], list[float]]:
+    """Ids and grades of one query."""
+    if isinstance(items, Mapping):
+        return _ids([query], [items], label), _numbers("grade", [query], [items], label).tolist()
     if not isinstance(items, (list, tuple, set, frozenset)):
-        raise InputError(
-            "no gold", file=label, query=str(query), expected="{document: grade} or a list of ids", got=items
-        )
-    return dict.fromkeys(sorted(items, key=str) if isinstance(items, (set, frozenset)) else items, 1.0)
+        raise InputError("no gold", file=label, query=query, expected="{document: grade} or a list of ids", got=items)
+    ids = _ids([query], [items], label)
+    return sorted(ids) if isinstance(items, (set, frozenset)) else ids, [1.0] * len(ids)
 
 
-def _grade(value: Any, query: Any, item: Any, label: str) -> float:
-    grade = float("nan") if isinstance(value, (str, bool)) else _float(value)
-    if np.isnan(grade):
-        raise InputError("the grade is no number", file=label, query=str(query), field=str(item), got=value)
-    return grade
+def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
+    if set(map(type, queries)) <= {str}:
+        return list(queries)
+    seen: set[str] = set()
+    for query in queries:
+        if not _names_something(type(query)):
+            raise InputError("no id of a query", file=label, expected=_ID, got=repr(query))
+        if str(query) in seen:
+            raise InputError("two keys are the same query", file=label, query=str(query), hint="1 and '1' are one id")
+        seen.add(str(query))
+    return list(map(str, queries))
+
+
+def _ids(queries: list[str], tables: Sequence[Iterable[Any]], label: str) -> list[str]:
+    """The ids of all queries in one list."""
+    ids = list(chain.from_iterable(tables))
+    kinds = set(map(type, ids))
+    if kinds <= {str}:
+        return ids
+    if not all(map(_names_something, kinds)):
+        at = ((q, i) for q, items in zip(queries, tables, strict=True) for i in items)
+        query, item = next((q, i) for q, i in at if not _names_something(type(i)))
+        raise InputError("no id of a document", file=label, query=query, expected=_ID, got=repr(item))
+    return list(map(str, ids))
+
+
+def _names_something(kind: type) -> bool:
+    return issubclass(kind, (str, Integral)) and not issubclass(kind, bool)
+
+
+def _numbers(what: str, queries: list[str], tables: Sequence[Mapping[Any, Any]], label: str) -> Floats:
+    """The values of all queries in one array; text and truth values are no numbers, whatever Python makes of them."""
+    values = list(chain.from_iterable(map(methodcaller("values"), tables)))
+    try:
+        numbers = np.array(array("d", values))
+    except (TypeError, OverflowError):
+        numbers = np.full(len(values), np.nan)
+    # Looking at the type of every value would cost as much as reading it: only 0 and 1 can be a truth value.
+    doubtful = np.flatnonzero((numbers == 0) | (numbers == 1)).tolist()
+    if np.isfinite(numbers).all() and _TRUTH.isdisjoint(map(type, map(values.__getitem__, doubtful))):
+        return numbers
+    at = ((q, i, v) for q, items in zip(queries, tables, strict=True) for i, v in items.items())
+    query, item, value = next((q, i, v) for q, i, v in at if not _is_number(v))
+    raise InputError(
+        f"the {what} is no finite number", file=label, query=query, field=str(item), expected="a number", got=value
+    )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return type(value) not in _TRUTH and isfinite(array("d", [value])[0])
+    except (TypeError, OverflowError):
+        return False

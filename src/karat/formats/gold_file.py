@@ -18,6 +18,7 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.records import (
     RecordDecoder,
     decode_entries,
+    extra_columns,
     is_json_lines,
     list_entries,
     no_gc,
@@ -90,7 +91,7 @@ class GoldFormat(Format):
             return False
         first = source.first_object
         if first is not None:
-            return bool({"query_id", "query", "gold"} & set(first) or _HEADER & set(first))
+            return bool({"query_id", "query", "gold"} & set(first) or _HEADER & set(first)) or _holds_entries(first)
         if source.looks_like_json:
             return re.search(rb'"(query_id|query|gold|queries)"\s*:', source.head) is not None
         return re.search(rb"^\s*(-\s+)?(query_id|query|gold|queries)\s*:", source.head, re.M) is not None
@@ -103,7 +104,7 @@ class GoldFormat(Format):
         return reader.builder.build(dataset_of(source, reader.header))
 
     def _batches(self, source: Source, reader: GoldReader) -> Iterator[tuple[list[GoldEntry], Sequence[int | None]]]:
-        if is_json_lines(source):
+        if is_json_lines(source) and not _holds_entries(source.first_object):
             return read_batches(source, reader.decoder)
         value, lines = read_document(source)
         reader.header = _header_of(value)
@@ -115,7 +116,7 @@ class GoldReader:
 
     def __init__(self, label: str, options: Options) -> None:
         self.builder = GoldBuilder(label)
-        self.decoder = RecordDecoder(GoldEntry)
+        self.decoder = RecordDecoder(GoldEntry, freed=options.target)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
 
@@ -144,7 +145,8 @@ class GoldReader:
             builder.say_all(name, start, values, tag=True)
 
     def _is_header(self, entry: GoldEntry) -> bool:
-        return entry.gold is None and bool(_HEADER & set(self.decoder.extras(entry)))
+        is_entry = any(v is not None for v in (entry.query_id, entry.query, entry.gold))
+        return not is_entry and bool(_HEADER & set(self.decoder.extras(entry)))
 
 
 @dataclass(frozen=True)
@@ -191,10 +193,10 @@ class _Batch:
         if self.target is not None:
             if self.target not in extras:
                 raise self.error(at, "the target field is missing", field=self.target)
-            return _as_ids(extras[self.target])
+            return self._as_ids(at, self.target, extras[self.target])
         for name, value in extras.items():
             if TARGET_FIELD.fullmatch(name):
-                return _as_ids(value)
+                return self._as_ids(at, name, value)
         if all(v is None for v in (entry.evidence, entry.answer, entry.answer_span, entry.no_answer)):
             raise self.error(
                 at,
@@ -204,6 +206,13 @@ class _Batch:
                 hint="name the target field with --target FIELD" if extras else None,
             )
         return []
+
+    def _as_ids(self, at: int, field: str, value: Any) -> list[str]:
+        ids = value if isinstance(value, list) else [value]
+        for i in ids:
+            if isinstance(i, bool) or not isinstance(i, (str, int)):
+                raise self.error(at, "wrong type", field=field, expected="an id or a list of ids", got=i)
+        return [str(i) for i in ids]
 
     def item_ids(self, flat: list[GoldItem], items: list[list[GoldItem]]) -> tuple[list[str], list[int]]:
         ids: list[Any] = [i.chunk_id for i in flat]
@@ -239,7 +248,7 @@ class _Batch:
     def fields(self, flat: list[GoldItem], items: list[list[GoldItem]]) -> dict[str, list[Any]]:
         """What is said of the queries and is no tag."""
         columns = {name: list(map(get, self.entries)) for name, get in _GETTERS.items()}
-        if {i.quote for i in flat} | {i.start for i in flat} > {None}:
+        if ({i.quote for i in flat} | {i.start for i in flat}) - {None}:
             columns["spans"] = [[(i.quote, i.start, i.end) for i in of_entry] for of_entry in items]
         columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
@@ -257,8 +266,8 @@ class _Batch:
         """Fields that are not in the contract; of a single-target set, without the target."""
         single_target = bool(self.entries) and self.entries[0].gold is None
         return {
-            name: [getattr(e, attribute, None) for e in self.entries]
-            for attribute, name in self.decoder.extra_names.items()
+            name: values
+            for name, values in extra_columns(self.entries, self.decoder.extra_names).items()
             if name != self.target and not (single_target and TARGET_FIELD.fullmatch(name))
         }
 
@@ -267,8 +276,10 @@ def _scalar(values: list[Any]) -> bool:
     return {list, dict}.isdisjoint(map(type, values))
 
 
-def _as_ids(value: Any) -> list[str]:
-    return [] if value is None else [str(v) for v in value] if isinstance(value, list) else [str(value)]
+def _holds_entries(first: dict[str, Any] | None) -> bool:
+    """Whether a JSON object is no entry but a mapping around them."""
+    queries = (first or {}).get("queries")
+    return isinstance(queries, list) and bool(queries) and isinstance(queries[0], dict)
 
 
 def _header_of(value: Any) -> dict[str, Any]:
@@ -292,25 +303,38 @@ def _header_of(value: Any) -> dict[str, Any]:
     return header
 
 
+def _settled(header: dict[str, Any], label: str) -> dict[str, Any]:
+    """A header with its values in the one form that is kept."""
+    return {
+        name: _range_of(value, label) if name == "as_of_range" else _text_of(value, name, label)
+        for name, value in header.items()
+    }
+
+
+def _text_of(value: Any, field: str, label: str) -> str:
+    if not isinstance(value, (str, int, float)):
+        raise InputError("wrong type", file=label, field=field, expected="text", got=value)
+    return str(value)
+
+
+def _range_of(value: Any, label: str) -> list[str]:
+    ends = re.split(r"\s*(?:\.\.|/|,|\bto\b)\s*", value.strip()) if isinstance(value, str) else value
+    if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(e, (str, int)) for e in ends):
+        expected = "two dates, as in 2025-01-01..2025-06-30"
+        raise InputError("this is no range", file=label, field="as_of_range", expected=expected, got=value)
+    return [str(e) for e in ends]
+
+
 def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
     """Which data this is: the file's own header, dataset.yaml beside it, the environment; always its hash."""
-    found: dict[str, Any] = {}
     environment = {
         "DATASET_VERSION": os.environ.get("DATASET_VERSION"),
         "AS_OF_RANGE": os.environ.get("AS_OF_RANGE"),
     }
-    found.update(_header_of({k: v for k, v in environment.items() if v}))
+    found = _settled(_header_of({k: v for k, v in environment.items() if v}), "the environment")
     folder = source.path if source.is_folder else source.path.parent
     beside = folder / "dataset.yaml"
     if beside.is_file():
-        found.update(_header_of(read_document(Source(beside))[0]))
-    found.update(header or {})
-    span = found.get("as_of_range")
-    if isinstance(span, str):
-        span = [part.strip() for part in re.split(r"\s*(?:\.\.|/|,|\bto\b)\s*", span) if part.strip()]
-    return Dataset(
-        version=None if found.get("version") is None else str(found["version"]),
-        as_of_range=None if span is None else [str(s) for s in span],
-        hash=None if source.is_folder else source.content_hash(),
-        name=None if found.get("name") is None else str(found["name"]),
-    )
+        found |= _settled(_header_of(read_document(Source(beside))[0]), str(beside))
+    found |= _settled(header or {}, source.label)
+    return Dataset(**found, hash=None if source.is_folder else source.content_hash())

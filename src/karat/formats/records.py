@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -12,53 +12,68 @@ import msgspec
 
 from karat.errors import InputError
 from karat.formats.base import DECODE_ERRORS, Source, refusal
-from karat.formats.yaml_io import load_yaml
+from karat.formats.yaml_io import Lines, load_yaml
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 _BATCH_BYTES = 1 << 18
 _BATCH_RECORDS = 1000
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.S)
+_LEARNT = 100  # more fields than that are no schema but data
+_UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in the name of a field
 
 
 class RecordDecoder(Generic[S]):
     """Decodes into `base`; a field that `base` does not know is added to the struct when it first appears.
 
-    So known fields are checked and fast, and no field is lost. `extra_names` maps attribute → field.
+    So known fields are checked and fast, and no field is lost: those that cannot be added are kept in a dict beside.
+    `extra_names` maps attribute → field of those that were added.
+    `freed` names a field that means something else here than in `base`: it is treated as one that `base` lacks.
     """
 
-    def __init__(self, base: type[S]) -> None:
+    def __init__(self, base: type[S], freed: str | None = None) -> None:
         self.base = base
         self.extra_names: dict[str, str] = {}
+        self._freed = {freed: f"{freed} (unused)"} if freed in base.__struct_fields__ else {}
         self._refresh()
 
     def _refresh(self) -> None:
-        self.struct: type[S] = msgspec.defstruct(  # type: ignore[assignment]
-            self.base.__name__,
-            [(attribute, Any, None) for attribute in self.extra_names],
-            bases=(self.base,),
-            rename=self.extra_names,
-            forbid_unknown_fields=True,
-            kw_only=True,
-            gc=False,
-        )
+        self.struct = self._struct(forbid_unknown_fields=True, gc=False)
         self._decoder = msgspec.json.Decoder(self.struct)
+        self._loose: type[S] | None = None  # the same with a dict; made when it is needed
 
-    def _learn(self, error: msgspec.ValidationError) -> bool:
-        unknown = _UNKNOWN.fullmatch(str(error))
-        if unknown is None:
-            return False
-        self.extra_names[f"extra_{len(self.extra_names)}"] = unknown[1]
-        self._refresh()
-        return True
+    def _struct(self, **options: Any) -> type[S]:
+        names = {**self._freed, **self.extra_names}
+        fields = [(attribute, Any, None) for attribute in names]
+        name = self.base.__name__
+        return msgspec.defstruct(name, fields, bases=(self.base,), rename=names, kw_only=True, **options)  # type: ignore[return-value]
 
     def decode(self, raw: bytes) -> S:
+        return self._decode(lambda kind: msgspec.json.decode(raw, type=kind))
+
+    def convert(self, value: object) -> S:
+        return self._decode(lambda kind: msgspec.convert(value, kind))
+
+    def _decode(self, into: Callable[[Any], Any]) -> S:
         while True:
             try:
-                return self._decoder.decode(raw)
+                return into(self.struct)  # type: ignore[no-any-return]
             except msgspec.ValidationError as error:
-                if not self._learn(error):
+                unknown = _UNKNOWN.fullmatch(str(error))
+                if unknown is None:
                     raise
+                if len(self.extra_names) == _LEARNT or _UNLEARNABLE.search(unknown[1]):
+                    return self._keep_beside(into)
+                self.extra_names[f"extra_{len(self.extra_names)}"] = unknown[1]
+                self._refresh()
+
+    def _keep_beside(self, into: Callable[[Any], Any]) -> S:
+        if self._loose is None:
+            self._loose = self._struct(gc=True, dict=True)
+        record: S = into(self._loose)
+        known = set(self.struct.__struct_encode_fields__)
+        record.__dict__.update({name: value for name, value in into(dict[str, Any]).items() if name not in known})
+        return record
 
     def decode_known_lines(self, block: bytes) -> list[S] | None:
         """All lines of a block at once, or None where one of them needs a closer look."""
@@ -67,21 +82,24 @@ class RecordDecoder(Generic[S]):
         except DECODE_ERRORS:
             return None
 
-    def convert(self, value: object) -> S:
-        while True:
-            try:
-                return msgspec.convert(value, self.struct)
-            except msgspec.ValidationError as error:
-                if not self._learn(error):
-                    raise
-
     def extras(self, record: S) -> dict[str, Any]:
+        """The fields of a record that `base` does not know."""
         found = {}
         for attribute, name in self.extra_names.items():
             value = getattr(record, attribute, None)
             if value is not None:
                 found[name] = value
-        return found
+        return {**found, **getattr(record, "__dict__", {})}
+
+
+def extra_columns(records: Sequence[msgspec.Struct], extra_names: dict[str, str]) -> dict[str, list[Any]]:
+    """The fields of many records that their struct did not know at first, field by field; None where one lacks it."""
+    columns = {name: [getattr(r, a, None) for r in records] for a, name in extra_names.items()}
+    if any(kind.__dictoffset__ for kind in set(map(type, records))):
+        for at, record in enumerate(records):
+            for name, value in getattr(record, "__dict__", {}).items():
+                columns.setdefault(name, [None] * len(records))[at] = value
+    return columns
 
 
 def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Sequence[int | None]]]:
@@ -129,25 +147,28 @@ def whole_lines(source: Source, size: int) -> Iterator[bytes]:
             yield block if block.endswith(b"\n") else block + stream.readline()
 
 
-def read_document(source: Source) -> tuple[Any, list[int]]:
+def read_document(source: Source) -> tuple[Any, Lines]:
     """A whole JSON or YAML file."""
     with source.open() as stream:
         text = stream.read()
     if source.looks_like_json:
         try:
-            return msgspec.json.decode(text), []
+            return msgspec.json.decode(text), {}
         except DECODE_ERRORS as error:
             raise _document_error(error, text, source.label) from error
     return load_yaml(text, source.label)
 
 
-def list_entries(value: Any, lines: list[int], label: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
+def list_entries(value: Any, lines: Lines, label: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
+    """The entries of a list, or of the list of objects under a mapping (a header may hold other lists)."""
     if isinstance(value, dict):
-        value = next((v for v in value.values() if isinstance(v, list)), value)
+        lists = [v for v in value.values() if isinstance(v, list)]
+        value = next((v for v in lists if v and isinstance(v[0], dict)), lists[0] if lists else value)
     if not isinstance(value, list):
         raise InputError("no list of entries", file=label, expected="a list, or a mapping that holds one", got=value)
+    numbers = lines.get(id(value), [])
     for i, entry in enumerate(value):
-        line = lines[i] if i < len(lines) else None
+        line = numbers[i] if i < len(numbers) else None
         if not isinstance(entry, dict):
             raise InputError(f"entry {i + 1} is no object", file=label, line=line, expected="an object", got=entry)
         yield line, entry

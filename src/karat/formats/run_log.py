@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from karat.audit import Audit
-from karat.errors import InputError, shorten
-from karat.formats.base import Format, Kind, Options, Source
-from karat.formats.records import RecordDecoder, decode_entries, no_gc, read_batches
+from karat.errors import InputError, is_whole, shorten
+from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal
+from karat.formats.records import RecordDecoder, decode_entries, extra_columns, no_gc, read_batches
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
 from karat.ids import Floats, compact
 
@@ -107,6 +107,8 @@ class RunLog(Run):
                     continue
                 current = slices.get(part.system)
                 if current is None:
+                    if not is_whole(part.system):
+                        raise part.error(0, "half a character", field="system", expected="text", got=part.system)
                     current = slices[part.system] = _Slice(part.system, columns, large)
                 self._refuse_repeats(part, seen.setdefault(part.system, {}))
                 current.add(part)
@@ -125,7 +127,7 @@ class RunLog(Run):
         """Per system, the fields that are no hits: one value, or how many different ones there are."""
         return {
             system: {
-                name: values[0] if len(values) == 1 else {"values": len(values), "first": values[0]}
+                name: _writable(values[0] if len(values) == 1 else {"values": len(values), "first": values[0]})
                 for name, values in sorted(fields.items())
                 if values
             }
@@ -168,8 +170,20 @@ class RunLog(Run):
 
     def _note_provenance(self, part: _Part) -> None:
         noted = self._noted.setdefault(part.system, {})
-        for name, values in part.provenance():
-            _note(noted.setdefault(name, []), values)
+        try:
+            for name, values in part.provenance():
+                _note(noted.setdefault(name, []), values)
+        except RecursionError as error:  # comparing goes as deep as the values do
+            raise refusal(error, self.label, part.lines[0]) from error
+
+
+def _writable(value: Any) -> Any:
+    """What is kept is written one day: a thing that only memory can hold is kept as its text."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, *DECODE_ERRORS):
+        return shorten(value)
+    return value
 
 
 def _note(noted: list[Any], values: Iterable[Any]) -> None:
@@ -179,9 +193,8 @@ def _note(noted: list[Any], values: Iterable[Any]) -> None:
             noted.append(value)
 
 
-def _different(get: Callable[[Any], Any], records: list[RunRecord]) -> list[Any]:
+def _different(values: list[Any]) -> list[Any]:
     """The different values of a field in order of appearance; for objects and lists, at least of runs of equals."""
-    values = list(map(get, records))
     if values.count(values[0]) == len(values):
         return values[:1]
     try:
@@ -236,9 +249,9 @@ class _Part:
 
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
         for name, get in _PROVENANCE.items():
-            yield name, _different(get, self.records)
-        for attribute, name in self.extra_names.items():
-            yield name, _different(lambda r, a=attribute: getattr(r, a, None), self.records)  # type: ignore[misc]
+            yield name, _different(list(map(get, self.records)))
+        for name, values in extra_columns(self.records, self.extra_names).items():
+            yield name, _different(values)
 
     def ids(self) -> list[str]:
         ids: list[Any] = [h.chunk_id for h in self.hits]

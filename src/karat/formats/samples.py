@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
 from karat.errors import InputError
 from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal
-from karat.formats.gold_file import dataset_of
-from karat.formats.records import RecordDecoder, decode_entries, list_entries, read_batches, read_document
-from karat.formats.run_log import RunLog
+from karat.formats.gold_file import _header_of, dataset_of
+from karat.formats.records import RecordDecoder, S, decode_entries, list_entries, read_batches, read_document
+from karat.formats.run_log import RunLog, RunRecord, _Part
 from karat.gold import Gold, GoldBuilder
 from karat.hits import Run
+
+Expected: TypeAlias = list[str | int] | dict[str, float]
+Batches: TypeAlias = Iterator[tuple[list[S], Sequence[int | None]]]
 
 
 class Sample(msgspec.Struct, kw_only=True):
@@ -22,7 +25,7 @@ class Sample(msgspec.Struct, kw_only=True):
 
     id: str | int
     input: dict[str, Any] | str | None = None
-    expected_output: list[str | int] | dict[str, float] | str
+    expected_output: Expected | str
     metadata: dict[str, Any] | None = None
 
 
@@ -56,59 +59,73 @@ class SamplesFormat(Format):
 
     def read_gold(self, source: Source, options: Options) -> Gold:
         decoder, builder = RecordDecoder(Sample), GoldBuilder(source.label)
-        for sample, line in self._samples(source, decoder):
-            ids, grades = _expected(sample, source.label, line)
-            metadata = sample.metadata or {}
-            builder.add(str(sample.id), ids, grades, line=line, k=_cutoff(metadata, source.label, line))
-            question = sample.input.get("question") if isinstance(sample.input, dict) else sample.input
-            if question is not None:
-                builder.say("query", str(question))
-            for name, value in {**decoder.extras(sample), **metadata}.items():
-                if name != "k":
-                    builder.say(name, value, tag=not isinstance(value, (list, dict)))
-        return builder.build(dataset_of(source))
+        batches, header = self._batches(source, decoder)
+        for samples, lines in batches:
+            for sample, line in zip(samples, lines, strict=True):
+                _add(builder, sample, decoder.extras(sample), line)
+        return builder.build(dataset_of(source, _header_of(header)))
 
-    def _samples(self, source: Source, decoder: RecordDecoder[Sample]) -> Iterator[tuple[Sample, int | None]]:
+    def _batches(self, source: Source, decoder: RecordDecoder[Sample]) -> tuple[Batches[Sample], dict[str, Any]]:
+        """The samples, and what is said of them all."""
         if "expected_output" in (source.first_object or {}):
-            batches = read_batches(source, decoder)
-        else:
-            value, lines = read_document(source)
-            found = value.get("samples") if isinstance(value, dict) else value
-            if not isinstance(found, list):
-                raise InputError("no list of samples", file=source.label, field="samples", expected="a list", got=found)
-            entries = list_entries(found, lines, source.label)
-            batches = decode_entries(entries, decoder, source.label)
-        for samples, numbers in batches:
-            yield from zip(samples, numbers, strict=True)
+            return read_batches(source, decoder), {}
+        value, lines = read_document(source)
+        header = value if isinstance(value, dict) else {"samples": value}
+        if "samples" not in header:
+            raise InputError(
+                "no samples at the top of the file",
+                file=source.label,
+                field="samples",
+                expected="a list",
+                got=", ".join(map(str, header)) or "nothing",
+            )
+        entries = list_entries(header["samples"], lines, source.label)
+        return decode_entries(entries, decoder, source.label), header
 
     def read_run(self, source: Source, options: Options) -> Run:
-        return RunLog(source.label, _Outputs(source), options.system)
+        return OutputRun(source, options.system)
 
 
-class _Outputs:
-    """Outputs as records of a run log; read again whenever they are iterated."""
+class OutputRun(RunLog):
+    """Outputs, read as the records of a run log that stand on the same lines."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source, system: str | None) -> None:
+        super().__init__(source.label, source, system)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def _parts(self, columns: frozenset[str]) -> Iterator[_Part]:
+        decoder = RecordDecoder(RunRecord)
+        for records, lines in decode_entries(self._entries(), decoder, self.label):
+            yield from _Part(self.label, records, lines, decoder.extra_names).by_system()
+
+    def _entries(self) -> Iterator[tuple[int | None, dict[str, Any]]]:
         decoder = RecordDecoder(Output)
-        for outputs, lines in read_batches(self.source, decoder):
+        for outputs, lines in read_batches(self._records, decoder):
             for output, line in zip(outputs, lines, strict=True):
-                yield self._record(output, decoder.extras(output), line)
+                yield line, self._record(output, decoder.extras(output), line)
 
     def _record(self, output: Output, extras: dict[str, Any], line: int | None) -> dict[str, Any]:
         answer = output.actualOutput if output.actualOutput is not None else output.output
         if answer is None:
             answer = extras.pop("actual_output", None)
-        topk = _retrieved(answer, self.source.label, line)
         record = {
             "query_id": output.id,
-            "topk": topk,
+            "topk": _retrieved(answer, self.label, line),
             "system": output.system,
             "latency_ms": output.latency_ms,
         }
-        return {**{k: v for k, v in record.items() if v is not None}, **extras}
+        return {**extras, **{k: v for k, v in record.items() if v is not None}}
+
+
+def _add(builder: GoldBuilder, sample: Sample, extras: dict[str, Any], line: int | None) -> None:
+    ids, grades = _expected(sample.expected_output, builder.label, line)
+    metadata = sample.metadata or {}
+    builder.add(str(sample.id), ids, grades, line=line, k=_cutoff(metadata, builder.label, line))
+    question = sample.input.get("question") if isinstance(sample.input, dict) else sample.input
+    if question is not None:
+        builder.say("query", str(question))
+    for name, value in {**extras, **metadata}.items():
+        if name != "k":
+            builder.say(name, value, tag=not isinstance(value, (list, dict)))
 
 
 def _retrieved(answer: Any, label: str, line: int | None) -> list[Any]:
@@ -132,32 +149,38 @@ def _retrieved(answer: Any, label: str, line: int | None) -> list[Any]:
     return answer
 
 
-def _expected(sample: Sample, label: str, line: int | None) -> tuple[list[str], list[float]]:
-    expected: Any = sample.expected_output
+def _expected(expected: Expected | str, label: str, line: int | None) -> tuple[list[str], list[float]]:
     if isinstance(expected, str):
-        try:
-            expected = msgspec.json.decode(expected)
-        except RecursionError as error:
-            raise refusal(error, label, line) from error
-        except DECODE_ERRORS:
-            expected = [expected]
+        expected = _expected_in_text(expected, label, line)
     if isinstance(expected, dict):
-        try:
-            return [str(i) for i in expected], [float(g) for g in expected.values()]
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                "a gain is no number", file=label, line=line, field="expected_output", got=expected
-            ) from error
-    if not isinstance(expected, list):
-        expected = [expected]
+        return list(expected), list(expected.values())
     return [str(i) for i in expected], [1.0] * len(expected)
+
+
+def _expected_in_text(text: str, label: str, line: int | None) -> Expected:
+    """JSON in a string, or one id."""
+    if text.lstrip()[:1] not in ("[", "{"):
+        return [text]
+    try:
+        found: Expected = msgspec.json.decode(text, type=Expected)
+    except DECODE_ERRORS as error:
+        raise InputError(
+            "not usable",
+            file=label,
+            line=line,
+            field="expected_output",
+            expected="a list of ids or an object id: gain",
+            got=text,
+            hint="write one id that begins with a bracket as a list",
+        ) from error
+    return found
 
 
 def _cutoff(metadata: dict[str, Any], label: str, line: int | None) -> int:
     k = metadata.get("k")
     if k is None:
         return 0
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 2**53:
         raise InputError(
             "bad cutoff",
             file=label,

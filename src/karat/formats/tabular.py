@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import TARGET_FIELD, dataset_of
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
+from karat.ids import Floats, Ints
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,7 +30,6 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "rank": ("rank", "position"),
     "system": ("system", "run", "tag", "run_id"),
 }
-_SLICE_ROWS = 1_000_000
 
 
 class TableFormat(Format):
@@ -47,11 +48,10 @@ class TableFormat(Format):
         return len(header) > 1 and bool(set(header) & set(_NAMES["query_id"]))
 
     def read_run(self, source: Source, options: Options) -> Run:
-        return FrameRun(_read_table(source), source.label, options.system)
+        return FrameRun(_read_table(source), source.label, options.system, source)
 
     def read_gold(self, source: Source, options: Options) -> Gold:
-        frame = _read_table(source)
-        return gold_from_frame(frame, source.label, dataset_of(source), options.target)
+        return gold_from_frame(_read_table(source), source.label, dataset_of(source), options.target, source)
 
 
 def as_frame(value: Any) -> pl.DataFrame | None:
@@ -61,14 +61,30 @@ def as_frame(value: Any) -> pl.DataFrame | None:
         return None
     import polars as pl
 
-    if module == "polars":
-        return (
-            value.collect() if isinstance(value, pl.LazyFrame) else value if isinstance(value, pl.DataFrame) else None
-        )
-    if module == "pandas":
-        # Column by column through Python objects: needs no pyarrow, and keeps ids as they were.
-        return pl.DataFrame({str(c): pl.Series(str(c), value[c].tolist(), strict=False) for c in value.columns})
-    return pl.DataFrame(pl.from_arrow(value))
+    try:
+        if module == "pyarrow":
+            return pl.DataFrame(pl.from_arrow(value))
+        if module == "pandas":
+            return _from_pandas(value) if hasattr(value, "columns") else None
+        value = value.collect() if isinstance(value, pl.LazyFrame) else value
+        return value if isinstance(value, pl.DataFrame) else None
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError, OSError) as error:
+        raise _unreadable(error, None) from error
+
+
+def _from_pandas(value: Any) -> pl.DataFrame:
+    """Column by column through Python objects: needs no pyarrow, and keeps ids as they were."""
+    import polars as pl
+
+    columns: dict[str, pl.Series] = {}
+    for at, name in enumerate(map(str, value.columns)):
+        if name in columns:
+            raise InputError("two columns have this name", field=name, hint="rename or remove one of them")
+        column = value.iloc[:, at]
+        if not isinstance(column.dtype, np.dtype) or column.dtype.kind == "O":  # None, NaN and NA: it is missing
+            column = column.astype(object).where(column.notna(), None)
+        columns[name] = pl.Series(name, column.tolist(), strict=False)
+    return pl.DataFrame(columns)
 
 
 def _read_table(source: Source) -> pl.DataFrame:
@@ -78,138 +94,233 @@ def _read_table(source: Source) -> pl.DataFrame:
         if source.head[:4] == b"PAR1":
             return pl.read_parquet(source.path)
         with source.open() as stream:
-            text = stream.read()
-        separator = max("\t,;", key=source.first_line.decode("utf-8", "replace").count)
-        return pl.read_csv(text, separator=separator, infer_schema_length=0, truncate_ragged_lines=False)
-    except (pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"not a readable table: {str(error).splitlines()[0]}", file=source.label) from error
+            text = stream.read().lstrip(b"\r\n")
+        frame = pl.read_csv(text, separator=_separator(source), infer_schema_length=0, truncate_ragged_lines=False)
+        return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeDecodeError, OSError) as error:
+        raise _bad_line(source) or _unreadable(error, source.label) from error
 
 
-def _column(frame: pl.DataFrame, role: str, label: str, *, taken: tuple[str, ...] = ()) -> str | None:
-    lower = {c.lower(): c for c in frame.columns}
-    return next((lower[n] for n in _NAMES[role] if n in lower and lower[n] not in taken), None)
+def _unreadable(error: BaseException, label: str | None) -> InputError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return InputError(f"not a readable table: {reason}", file=label)
 
 
-def _required(frame: pl.DataFrame, role: str, label: str) -> str:
-    found = _column(frame, role, label)
-    if found is None:
-        raise InputError(
-            f"no column for {role}",
-            file=label,
-            expected="one of " + ", ".join(_NAMES[role]),
-            got=", ".join(frame.columns),
-            hint="rename the column",
-        )
-    return found
+def _separator(source: Source) -> str:
+    return max("\t,;", key=source.first_line.decode("utf-8", "replace").count)
 
 
-def _texts(frame: pl.DataFrame, column: str, label: str) -> pl.Series:
-    import polars as pl
+def _records(source: Source) -> Iterator[tuple[int, bytes]]:
+    """(line, text) of the header and of every row that is not blank; a row ends where no quote is open."""
+    blank = _separator(source).encode() + b"\r\n"
+    first, record, quotes = 1, [b""], 0
+    with source.open() as stream:
+        for line, raw in enumerate(stream, 1):
+            record.append(raw)
+            quotes += raw.count(b'"')
+            if quotes % 2 == 0:
+                if text := b"".join(record).strip(blank):
+                    yield first, text
+                first, record, quotes = line + 1, [], 0
+    if record:
+        yield first, b"".join(record)
 
-    values = frame[column]
-    if values.null_count():
-        row = int(values.is_null().arg_true()[0])
-        raise InputError("the field is empty", file=label, line=row + 2, field=column)
-    if values.dtype.is_float() and bool((values == values.cast(pl.Int64, strict=False)).all()):
-        values = values.cast(pl.Int64)  # pandas turns whole-number ids into floats
-    return values.cast(pl.String)
 
-
-def _numbers(frame: pl.DataFrame, column: str | None, label: str) -> Any:
-    import polars as pl
-
-    if column is None:
+def _bad_line(source: Source) -> InputError | None:
+    """The first line of a text table that is no row of it; polars says only that there is one."""
+    if source.head[:4] == b"PAR1":
         return None
-    values = frame[column]
-    if values.dtype == pl.String:
-        values = values.replace("", None).str.strip_chars()
-    numbers = values.cast(pl.Float64, strict=False)
-    finite = numbers.fill_nan(None).is_not_null() & numbers.is_finite().fill_null(value=False)
-    bad = (values.is_not_null() & ~finite).arg_true()
-    if len(bad):
-        row = int(bad[0])
+    separator = _separator(source).encode()
+    columns = None
+    for line, record in _records(source):
+        try:
+            record.decode()
+        except UnicodeDecodeError:
+            return InputError("the line is not UTF-8 text", file=source.label, line=line, hint="save the file as UTF-8")
+        if record.count(b'"') % 2:
+            return InputError("not a readable table: a quote is never closed", file=source.label, line=line)
+        found = re.sub(rb'"[^"]*"', b"", record).count(separator) + 1
+        columns = columns or found
+        if found > columns:
+            return InputError(
+                "too many fields in the row",
+                file=source.label,
+                line=line,
+                expected=f"{columns}, as in the header",
+                got=f"{found} fields",
+                hint="put a field that holds the separator in double quotes",
+            )
+    return None
+
+
+def refuse_other_system(wanted: str | None, there: Iterable[str], label: str) -> None:
+    """Whoever asks for one system by name must not be given another."""
+    names = set(there)
+    if wanted is not None and wanted not in names:
         raise InputError(
-            "not usable",
+            f"no system {wanted!r} in the run",
             file=label,
-            line=row + 2,
-            field=column,
-            expected="a finite number",
-            got=str(values[row]),
+            hint="it has: " + ", ".join(sorted(name or "(unnamed)" for name in names)),
         )
-    return None if numbers.null_count() == len(numbers) else numbers.to_numpy().astype(np.float64)
+
+
+class _Table:
+    """Columns by what they are for, checked; errors name the column and the row."""
+
+    def __init__(self, frame: pl.DataFrame, label: str, source: Source | None) -> None:
+        self.frame, self.label, self._source = frame, label, source
+        if not frame.height:
+            raise InputError("the table has no rows", file=label)
+
+    def find(self, role: str, *, taken: str | None = None) -> str | None:
+        there = {c.strip().lower(): c for c in self.frame.columns if c != taken}
+        return next((there[n] for n in _NAMES[role] if n in there), None)
+
+    def require(self, role: str) -> str:
+        found = self.find(role)
+        if found is None:
+            raise InputError(
+                f"no column for {role}",
+                file=self.label,
+                expected="one of " + ", ".join(_NAMES[role]),
+                got=", ".join(self.frame.columns),
+                hint="rename the column",
+            )
+        return found
+
+    def ids(self, column: str) -> pl.Series:
+        values = self.texts(column)
+        self._refuse_empty(values, column)
+        return values
+
+    def texts(self, column: str) -> pl.Series:
+        """The column as text, null where it is empty."""
+        import polars as pl
+
+        values = self.frame[column]
+        kind = values.dtype
+        if not (kind.is_numeric() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Null, pl.Date, pl.Datetime)):
+            raise self._wrong_type(column, "text or numbers")
+        if kind.is_float():
+            values = values.fill_nan(None)
+            whole = values.cast(pl.Int64, strict=False)
+            if values.eq_missing(whole.cast(kind)).all():  # pandas turns whole-number ids into floats
+                values = whole
+        return values.cast(pl.String)
+
+    def numbers(self, column: str | None, *, required: bool = False) -> Floats | None:
+        """The column as finite numbers, NaN where it is empty; None if all of it is."""
+        import polars as pl
+
+        if column is None:
+            return None
+        values = self.frame[column]
+        if values.dtype in (pl.String, pl.Categorical, pl.Enum):
+            values = values.cast(pl.String).str.strip_chars().replace("", None)
+        elif not (values.dtype.is_numeric() or values.dtype == pl.Null):
+            raise self._wrong_type(column, "numbers")
+        numbers = values.cast(pl.Float64, strict=False)
+        bad = (values.is_not_null() & ~numbers.is_finite().fill_null(value=False)).arg_true()
+        if len(bad):
+            row = int(bad[0])
+            raise self._error(row, column, "not usable", expected="a finite number", got=str(values[row]))
+        if required:
+            self._refuse_empty(values, column)
+        return None if numbers.null_count() == len(numbers) else numbers.to_numpy().astype(np.float64)
+
+    def _refuse_empty(self, values: pl.Series, column: str) -> None:
+        if values.null_count():
+            raise self._error(int(values.is_null().arg_true()[0]), column, "the field is empty")
+
+    def _wrong_type(self, column: str, expected: str) -> InputError:
+        got = str(self.frame[column].dtype)
+        return InputError("wrong type of column", file=self.label, field=column, expected=expected, got=got)
+
+    def _error(self, row: int, column: str, what: str, **more: Any) -> InputError:
+        return InputError(what, file=self.label, line=self._line(row), field=column, **more)
+
+    def _line(self, row: int) -> int | None:
+        """The line of a row in its file; without lines to count, the number of the row."""
+        if self._source is None or self._source.head[:4] == b"PAR1":
+            return row + 1
+        return next((line for at, (line, _) in enumerate(_records(self._source)) if at == row + 1), None)
 
 
 class FrameRun(Run):
     """A table of hits, one or more systems."""
 
-    def __init__(self, frame: pl.DataFrame, label: str, system: str | None = None) -> None:
-        self.label, self._frame, self._system = label, frame, system
+    def __init__(
+        self, frame: pl.DataFrame, label: str, system: str | None = None, source: Source | None = None
+    ) -> None:
+        self.label, self._frame, self._system, self._source = label, frame, system, source
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        frame, name = self._frame, _column(self._frame, "system", self.label)
-        if not frame.height:
-            raise InputError("the table has no rows", file=self.label)
-        if name is None:
-            yield from self._of_system("", frame, columns)
-            return
-        for (system,), part in frame.group_by([name], maintain_order=True):
-            if self._system in (None, str(system)):
-                yield from self._of_system(str(system), part, columns)
-
-    def _of_system(self, system: str, frame: pl.DataFrame, columns: frozenset[str]) -> Iterator[Hits]:
-        import polars as pl
-
-        query = _required(frame, "query_id", self.label)
-        item = _column(frame, "chunk_id", self.label) or _required(frame, "doc_id", self.label)
-        doc = _column(frame, "doc_id", self.label, taken=(item,))
-        score = _numbers(frame, _column(frame, "score", self.label), self.label)
-        rank = _numbers(frame, _column(frame, "rank", self.label), self.label)
-        names = _texts(frame, query, self.label)
-        codes = names.rank("dense").to_numpy() if names.is_sorted() else _codes(names)
-        order = np.argsort(codes, kind="stable")
-        _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
+        table = _Table(self._frame, self.label, self._source)
+        query = table.ids(table.require("query_id"))
+        item = table.find("chunk_id") or table.find("doc_id") or table.require("chunk_id")
+        doc = table.find("doc_id", taken=item)
         whole = Hits(
-            system=system,
-            queries=names.gather(order[starts]).to_list(),
-            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            ids=_texts(frame, item, self.label).gather(order),
-            score=None if score is None else score[order],
-            rank=None if rank is None else rank[order],
-            docs=None if doc is None else frame[doc].cast(pl.String).fill_null("").gather(order),
-            columns={
-                c: frame[c].gather(order).to_list() for c in columns & OPTIONAL_COLUMNS & frozenset(frame.columns)
-            },
+            system="",
+            queries=[],
+            offsets=np.array([0, len(query)]),
+            ids=table.ids(item),
+            score=table.numbers(table.find("score")),
+            rank=table.numbers(table.find("rank")),
+            docs=None if doc is None else table.texts(doc).fill_null(""),
+            columns={c: table.texts(c).to_list() for c in columns & OPTIONAL_COLUMNS & set(table.frame.columns)},
         )
-        yield whole
+        for system, rows in self._systems(table):
+            codes = _codes(query.gather(rows))
+            order = np.argsort(codes, kind="stable")
+            _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
+            order = rows[order]
+            yield replace(
+                whole.select_rows(order, counts), system=system, queries=query.gather(order[starts]).to_list()
+            )
+
+    def _systems(self, table: _Table) -> Iterator[tuple[str, Ints]]:
+        column = table.find("system")
+        if column is None:
+            refuse_other_system(self._system, [""], self.label)
+            yield "", np.arange(table.frame.height)
+            return
+        systems = table.texts(column).fill_null("")
+        names, codes = systems.unique(maintain_order=True).to_list(), _codes(systems)
+        refuse_other_system(self._system, names, self.label)
+        for code, name in enumerate(names):
+            if self._system in (None, name):
+                yield name, np.flatnonzero(codes == code)
 
 
-def _codes(names: pl.Series) -> Any:
-    """A number for each query, in the order in which they first appear."""
+def _codes(names: pl.Series) -> Ints:
+    """A number for each name, in the order in which they first appear."""
+    if names.is_sorted():
+        return names.rank("dense").to_numpy().astype(np.int64) - 1
     first: dict[str, int] = {}
     return np.fromiter((first.setdefault(n, len(first)) for n in names.to_list()), np.int64, len(names))
 
 
-def gold_from_frame(frame: pl.DataFrame, label: str, dataset: Dataset, target: str | None = None) -> Gold:
+def gold_from_frame(
+    frame: pl.DataFrame, label: str, dataset: Dataset, target: str | None = None, source: Source | None = None
+) -> Gold:
     """A row a judgement; other columns with one value a query become tags."""
-    if not frame.height:
-        raise InputError("the table has no rows", file=label)
-    query = _required(frame, "query_id", label)
+    table = _Table(frame, label, source)
+    query = table.require("query_id")
     if target is not None and target not in frame.columns:
         raise InputError("the target column is missing", file=label, field=target, got=", ".join(frame.columns))
-    item = target or _column(frame, "chunk_id", label) or _column(frame, "doc_id", label) or _target(frame)
-    if item is None:
-        item = _required(frame, "chunk_id", label)
+    item = target or table.find("chunk_id") or table.find("doc_id") or _target(frame) or table.require("chunk_id")
     # Only a name that says so fixes what an id names; a bare "docid" may hold chunks just as well.
     kind = CHUNK if item.lower() == "chunk_id" else DOC if item.lower() == "doc_id" else BARE
     if kind == DOC and "#" in str(frame[item][0]):
         kind = BARE
-    grades = _numbers(frame, _column(frame, "grade", label), label)
-    names, ids = _texts(frame, query, label).to_list(), _texts(frame, item, label).to_list()
+    grade = table.find("grade", taken=item)
+    grades = table.numbers(grade, required=True)
+    names, ids = table.ids(query).to_list(), table.ids(item).to_list()
     rows: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         rows.setdefault(name, []).append(i)
     builder = GoldBuilder(label)
-    tags = _tag_columns(frame, {query, item, _column(frame, "grade", label)}, rows)
+    tags = _tag_columns(frame, {query, item, grade}, rows)
     for name, at in rows.items():
         builder.add(name, [ids[i] for i in at], [1.0 if grades is None else float(grades[i]) for i in at], kind)
         for tag, values in tags.items():
@@ -222,9 +333,17 @@ def _target(frame: pl.DataFrame) -> str | None:
 
 
 def _tag_columns(frame: pl.DataFrame, used: set[str | None], rows: dict[str, list[int]]) -> dict[str, list[Any]]:
+    import polars as pl
+
     found = {}
     for column in frame.columns:
-        if column in used or column.lower() in ("iteration", "q0"):
+        kind = frame[column].dtype
+        if (
+            column in used
+            or column.lower() in ("iteration", "q0")
+            or kind.is_nested()
+            or kind in (pl.Binary, pl.Object)
+        ):
             continue
         values = frame[column].to_list()
         if all(values[i] == values[at[0]] for at in rows.values() for i in at):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import whole_lines
+from karat.formats.tabular import refuse_other_system
 from karat.gold import Gold, GoldBuilder
 from karat.hits import Hits, Run, Ungrouped
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 # Below this a plain loop over lines is done before polars would be imported.
 _SMALL = 16 << 20
 _BLOCK = 8 << 20
+_PIECE = 1 << 17
 
 
 class TrecRunFormat(Format):
@@ -34,10 +37,10 @@ class TrecRunFormat(Format):
 
     def recognises(self, source: Source, kind: Kind) -> bool:
         parts = source.first_line.split()
-        return len(parts) >= 5 and not source.looks_like_json and b"," not in parts[0] and _is_number(parts[4])
+        return len(parts) >= 5 and not source.looks_like_json and b"," not in parts[0] and is_number(parts[4])
 
     def read_run(self, source: Source, options: Options) -> Run:
-        return TrecRun(source)
+        return TrecRun(source, options.system)
 
 
 class QrelsFormat(Format):
@@ -49,7 +52,7 @@ class QrelsFormat(Format):
 
     def recognises(self, source: Source, kind: Kind) -> bool:
         parts = source.first_line.split()
-        return len(parts) == 4 and not source.looks_like_json and _is_number(parts[3])
+        return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
 
     def read_gold(self, source: Source, options: Options) -> Gold:
         items: dict[str, tuple[list[str], list[float]]] = {}
@@ -61,11 +64,11 @@ class QrelsFormat(Format):
                     continue
                 if len(parts) != 4:
                     raise _columns(source.label, line, "4: query iteration document grade", len(parts))
-                query, item = _text(parts[0], source.label, line), _text(parts[2], source.label, line)
+                query, item = as_text(parts[0], source.label, line), as_text(parts[2], source.label, line)
                 ids, grades = items.setdefault(query, ([], []))
                 first.setdefault(query, line)
                 ids.append(item)
-                grades.append(_number(parts[3], source.label, line, "grade"))
+                grades.append(as_number(parts[3], source.label, line, "grade"))
         builder = GoldBuilder(source.label)
         for query, (ids, grades) in items.items():
             builder.add(query, ids, grades, line=first[query])
@@ -75,78 +78,77 @@ class QrelsFormat(Format):
 class TrecRun(Run):
     """A TREC run file, read in blocks so that memory does not grow with it."""
 
-    def __init__(self, source: Source) -> None:
-        self.label, self._source = source.label, source
-        self._tag = ""
+    def __init__(self, source: Source, system: str | None = None) -> None:
+        self.label, self._source, self._system = source.label, source, system
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        refuse_other_system(self._system, [self._tag], self.label)
         if self._source.path.stat().st_size < _SMALL or self._separator() is None:
             yield self._read_lines()
             return
         yield from self._read_blocks()
 
     def grouped(self) -> Run:
-        return _WholeTrecRun(self._source)
+        return _WholeTrecRun(self._source, self._system)
 
-    def _separator(self) -> str | None:
+    @cached_property
+    def _tag(self) -> str:
+        """The system's name: that of the first line, as files of two systems are not told apart by trec_eval."""
+        parts = self._source.first_line.split(maxsplit=6)
+        return parts[5].decode("utf-8", "replace") if len(parts) > 5 else ""
+
+    def _separator(self) -> bytes | None:
         """The one character that parts all columns, or None where white space is mixed."""
         lines = self._source.head.split(b"\n")[:-1]
-        for separator in ("\t", " "):
-            if lines and all(len(line.rstrip(b"\r").split(separator.encode())) == 6 for line in lines):
+        for separator in (b"\t", b" "):
+            if lines and all(len(line.rstrip(b"\r").split(separator)) == 6 for line in lines):
                 return separator
         return None
 
     def _read_lines(self) -> Hits:
         """Any white space, any order of lines, and errors that name the line."""
-        rows: dict[bytes, tuple[list[str], list[float]]] = {}
-        parts: list[bytes] = []
+        rows: dict[bytes, tuple[str, list[str], list[float]]] = {}
         with self._source.open() as stream:
             line = 0
             try:
                 for raw in stream:
                     line += 1
-                    parts = raw.split()  # only ASCII white space parts columns
+                    parts = raw.split(maxsplit=6)  # only ASCII white space parts columns
                     if not parts:
                         continue
-                    ids, scores = rows[parts[0]] if parts[0] in rows else rows.setdefault(parts[0], ([], []))
-                    ids.append(parts[2].decode())
-                    scores.append(float(parts[4]))
-            except (ValueError, IndexError) as error:
-                raise self._line_error(raw, line) from error
-        queries = [_text(query, self.label, None) for query in rows]
-        if len(parts) > 5:
-            self._tag = parts[5].decode("utf-8", "replace")
-        score = np.array([s for _, scores in rows.values() for s in scores], np.float32).astype(np.float64)
-        counts = [len(ids) for ids, _ in rows.values()]
-        self._refuse_infinite(score, queries, counts)
+                    row = rows.get(parts[0])
+                    if row is None:
+                        row = rows[parts[0]] = (parts[0].decode(), [], [])
+                    row[1].append(parts[2].decode())
+                    row[2].append(_float(parts[4]))
+            except (ValueError, IndexError):
+                raise self._line_error(raw, line) from None
+        with np.errstate(over="ignore"):
+            score = np.array([s for _, _, scores in rows.values() for s in scores], np.float32).astype(np.float64)
+        if not np.isfinite(score).all():
+            raise self._infinite()
+        counts = [len(ids) for _, ids, _ in rows.values()]
         return Hits(
             system=self._tag,
-            queries=queries,
+            queries=[query for query, _, _ in rows.values()],
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
-            ids=[i for ids, _ in rows.values() for i in ids],
+            ids=[i for _, ids, _ in rows.values() for i in ids],
             score=score,
         )
 
     def _line_error(self, raw: bytes, line: int) -> InputError:
-        _text(raw, self.label, line)
+        as_text(raw, self.label, line)
         found = raw.split()
         if len(found) > 4:
-            _number(found[4], self.label, line, "score")
+            as_number(found[4], self.label, line, "score")
         return _columns(self.label, line, "6: query Q0 document rank score tag", len(found))
 
-    def _refuse_infinite(self, score: Any, queries: list[str], counts: list[int]) -> None:
-        bad = np.flatnonzero(~np.isfinite(score))
-        if len(bad):
-            query = queries[int(np.searchsorted(np.cumsum(counts), bad[0], "right"))]
-            raise InputError(
-                "the score is not finite",
-                file=self.label,
-                line=_find_infinite(self._source),
-                field="score",
-                query=query,
-                expected="a finite number",
-                got=float(score[bad[0]]),
-            )
+    def _infinite(self) -> InputError:
+        """All scores are numbers, and one is not finite, or too large for float32: which?"""
+        with self._source.open() as stream, np.errstate(over="ignore"):
+            found = ((line, raw.split(maxsplit=6)) for line, raw in enumerate(stream, 1) if not raw.isspace())
+            line, parts = next((n, p) for n, p in found if not np.isfinite(np.float32(float(p[4]))))
+        return _not_usable(parts[4], self.label, line, "score", "a finite number that fits into 32 bits")
 
     def _read_blocks(self) -> Iterator[Hits]:
         import polars as pl
@@ -165,25 +167,25 @@ class TrecRun(Run):
             yield self._hits(rest, _groups(rest), done)
 
     def _frames(self) -> Iterator[pl.DataFrame]:
-        """Blocks of whole lines; anything unusual in one sends the file to the careful reader for its error."""
+        """Blocks of whole lines; anything unusual sends the file to the careful reader, which copes or refuses."""
         import polars as pl
 
         names = ("query", "q0", "id", "rank", "score", "tag")
         schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
-        separator = self._separator() or " "
+        separator = self._separator() or b" "
         for block in whole_lines(self._source, _BLOCK):
+            if b"\r" in block:
+                block = block.replace(b"\r\n", b"\n")
+            if not _is_regular(block, separator):
+                raise Ungrouped
             try:
-                frame = (
-                    pl.scan_csv(block, separator=separator, has_header=False, schema=schema, quote_char=None)
+                yield (
+                    pl.scan_csv(block, separator=separator.decode(), has_header=False, schema=schema, quote_char=None)
                     .select("query", "id", "score")
                     .collect()
                 )
             except (pl.exceptions.PolarsError, UnicodeDecodeError):
-                self._read_lines()  # raises with the line, or copes
                 raise Ungrouped from None
-            if not self._tag:
-                self._tag = block[: block.find(b"\n")].split()[-1].decode("utf-8", "replace")
-            yield frame
 
     def _hits(self, frame: pl.DataFrame, groups: _Groups, done: set[str]) -> Hits:
         if not done.isdisjoint(groups.queries) or len(set(groups.queries)) < len(groups.queries):
@@ -192,17 +194,20 @@ class TrecRun(Run):
         return self._columns_to_hits(frame, groups)
 
     def _columns_to_hits(self, frame: pl.DataFrame, groups: _Groups) -> Hits:
-        score = frame["score"].to_numpy()
+        with np.errstate(over="ignore"):
+            score = frame["score"].to_numpy().astype(np.float32).astype(np.float64)
         if frame["id"].null_count() or not np.isfinite(score).all():
-            self._read_lines()  # a blank field or line, NaN or infinity: the careful reader says where, or copes
-            raise Ungrouped
-        return Hits(
-            system=self._tag,
-            queries=groups.queries,
-            offsets=groups.offsets,
-            ids=frame["id"],
-            score=score.astype(np.float32).astype(np.float64),
-        )
+            raise Ungrouped  # a line that is too short, NaN or infinity
+        return Hits(system=self._tag, queries=groups.queries, offsets=groups.offsets, ids=frame["id"], score=score)
+
+
+def _is_regular(block: bytes, separator: bytes) -> bool:
+    """Whether every piece of white space in a block is one separator between two columns, or one line break."""
+    if any(other in block for other in b" \t\v\f\r".replace(separator, b"")):
+        return False
+    white = np.frombuffer(block, np.uint8)
+    pieces = (white[at : at + _PIECE + 1] <= 32 for at in range(0, len(white), _PIECE))
+    return block[0] > 32 and not any(bool((piece[1:] & piece[:-1]).any()) for piece in pieces)
 
 
 class _WholeTrecRun(TrecRun):
@@ -232,39 +237,40 @@ def _groups(frame: pl.DataFrame) -> _Groups:
     runs = frame["query"].rle().struct.unnest()
     lengths = runs["len"].to_numpy().astype(np.int64)
     starts = np.cumsum(lengths) - lengths
-    return _Groups([str(q) for q in runs["value"].to_list()], starts.tolist(), frame.height)
+    return _Groups(runs["value"].to_list(), starts.tolist(), frame.height)
 
 
-def _text(raw: bytes, label: str, line: int | None) -> str:
+def as_text(raw: bytes, label: str, line: int) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise InputError("the line is not UTF-8 text", file=label, line=line, hint="save the file as UTF-8") from error
 
 
-def _number(text: bytes, label: str, line: int, field: str) -> float:
+def as_number(text: bytes, label: str, line: int, field: str) -> float:
     try:
-        value = float(text)
+        value = _float(text)
     except ValueError:
         value = float("nan")
     if not np.isfinite(value):
-        found = text.decode("utf-8", "replace")
-        raise InputError("not usable", file=label, line=line, field=field, expected="a finite number", got=found)
+        raise _not_usable(text, label, line, field, "a finite number")
     return value
+
+
+def _float(text: bytes) -> float:
+    if b"_" in text:  # 1_0 is a number for Python only
+        raise ValueError
+    return float(text)
+
+
+def _not_usable(text: bytes, label: str, line: int, field: str, expected: str) -> InputError:
+    found = text.decode("utf-8", "replace")
+    return InputError("not usable", file=label, line=line, field=field, expected=expected, got=found)
 
 
 def _columns(label: str, line: int, expected: str, got: int) -> InputError:
     return InputError("wrong number of columns", file=label, line=line, expected=expected, got=f"{got} columns")
 
 
-def _is_number(text: bytes) -> bool:
+def is_number(text: bytes) -> bool:
     return re.fullmatch(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf(inity)?)", text, re.I) is not None
-
-
-def _find_infinite(source: Source) -> int | None:
-    with source.open() as stream:
-        for line, raw in enumerate(stream, 1):
-            parts = raw.split()
-            if len(parts) > 4 and not np.isfinite(np.float32(float(parts[4]))):
-                return line
-    return None

@@ -1,43 +1,55 @@
-"""YAML read safely, with the line of every entry; dates stay text, only true and false are booleans."""
+"""YAML read safely, with the line of every entry. Ids are what was written: dates, 007 and keys stay text."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
 from karat.errors import InputError
 
+# The line of each entry of a list, by the list's id(): of the outermost list, or of those right under a mapping.
+Lines: TypeAlias = dict[int, list[int]]
+
 _DEEPEST = 100
+_TAG = "tag:yaml.org,2002:"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Safe loading without YAML 1.1's surprises: `no` is text, not False; 2025-06-01 is text, not a date."""
+    """Safe loading without YAML 1.1's surprises: `no`, 2025-06-01, 010, 0x1F, 1_000 and 12:30 are text."""
 
 
+_SURPRISING = (":timestamp", ":bool", ":int", ":float")
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":bool"))]
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(_SURPRISING)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-for _first in "tTfF":
-    _Loader.yaml_implicit_resolvers.setdefault(_first, []).append(
-        ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"))
-    )
+for _kind, _pattern, _firsts in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^(?:0|-?[1-9][0-9]*)$", "-0123456789"),
+    (
+        "float",
+        r"^(?:-?(?:0|[1-9][0-9]*)\.[0-9]*(?:[eE][-+]?[0-9]+)?|-?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-.0123456789",
+    ),
+):
+    _Loader.add_implicit_resolver(_TAG + _kind, re.compile(_pattern), list(_firsts))
 
 
-def load_yaml(text: bytes, label: str) -> tuple[Any, list[int]]:
-    """The document, and the line of each entry of its (outermost or only) list."""
+def load_yaml(text: bytes, label: str) -> tuple[Any, Lines]:
+    """The document, and where the entries of its lists stand."""
     try:
         _refuse_depth_and_bombs(text, label)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             if node is None:
-                return None, []
-            _refuse_repeated_keys(node, label, set())
-            return loader.construct_document(node), _entry_lines(node)
+                return None, {}
+            _settle_keys(node, label, set())
+            value = loader.construct_document(node)
+            return value, _entry_lines(node, value)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -69,23 +81,25 @@ def _line(event: yaml.Event) -> int | None:
     return None if event.start_mark is None else event.start_mark.line + 1
 
 
-def _entry_lines(node: Any) -> list[int]:
-    if isinstance(node, yaml.SequenceNode):
-        return [child.start_mark.line + 1 for child in node.value]
-    if isinstance(node, yaml.MappingNode):
-        for _, value in node.value:
-            if isinstance(value, yaml.SequenceNode):
-                return _entry_lines(value)
-    return []
+def _entry_lines(node: Any, value: Any) -> Lines:
+    lists = [(node, value)]
+    if isinstance(value, dict):
+        lists = [(child, value.get(key.value)) for key, child in node.value if isinstance(key, yaml.ScalarNode)]
+    return {
+        id(found): [entry.start_mark.line + 1 for entry in child.value]
+        for child, found in lists
+        if isinstance(found, list)
+    }
 
 
-def _refuse_repeated_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
+def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
+    """Keys are text, as in JSON, and stand once."""
     if id(node) in seen_nodes:  # an alias: looked at already
         return
     seen_nodes.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for child in node.value:
-            _refuse_repeated_keys(child, label, seen_nodes)
+            _settle_keys(child, label, seen_nodes)
     elif isinstance(node, yaml.MappingNode):
         keys: set[str] = set()
         for key, value in node.value:
@@ -93,4 +107,6 @@ def _refuse_repeated_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
                 if key.value in keys:
                     raise InputError(f"the key {key.value!r} stands twice", file=label, line=key.start_mark.line + 1)
                 keys.add(key.value)
-            _refuse_repeated_keys(value, label, seen_nodes)
+                if key.tag != _TAG + "merge":
+                    key.tag = _TAG + "str"
+            _settle_keys(value, label, seen_nodes)

@@ -39,8 +39,12 @@ class Latency(Metric, frozen=True, kw_only=True):
         total = stages.pop("total", nothing)
         if not stages:
             return total
-        table = np.stack(list(stages.values()))
-        summed = np.where(np.isnan(table).all(axis=0), np.nan, np.nansum(table, axis=0))
+        # One after the other by name: the order in which stages were logged must not change the last digit.
+        summed, logged = np.zeros(judged.n), np.zeros(judged.n, np.bool_)
+        for name in sorted(stages):
+            summed += np.nan_to_num(stages[name])
+            logged |= ~np.isnan(stages[name])
+        summed[~logged] = np.nan
         return np.where(np.isnan(total), summed, total)
 
 

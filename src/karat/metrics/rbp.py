@@ -31,7 +31,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
 
     name = "rbp"
     cutoff = "optional"
-    trec_eval = "rbp"
+    trec_eval = "rbp (p=0.9, binary gold)"
 
     p: Persistence = 0.8
 

@@ -21,9 +21,16 @@ def print_report(report: Report, console: Console) -> None:
         console.print(_section(section))
 
 
+class _Console(Console):
+    """rich ends the process with code 1 when its reader goes away; that is the command line's to decide."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def terminal_console() -> Console:
     """Standard output: as wide as the terminal, but never over 100 columns; plain when it is no terminal."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = _Console(highlight=False, soft_wrap=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
 
