@@ -161,10 +161,10 @@ class GoldBuilder:
             first[query] = i
 
     def _refuse_half_characters(self) -> None:
-        for field, texts in (("query_id", self.queries), ("gold", self.ids)):
+        for name, texts in (("query_id", self.queries), ("gold", self.ids)):
             if not is_whole("".join(texts)):
                 half = next(text for text in texts if not is_whole(text))
-                raise InputError("half a character", file=self.label, field=field, expected="text", got=half)
+                raise InputError("half a character", file=self.label, field=name, expected="text", got=half)
 
     def _items(self, audit: Audit) -> tuple[list[str], Floats, Ints, Ints]:
         grades, kinds = np.array(self.grades, np.float64), np.array(self.kinds, np.int64)

@@ -252,7 +252,7 @@ def _nearby(path: Path) -> str:
     return did_you_mean(path.name, names) or "check the path"
 
 
-_COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.S)
+_COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.S)
 _TYPES = {
     "str": "text",
     "int": "a whole number",
@@ -318,8 +318,10 @@ def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError
     kinds = re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what)
     if kinds:
         expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
-        got = _value_at(raw, path) or kinds[2]
-        return InputError("wrong type", file=label, line=line, field=path or None, expected=expected, got=got)
+        # What stands at the path of a bad key is the object that has it: too much to show.
+        got = kinds[2] if parts["key"] else _value_at(raw, path) or kinds[2]
+        what = "a key of the wrong type" if parts["key"] else "wrong type"
+        return InputError(what, file=label, line=line, field=path or None, expected=expected, got=got)
     return InputError(what, file=label, line=line, field=path or None)
 
 

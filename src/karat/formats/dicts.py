@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, compress
 from math import isfinite
 from numbers import Integral
-from operator import methodcaller
+from operator import countOf, methodcaller
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from karat.hits import Hits, Run
 from karat.ids import Floats, Keys
 
 _SLICE_HITS = 500_000
+_PIECE = 200  # dicts whose values are read twice at a time, while they are in the processor's cache
 _TRUTH = {bool, np.bool_}
 _ID = "text or a whole number"
 
@@ -93,7 +94,7 @@ class DictRun(Run):
         offsets = np.zeros(len(tables) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, tables), np.int64, len(tables)), out=offsets[1:])
         scores = _numbers("score", queries, tables, self.label)
-        textual = set(map(type, chain.from_iterable(tables))) <= {str}
+        textual = countOf(map(type, chain.from_iterable(tables)), str) == len(scores)
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
         ids: Any = Keys(tables, offsets, scores) if textual else _ids(queries, tables, self.label)
         return Hits(system="", queries=queries, offsets=offsets, ids=ids, score=scores)
@@ -134,14 +135,14 @@ def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
     seen: set[str] = set()
     for query in queries:
         if not _names_something(type(query)):
-            raise InputError("no id of a query", file=label, expected=_ID, got=repr(query))
+            raise InputError("no id of a query", file=label, expected=_ID, got=query)
         if str(query) in seen:
             raise InputError("two keys are the same query", file=label, query=str(query), hint="1 and '1' are one id")
         seen.add(str(query))
     return list(map(str, queries))
 
 
-def _ids(queries: list[str], tables: Sequence[Iterable[Any]], label: str) -> list[str]:
+def _ids(queries: list[str], tables: list[Any], label: str) -> list[str]:
     """The ids of all queries in one list."""
     ids = list(chain.from_iterable(tables))
     kinds = set(map(type, ids))
@@ -150,7 +151,7 @@ def _ids(queries: list[str], tables: Sequence[Iterable[Any]], label: str) -> lis
     if not all(map(_names_something, kinds)):
         at = ((q, i) for q, items in zip(queries, tables, strict=True) for i in items)
         query, item = next((q, i) for q, i in at if not _names_something(type(i)))
-        raise InputError("no id of a document", file=label, query=query, expected=_ID, got=repr(item))
+        raise InputError("no id of a document", file=label, query=query, expected=_ID, got=item)
     return list(map(str, ids))
 
 
@@ -158,20 +159,31 @@ def _names_something(kind: type) -> bool:
     return issubclass(kind, (str, Integral)) and not issubclass(kind, bool)
 
 
-def _numbers(what: str, queries: list[str], tables: Sequence[Mapping[Any, Any]], label: str) -> Floats:
+def _numbers(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> Floats:
     """The values of all queries in one array; text and truth values are no numbers, whatever Python makes of them."""
-    values = list(chain.from_iterable(map(methodcaller("values"), tables)))
+    read = array("d")  # takes no text, as numpy does
     try:
-        numbers = np.array(array("d", values))
+        for at in range(0, len(tables), _PIECE):
+            read.fromlist(list(_values(tables[at : at + _PIECE])))
     except (TypeError, OverflowError):
-        numbers = np.full(len(values), np.nan)
+        raise _no_number(what, queries, tables, label) from None
+    numbers = np.array(read)
     # Looking at the type of every value would cost as much as reading it: only 0 and 1 can be a truth value.
-    doubtful = np.flatnonzero((numbers == 0) | (numbers == 1)).tolist()
-    if np.isfinite(numbers).all() and _TRUTH.isdisjoint(map(type, map(values.__getitem__, doubtful))):
-        return numbers
+    doubtful = (numbers == 0) | (numbers == 1)
+    kinds = set(map(type, compress(_values(tables), doubtful.tolist()))) if doubtful.any() else set()
+    if kinds & _TRUTH or not np.isfinite(numbers).all():
+        raise _no_number(what, queries, tables, label)
+    return numbers
+
+
+def _values(tables: Iterable[Mapping[Any, Any]]) -> Iterator[Any]:
+    return chain.from_iterable(map(methodcaller("values"), tables))
+
+
+def _no_number(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> InputError:
     at = ((q, i, v) for q, items in zip(queries, tables, strict=True) for i, v in items.items())
     query, item, value = next((q, i, v) for q, i, v in at if not _is_number(v))
-    raise InputError(
+    return InputError(
         f"the {what} is no finite number", file=label, query=query, field=str(item), expected="a number", got=value
     )
 

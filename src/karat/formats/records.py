@@ -52,7 +52,14 @@ class RecordDecoder(Generic[S]):
         return self._decode(lambda kind: msgspec.json.decode(raw, type=kind))
 
     def convert(self, value: object) -> S:
-        return self._decode(lambda kind: msgspec.convert(value, kind))
+        try:
+            return self._decode(lambda kind: msgspec.convert(value, kind))
+        except msgspec.ValidationError as error:
+            if "got `numpy." not in str(error):
+                raise
+            # Scores straight from a retriever are numpy's more often than not.
+            plain = msgspec.to_builtins(value, enc_hook=lambda number: number.item())
+            return self._decode(lambda kind: msgspec.convert(plain, kind))
 
     def _decode(self, into: Callable[[Any], Any]) -> S:
         while True:

@@ -51,11 +51,11 @@ class SamplesFormat(Format):
             return False
         if kind == "run":
             return bool({"actualOutput", "actual_output"} & set(source.first_object or {}))
-        return (
-            re.search(rb'^\s*"?samples"?\s*:', source.head, re.M) is not None
-            or re.match(rb'\s*\{\s*"samples"\s*:', source.head) is not None
-            or "expected_output" in (source.first_object or {})
-        )
+        if {"samples", "expected_output"} & set(source.first_object or {}):
+            return True
+        # In YAML a key of the outermost mapping, not a word of some text; in indented JSON at any depth.
+        indented = rb'^\s*"samples"\s*:' if source.looks_like_json else rb"^samples\s*:"
+        return re.search(indented, source.head, re.M) is not None
 
     def read_gold(self, source: Source, options: Options) -> Gold:
         decoder, builder = RecordDecoder(Sample), GoldBuilder(source.label)

@@ -112,14 +112,15 @@ def _separator(source: Source) -> str:
 
 def _records(source: Source) -> Iterator[tuple[int, bytes]]:
     """(line, text) of the header and of every row that is not blank; a row ends where no quote is open."""
-    blank = _separator(source).encode() + b"\r\n"
+    blank = _separator(source).encode()
     first, record, quotes = 1, [b""], 0
     with source.open() as stream:
         for line, raw in enumerate(stream, 1):
             record.append(raw)
             quotes += raw.count(b'"')
             if quotes % 2 == 0:
-                if text := b"".join(record).strip(blank):
+                text = b"".join(record).strip(b"\r\n")
+                if text.strip(blank):
                     yield first, text
                 first, record, quotes = line + 1, [], 0
     if record:
@@ -130,27 +131,27 @@ def _bad_line(source: Source) -> InputError | None:
     """The first line of a text table that is no row of it; polars says only that there is one."""
     if source.head[:4] == b"PAR1":
         return None
-    separator = _separator(source).encode()
-    columns = None
+    columns = 0
     for line, record in _records(source):
-        try:
-            record.decode()
-        except UnicodeDecodeError:
-            return InputError("the line is not UTF-8 text", file=source.label, line=line, hint="save the file as UTF-8")
-        if record.count(b'"') % 2:
-            return InputError("not a readable table: a quote is never closed", file=source.label, line=line)
-        found = re.sub(rb'"[^"]*"', b"", record).count(separator) + 1
-        columns = columns or found
-        if found > columns:
-            return InputError(
-                "too many fields in the row",
-                file=source.label,
-                line=line,
-                expected=f"{columns}, as in the header",
-                got=f"{found} fields",
-                hint="put a field that holds the separator in double quotes",
-            )
+        fields = re.sub(rb'("[^"]*")+', b'""', record).split(_separator(source).encode())
+        columns = columns or len(fields)
+        reason = _why_bad(record, fields, columns)
+        if reason:
+            return InputError(f"not a row of a table: {reason}", file=source.label, line=line)
     return None
+
+
+def _why_bad(record: bytes, fields: list[bytes], columns: int) -> str | None:
+    """`fields`: those of the record, where \"\" stands for all that was in quotes."""
+    try:
+        record.decode()
+    except UnicodeDecodeError:
+        return "the line is not UTF-8 text"
+    if record.count(b'"') % 2:
+        return "a quote is never closed"
+    if any(field.startswith(b'""') and field != b'""' for field in fields):
+        return "something follows a closing quote"
+    return f"{len(fields)} fields, the header has {columns}" if len(fields) > columns else None
 
 
 def refuse_other_system(wanted: str | None, there: Iterable[str], label: str) -> None:
@@ -314,6 +315,8 @@ def gold_from_frame(
     if kind == DOC and "#" in str(frame[item][0]):
         kind = BARE
     grade = table.find("grade", taken=item)
+    if grade is not None and grade.lower() == "score" and table.find("rank") is not None:
+        raise InputError("this is a run: it has ranks and scores", file=label, expected="a column of grades")
     grades = table.numbers(grade, required=True)
     names, ids = table.ids(query).to_list(), table.ids(item).to_list()
     rows: dict[str, list[int]] = {}
