@@ -15,7 +15,7 @@ test: .venv/.test
 
 check: .venv/.check
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/architecture
 

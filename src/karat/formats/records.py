@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from karat.errors import InputError
+from karat.errors import InputError, shorten
 from karat.formats.base import DECODE_ERRORS, Source, refusal
 from karat.formats.yaml_io import Lines, load_yaml
 
@@ -58,7 +58,7 @@ class RecordDecoder(Generic[S]):
             if "got `numpy." not in str(error):
                 raise
             # Scores straight from a retriever are numpy's more often than not.
-            plain = msgspec.to_builtins(value, enc_hook=lambda number: number.item())
+            plain = msgspec.to_builtins(value, enc_hook=_plain)
             return self._decode(lambda kind: msgspec.convert(plain, kind))
 
     def _decode(self, into: Callable[[Any], Any]) -> S:
@@ -97,6 +97,10 @@ class RecordDecoder(Generic[S]):
             if value is not None:
                 found[name] = value
         return {**found, **getattr(record, "__dict__", {})}
+
+
+def _plain(thing: Any) -> Any:
+    return thing.item() if hasattr(thing, "item") and not hasattr(thing, "__len__") else shorten(thing)
 
 
 def extra_columns(records: Sequence[msgspec.Struct], extra_names: dict[str, str]) -> dict[str, list[Any]]:
