@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,9 +55,11 @@ def export(results: list[Result], target: str) -> Path:
     return path
 
 
-def check_target(target: str) -> None:
-    """Refuse a target that cannot be written, before any work is done for it."""
+def check_target(target: str, inputs: Sequence[str] = ()) -> None:
+    """Refuse a target that cannot or must not be written, before any work is done for it."""
     table, path = _split(target)
+    if path.exists() and any(Path(i).exists() and path.samefile(i) for i in inputs):
+        raise ConfigError("this file is read, and would be overwritten", file=str(path), hint="name another output")
     if path.suffix.lower() not in (".json", ".md", ".csv", ".parquet"):
         raise ConfigError(
             f"cannot tell from the ending what to write to {str(path)!r}",

@@ -112,6 +112,15 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(small: Path
         assert done.stdout == ""
 
 
+def test_an_input_is_never_overwritten(small: Path) -> None:
+    before = (small / "run.jsonl").read_bytes()
+    (small / "run.json").write_bytes(before)
+    done = karat("eval", "run.json", "--gold", "gold.jsonl", "-o", "./run.json", cwd=small)
+    assert done.returncode == 2
+    assert "would be overwritten" in done.stderr
+    assert (small / "run.json").read_bytes() == before
+
+
 def test_several_systems_give_several_results(small: Path) -> None:
     with (small / "run.jsonl").open("a") as file:
         file.write(json.dumps({"query_id": "q", "system": "t", "topk": ["9", "3"]}) + "\n")

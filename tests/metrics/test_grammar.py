@@ -243,3 +243,7 @@ def test_any_text_is_a_metric_or_refused(text: str) -> None:
 def test_evaluate_refuses_before_it_reads(metric: str) -> None:
     with pytest.raises(ConfigError):
         karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["mrr", metric])
+
+
+def test_a_single_metric_may_stand_alone() -> None:
+    assert karat.evaluate({"q": ["a"]}, {"q": ["a"]}, "mrr").means == {"mrr": 1.0}

@@ -83,7 +83,7 @@ def command(
     from karat.provenance import code_version
 
     for output in outputs:
-        check_target(output)
+        check_target(output, inputs=[path for path in (run, gold, corpus) if path])
     if corpus is not None and corpus_size is None:
         corpus_size = len(read_corpus(corpus))
     with working(f"scoring {run}"):

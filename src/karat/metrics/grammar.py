@@ -45,8 +45,9 @@ def parse_metric(text: str | Metric) -> Metric:
 
 
 def parse_metrics(texts: Iterable[str | Metric]) -> list[Metric]:
-    """Metrics in the order asked for, each once."""
-    return list(dict.fromkeys(parse_metric(t) for t in texts))
+    """Metrics in the order asked for, each once; a single name may stand alone."""
+    asked = [texts] if isinstance(texts, (str, Metric)) else texts
+    return list(dict.fromkeys(parse_metric(t) for t in asked))
 
 
 def all_metrics() -> dict[str, type[Metric]]:
