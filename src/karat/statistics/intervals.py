@@ -59,7 +59,7 @@ class Sampling(msgspec.Struct, frozen=True):
 def mean_intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Floats:
     """(low, high) of every column; NaN where nothing can be said."""
     if len(sums.counts) > _LARGE:
-        columns = [sums.column(j) for j in range(len(ranges))]
+        columns = [sums.columns([j]) for j in range(len(ranges))]
         return np.concatenate([_intervals(c, [r], sampling) for c, r in zip(columns, ranges, strict=True)])
     return _intervals(sums, ranges, sampling)
 
@@ -70,7 +70,7 @@ def _intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Floats:
     if not usable:
         return found
     limits = _normal_limits if len(sums.counts) > _LARGE else METHODS[sampling.method]
-    part = Sums(sums.counts, sums.above[:, usable], sums.below[:, usable], sums.plain)
+    part = sums if len(usable) == len(ranges) else sums.columns(usable)
     bounds = np.array([ranges[j] for j in usable])
     found[usable] = limits(part, bounds, sampling)
     return np.round(found, _DIGITS)
@@ -127,7 +127,7 @@ def _closed_form(sums: Sums, bounds: Floats, sampling: Sampling, limits: Floats,
 
     `prior`: weight of an observation at both ends; 0: a whole one at the far end of each limit.
     """
-    for j in range(len(bounds)) if sums.plain else ():
+    for j in np.flatnonzero(sums.single).tolist():
         low, high = bounds[j]
         used = sums.below[:, j] > 0
         values, counts = sums.above[used, j], sums.counts[used]

@@ -22,7 +22,6 @@ class Sums:
     counts: Ints  # of each distinct unit
     above: Floats  # unit × column
     below: Floats  # unit × column
-    plain: bool  # every unit is one query with one vote
 
     @property
     def units(self) -> int:
@@ -44,41 +43,42 @@ class Sums:
         """What a unit weighs on average in each column."""
         return (self.counts @ self.below) / np.maximum(self.defined, 1)
 
-    def column(self, j: int) -> Sums:
-        """One column alone: fewer distinct units."""
-        return _collapse(self.above[:, [j]], self.below[:, [j]], self.counts, self.plain)
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Columns in which every unit has one vote or none, so that they are shares of independent queries."""
+        return np.asarray(((self.below == 0) | (self.below == 1)).all(axis=0))
+
+    def columns(self, which: list[int]) -> Sums:
+        """Some columns alone: fewer distinct units."""
+        return _collapse(self.above[:, which], self.below[:, which], self.counts)
 
 
 def sum_up(values: Floats, weights: Floats | None = None, clusters: Ints | None = None) -> Sums:
     """`values`: query × column, NaN where undefined; `weights`: of each value in its column's mean (default 1);
-    `clusters`: queries with the same number belong together."""
+    `clusters`: queries with the same number (0 or more) belong together."""
     defined = ~np.isnan(values)
     below = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
     above = np.where(defined, values, 0.0) * below
-    plain = weights is None
     if clusters is not None and len(clusters):
-        sizes = np.bincount(clusters)
-        above, below = _by_cluster(above, clusters, len(sizes)), _by_cluster(below, clusters, len(sizes))
-        plain = plain and int(sizes.max()) == 1
-    return _collapse(above, below, np.ones(len(above), np.int64), plain)
+        above, below = _by_cluster(above, clusters), _by_cluster(below, clusters)
+    return _collapse(above, below, np.ones(len(above), np.int64))
 
 
-def _by_cluster(table: Floats, clusters: Ints, size: int) -> Floats:
-    order = np.argsort(clusters, kind="stable")
+def _by_cluster(table: Floats, clusters: Ints) -> Floats:
+    starts = np.flatnonzero(np.diff(np.sort(clusters), prepend=-1))
     # Inside a cluster smallest first: rounding must not depend on the order of the queries.
     columns = (column[np.lexsort((column, clusters))] for column in table.T)
-    starts = np.searchsorted(clusters[order], np.arange(size))
     return np.column_stack([np.add.reduceat(column, starts) for column in columns])
 
 
-def _collapse(above: Floats, below: Floats, counts: Ints, plain: bool) -> Sums:
+def _collapse(above: Floats, below: Floats, counts: Ints) -> Sums:
     """Units with equal rows are exchangeable: one row for all of them, rows in an order of their own.
 
     So neither the order of the queries nor the slices they came in can change a digit, and large sets cost little.
     """
     rows = np.column_stack([above, below]) + 0.0  # −0.0 and 0.0 are one value
     if not len(rows):
-        return Sums(counts, above, below, plain)
+        return Sums(counts, above, below)
     varying = [column for column in rows.T if (column != column[0]).any()]
     order = np.lexsort(varying[::-1]) if varying else np.arange(len(rows))
     ordered = rows[order]
@@ -86,4 +86,4 @@ def _collapse(above: Floats, below: Floats, counts: Ints, plain: bool) -> Sums:
     first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     starts = np.flatnonzero(first)
     kept, width = ordered[starts], above.shape[1]
-    return Sums(np.add.reduceat(counts[order], starts), kept[:, :width], kept[:, width:], plain)
+    return Sums(np.add.reduceat(counts[order], starts), kept[:, :width], kept[:, width:])
