@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from karat.attributes import CONVERSATION, cluster_numbers, segment_labels
 from karat.audit import Audit
 from karat.errors import ConfigError, InputError, shorten
 from karat.formats.read import read_gold, read_run
@@ -17,6 +18,7 @@ from karat.judged import Judged, Rules, judge, judge_missing
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metrics
 from karat.result import Result
+from karat.statistics.intervals import Sampling
 
 PANEL = (
     "recall@1",
@@ -65,10 +67,15 @@ def evaluate_all(
     min_score: float | None = None,
     doc_of: str = "#",
     corpus_size: int | None = None,
+    segments: Iterable[str] = (),
+    cluster: str | None = None,
+    sampling: Sampling | None = None,
 ) -> dict[str, Result]:
     """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
     `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
-    `doc_of`: what parts a chunk id from its document; `corpus_size`: for the random floor."""
+    `doc_of`: what parts a chunk id from its document; `corpus_size`: for the random floor; `segments`: attributes
+    such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together (default:
+    conversations, where the gold set has them; `none`: every query for itself); `sampling`: how intervals are made."""
     if k < 1:
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
     if corpus_size is not None and corpus_size < 1:
@@ -79,16 +86,32 @@ def evaluate_all(
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
     asked = parse_metrics(PANEL if metrics is None else metrics)
+    segmented_by = (segments,) if isinstance(segments, str) else tuple(segments)
+    cluster = _cluster(gold, cluster)
+    for name in segmented_by:
+        segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
     rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)
     try:
         scorers = _score(run, gold, asked, rules, corpus_size)
     except Ungrouped:
         scorers = _score(run.grouped(), gold, asked, rules, corpus_size)
     provenance = run.provenance()
+    statistics = {"sampling": sampling or Sampling(), "cluster": cluster, "segmented_by": segmented_by}
     return {
-        system: scorer.finish(system, run.label, provenance.get(system, {}), keep_empty=metrics is not None)
+        system: scorer.finish(
+            system, run, provenance.get(system, {}), keep_empty=metrics is not None, statistics=statistics
+        )
         for system, scorer in scorers.items()
     }
+
+
+def _cluster(gold: Gold, name: str | None) -> str | None:
+    if name is None:
+        return CONVERSATION if CONVERSATION in gold.fields else None
+    if name == "none":
+        return None
+    cluster_numbers(gold, name)  # an unknown name is an error now, not after the scoring
+    return name
 
 
 def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_size: int | None) -> dict[str, _Scorer]:
@@ -121,6 +144,7 @@ class _Scorer:
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
         self.ceilings: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
         self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
+        self.votes: dict[str, Floats] = {}
 
     def add(self, judged: Judged) -> None:
         at = judged.queries
@@ -129,6 +153,9 @@ class _Scorer:
             name = str(metric)
             self.values[name][at] = metric.score(judged)
             self.ceilings[name][at] = metric.ceiling(judged)
+            votes = metric.votes(judged)
+            if votes is not None:
+                self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
             if self.corpus_size:
                 self.floors[name][at] = metric.floor(judged, self.corpus_size)
 
@@ -153,7 +180,9 @@ class _Scorer:
         if not skip:
             self.add(judge_missing(self.gold, missing, self.rules))
 
-    def finish(self, system: str, label: str, provenance: dict[str, Any], *, keep_empty: bool) -> Result:
+    def finish(
+        self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
+    ) -> Result:
         rows = np.flatnonzero(self.seen)
         relevant = np.bincount(self.gold.query_of_item[self.gold.grades > 0], minlength=len(self.seen))
         bare = rows[(relevant[rows] == 0) & (self.gold.no_answer[rows] == 0)]
@@ -163,7 +192,7 @@ class _Scorer:
         names = [str(m) for m in shown]
         return Result(
             system=system,
-            run=label,
+            run=run.label,
             gold=self.gold,
             rows=rows,
             metrics=shown,
@@ -174,4 +203,7 @@ class _Scorer:
             provenance=provenance,
             rules=self.rules,
             corpus_size=self.corpus_size,
+            votes={n: self.votes[n][rows] for n in names if n in self.votes},
+            source=run,
+            **statistics,
         )

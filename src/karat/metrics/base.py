@@ -34,6 +34,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     uses_hits: ClassVar[bool] = False  # looks at the hits themselves, not only at judged ones
     aggregate: ClassVar[float | None] = None  # None: the mean over queries; else this quantile
     unit: ClassVar[str] = ""
+    version: ClassVar[int] = 1  # of the definition: raised whenever its numbers change
 
     k: Cutoff | None = None
 
@@ -48,6 +49,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """What a random ranking of the corpus scores on average, NaN where not known in closed form."""
         return np.full(judged.n, np.nan)
+
+    def votes(self, judged: Judged) -> Floats | None:
+        """How much each query counts in the mean; None: all the same."""
+        return None
 
     def limit(self, judged: Judged) -> Ints:
         """The cutoff of each query: the name's, else the query's own or the configured one."""

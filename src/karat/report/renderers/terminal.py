@@ -42,7 +42,12 @@ def clean(text: str) -> str:
 
 def _section(section: Section) -> RenderableType:
     heading = RichText(f"\n{clean(section.title)}", style="bold underline")
-    return Group(heading, *(_block(b) for b in section.blocks))
+    parts: list[RenderableType] = [heading]
+    for before, block in zip([None, *section.blocks], section.blocks, strict=False):
+        if isinstance(before, (Table, Chart)) and isinstance(block, (Table, Chart)):
+            parts.append("")
+        parts.append(_block(block))
+    return Group(*parts)
 
 
 def _block(block: Block) -> RenderableType:
