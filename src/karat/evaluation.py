@@ -96,7 +96,28 @@ def evaluate_all(
     except Ungrouped:
         scorers = _score(run.grouped(), gold, asked, rules, corpus_size)
     provenance = run.provenance()
-    statistics = {"sampling": sampling or Sampling(), "cluster": cluster, "segmented_by": segmented_by}
+
+    def again(others: list[str]) -> dict[str, Result]:
+        return evaluate_all(
+            run,
+            gold,
+            others,
+            k=k,
+            missing=missing,
+            min_score=min_score,
+            doc_of=doc_of,
+            corpus_size=corpus_size,
+            segments=segmented_by,
+            cluster=cluster or "none",
+            sampling=sampling,
+        )
+
+    statistics = {
+        "sampling": sampling or Sampling(),
+        "cluster": cluster,
+        "segmented_by": segmented_by,
+        "again": again,
+    }
     return {
         system: scorer.finish(
             system, run, provenance.get(system, {}), keep_empty=metrics is not None, statistics=statistics
@@ -145,10 +166,12 @@ class _Scorer:
         self.ceilings: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
         self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
         self.votes: dict[str, Floats] = {}
+        self.depths = np.zeros(size, np.int64)
 
     def add(self, judged: Judged) -> None:
         at = judged.queries
         self.seen[at] = True
+        self.depths[at] = judged.depth
         for metric in self.metrics:
             name = str(metric)
             self.values[name][at] = metric.score(judged)
@@ -204,6 +227,7 @@ class _Scorer:
             rules=self.rules,
             corpus_size=self.corpus_size,
             votes={n: self.votes[n][rows] for n in names if n in self.votes},
+            depths=self.depths[rows],
             source=run,
             **statistics,
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -19,7 +22,7 @@ from karat.attributes import (
     segment_title,
 )
 from karat.audit import Audit, Entry
-from karat.errors import InputError
+from karat.errors import ConfigError, InputError
 from karat.gold import Dataset, Gold
 from karat.hits import Run
 from karat.ids import Floats, Ints
@@ -29,11 +32,14 @@ from karat.metrics.grammar import parse_metric
 from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import Sampling
 from karat.summary import FEW, Scores, SummaryRow, summarise
+from karat.sweeping import ALL, DEFAULT_KS, Measured, Sweep, checked_depths, draw_curve, measured_depths, sweep_metrics
 
 if TYPE_CHECKING:
     import polars as pl
 
 SCHEMA: Literal["karat/result/1"] = "karat/result/1"
+SEVERAL = "karat/results/1"
+_SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
 
 
 class SegmentRow(msgspec.Struct, frozen=True):
@@ -68,6 +74,17 @@ class SavedResult(msgspec.Struct, kw_only=True):
     definitions: dict[str, int] = {}  # version of each metric's definition
 
 
+class SavedResults(msgspec.Struct, kw_only=True):
+    """Several results in one file, one for each system of a run."""
+
+    schema: Literal["karat/results/1"] = "karat/results/1"
+    results: list[SavedResult]
+
+
+class _Schema(msgspec.Struct):
+    schema: str = ""
+
+
 @dataclass(frozen=True)
 class Result:
     """Scores of one system on one gold set."""
@@ -88,11 +105,19 @@ class Result:
     sampling: Sampling = field(default_factory=Sampling)
     cluster: str | None = None  # the attribute by which queries belong together
     segmented_by: tuple[str, ...] = ()
+    depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # hits that each query got
+    again: Callable[[list[str]], dict[str, Result]] | None = None  # measures other metrics of the same run
     source: Run | None = None  # to read the hits again; a saved result has none
+    saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved
 
     @cached_property
     def queries(self) -> list[str]:
         return [self.gold.queries[i] for i in self.rows.tolist()]
+
+    @property
+    def definitions(self) -> dict[str, int]:
+        """Version of each metric's definition."""
+        return {str(m): m.version for m in self.metrics} if self.saved_definitions is None else self.saved_definitions
 
     @cached_property
     def columns(self) -> Scores:
@@ -112,14 +137,47 @@ class Result:
 
     def segment_by(self, name: str) -> list[SegmentRow]:
         """All metrics by language, topic, language×topic, query_length …: any tag, field or derived attribute."""
+        title = segment_title(name)
+        return [self._segment(title, value, at) for value, at in self.groups(name)]
+
+    def groups(self, name: str) -> list[tuple[str, Ints]]:
+        """The values of an attribute in their order, each with the places of its queries."""
         labels = segment_labels(self.gold, name)
-        groups: dict[str, list[int]] = {}
+        found: dict[str, list[int]] = {}
         for place, row in enumerate(self.rows.tolist()):
-            groups.setdefault(labels[row], []).append(place)
-        return [
-            self._segment(segment_title(name), label, np.array(groups[label]))
-            for label in sorted(groups, key=label_order)
-        ]
+            found.setdefault(labels[row], []).append(place)
+        return [(label, np.array(found[label])) for label in sorted(found, key=label_order)]
+
+    def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
+        """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
+        from karat import __version__
+
+        wanted = checked_depths(ks)
+        names = sweep_metrics(wanted)
+        if not set(names) <= set(self.values):
+            if self.again is None:
+                raise ConfigError("a saved result keeps no hits to sweep over", hint="give the run itself")
+            return self.again(names)[self.system].sweep(wanted)
+        depth = int(self.depths.max(initial=0))
+        ks, notes = measured_depths(wanted, depth)
+        everything = [(ALL, ALL, np.arange(len(self.rows)))]
+        groups = [(segment_title(by), value, at) for by in self.segmented_by for value, at in self.groups(by)]
+        return Sweep(
+            karat=__version__,
+            system=self.system,
+            run=self.run,
+            gold=self.gold.label,
+            dataset=self.gold.dataset,
+            statistics={**msgspec.structs.asdict(self.sampling), "cluster": self.cluster},
+            ks=ks,
+            depth=depth,
+            notes=notes,
+            curves=[draw_curve(self._measured(*group), ks, depth, self.sampling) for group in (*everything, *groups)],
+        )
+
+    def _measured(self, segment: str, value: str, at: Ints) -> Measured:
+        ceilings = {name: values[at] for name, values in self.ceilings.items()}
+        return Measured(segment, value, self.columns.select(at), ceilings, len(at))
 
     def _segment(self, name: str, label: str, at: Ints) -> SegmentRow:
         ceilings = {n: values[at] for n, values in self.ceilings.items()}
@@ -188,7 +246,7 @@ class Result:
             segments=self.segment_rows if self.segmented_by else [],
             attributes=self._attributes(),
             votes={name: votes.tolist() for name, votes in self.votes.items()},
-            definitions={str(m): m.version for m in self.metrics},
+            definitions=self.definitions,
         )
 
     def _attributes(self) -> dict[str, list[Any]]:
@@ -200,21 +258,40 @@ class Result:
         return f"Result({self.system or self.run!r}, {len(self.rows)} queries: {shown})"
 
 
-def read_result(path: str | PathLike[str]) -> SavedResult:
-    """A result that was saved with `karat eval … -o out.json`."""
+def is_saved_result(path: Path) -> bool:
+    """Whether a file says of itself that it is a saved result, or several."""
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return _SAYS_SO.match(stream.read(200)) is not None
+
+
+def read_results(path: str | PathLike[str]) -> list[SavedResult]:
+    """All results of a file saved with `karat eval … -o out.json`."""
     from karat.formats.base import Source, refusal
 
     source = Source(str(path))
     with source.open() as stream:
         text = stream.read()
     try:
-        return msgspec.json.decode(text, type=SavedResult)
+        if msgspec.json.decode(text, type=_Schema).schema == SEVERAL:
+            return msgspec.json.decode(text, type=SavedResults).results
+        return [msgspec.json.decode(text, type=SavedResult)]
     except msgspec.ValidationError as error:
         problem = refusal(error, source.label, None, text)
         problem.hint = f"expected a result saved by Karat ({SCHEMA})"
         raise problem from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"not a saved result: {error}", file=source.label) from error
+
+
+def read_result(path: str | PathLike[str]) -> SavedResult:
+    """A result that was saved with `karat eval … -o out.json`."""
+    results = read_results(path)
+    if len(results) > 1:
+        systems = ", ".join(r.system or "(unnamed)" for r in results)
+        raise InputError("the file holds several results", file=str(path), hint=f"read_results reads all of: {systems}")
+    return results[0]
 
 
 def restore(saved: SavedResult) -> Result:
@@ -253,6 +330,7 @@ def restore(saved: SavedResult) -> Result:
         sampling=msgspec.convert(statistics, Sampling),
         cluster=saved.statistics.get("cluster"),
         segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
+        saved_definitions=saved.definitions,
     )
 
 

@@ -45,27 +45,22 @@ def with_interval(row: SummaryRow, unit: str = "") -> str:
     return f"{row.mean:.3f}{limits}"
 
 
-def points(value: float | None, unit: str = "") -> str:
-    """A difference: percentage points for shares, the unit for anything else, the sign always.
+def points(value: float | None, unit: str = "pp", limits: tuple[float | None, float | None] = (None, None)) -> str:
+    """A difference with its sign and its limits: percentage points for shares, the metric's unit for anything else.
 
-    >>> points(0.0312), points(-0.2), points(3.25, "ms"), points(None)
-    ('+3.12 pp', '−20.00 pp', '+3.25 ms', '–')
+    >>> points(0.0312), points(-0.2, "pp", (-0.3, 0.0512)), points(3.25, "ms"), points(0.5, ""), points(None)
+    ('+3.12 pp', '−20.00 [−30.00, +5.12] pp', '+3.25 ms', '+0.50', '–')
     """
     if value is None:
         return "–"
-    sign = "−" if value < 0 else "+"
-    return f"{sign}{abs(value):.2f} {unit}" if unit else f"{sign}{abs(value) * 100:.2f} pp"
+    low, high = limits
+    between = "" if low is None or high is None else f" [{_signed(low, unit)}, {_signed(high, unit)}]"
+    return f"{_signed(value, unit)}{between} {unit}".rstrip()
 
 
-def points_interval(low: float | None, high: float | None, unit: str = "") -> str:
-    """Limits of a difference, in the unit of the difference.
-
-    >>> points_interval(-0.011, 0.0512), points_interval(None, 1.0)
-    ('[−1.10, +5.12]', '–')
-    """
-    if low is None or high is None:
-        return "–"
-    return "[" + ", ".join(points(v, unit).split(" ")[0] for v in (low, high)) + "]"
+def _signed(value: float, unit: str) -> str:
+    text = f"{value * 100 if unit == 'pp' else value:+.2f}"
+    return "0.00" if text in ("+0.00", "-0.00") else text.replace("-", "−")
 
 
 def p_value(p: float | None) -> str:

@@ -52,11 +52,12 @@ def resampled_sums(sums: Sums, draw: Draw, resamples: int) -> tuple[Floats, Floa
     places: dict[bytes, int] = {}
     place = [places.setdefault(column.tobytes(), len(places)) for column in sums.below.T]
     table = np.column_stack([sums.above, *(np.frombuffer(column) for column in places)])
-    drawn = np.concatenate([draw(size) @ table for size in _blocks(resamples, len(table))])
+    drawn = np.concatenate([draw(size) @ table for size in blocks(resamples, len(table))])
     return drawn[:, :width], drawn[:, width:][:, place]
 
 
-def _blocks(resamples: int, units: int) -> Iterator[int]:
+def blocks(resamples: int, units: int) -> Iterator[int]:
+    """Sizes of blocks of resamples that keep memory bounded."""
     size = max(1, _BLOCK // max(units, 1))
     for start in range(0, resamples, size):
         yield min(size, resamples - start)
