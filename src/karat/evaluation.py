@@ -13,9 +13,9 @@ from karat.errors import ConfigError, InputError, shorten
 from karat.formats.read import read_gold, read_run
 from karat.gold import Gold
 from karat.hits import Run, Ungrouped
-from karat.ids import Floats, Ints
+from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
-from karat.metrics.base import Metric
+from karat.metrics.base import Metric, Relevance
 from karat.metrics.grammar import parse_metrics
 from karat.result import Result
 from karat.statistics.intervals import Sampling
@@ -138,19 +138,26 @@ def _cluster(gold: Gold, name: str | None) -> str | None:
 def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_size: int | None) -> dict[str, _Scorer]:
     columns = frozenset().union(*(m.needs for m in metrics))
     depth = max((m.k or int(max(gold.k.max(), rules.k)) for m in metrics if m.uses_hits), default=0)
+    documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
             scorer = scorers[hits.system] = _Scorer(gold, metrics, rules, corpus_size)
-        scorer.add(judge(hits, gold, rules, scorer.audit, depth))
+        judged = judge(hits, gold, rules, scorer.audit, depth)
+        # What was settled for the documents was settled, and counted, for the chunks already.
+        scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
     if not scorers:
         raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
     for system, scorer in scorers.items():
         scorer.refuse_no_overlap(run, gold, system)
-        scorer.add_missing()
+        scorer.add_missing(documents or gold)
     return scorers
+
+
+def _by_document(metric: Metric) -> bool:
+    return isinstance(metric, Relevance) and metric.level == "doc"
 
 
 class _Scorer:
@@ -168,12 +175,12 @@ class _Scorer:
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
 
-    def add(self, judged: Judged) -> None:
-        at = judged.queries
+    def add(self, chunks: Judged, documents: Judged) -> None:
+        at = chunks.queries
         self.seen[at] = True
-        self.depths[at] = judged.depth
+        self.depths[at] = chunks.depth
         for metric in self.metrics:
-            name = str(metric)
+            name, judged = str(metric), documents if _by_document(metric) else chunks
             self.values[name][at] = metric.score(judged)
             self.ceilings[name][at] = metric.ceiling(judged)
             votes = metric.votes(judged)
@@ -193,7 +200,7 @@ class _Scorer:
             hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
         )
 
-    def add_missing(self) -> None:
+    def add_missing(self, documents: Gold) -> None:
         missing: Ints = np.flatnonzero(~self.seen)
         if not len(missing):
             return
@@ -201,7 +208,8 @@ class _Scorer:
         code = "missing_skipped" if skip else "missing_queries"
         self.audit.count(code, len(missing), (self.gold.queries[i] for i in missing[:3]))
         if not skip:
-            self.add(judge_missing(self.gold, missing, self.rules))
+            sides = (judge_missing(gold, missing, self.rules) for gold in (self.gold, documents))
+            self.add(*sides)
 
     def finish(
         self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]

@@ -13,6 +13,7 @@ from karat.cli.options import metric_option, reading_options, scoring_options, s
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @metric_option
+@click.option("--by-document", is_flag=True, help="Also ask for the right documents, whatever the chunk.")
 @segment_option
 @scoring_options
 @statistics_options
@@ -28,7 +29,13 @@ from karat.cli.options import metric_option, reading_options, scoring_options, s
 )
 @reading_options
 def command(
-    run: str, gold: str, metrics: tuple[str, ...], as_json: bool, outputs: tuple[str, ...], **options: Any
+    run: str,
+    gold: str,
+    metrics: tuple[str, ...],
+    by_document: bool,
+    as_json: bool,
+    outputs: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Score RUN against a gold set: the panel with intervals, what it could reach, segments, worst queries, audit.
 
@@ -45,7 +52,7 @@ def command(
 
     for output in outputs:
         check_target(output, inputs=[path for path in (run, gold, options["corpus"]) if path])
-    results = score_files(run, gold, metrics, **options)
+    results = score_files(run, gold, _with_documents(metrics) if by_document else metrics, **options)
     if as_json:
         click.echo(to_json(results).decode(), nl=False)
     else:
@@ -59,3 +66,12 @@ def command(
             print_report(evaluation_report(result), console)
     for output in outputs:
         click.echo(f"wrote {export(results, output)}", err=True)
+
+
+def _with_documents(metrics: tuple[str, ...]) -> list[str]:
+    from karat.evaluation import PANEL
+    from karat.metrics.base import Relevance
+    from karat.metrics.grammar import parse_metrics
+
+    asked = parse_metrics(metrics or PANEL)
+    return list(map(str, [*asked, *(m.by_document for m in asked if isinstance(m, Relevance))]))

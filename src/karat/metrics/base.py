@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
 import numpy as np
@@ -79,6 +79,12 @@ class Relevance(Metric, frozen=True, kw_only=True):
     """A metric of what was found: 0 for a query that the run lacks, undefined without relevant gold."""
 
     rel: Level | None = None  # lowest grade that counts as relevant; default: any above 0
+    level: Literal["chunk", "doc"] = "chunk"  # doc: any chunk of a relevant chunk's document will do
+
+    @property
+    def by_document(self) -> Self:
+        """The same metric, asking for the right documents instead of the right chunks."""
+        return msgspec.structs.replace(self, level="doc")
 
     def score(self, judged: Judged) -> Floats:
         relevant = judged.relevant(self.rel)
