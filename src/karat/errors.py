@@ -46,13 +46,14 @@ class KaratError(Exception):
         *,
         file: str | None = None,
         line: int | None = None,
+        column: int | None = None,
         field: str | None = None,
         query: str | None = None,
         expected: str | None = None,
         got: object = None,
         hint: str | None = None,
     ) -> None:
-        self.what, self.file, self.line, self.field = what, file, line, field
+        self.what, self.file, self.line, self.column, self.field = what, file, line, column, field
         self.query, self.expected, self.got, self.hint = query, expected, got, hint
         super().__init__(what)
 
@@ -70,7 +71,7 @@ class KaratError(Exception):
     def _location(self) -> str | None:
         if self.file is None:
             return None if self.line is None else f"line {self.line}"
-        return self.file if self.line is None else f"{self.file}:{self.line}"
+        return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
 
     def _query(self) -> str | None:
         return None if self.query is None else f"query {shorten(self.query, 40)!r}"

@@ -110,3 +110,31 @@ def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
                 if key.tag != _TAG + "merge":
                     key.tag = _TAG + "str"
             _settle_keys(value, label, seen_nodes)
+
+
+Path: TypeAlias = tuple[str | int, ...]
+Places: TypeAlias = dict[Path, tuple[int, int]]
+
+
+def load_yaml_places(text: bytes, label: str) -> tuple[Any, Places]:
+    """The document, and (line, column) of every value by its path; of a key under the path and KEY."""
+    value, _ = load_yaml(text, label)
+    places: Places = {}
+    node = yaml.compose(text, Loader=_Base)
+    if node is not None:
+        _note_places(node, (), places)
+    return value, places
+
+
+KEY = "key of"
+
+
+def _note_places(node: Any, path: Path, places: Places) -> None:
+    places[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            places[(*path, key.value, KEY)] = (key.start_mark.line + 1, key.start_mark.column + 1)
+            _note_places(value, (*path, key.value), places)
+    elif isinstance(node, yaml.SequenceNode):
+        for i, value in enumerate(node.value):
+            _note_places(value, (*path, i), places)

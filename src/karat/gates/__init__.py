@@ -1,0 +1,1 @@
+"""May it ship: criteria, verdicts, and how often they would cry wolf."""

@@ -1,0 +1,206 @@
+"""`ship-criteria.yaml`: what must hold before a change may ship."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from karat.errors import ConfigError, InputError, did_you_mean
+from karat.formats.yaml_io import KEY, Places, load_yaml_places
+from karat.metrics.base import Metric
+from karat.metrics.grammar import parse_metric
+
+DEFAULT_FILES = ("ship-criteria.yaml", "config/ship-criteria.yaml")
+Outcome = Literal["pass", "fail", "inconclusive", "invalid"]
+Policy = Literal["pass", "warn", "block"]
+
+
+class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One condition. It needs a metric (or a name that is one) and at least one of threshold, max, regression_max."""
+
+    name: str | None = None
+    metric: str | None = None
+    threshold: float | None = None  # the value must reach it
+    max: float | None = None  # the value must not exceed it (latency, redundancy)
+    regression_max: float | None = None  # it may not get worse than the baseline by more than this
+    on: Literal["mean", "bound"] = "mean"  # what decides: the value itself, or the near end of its interval
+    severity: Literal["error", "warning"] = "error"  # error blocks, warning tells
+    segment: dict[str, str | int | float | bool] | None = None  # only these queries
+    each: str | None = None  # one gate for every value of this attribute
+    inconclusive: Policy | None = None  # default: warn for `on: mean`, block for `on: bound`
+    min_queries: int | None = None  # fewer cannot be judged
+    anchor: str | None = None  # a saved result that regression_max also holds against, such as the last release
+
+    @property
+    def parsed(self) -> Metric:
+        return parse_metric(self.metric or self.name or "")
+
+    @property
+    def title(self) -> str:
+        return self.name or f"{self.parsed}{self.where}"
+
+    @property
+    def where(self) -> str:
+        """Which queries, in words; empty: all."""
+        if self.segment:
+            return " in " + ", ".join(f"{name} {value}" for name, value in self.segment.items())
+        return f" in each {self.each}" if self.each else ""
+
+    @property
+    def policy(self) -> Policy:
+        return self.inconclusive or ("warn" if self.on == "mean" else "block")
+
+
+class Criteria(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    gates: list[Gate]
+    anchor: str | None = None  # for every gate with regression_max that names no anchor of its own
+    max_missing: float = 0.1  # share of the gold set's queries that a run may lack
+
+
+def find_criteria(folder: Path | None = None) -> Path:
+    for name in DEFAULT_FILES:
+        file = (folder or Path()) / name
+        if file.is_file():
+            return file
+    raise ConfigError(
+        "no criteria",
+        expected=" or ".join(DEFAULT_FILES),
+        hint="name a file with --criteria, or a gate with --gate 'recall@5 >= 0.85'; `karat init` writes a file",
+    )
+
+
+def read_criteria(file: Path) -> Criteria:
+    """The criteria of a file; a mistake is told with its line and column."""
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(file)) from error
+    try:
+        value, places = load_yaml_places(text, str(file))
+    except InputError as error:
+        raise ConfigError(error.what, file=error.file, line=error.line, column=error.column) from error
+    if not isinstance(value, dict) or not isinstance(value.get("gates"), list):
+        raise ConfigError("no gates", file=str(file), expected="a list under `gates:`", got=value)
+    try:
+        criteria = msgspec.convert(value, Criteria)
+    except msgspec.ValidationError as error:
+        raise _explained(error, value, places, str(file)) from error
+    for problem, path in _problems(criteria):
+        raise _placed(problem, path, places, str(file))
+    return _anchored(criteria, file.parent)
+
+
+def check_gates(gates: list[Gate]) -> list[Gate]:
+    """The same checks for gates that come from the command line or from Python."""
+    for problem, _ in _problems(Criteria(gates=gates)):
+        raise problem
+    return gates
+
+
+def _anchored(criteria: Criteria, folder: Path) -> Criteria:
+    """With the anchors' paths as seen from here."""
+    for gate in criteria.gates:
+        anchor = gate.anchor or (criteria.anchor if gate.regression_max is not None else None)
+        gate.anchor = None if anchor is None else str(folder / anchor)
+    return criteria
+
+
+def _problems(criteria: Criteria) -> Iterator[tuple[ConfigError, tuple[str | int, ...]]]:
+    """What types cannot say."""
+    if not criteria.gates:
+        yield ConfigError("no gate", hint="add one under `gates:`"), ("gates",)
+    if not 0 <= criteria.max_missing <= 1:
+        yield ConfigError("not a share", expected="between 0 and 1", got=criteria.max_missing), ("max_missing",)
+    for i, gate in enumerate(criteria.gates):
+        for error, rest in _gate_problems(gate):
+            path: tuple[str | int, ...] = ("gates", i, *rest)
+            yield error, path
+
+
+def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
+    if gate.metric is None and gate.name is None:
+        yield ConfigError("a gate without a metric", expected="metric: recall@5"), ()
+        return
+    try:
+        metric = gate.parsed
+    except ConfigError as error:
+        where = "metric" if gate.metric is not None else "name"
+        hint = error.hint if gate.metric is not None else f"{error.hint or ''} Or add `metric:`".strip()
+        yield ConfigError(error.what, hint=hint), (where,)
+        return
+    if gate.threshold is None and gate.max is None and gate.regression_max is None:
+        yield ConfigError("a gate without a condition", expected="threshold, max or regression_max"), ()
+    if gate.threshold is not None and gate.max is not None:
+        yield ConfigError("threshold and max contradict each other", hint="keep one"), ("max",)
+    if gate.threshold is not None and metric.direction == "lower":
+        yield ConfigError(f"{metric} is better when lower", hint="write max: instead of threshold:"), ("threshold",)
+    if gate.max is not None and metric.direction == "higher":
+        yield ConfigError(f"{metric} is better when higher", hint="write threshold: instead of max:"), ("max",)
+    for name in ("threshold", "max"):
+        value = getattr(gate, name)
+        if value is not None and not metric.range[0] <= value <= metric.range[1]:
+            expected = f"between {metric.range[0]:g} and {metric.range[1]:g}"
+            yield ConfigError(f"{metric} cannot take this value", expected=expected, got=value), (name,)
+    if gate.regression_max is not None and not 0 <= gate.regression_max < float("inf"):
+        yield ConfigError("not a size", expected="0 or more", got=gate.regression_max), ("regression_max",)
+    if gate.min_queries is not None and gate.min_queries < 1:
+        yield ConfigError("not a number of queries", expected="1 or more", got=gate.min_queries), ("min_queries",)
+    if gate.segment is not None and gate.each is not None:
+        yield ConfigError("segment and each contradict each other", hint="keep one"), ("each",)
+    if gate.segment is not None and not gate.segment:
+        yield ConfigError("an empty segment", expected="such as {language: pt-BR}"), ("segment",)
+
+
+_PATH = re.compile(r" - at `\$(.*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_TYPE = re.compile(r"Expected `(.*)`, got `(.*)`")
+_NAMES = {"float": "number", "str": "text", "int": "whole number", "object": "mapping", "array": "list"}
+
+
+def _explained(error: msgspec.ValidationError, value: Any, places: Places, file: str) -> ConfigError:
+    """What msgspec found, in the words and at the place of the file."""
+    message = str(error)
+    found = _PATH.search(message)
+    path = _path(found[1] if found else "")
+    text = message[: found.start()] if found else message
+    unknown = _UNKNOWN.match(text)
+    if unknown:
+        known = Gate.__struct_fields__ if path else Criteria.__struct_fields__
+        problem = ConfigError(f"unknown field {unknown[1]!r}", hint=did_you_mean(unknown[1], known))
+        return _placed(problem, (*path, unknown[1], KEY), places, file)
+    wanted = _TYPE.match(text)
+    if wanted:
+        expected = " or ".join(_NAMES.get(k, k) for k in wanted[1].split(" | ") if k != "null")
+        return _placed(ConfigError("wrong type", expected=expected, got=_at(value, path)), path, places, file)
+    if text.startswith("Invalid enum value"):
+        field = str(path[-1]) if path else ""
+        allowed = {"on": "mean or bound", "severity": "error or warning", "inconclusive": "pass, warn or block"}
+        problem = ConfigError("unknown choice", expected=allowed.get(field), got=_at(value, path))
+        return _placed(problem, path, places, file)
+    return _placed(ConfigError(text), path, places, file)
+
+
+def _path(text: str) -> tuple[str | int, ...]:
+    parts = re.findall(r"\.(\w+)|\[(\d+)\]", text)
+    return tuple(name or int(number) for name, number in parts)
+
+
+def _at(value: Any, path: tuple[str | int, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _placed(problem: ConfigError, path: tuple[str | int, ...], places: Places, file: str) -> ConfigError:
+    while path and path not in places:
+        path = path[:-1]
+    problem.file = file
+    problem.line, problem.column = places.get(path, (None, None))
+    problem.field = ".".join(str(p) for p in path if p != KEY) or None
+    return problem

@@ -1,0 +1,340 @@
+"""VERDICTS: every gate against a result and its baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat.attributes import segment_labels
+from karat.comparison.differences import Difference, Paired
+from karat.errors import ConfigError, did_you_mean
+from karat.gates.criteria import Criteria, Gate, Outcome
+from karat.gates.rules import (
+    Estimate,
+    Limits,
+    Ruling,
+    floor_on_bound,
+    floor_on_mean,
+    named_failures,
+    regression_on_bound,
+    regression_on_mean,
+)
+from karat.gates.wording import floor_reason, regression_reason
+from karat.gold import Dataset
+from karat.ids import Ints
+from karat.metrics.base import Metric
+from karat.result import Result
+from karat.summary import Scores, intervals
+
+SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
+_WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One condition of a gate: its floor, or its regression against one baseline."""
+
+    kind: Literal["floor", "regression", "queries", "data"]
+    outcome: Outcome | Literal["not checked"]
+    reason: str
+    certain: bool = True
+    needed: int | None = None  # queries that would settle it
+    baseline: str | None = None
+    difference: Difference | None = None
+
+
+class GateVerdict(msgspec.Struct, frozen=True):
+    """What one gate says, on one group of queries."""
+
+    gate: str
+    metric: str
+    segment: str | None
+    severity: Literal["error", "warning"]
+    outcome: Outcome
+    blocks: bool
+    reason: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    unit: str
+    parts: list[Part]
+
+
+class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """What `karat gate` saves."""
+
+    schema: Literal["karat/gates/1"] = SCHEMA
+    karat: str
+    outcome: Outcome  # of all gates: the worst that blocks
+    exit_code: int
+    run: str
+    baseline: str | None
+    gold: str
+    dataset: Dataset
+    statistics: dict[str, Any]
+    queries: int
+    verdicts: list[GateVerdict]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A result to compare with: the usual baseline, or an anchor that a slow slide cannot move."""
+
+    name: str
+    result: Result
+
+
+@dataclass
+class Judge:
+    """One result with its baselines, ready for any gate."""
+
+    result: Result
+    baseline: Baseline | None = None
+    anchors: dict[str, Baseline] = field(default_factory=dict)
+    max_missing: float = 0.1
+
+    def verdicts(self, criteria: Criteria) -> list[GateVerdict]:
+        return [verdict for gate in criteria.gates for verdict in self.judge(gate)]
+
+    def judge(self, gate: Gate) -> list[GateVerdict]:
+        """One verdict, or one for each value of the attribute that the gate goes by."""
+        if gate.each is None:
+            places = self._places(gate)
+            if isinstance(places, str):
+                return [self._invalid(gate, _label(gate), places)]
+            return [self._verdict(gate, _label(gate), places, None)]
+        groups = self.result.groups(gate.each)
+        # Passing needs no correction, for all must pass; to be named as failing, one of many must be surely bad.
+        tests = [partial(self._fails, gate, at) for _, at in groups]
+        named = named_failures(tests, self.level)
+        return [
+            self._verdict(gate, f"{gate.each} {value}", at, failing)
+            for (value, at), failing in zip(groups, named, strict=True)
+        ]
+
+    @property
+    def level(self) -> float:
+        return self.result.sampling.level
+
+    def _fails(self, gate: Gate, at: Ints, level: float) -> bool:
+        parts = self._parts(gate, at, level, None)
+        return any(part.outcome == "fail" for part in parts)
+
+    def _verdict(self, gate: Gate, segment: str | None, at: Ints, named: bool | None) -> GateVerdict:
+        """`named`: whether this segment may be named as failing; None: it is the only one."""
+        metric = gate.parsed
+        scores = self._scores(metric).select(at)
+        n = int((~np.isnan(scores.values[str(metric)])).sum())
+        unusable = self._unusable(gate, n)
+        if unusable is not None:
+            return self._invalid(gate, segment, unusable, n)
+        parts = self._parts(gate, at, self.level, named)
+        outcome = _worst(parts)
+        low, high = _limits(scores, metric, self.result, self.level)
+        return GateVerdict(
+            gate=gate.title,
+            metric=str(metric),
+            segment=segment,
+            severity=gate.severity,
+            outcome=outcome,
+            blocks=_blocks(gate, outcome),
+            reason=" ".join(p.reason for p in parts),
+            value=scores.mean(metric),
+            low=low,
+            high=high,
+            n=n,
+            unit=_unit(metric),
+            parts=parts,
+        )
+
+    def _parts(self, gate: Gate, at: Ints, level: float, named: bool | None) -> list[Part]:
+        parts = []
+        if gate.threshold is not None or gate.max is not None:
+            parts.append(self._floor(gate, at, level, named))
+        if gate.regression_max is not None:
+            sides = [self.baseline, self.anchors.get(gate.anchor or "")]
+            parts += [self._regression(gate, at, level, named, side) for side in sides if side is not None]
+            if self.baseline is None:
+                parts.append(_NOT_CHECKED)
+        return parts
+
+    def _floor(self, gate: Gate, at: Ints, level: float, named: bool | None) -> Part:
+        metric = gate.parsed
+        scores = self._scores(metric).select(at)
+        value = scores.mean(metric)
+        assert value is not None
+        sign = -1.0 if gate.max is not None else 1.0
+        line = gate.max if gate.max is not None else gate.threshold
+        assert line is not None
+        estimate = Estimate(
+            sign * value, lambda lv: _turned(_limits(scores, metric, self.result, lv), sign), _count(scores, metric)
+        )
+        rule = floor_on_mean if gate.on == "mean" else floor_on_bound
+        ruling = _named(rule(estimate, sign * line, level), named if gate.on == "bound" else None)
+        limits = _limits(scores, metric, self.result, self.level)
+        reason = floor_reason(metric, _unit(metric), value, limits, line, gate.max is not None, gate.on, ruling)
+        return Part("floor", ruling.outcome, reason, ruling.certain, ruling.needed)
+
+    def _regression(self, gate: Gate, at: Ints, level: float, named: bool | None, side: Baseline) -> Part:
+        metric, most = gate.parsed, gate.regression_max
+        assert most is not None
+        paired = self._paired(side, metric, at)
+        if paired is None:
+            reason = f"The baseline has none of these queries for {metric}."
+            return Part("regression", "invalid", reason, baseline=side.name)
+        shown = self._difference(paired, metric, self.level)
+        if shown.delta is None:
+            reason = f"{metric} is undefined on every query that both have."
+            return Part("regression", "invalid", reason, baseline=side.name)
+        sign = 1.0 if metric.direction == "higher" else -1.0
+        change = Estimate(
+            sign * shown.delta,
+            lambda lv: _turned(_ends(self._difference(paired, metric, lv)), sign),
+            shown.n,
+        )
+        if shown.wins == shown.losses == 0:
+            ruling = Ruling("pass")  # nothing changed: nothing to prove
+        else:
+            rule = regression_on_mean if gate.on == "mean" else regression_on_bound
+            ruling = _named(rule(change, most, level), named)
+        reason = regression_reason(
+            metric, _unit(metric), shown, most, gate.on, ruling, side.name, side is self.baseline
+        )
+        return Part("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
+
+    def _difference(self, paired: Paired, metric: Metric, level: float) -> Difference:
+        sampling = msgspec.structs.replace(self.result.sampling, level=level)
+        return paired.differences(sampling, sampling.resamples)[0]
+
+    def _paired(self, side: Baseline, metric: Metric, at: Ints) -> Paired | None:
+        if str(metric) not in side.result.values:
+            raise ConfigError(
+                f"the baseline {side.name} lacks {metric}",
+                hint=f"it has {', '.join(side.result.values)}; save it again with -m {metric}",
+            )
+        wanted = {self.result.queries[i] for i in at.tolist()}
+        shared = [i for i, query in enumerate(side.result.queries) if query in wanted]
+        if not shared:
+            return None
+        place = {query: i for i, query in enumerate(self.result.queries)}
+        mine = np.array([place[side.result.queries[i]] for i in shared])
+        before = _only(side.result.columns, metric).select(np.array(shared))
+        after = _only(self.result.columns, metric).select(mine)
+        return Paired(Scores(before.metrics, before.values, after.weights, after.clusters), after)
+
+    def _places(self, gate: Gate) -> Ints | str:
+        """The queries that a gate looks at, or what is wrong with its segment."""
+        keep = np.ones(len(self.result.rows), np.bool_)
+        for name, value in (gate.segment or {}).items():
+            labels = [segment_labels(self.result.gold, name)[row] for row in self.result.rows.tolist()]
+            wanted = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+            keep &= np.array([label == wanted for label in labels])
+            if not keep.any():
+                known = did_you_mean(wanted, dict.fromkeys(labels))
+                return f"No query has {name} {wanted}{f' ({known})' if known else ''}."
+        return np.flatnonzero(keep)
+
+    def _scores(self, metric: Metric) -> Scores:
+        if str(metric) not in self.result.values:
+            has = ", ".join(self.result.values)
+            raise ConfigError(f"the result lacks {metric}", hint=f"it has {has}; save it again with -m {metric}")
+        return self.result.columns
+
+    def _unusable(self, gate: Gate, n: int) -> str | None:
+        if n == 0:
+            return f"{gate.parsed} is undefined on every query."
+        if gate.min_queries is not None and n < gate.min_queries:
+            return f"Only {n} queries, and the gate asks for {gate.min_queries}."
+        missing = self.result.audit["missing_queries"] + self.result.audit["missing_skipped"]
+        share = missing / max(len(self.result.gold.queries), 1)
+        if share > self.max_missing:
+            return f"The run lacks {share:.0%} of the gold set's queries; {self.max_missing:.0%} are allowed."
+        return None
+
+    def _invalid(self, gate: Gate, segment: str | None, reason: str, n: int = 0) -> GateVerdict:
+        return GateVerdict(
+            gate=gate.title,
+            metric=str(gate.parsed),
+            segment=segment,
+            severity=gate.severity,
+            outcome="invalid",
+            blocks=True,
+            reason=reason,
+            value=None,
+            low=None,
+            high=None,
+            n=n,
+            unit=_unit(gate.parsed),
+            parts=[Part("data", "invalid", reason)],
+        )
+
+
+_NOT_CHECKED = Part(
+    "regression",
+    "not checked",
+    "Regression was not checked: there is no baseline. Save one with `karat eval … -o baseline.json`.",
+)
+
+
+def overall(verdicts: Sequence[GateVerdict]) -> tuple[Outcome, int]:
+    """The one word and the exit code: 0 may ship, 1 may not, 2 Karat could not judge."""
+    if any(v.outcome == "invalid" for v in verdicts):
+        return "invalid", 2
+    if any(v.blocks for v in verdicts):
+        return ("fail" if any(v.blocks and v.outcome == "fail" for v in verdicts) else "inconclusive"), 1
+    return "pass", 0
+
+
+def _worst(parts: list[Part]) -> Outcome:
+    outcomes = {part.outcome for part in parts}
+    return next((outcome for outcome in _WORST if outcome in outcomes), "pass")
+
+
+def _named(ruling: Ruling, named: bool | None) -> Ruling:
+    """A failure that does not stand up to the number of segments looked at is no more than a suspicion."""
+    if ruling.outcome == "fail" and named is False:
+        return Ruling("inconclusive", False, ruling.needed)
+    return ruling
+
+
+def _blocks(gate: Gate, outcome: Outcome) -> bool:
+    if outcome == "invalid":
+        return True
+    return gate.severity == "error" and (outcome == "fail" or (outcome == "inconclusive" and gate.policy == "block"))
+
+
+def _label(gate: Gate) -> str | None:
+    return ", ".join(f"{name} {value}" for name, value in gate.segment.items()) if gate.segment else None
+
+
+def _only(scores: Scores, metric: Metric) -> Scores:
+    return Scores([metric], scores.values, scores.weights, scores.clusters)
+
+
+def _count(scores: Scores, metric: Metric) -> int:
+    return int((~np.isnan(scores.values[str(metric)])).sum())
+
+
+def _limits(scores: Scores, metric: Metric, result: Result, level: float) -> Limits:
+    return intervals(_only(scores, metric), msgspec.structs.replace(result.sampling, level=level))[str(metric)]
+
+
+def _ends(difference: Difference) -> Limits:
+    return difference.low, difference.high
+
+
+def _turned(limits: Limits, sign: float) -> Limits:
+    low, high = limits
+    if sign > 0 or low is None or high is None:
+        return limits
+    return -high, -low
+
+
+def _unit(metric: Metric) -> str:
+    return "pp" if metric.range == (0.0, 1.0) else metric.unit
