@@ -203,9 +203,8 @@ class Judge:
         else:
             rule = regression_on_mean if gate.on == "mean" else regression_on_bound
             ruling = _named(rule(change, most, level), named)
-        reason = regression_reason(
-            metric, _unit(metric), shown, most, gate.on, ruling, side.name, side is self.baseline
-        )
+        other = None if side is self.baseline else side.name
+        reason = regression_reason(metric, _unit(metric), shown, most, gate.on, ruling, other)
         return Part("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
 
     def _difference(self, paired: Paired, metric: Metric, level: float) -> Difference:
