@@ -49,25 +49,13 @@ def command(
     karat compare old.jsonl new.jsonl --gold gold.jsonl --segment language
     karat compare before.json after.json
     """
-    from karat.cli.scoring import check_outputs, show
+    from karat.cli.scoring import check_outputs, results_of, show
     from karat.comparison.compare import compare_results
     from karat.report.comparison import comparison_report
     from karat.statistics.intervals import Sampling
 
     check_outputs(outputs, (*runs, gold, options["corpus"]))
     sampling = Sampling(options["method"], options["level"], options["resamples"], options["seed"])
-    sides = [result for run in runs for result in _results(run, gold, metrics, options)]
+    sides = [result for run in runs for result in results_of(run, gold, metrics, **options)]
     found = compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes)
     show([found], [comparison_report(found)], as_json, outputs)
-
-
-def _results(run: str, gold: str | None, metrics: tuple[str, ...], options: dict[str, Any]) -> list[Any]:
-    from pathlib import Path
-
-    from karat.cli.scoring import score_files
-    from karat.comparison.sides import as_results
-    from karat.result import is_saved_result
-
-    if gold is None or is_saved_result(Path(run)):
-        return as_results(run, gold, metrics or None, {})
-    return score_files(run, gold, metrics, **options)

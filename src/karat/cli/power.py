@@ -63,4 +63,4 @@ def command(
         plan(result, sides[0], detect=detect, power=power, correlation=correlation)
         for result in score_files(run, gold, metrics, **options)
     ]
-    show(list(plans), [power_report(p) for p in plans], as_json, outputs)
+    show(plans, [power_report(p) for p in plans], as_json, outputs)

@@ -74,6 +74,18 @@ def score_files(
     return list(results.values())
 
 
+def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **options: Any) -> list[Result]:
+    """Results of a run file, or those that a file saved by `karat eval` holds."""
+    from pathlib import Path
+
+    from karat.comparison.sides import as_results
+    from karat.result import is_saved_result
+
+    if gold is None or is_saved_result(Path(side)):
+        return as_results(side, gold, metrics or None, {})
+    return score_files(side, gold, metrics, **options)
+
+
 def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
     """Refuse what cannot be written before any work is done for it."""
     from karat.errors import ConfigError
@@ -85,16 +97,13 @@ def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
         check_target(output, inputs=[path for path in inputs if path])
 
 
-def show(saved: list[msgspec.Struct], reports: list[Report], as_json: bool, outputs: Sequence[str]) -> None:
+def show(saved: Sequence[msgspec.Struct], reports: list[Report], as_json: bool, outputs: Sequence[str]) -> None:
     """Print tables or JSON, and write the files that were asked for."""
-    import msgspec
-
     from karat.output import write_whole
     from karat.report.renderers.markdown import render_markdown
     from karat.report.renderers.terminal import print_report, terminal_console
 
-    value: Any = saved[0] if len(saved) == 1 else saved
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    text = as_json_text(saved)
     if as_json:
         click.echo(text.decode(), nl=False)
     else:
@@ -106,3 +115,11 @@ def show(saved: list[msgspec.Struct], reports: list[Report], as_json: bool, outp
     for output in outputs:
         write_whole(output, text if output.endswith(".json") else "\n".join(map(render_markdown, reports)).encode())
         click.echo(f"wrote {output}", err=True)
+
+
+def as_json_text(saved: Sequence[msgspec.Struct]) -> bytes:
+    """One saved form as itself, several as a list."""
+    import msgspec
+
+    value: Any = saved[0] if len(saved) == 1 else saved
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

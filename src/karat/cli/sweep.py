@@ -40,7 +40,7 @@ def command(run: str, gold: str, ks: str, as_json: bool, outputs: tuple[str, ...
     depths = _depths(ks)
     check_outputs(outputs, (run, gold, options["corpus"]))
     sweeps = [result.sweep(depths) for result in score_files(run, gold, sweep_metrics(depths), **options)]
-    show(list(sweeps), [sweep_report(s) for s in sweeps], as_json, outputs)
+    show(sweeps, [sweep_report(s) for s in sweeps], as_json, outputs)
 
 
 def _depths(text: str) -> list[int]:

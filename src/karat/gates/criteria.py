@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,12 +56,25 @@ class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
         return self.inconclusive or ("warn" if self.on == "mean" else "block")
 
 
-class Criteria(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class CriteriaFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     gates: list[Gate]
     anchor: str | None = None  # for every gate with regression_max that names no anchor of its own
     max_missing: float = 0.1  # share of the gold set's queries that a run may lack
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """Gates, and where they stand."""
+
+    gates: list[Gate]
+    max_missing: float = 0.1
+    file: str | None = None
+    lines: tuple[int, ...] = ()  # of each gate in the file
+
+    def line(self, gate: Gate) -> int | None:
+        return next((line for g, line in zip(self.gates, self.lines, strict=False) if g is gate), None)
 
 
 def find_criteria(folder: Path | None = None) -> Path:
@@ -88,30 +102,31 @@ def read_criteria(file: Path) -> Criteria:
     if not isinstance(value, dict) or not isinstance(value.get("gates"), list):
         raise ConfigError("no gates", file=str(file), expected="a list under `gates:`", got=value)
     try:
-        criteria = msgspec.convert(value, Criteria)
+        found = msgspec.convert(value, CriteriaFile)
     except msgspec.ValidationError as error:
         raise _explained(error, value, places, str(file)) from error
-    for problem, path in _problems(criteria):
+    for problem, path in _problems(found):
         raise _placed(problem, path, places, str(file))
-    return _anchored(criteria, file.parent)
+    lines = tuple(places["gates", i][0] for i in range(len(found.gates)))
+    return Criteria(_anchored(found, file.parent), found.max_missing, str(file), lines)
 
 
 def check_gates(gates: list[Gate]) -> list[Gate]:
     """The same checks for gates that come from the command line or from Python."""
-    for problem, _ in _problems(Criteria(gates=gates)):
+    for problem, _ in _problems(CriteriaFile(gates=gates)):
         raise problem
     return gates
 
 
-def _anchored(criteria: Criteria, folder: Path) -> Criteria:
+def _anchored(criteria: CriteriaFile, folder: Path) -> list[Gate]:
     """With the anchors' paths as seen from here."""
     for gate in criteria.gates:
         anchor = gate.anchor or (criteria.anchor if gate.regression_max is not None else None)
         gate.anchor = None if anchor is None else str(folder / anchor)
-    return criteria
+    return criteria.gates
 
 
-def _problems(criteria: Criteria) -> Iterator[tuple[ConfigError, tuple[str | int, ...]]]:
+def _problems(criteria: CriteriaFile) -> Iterator[tuple[ConfigError, tuple[str | int, ...]]]:
     """What types cannot say."""
     if not criteria.gates:
         yield ConfigError("no gate", hint="add one under `gates:`"), ("gates",)
@@ -171,7 +186,7 @@ def _explained(error: msgspec.ValidationError, value: Any, places: Places, file:
     text = message[: found.start()] if found else message
     unknown = _UNKNOWN.match(text)
     if unknown:
-        known = Gate.__struct_fields__ if path else Criteria.__struct_fields__
+        known = Gate.__struct_fields__ if path else CriteriaFile.__struct_fields__
         problem = ConfigError(f"unknown field {unknown[1]!r}", hint=did_you_mean(unknown[1], known))
         return _placed(problem, (*path, unknown[1], KEY), places, file)
     wanted = _TYPE.match(text)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from karat.comparison.compare import compare_results
 from karat.comparison.sides import as_results, refuse_different
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
@@ -17,6 +18,7 @@ from karat.gates.verdicts import Baseline, Judge, Verdicts, overall
 from karat.result import Result
 
 _OLD = 90  # days after which a baseline is worth a note
+_GROUPS, _TAGS = 15, 5  # a breakdown with more is no longer read
 
 
 def gate(
@@ -34,9 +36,9 @@ def gate(
     """
     asked = as_criteria(criteria)
     metrics = gate_metrics(asked)
-    result = _one(as_results(run, gold, metrics, options), "run")
-    before = None if baseline is None else _one(as_results(baseline, gold, metrics, options), "baseline")
-    return judge_result(result, asked, before, _age_note(baseline))
+    result = only_one(as_results(run, gold, metrics, options), "run")
+    before = None if baseline is None else only_one(as_results(baseline, gold, metrics, options), "baseline")
+    return judge_result(result, asked, before, age_note(baseline))
 
 
 def as_criteria(criteria: str | Path | Criteria | Iterable[str | Gate] | None) -> Criteria:
@@ -82,7 +84,15 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None, no
         queries=len(result.rows),
         verdicts=verdicts,
         notes=said,
+        comparison=None if baseline is None else compare_results([baseline, result], segments=_tags(result)),
+        segments=[] if baseline is not None else [row for tag in _tags(result) for row in result.segment_by(tag)],
     )
+
+
+def _tags(result: Result) -> list[str]:
+    """Tags that part the queries into a handful of groups."""
+    parted = [(tag, len(result.groups(tag))) for tag in result.gold.tags]
+    return [tag for tag, groups in parted if 1 < groups <= _GROUPS][:_TAGS]
 
 
 def _anchor(path: str) -> Baseline:
@@ -90,14 +100,14 @@ def _anchor(path: str) -> Baseline:
     return Baseline(f"the anchor {Path(path).name}", found)
 
 
-def _one(results: list[Result], what: str) -> Result:
+def only_one(results: list[Result], what: str) -> Result:
     if len(results) > 1:
         systems = ", ".join(r.system for r in results)
         raise ConfigError(f"the {what} holds {len(results)} systems: {systems}", hint="pick one with --system")
     return results[0]
 
 
-def _age_note(baseline: Any) -> list[str]:
+def age_note(baseline: Any) -> list[str]:
     """A baseline nobody renewed for long may no longer be what runs in production."""
     if not isinstance(baseline, (str, Path)) or not Path(baseline).is_file():
         return []

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from karat.attributes import segment_labels
+from karat.comparison.compare import Comparison
 from karat.comparison.differences import Difference, Paired
 from karat.errors import ConfigError, did_you_mean
 from karat.gates.criteria import Criteria, Gate, Outcome
@@ -28,7 +29,7 @@ from karat.gates.wording import floor_reason, regression_reason
 from karat.gold import Dataset
 from karat.ids import Ints
 from karat.metrics.base import Metric
-from karat.result import Result
+from karat.result import Result, SegmentRow
 from karat.summary import Scores, intervals
 
 SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
@@ -63,6 +64,8 @@ class GateVerdict(msgspec.Struct, frozen=True):
     n: int
     unit: str
     parts: list[Part]
+    file: str | None = None  # where the gate is written
+    line: int | None = None
 
 
 class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +83,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     queries: int
     verdicts: list[GateVerdict]
     notes: list[str]
+    comparison: Comparison | None = None  # with the baseline, by tag and with the queries that changed most
+    segments: list[SegmentRow] = []  # by tag, where there is no baseline
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,11 @@ class Judge:
     max_missing: float = 0.1
 
     def verdicts(self, criteria: Criteria) -> list[GateVerdict]:
-        return [verdict for gate in criteria.gates for verdict in self.judge(gate)]
+        return [
+            msgspec.structs.replace(verdict, file=criteria.file, line=criteria.line(gate))
+            for gate in criteria.gates
+            for verdict in self.judge(gate)
+        ]
 
     def judge(self, gate: Gate) -> list[GateVerdict]:
         """One verdict, or one for each value of the attribute that the gate goes by."""

@@ -1,0 +1,114 @@
+"""`karat gate`: may it ship."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from karat.cli.options import json_option, reading_options, scoring_options, statistics_options
+
+if TYPE_CHECKING:
+    from karat.gates.verdicts import Verdicts
+
+_KINDS = ("json", "md", "junit", "annotations", "codequality", "summary")
+_ENDINGS = {".json": "json", ".md": "md", ".xml": "junit"}
+
+
+@click.command("gate", short_help="May it ship: check a run against ship-criteria.yaml.")
+@click.argument("run")
+@click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`.")
+@click.option(
+    "--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml, config/ship-criteria.yaml]"
+)
+@click.option("--gate", "gates", multiple=True, help="A gate as text, such as 'recall@5 >= 0.85'; repeat for more.")
+@click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind.")
+@scoring_options
+@statistics_options
+@json_option
+@click.option(
+    "--output",
+    "-o",
+    "outputs",
+    multiple=True,
+    metavar="FILE",
+    help="Also write out.json, comment.md, junit.xml; annotations=FILE (- prints them), codequality=FILE and "
+    "summary=FILE (added to its end) name other forms.",
+)
+@reading_options
+def command(
+    run: str,
+    gold: str | None,
+    criteria: str | None,
+    gates: tuple[str, ...],
+    baseline: str | None,
+    as_json: bool,
+    outputs: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Judge RUN by its gates. Exit code 0: may ship, 1: may not, 2: could not be judged.
+
+    \b
+    karat gate run.jsonl --gold gold.jsonl --baseline baseline.json
+    karat gate run.jsonl --gold gold.jsonl --gate 'recall@5 >= 0.85' --gate 'ndcg@5 drop <= 0.02'
+    karat gate result.json -o comment.md -o junit.xml
+    """
+    from karat.cli.scoring import results_of, show
+    from karat.gates.gate import age_note, as_criteria, gate_metrics, judge_result, only_one
+    from karat.report.gate import gate_report
+
+    targets = [_target(output) for output in outputs]
+    asked = as_criteria(list(gates) or criteria)
+    metrics = gate_metrics(asked)
+    result = only_one(results_of(run, gold, metrics, **options), "run")
+    before = None if baseline is None else only_one(results_of(baseline, gold, metrics, **options), "baseline")
+    found = judge_result(result, asked, before, age_note(baseline))
+    show([found], [gate_report(found)], as_json, ())
+    for kind, path in targets:
+        _write(found, kind, path)
+    raise SystemExit(found.exit_code)
+
+
+def _target(output: str) -> tuple[str, str]:
+    """(kind, path): named, or by the ending."""
+    from karat.errors import ConfigError
+    from karat.output import check_writable
+
+    kind, equals, path = output.partition("=")
+    if not equals or kind not in _KINDS:
+        path, kind = output, _ENDINGS.get(Path(output).suffix, "")
+    if not kind:
+        raise ConfigError(
+            f"cannot tell what to write to {output!r}",
+            expected=".json, .md or .xml, or a name before it: " + ", ".join(f"{k}=" for k in _KINDS),
+        )
+    if path != "-":
+        check_writable(Path(path))
+    return kind, path
+
+
+def _write(found: Verdicts, kind: str, path: str) -> None:
+    from karat.cli.scoring import as_json_text
+    from karat.output import write_whole
+    from karat.report.comment import comment
+    from karat.report.renderers.annotations import render_annotations, render_code_quality
+    from karat.report.renderers.junit import render_junit
+
+    made = {
+        "json": lambda: as_json_text([found]),
+        "md": lambda: comment(found).encode(),
+        "summary": lambda: comment(found).encode(),
+        "junit": lambda: render_junit(found),
+        "annotations": lambda: render_annotations(found).encode(),
+        "codequality": lambda: render_code_quality(found),
+    }[kind]()
+    if path == "-":
+        click.echo(made.decode(), nl=False)
+        return
+    if kind == "summary":
+        with open(path, "ab") as stream:  # the file of a step, to which others have written
+            stream.write(made)
+    else:
+        write_whole(path, made)
+    click.echo(f"wrote {path}", err=True)

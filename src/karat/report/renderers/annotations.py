@@ -1,0 +1,64 @@
+"""Verdicts as GitHub's workflow commands and as GitLab's code quality report."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from karat.gates.verdicts import GateVerdict, Verdicts
+
+_MOST = 10  # annotations of a kind that GitHub shows of a step
+_CRITERIA = "ship-criteria.yaml"
+
+
+def render_annotations(found: Verdicts) -> str:
+    """`::error …::` and `::warning …::` lines; what passed says nothing."""
+    kinds: dict[str, list[GateVerdict]] = {"error": [], "warning": []}
+    for verdict in found.verdicts:
+        if verdict.blocks:
+            kinds["error"].append(verdict)
+        elif verdict.outcome in ("fail", "inconclusive"):
+            kinds["warning"].append(verdict)
+    lines = []
+    for kind, verdicts in kinds.items():
+        # The last place says how many there are more: GitHub would drop them in silence.
+        shown = verdicts if len(verdicts) <= _MOST else verdicts[: _MOST - 1]
+        lines += [_command(kind, v) for v in shown]
+        if len(verdicts) > len(shown):
+            lines.append(f"::{kind} title=Karat::{len(verdicts) - len(shown)} more checks")
+    return "".join(line + "\n" for line in lines)
+
+
+def _command(kind: str, verdict: GateVerdict) -> str:
+    title = f"Karat: {verdict.gate}" + (f" [{verdict.segment}]" if verdict.segment else "")
+    place = {"file": verdict.file, "line": verdict.line, "title": title}
+    properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
+    return f"::{kind} {properties}::{_data(verdict.reason)}"
+
+
+def _data(text: str) -> str:
+    """Text that cannot end the command and start another."""
+    plain = "".join(c if c.isprintable() or c in "\r\n" else "\ufffd" for c in text)
+    return plain.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def render_code_quality(found: Verdicts) -> bytes:
+    """GitLab's list of issues."""
+    issues = [_issue(v) for v in found.verdicts if v.outcome != "pass"]
+    return msgspec.json.format(msgspec.json.encode(issues), indent=2) + b"\n"
+
+
+def _issue(verdict: GateVerdict) -> dict[str, object]:
+    identity = "\0".join((verdict.gate, verdict.metric, verdict.segment or ""))
+    return {
+        "description": f"{verdict.gate}: {verdict.reason}",
+        "check_name": "karat",
+        "fingerprint": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:32],
+        "severity": "blocker" if verdict.blocks else "minor",
+        "location": {"path": verdict.file or _CRITERIA, "lines": {"begin": verdict.line or 1}},
+    }
