@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from karat.audit import Audit
+from karat.coverage import SharedItems, count_missing
 from karat.errors import ConfigError, InputError, shorten
 from karat.formats.read import read_gold, read_run
 from karat.gold import Gold
@@ -105,6 +106,7 @@ def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_siz
         raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
     for system, scorer in scorers.items():
         scorer.refuse_no_overlap(run, gold, system)
+        scorer.shared.report(scorer.audit)
         scorer.add_missing()
     return scorers
 
@@ -116,6 +118,7 @@ class _Scorer:
         self.gold, self.metrics, self.rules, self.corpus_size = gold, metrics, rules, corpus_size
         self.audit = Audit()
         self.audit.merge(gold.audit)
+        self.shared = SharedItems(gold)
         size = len(gold.queries)
         self.seen = np.zeros(size, np.bool_)
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
@@ -124,6 +127,7 @@ class _Scorer:
 
     def add(self, judged: Judged) -> None:
         at = judged.queries
+        self.shared.look(judged)
         self.seen[at] = True
         for metric in self.metrics:
             name = str(metric)
@@ -147,10 +151,10 @@ class _Scorer:
         missing: Ints = np.flatnonzero(~self.seen)
         if not len(missing):
             return
-        skip = self.rules.missing == "skip"
-        code = "missing_skipped" if skip else "missing_queries"
-        self.audit.count(code, len(missing), (self.gold.queries[i] for i in missing[:3]))
-        if not skip:
+        if self.rules.missing == "skip":
+            self.audit.count("missing_skipped", len(missing), (self.gold.queries[i] for i in missing[:3]))
+        else:
+            count_missing(self.gold, missing, self.audit)
             self.add(judge_missing(self.gold, missing, self.rules))
 
     def finish(self, system: str, label: str, provenance: dict[str, Any], *, keep_empty: bool) -> Result:

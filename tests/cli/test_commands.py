@@ -184,6 +184,49 @@ def test_check_says_what_files_hold(small: Path) -> None:
     assert "mean" not in done.stdout
 
 
+ODD_RUN = [
+    {"query_id": "q", "system": "s", "topk": [{"chunk_id": i, "score": 1} for i in "3993"]},
+    {"query_id": "r", "system": "s", "topk": [{"chunk_id": "7", "rank": 4}]},
+    {"query_id": "t", "system": "s", "topk": []},
+]
+
+
+def test_check_of_a_run_alone_says_what_eval_would_repair(small: Path) -> None:
+    (small / "odd.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ODD_RUN))
+    (small / "all.jsonl").write_text("".join(json.dumps({"query_id": q, "gold": ["3"]}) + "\n" for q in "qrt"))
+    alone, beside, scored = (
+        json.loads(karat(*arguments, "--json", cwd=small).stdout)
+        for arguments in (
+            ("check", "odd.jsonl"),
+            ("check", "odd.jsonl", "all.jsonl"),
+            ("eval", "odd.jsonl", "-g", "all.jsonl"),
+        )
+    )
+    assert {e["code"]: e["count"] for e in alone[0]["audit"]} == {
+        "empty_results": 1,
+        "duplicate_hits": 2,
+        "rank_gaps": 1,
+        "score_ties": 1,
+    }
+    assert alone[0]["audit"] == beside[0]["audit"] == scored["audit"]
+
+
+def test_check_counts_missing_queries_for_each_system(small: Path) -> None:
+    lines = [{"query_id": q, "system": s, "topk": ["3"]} for q, s in (("q", "s"), ("q", "t"), ("r", "t"))]
+    (small / "two.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (small / "gold.jsonl").write_text("".join(json.dumps({"query_id": q, "gold": ["3"]}) + "\n" for q in "qrt"))
+    run, _ = json.loads(karat("check", "two.jsonl", "gold.jsonl", "--json", cwd=small).stdout)
+    assert run["holds"]["queries of gold.jsonl"] == 2
+    assert {e["code"]: e["count"] for e in run["audit"]} == {"missing_queries": 3}
+
+
+def test_check_says_that_run_and_gold_name_items_in_two_ways(small: Path) -> None:
+    (small / "gold.jsonl").write_text(json.dumps({"query_id": "q", "gold": ["doc-3"]}) + "\n")
+    done = karat("check", "run.jsonl", "gold.jsonl", cwd=small)
+    assert "name items alike?" in done.stdout
+    assert "gold doc-3, run 7" in done.stdout
+
+
 def test_check_refuses_what_cannot_be_used(small: Path) -> None:
     (small / "bad.jsonl").write_text("{")
     done = karat("check", "run.jsonl", "bad.jsonl", "missing.jsonl", cwd=small)
