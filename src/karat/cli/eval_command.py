@@ -79,11 +79,13 @@ def command(
     from karat.export import check_target, export, to_json
     from karat.formats.corpus import read_corpus
     from karat.formats.read import read_gold, read_run
+    from karat.metrics.grammar import REGISTRY
     from karat.progress import working
     from karat.provenance import code_version
 
     for output in outputs:
         check_target(output, inputs=[path for path in (run, gold, corpus) if path])
+    REGISTRY.refuse_clashes()
     if corpus is not None and corpus_size is None:
         corpus_size = len(read_corpus(corpus))
     with working(f"scoring {run}"):
