@@ -112,6 +112,35 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(small: Path
         assert done.stdout == ""
 
 
+def test_an_unwritable_folder_is_refused_before_the_work(small: Path) -> None:
+    locked = small / "locked"
+    locked.mkdir(mode=0o500)
+    if os.access(locked, os.W_OK):  # nothing is locked for root, but the kernel's own folder
+        locked = Path("/proc")
+    (small / "folder.json").mkdir()
+    for output in (str(locked / "out.json"), "folder.json"):
+        done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-o", output, cwd=small)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert output in done.stderr
+
+
+@pytest.mark.parametrize("table", ["scores", "summary", "audit"])
+def test_a_named_table_is_written_in_every_format(small: Path, table: str) -> None:
+    """Also in those that hold the whole result where no table is named."""
+    with (small / "gold.jsonl").open("a") as file:
+        file.write(json.dumps({"query_id": "none", "no_answer": True}) + "\n")
+    options = [part for ending in ("csv", "json", "md", "parquet") for part in ("-o", f"{table}=t.{ending}")]
+    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "-m", "mrr", *options, cwd=small)
+    assert done.returncode == 0, done.stderr
+    expected = pl.read_parquet(small / "t.parquet")
+    assert expected.height
+    assert json.loads((small / "t.json").read_text()) == expected.to_dicts()
+    assert pl.read_csv(small / "t.csv", schema=expected.schema).equals(expected)
+    shown = (small / "t.md").read_text()
+    assert shown.count("\n| ") == expected.height + 2
+    assert all(name.replace("_", "\\_") in shown for name in expected.columns)
+
+
 def test_an_input_is_never_overwritten(small: Path) -> None:
     before = (small / "run.jsonl").read_bytes()
     (small / "run.json").write_bytes(before)

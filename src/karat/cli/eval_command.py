@@ -44,7 +44,7 @@ from karat.cli.options import reading_options
     "-o",
     "outputs",
     multiple=True,
-    help="Also write out.json, out.md, scores.parquet, out.csv; summary=out.csv and audit=out.csv name another table.",
+    help="Also write out.json, out.md, scores.parquet, out.csv; summary=out.csv and audit=out.md name one table.",
 )
 @reading_options
 def command(
