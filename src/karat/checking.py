@@ -9,9 +9,9 @@ import numpy as np
 
 from karat.audit import Audit, Entry
 from karat.coverage import SharedItems, count_missing
-from karat.errors import InputError, KaratError
+from karat.errors import KaratError
 from karat.formats.base import Source
-from karat.formats.read import find_format, read_gold, read_run
+from karat.formats.read import find_kind, read_gold, read_run
 from karat.gold import Gold
 from karat.hits import OPTIONAL_COLUMNS, Run, Ungrouped
 from karat.ids import may_repeat
@@ -46,7 +46,8 @@ def check_files(files: list[str], target: str | None = None) -> list[Checked]:
 def _check(file: str, target: str | None, golds: dict[str, Gold], runs: dict[str, Run]) -> Checked:
     try:
         source = Source(file)
-        kind, name = _recognise(source)
+        kind, found = find_kind(source)
+        name = found.name
         if kind == "gold":
             golds[file] = gold = read_gold(file, target=target)
             return Checked(file, "gold", name, _holds_gold(gold), list(gold.audit))
@@ -56,15 +57,6 @@ def _check(file: str, target: str | None, golds: dict[str, Gold], runs: dict[str
         return Checked(file, "run", name, holds, list(audit))
     except KaratError as error:
         return Checked(file, "unusable", error=str(error))
-
-
-def _recognise(source: Source) -> tuple[Literal["run", "gold"], str]:
-    try:
-        return "run", find_format(source, "run").name
-    except InputError as error:
-        if "not recognised" not in error.what:
-            raise
-    return "gold", find_format(source, "gold").name
 
 
 def _holds_gold(gold: Gold) -> dict[str, int | str | None]:

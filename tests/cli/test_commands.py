@@ -201,6 +201,32 @@ def test_unknown_metric_and_command_get_a_hint(small: Path) -> None:
     assert "did you mean eval" in done.stderr
 
 
+def test_a_gold_set_given_as_an_argument_gets_a_hint(small: Path) -> None:
+    done = karat("eval", "run.jsonl", "gold.jsonl", cwd=small)
+    assert done.returncode == 2
+    assert "eval run.jsonl --gold gold.jsonl" in done.stderr
+    done = karat("eval", "run.jsonl", "-m", "mrr", cwd=small)
+    assert (done.returncode, "eval run.jsonl --gold GOLD" in done.stderr) == (2, True)
+
+
+def test_check_of_an_unknown_file_speaks_of_both_kinds_and_of_options_that_it_has(small: Path) -> None:
+    (small / "odd.csv").write_text("question,passage\na,b\n")
+    (small / "odd.txt").write_text("hello\n")
+    done = karat("check", "odd.csv", "odd.txt", "--json", cwd=small)
+    assert done.returncode == 2
+    table, text = (found["error"] for found in json.loads(done.stdout))
+    assert "not recognised as a run or gold file" in table
+    assert "rank or score for a run, grade for a gold set" in table
+    assert "-format" not in table + text
+
+
+def test_check_tells_a_table_of_gold_from_a_run(small: Path) -> None:
+    (small / "gold.csv").write_text("query_id,chunk_id,grade\nq,3,1\n")
+    (small / "run.csv").write_text("query_id,chunk_id,score\nq,3,1\n")
+    found = json.loads(karat("check", "gold.csv", "run.csv", "--json", cwd=small).stdout)
+    assert [(f["kind"], f["audit"]) for f in found] == [("gold", []), ("run", [])]
+
+
 def test_check_says_what_files_hold(small: Path) -> None:
     with (small / "run.jsonl").open("a") as file:
         file.write(json.dumps({"query_id": "other", "system": "s", "topk": ["a", "a"]}) + "\n")

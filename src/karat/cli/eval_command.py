@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from karat.cli.options import reading_options
+from karat.cli.options import NeedsGold, reading_options
 
 
-@click.command("eval", short_help="Score a run against a gold set.")
+@click.command("eval", cls=NeedsGold, short_help="Score a run against a gold set.")
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @click.option(
