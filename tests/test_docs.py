@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from karat.config import Config, fields, load_config
 from karat.formats.read import REGISTRY
 from karat.metrics.reference import reference
 
@@ -43,9 +44,29 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/formats.md", "benchmarks/README.md"]
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/architecture.md",
+        "docs/formats.md",
+        "docs/configuration.md",
+        "benchmarks/README.md",
+    ],
 )
 def test_links_lead_somewhere(page: str) -> None:
     file = ROOT / page
     targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", file.read_text())
     assert [t for t in targets if not (file.parent / t).exists()] == []
+
+
+def test_the_configuration_page_has_every_field_and_no_other() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (\S+) \|", page, re.M))
+    assert rows == {name: str(field.default) for name, field in fields().items()}
+
+
+def test_the_configuration_page_shows_a_file_that_is_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    (tmp_path / "karat.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    assert load_config(tmp_path) == Config()

@@ -184,6 +184,20 @@ def test_a_bad_karat_yaml_is_an_error_with_its_name(small: Path, text: str) -> N
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("metrcs: {}", "metrcs: unknown field\nhint: did you mean metrics"),
+        ("metrics: {retrieval: {defaultk: 3}}", "unknown field\nhint: did you mean metrics.retrieval.default_k"),
+        ("metrics: {retrieval: {default_k: 0}}", "default_k: out of range: expected a whole number >= 1, got 0"),
+        ("metrics: {retrieval: {default_k: all}}", "default_k: wrong type: expected a whole number, got 'all'"),
+    ],
+)
+def test_a_bad_setting_is_named_with_what_it_may_be(small: Path, text: str, said: str) -> None:
+    (small / "karat.yaml").write_text(text)
+    assert said in karat("eval", "run.jsonl", "--gold", "gold.jsonl", cwd=small).stderr
+
+
 def test_errors_are_one_message_on_standard_error(small: Path) -> None:
     (small / "bad.jsonl").write_text('{"query_id": "q", "topk": [{"chunk_id": "a", "score": "high"}]}\n')
     done = karat("eval", "bad.jsonl", "--gold", "gold.jsonl", cwd=small)
