@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -584,3 +585,39 @@ def test_a_no_answer_query_that_the_run_lacks_is_no_loss() -> None:
         "no_answer_queries": (2, ("q3", "q4")),
     }
     assert "failed" not in next(e.done for e in result.audit if e.code == "missing_no_answer")
+
+
+# Metrics that the run says nothing about
+
+
+@pytest.mark.parametrize(
+    ("metric", "reason"),
+    [
+        ("latency(stage=rernk)", "no such stage; did you mean rerank?"),
+        ("latency_p90(stage=x)", "no such stage; known: rerank, retrieve"),
+        ("novelty@5", "the hits have no text"),
+    ],
+)
+def test_a_metric_without_any_number_says_why(tmp_path: Path, metric: str, reason: str) -> None:
+    record = {"query_id": "q", "topk": ["a"], "latency_ms": {"retrieve": 3, "rerank": 4}}
+    path = tmp_path / "run.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    for run in ([record], path):
+        result = karat.evaluate(run, {"q": ["a"]}, [metric, "recall@5"])
+        assert result.means == {metric: None, "recall@5": 1.0}
+        assert audit(result) == {"no_data": (1, (f"{metric}: {reason}",))}
+
+
+def test_a_run_without_latencies_says_so_only_to_those_who_ask() -> None:
+    asked = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["latency", "latency_p50"])
+    assert audit(asked)["no_data"] == (
+        2,
+        ("latency: the run has no latency_ms", "latency_p50: the run has no latency_ms"),
+    )
+    assert audit(karat.evaluate({"q": ["a"]}, {"q": ["a"]})) == {}
+
+
+def test_data_on_some_queries_is_data() -> None:
+    run = [{"query_id": "q", "topk": ["a"]}, {"query_id": "r", "topk": ["a"], "latency_ms": {"all": 2}}]
+    result = karat.evaluate(run, {"q": ["a"], "r": ["a"]}, ["latency"])
+    assert (result.means, audit(result)) == ({"latency": 2.0}, {})

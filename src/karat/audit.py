@@ -16,6 +16,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "relevant gold items, not one of which the run returned for any query",
         "scored as failed; do run and gold name items alike?",
     ),
+    "no_data": ("metrics that need what the run does not have", "undefined (null)"),
     "missing_queries": ("queries of the gold set that the run does not have", "scored as failed"),
     "missing_skipped": ("queries of the gold set that the run does not have", "left out, as asked"),
     "missing_no_answer": ("queries without an answer that the run does not have", "no loss: undefined (null)"),

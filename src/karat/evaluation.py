@@ -119,6 +119,7 @@ class _Scorer:
         self.audit = Audit()
         self.audit.merge(gold.audit)
         self.shared = SharedItems(gold)
+        self.lacking: dict[str, str] = {}  # metric → what it needs and (a part of) the run does not have
         size = len(gold.queries)
         self.seen = np.zeros(size, np.bool_)
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
@@ -133,6 +134,8 @@ class _Scorer:
             name = str(metric)
             self.values[name][at] = metric.score(judged)
             self.ceilings[name][at] = metric.ceiling(judged)
+            if judged.hits is not None and (reason := metric.lacks(judged)):
+                self.lacking[name] = reason
             if self.corpus_size:
                 self.floors[name][at] = metric.floor(judged, self.corpus_size)
 
@@ -163,8 +166,11 @@ class _Scorer:
         bare = rows[(relevant[rows] == 0) & (self.gold.no_answer[rows] == 0)]
         self.audit.count("no_relevant_gold", len(bare), (self.gold.queries[i] for i in bare[:3]))
         # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
-        shown = [m for m in self.metrics if keep_empty or not np.isnan(self.values[str(m)][rows]).all()]
+        silent = {name for name, values in self.values.items() if np.isnan(values[rows]).all()}
+        shown = [m for m in self.metrics if keep_empty or str(m) not in silent]
         names = [str(m) for m in shown]
+        reasons = [f"{n}: {self.lacking[n]}" for n in names if n in silent and n in self.lacking]
+        self.audit.count("no_data", len(reasons), reasons)
         return Result(
             system=system,
             run=label,

@@ -49,6 +49,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         """What a random ranking of the corpus scores on average, NaN where not known in closed form."""
         return np.full(judged.n, np.nan)
 
+    def lacks(self, judged: Judged) -> str | None:
+        """What this metric needs and these queries of the run do not have; None where nothing is lacking."""
+        return None
+
     def limit(self, judged: Judged) -> Ints:
         """The cutoff of each query: the name's, else the query's own or the configured one."""
         if self.k is not None:
