@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,23 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
     assert len(expected) > 10
     missing = [line for line in expected if line not in printed]
     assert missing == []
+
+
+def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the very lines that the README shows as a run and a gold set."""
+    readme = (ROOT / "README.md").read_text()
+    run, gold = re.findall(r"```json\n(.*?)```", readme, re.S)
+    (tmp_path / "run.jsonl").write_text(run)
+    (tmp_path / "gold.jsonl").write_text(gold)
+    monkeypatch.chdir(tmp_path)
+    command = ["eval", "run.jsonl", "--gold", "gold.jsonl", "-o", "result.json"]
+    subprocess.run([sys.executable, "-m", "karat.cli.main", *command], check=True, capture_output=True)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", readme, re.S):
+        exec(block, names)
+    assert names["result"].means["recall@5"] == names["saved"].scores["q1"]["recall@5"] == 0.5
+    assert names["result"].score("recall@5") == {"q1": 0.5}
+    assert list(names["results"]) == ["hybrid_v3"]
 
 
 @pytest.mark.parametrize(

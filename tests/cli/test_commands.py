@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -302,6 +303,16 @@ def test_check_refuses_what_cannot_be_used(small: Path) -> None:
     assert done.returncode == 2
     assert done.stdout.count("cannot be used") == 2
     assert "Traceback" not in done.stderr
+
+
+def test_help_promises_what_there_is() -> None:
+    shown = karat("--help").stdout
+    commands = {p.stem.removesuffix("_command") for p in (ROOT / "src" / "karat" / "cli").glob("*.py")}
+    listed = set(re.findall(r"^  (\w+)  ", shown.partition("Commands:")[2], re.M))
+    assert {"eval", "check", "metrics", "schema"} <= listed <= commands
+    assert ("ship" in shown) == ("gate" in listed)
+    for name in listed:
+        assert karat(name, "--help").returncode == 0
 
 
 def test_metrics_lists_and_explains() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.sections.base import ReportSection
 from karat.result import Result, SummaryRow
@@ -26,8 +29,7 @@ class Panel(ReportSection):
         floor = any(row.floor is not None for row in rows)
         if floor:
             columns.insert(3, Column("random floor"))
-        units = {str(m): m.unit for m in result.metrics}
-        cells = [self._row(row, units[row.metric], floor) for row in rows]
+        cells = [self._row(row, metric, result, floor) for row, metric in zip(rows, result.metrics, strict=True)]
         note = "ceiling: what a perfect ranking of the gold would score."
         if floor:
             note += f" random floor: what chance would score in a corpus of {result.corpus_size:,}."
@@ -41,9 +43,10 @@ class Panel(ReportSection):
             )
         return blocks
 
-    def _row(self, row: SummaryRow, unit: str, floor: bool) -> list[Cell]:
+    def _row(self, row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list[Cell]:
+        unit = metric.unit
         cells: list[Cell] = [
-            row.metric,
+            row.metric + _cutoffs(metric, result),
             _written(row.mean, unit),
             _written(row.ceiling, unit),
             row.n,
@@ -52,6 +55,15 @@ class Panel(ReportSection):
         if floor:
             cells.insert(3, _written(row.floor, unit))
         return cells
+
+
+def _cutoffs(metric: Metric, result: Result) -> str:
+    """Which k a metric that names none was measured at: the same for all queries, or from the lowest to the highest."""
+    if metric.k is not None or metric.cutoff != "required" or not len(result.rows):
+        return ""
+    own = result.gold.k[result.rows]
+    low, high = (int(f(np.where(own > 0, own, result.rules.k))) for f in (np.min, np.max))
+    return f" (k={low})" if low == high else f" (k={low}…{high})"
 
 
 def _written(value: float | None, unit: str) -> str:
