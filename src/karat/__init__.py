@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from karat.audit import Audit as Audit
+    from karat.comparison.compare import Comparison as Comparison
+    from karat.comparison.compare import compare as compare
     from karat.errors import KaratError as KaratError
     from karat.evaluation import evaluate as evaluate
     from karat.evaluation import evaluate_all as evaluate_all
@@ -21,23 +23,33 @@ if TYPE_CHECKING:
     from karat.metrics.base import Metric as Metric
     from karat.metrics.grammar import all_metrics as all_metrics
     from karat.metrics.grammar import parse_metric as parse_metric
+    from karat.planning import Plan as Plan
+    from karat.planning import plan as plan
     from karat.result import Result as Result
     from karat.result import read_result as read_result
+    from karat.statistics.intervals import Sampling as Sampling
+    from karat.sweeping import Sweep as Sweep
 
 __version__ = "0.1.0"
 
 _WHERE = {
     "Audit": "karat.audit",
+    "Comparison": "karat.comparison.compare",
     "Gold": "karat.gold",
     "KaratError": "karat.errors",
     "Metric": "karat.metrics.base",
+    "Plan": "karat.planning",
     "Result": "karat.result",
     "Run": "karat.hits",
     "RunLogWriter": "karat.formats.run_log",
+    "Sampling": "karat.statistics.intervals",
+    "Sweep": "karat.sweeping",
     "all_metrics": "karat.metrics.grammar",
+    "compare": "karat.comparison.compare",
     "evaluate": "karat.evaluation",
     "evaluate_all": "karat.evaluation",
     "parse_metric": "karat.metrics.grammar",
+    "plan": "karat.planning",
     "read_gold": "karat.formats.read",
     "read_result": "karat.result",
     "read_run": "karat.formats.read",

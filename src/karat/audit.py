@@ -59,6 +59,15 @@ class Audit:
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[str]] = {}
 
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Audit:
+        """The audit that was saved as these entries."""
+        audit = cls()
+        for entry in entries:
+            audit._counts[entry.code] = entry.count
+            audit._examples[entry.code] = list(entry.examples)
+        return audit
+
     def count(self, code: str, n: int = 1, examples: Iterable[str] = ()) -> None:
         if code not in EXPLANATIONS:
             raise KeyError(code)

@@ -7,17 +7,19 @@ from typing import Any, Literal
 
 import numpy as np
 
+from karat.attributes import CONVERSATION, cluster_numbers, segment_labels
 from karat.audit import Audit
 from karat.coverage import SharedItems, count_missing
 from karat.errors import ConfigError, InputError, shorten
 from karat.formats.read import read_gold, read_run
 from karat.gold import Gold
 from karat.hits import Run, Ungrouped
-from karat.ids import Floats, Ints
+from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
-from karat.metrics.base import Metric
+from karat.metrics.base import Metric, Relevance
 from karat.metrics.grammar import parse_metrics
 from karat.result import Result
+from karat.statistics.intervals import Sampling
 
 PANEL = (
     "recall@1",
@@ -66,10 +68,15 @@ def evaluate_all(
     min_score: float | None = None,
     doc_of: str = "#",
     corpus_size: int | None = None,
+    segments: Iterable[str] = (),
+    cluster: str | None = None,
+    sampling: Sampling | None = None,
 ) -> dict[str, Result]:
     """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
     `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
-    `doc_of`: what parts a chunk id from its document; `corpus_size`: for the random floor."""
+    `doc_of`: what parts a chunk id from its document; `corpus_size`: for the random floor; `segments`: attributes
+    such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together (default:
+    conversations, where the gold set has them; `none`: every query for itself); `sampling`: how intervals are made."""
     if k < 1:
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
     if corpus_size is not None and corpus_size < 1:
@@ -80,35 +87,79 @@ def evaluate_all(
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
     asked = parse_metrics(PANEL if metrics is None else metrics)
+    segmented_by = (segments,) if isinstance(segments, str) else tuple(segments)
+    cluster = _cluster(gold, cluster)
+    for name in segmented_by:
+        segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
     rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)
     try:
         scorers = _score(run, gold, asked, rules, corpus_size)
     except Ungrouped:
         scorers = _score(run.grouped(), gold, asked, rules, corpus_size)
     provenance = run.provenance()
+
+    def again(others: list[str]) -> dict[str, Result]:
+        return evaluate_all(
+            run,
+            gold,
+            others,
+            k=k,
+            missing=missing,
+            min_score=min_score,
+            doc_of=doc_of,
+            corpus_size=corpus_size,
+            segments=segmented_by,
+            cluster=cluster or "none",
+            sampling=sampling,
+        )
+
+    statistics = {
+        "sampling": sampling or Sampling(),
+        "cluster": cluster,
+        "segmented_by": segmented_by,
+        "again": again,
+    }
     return {
-        system: scorer.finish(system, run.label, provenance.get(system, {}), keep_empty=metrics is not None)
+        system: scorer.finish(
+            system, run, provenance.get(system, {}), keep_empty=metrics is not None, statistics=statistics
+        )
         for system, scorer in scorers.items()
     }
+
+
+def _cluster(gold: Gold, name: str | None) -> str | None:
+    if name is None:
+        return CONVERSATION if CONVERSATION in gold.fields else None
+    if name == "none":
+        return None
+    cluster_numbers(gold, name)  # an unknown name is an error now, not after the scoring
+    return name
 
 
 def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_size: int | None) -> dict[str, _Scorer]:
     columns = frozenset().union(*(m.needs for m in metrics))
     depth = max((m.k or int(max(gold.k.max(), rules.k)) for m in metrics if m.uses_hits), default=0)
+    documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
             scorer = scorers[hits.system] = _Scorer(gold, metrics, rules, corpus_size)
-        scorer.add(judge(hits, gold, rules, scorer.audit, depth))
+        judged = judge(hits, gold, rules, scorer.audit, depth)
+        # What was settled for the documents was settled, and counted, for the chunks already.
+        scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
     if not scorers:
         raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
     for system, scorer in scorers.items():
         scorer.refuse_no_overlap(run, gold, system)
         scorer.shared.report(scorer.audit)
-        scorer.add_missing()
+        scorer.add_missing(documents or gold)
     return scorers
+
+
+def _by_document(metric: Metric) -> bool:
+    return isinstance(metric, Relevance) and metric.level == "doc"
 
 
 class _Scorer:
@@ -125,17 +176,23 @@ class _Scorer:
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
         self.ceilings: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
         self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
+        self.votes: dict[str, Floats] = {}
+        self.depths = np.zeros(size, np.int64)
 
-    def add(self, judged: Judged) -> None:
-        at = judged.queries
-        self.shared.look(judged)
+    def add(self, chunks: Judged, documents: Judged) -> None:
+        at = chunks.queries
+        self.shared.look(chunks)
         self.seen[at] = True
+        self.depths[at] = chunks.depth
         for metric in self.metrics:
-            name = str(metric)
+            name, judged = str(metric), documents if _by_document(metric) else chunks
             self.values[name][at] = metric.score(judged)
             self.ceilings[name][at] = metric.ceiling(judged)
             if judged.hits is not None and (reason := metric.lacks(judged)):
                 self.lacking[name] = reason
+            votes = metric.votes(judged)
+            if votes is not None:
+                self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
             if self.corpus_size:
                 self.floors[name][at] = metric.floor(judged, self.corpus_size)
 
@@ -150,7 +207,7 @@ class _Scorer:
             hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
         )
 
-    def add_missing(self) -> None:
+    def add_missing(self, documents: Gold) -> None:
         missing: Ints = np.flatnonzero(~self.seen)
         if not len(missing):
             return
@@ -158,9 +215,12 @@ class _Scorer:
             self.audit.count("missing_skipped", len(missing), (self.gold.queries[i] for i in missing[:3]))
         else:
             count_missing(self.gold, missing, self.audit)
-            self.add(judge_missing(self.gold, missing, self.rules))
+            sides = (judge_missing(gold, missing, self.rules) for gold in (self.gold, documents))
+            self.add(*sides)
 
-    def finish(self, system: str, label: str, provenance: dict[str, Any], *, keep_empty: bool) -> Result:
+    def finish(
+        self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
+    ) -> Result:
         rows = np.flatnonzero(self.seen)
         relevant = np.bincount(self.gold.query_of_item[self.gold.grades > 0], minlength=len(self.seen))
         bare = rows[(relevant[rows] == 0) & (self.gold.no_answer[rows] == 0)]
@@ -173,7 +233,7 @@ class _Scorer:
         self.audit.count("no_data", len(reasons), reasons)
         return Result(
             system=system,
-            run=label,
+            run=run.label,
             gold=self.gold,
             rows=rows,
             metrics=shown,
@@ -184,4 +244,8 @@ class _Scorer:
             provenance=provenance,
             rules=self.rules,
             corpus_size=self.corpus_size,
+            votes={n: self.votes[n][rows] for n in names if n in self.votes},
+            depths=self.depths[rows],
+            source=run,
+            **statistics,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,18 +14,16 @@ from karat.output import check_writable, write_whole
 from karat.report.blocks import Column, Report, Section, Table
 from karat.report.build import evaluation_report
 from karat.report.renderers.markdown import render_markdown
-from karat.result import Result
+from karat.result import Result, SavedResults
 
 if TYPE_CHECKING:
     import polars as pl
-
-RESULTS_SCHEMA = "karat/results/1"
 
 
 def to_json(results: list[Result]) -> bytes:
     """One result as itself; several as `{"schema": "karat/results/1", "results": [...]}`."""
     saved = [r.saved() for r in results]
-    value: Any = saved[0] if len(saved) == 1 else {"schema": RESULTS_SCHEMA, "results": saved}
+    value = saved[0] if len(saved) == 1 else SavedResults(results=saved)
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 

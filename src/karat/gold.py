@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +64,23 @@ class Gold:
             named[bare] = ~rule.chunks(list(map(self.ids.__getitem__, bare.tolist())))
             cache[rule.rule] = named
         return cache[rule.rule]
+
+    def documents(self, rule: DocRule) -> Gold:
+        """The same gold by document: a document is as relevant as its best chunk."""
+        names = [
+            item if kind == DOC else rule.doc(item) for item, kind in zip(self.ids, self.kinds.tolist(), strict=True)
+        ]
+        best: dict[tuple[int, str], float] = {}
+        for query, name, grade in zip(self.query_of_item.tolist(), names, self.grades.tolist(), strict=True):
+            best[query, name] = max(grade, best.get((query, name), grade))
+        counts = np.bincount(np.array([q for q, _ in best], np.int64), minlength=len(self.queries))
+        return replace(
+            self,
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            ids=[name for _, name in best],
+            grades=np.array(list(best.values()), np.float64),
+            kinds=np.full(len(best), DOC, np.int64),
+        )
 
     def items_of(self, queries: Ints) -> Ints:
         """Rows of the items of the given queries, query by query."""

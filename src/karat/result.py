@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
-import math
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 
+from karat.attributes import (
+    attribute,
+    attribute_names,
+    cluster_numbers,
+    label_order,
+    segment_labels,
+    segment_title,
+)
 from karat.audit import Audit, Entry
-from karat.errors import InputError
+from karat.errors import ConfigError, InputError
 from karat.gold import Dataset, Gold
+from karat.hits import Run
 from karat.ids import Floats, Ints
 from karat.judged import Rules
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
+from karat.statistics.distribution import Distribution
+from karat.statistics.intervals import Sampling
+from karat.summary import FEW, Scores, SummaryRow, summarise
+from karat.sweeping import ALL, DEFAULT_KS, Measured, Sweep, checked_depths, draw_curve, measured_depths, sweep_metrics
 
 if TYPE_CHECKING:
     import polars as pl
 
 SCHEMA: Literal["karat/result/1"] = "karat/result/1"
+SEVERAL = "karat/results/1"
+_SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
 
 
-class SummaryRow(msgspec.Struct, frozen=True):
-    """One metric over all queries. `mean` is the metric's own aggregate: the mean, or a quantile of latency."""
+class SegmentRow(msgspec.Struct, frozen=True):
+    """One group of queries, with all metrics over it."""
 
-    metric: str
-    n: int  # queries on which it is defined
-    undefined: int
-    mean: float | None
-    low: float | None = None
-    high: float | None = None
-    ceiling: float | None = None  # what a perfect ranking of the gold would reach
-    floor: float | None = None  # what a random ranking of the corpus would reach
+    segment: str  # what the groups go by, such as language
+    value: str
+    queries: int
+    few: bool  # too few queries to judge by
+    summary: list[SummaryRow]
 
 
 class SavedResult(msgspec.Struct, kw_only=True):
@@ -53,6 +67,22 @@ class SavedResult(msgspec.Struct, kw_only=True):
     summary: list[SummaryRow]
     scores: dict[str, dict[str, float | None]]
     queries: dict[str, str | None]  # text of each query, null where the gold set has none
+    statistics: dict[str, Any] = {}  # how the intervals were made
+    segments: list[SegmentRow] = []
+    attributes: dict[str, list[Any]] = {}  # what is known of the queries, in their order
+    votes: dict[str, list[float]] = {}  # of each query in a micro average, in their order
+    definitions: dict[str, int] = {}  # version of each metric's definition
+
+
+class SavedResults(msgspec.Struct, kw_only=True):
+    """Several results in one file, one for each system of a run."""
+
+    schema: Literal["karat/results/1"] = "karat/results/1"
+    results: list[SavedResult]
+
+
+class _Schema(msgspec.Struct):
+    schema: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,19 +101,94 @@ class Result:
     provenance: dict[str, Any] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
     corpus_size: int | None = None
+    votes: dict[str, Floats] = field(default_factory=dict)  # of each query in the mean, where not all have one
+    sampling: Sampling = field(default_factory=Sampling)
+    cluster: str | None = None  # the attribute by which queries belong together
+    segmented_by: tuple[str, ...] = ()
+    depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # hits that each query got
+    again: Callable[[list[str]], dict[str, Result]] | None = None  # measures other metrics of the same run
+    source: Run | None = None  # to read the hits again; a saved result has none
+    saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved
 
     @cached_property
     def queries(self) -> list[str]:
         return [self.gold.queries[i] for i in self.rows.tolist()]
 
+    @property
+    def definitions(self) -> dict[str, int]:
+        """Version of each metric's definition."""
+        return {str(m): m.version for m in self.metrics} if self.saved_definitions is None else self.saved_definitions
+
+    @cached_property
+    def columns(self) -> Scores:
+        """The scores with all that their means depend on."""
+        clusters = None if self.cluster is None else cluster_numbers(self.gold, self.cluster)[self.rows]
+        return Scores(self.metrics, self.values, self.votes, clusters)
+
     @cached_property
     def summary_rows(self) -> list[SummaryRow]:
-        return [self._summarise(m) for m in self.metrics]
+        return summarise(self.columns, self.sampling, self.ceilings, self.floors)
+
+    @cached_property
+    def segment_rows(self) -> list[SegmentRow]:
+        """The segments that were asked for; if none were, those of every tag."""
+        names = self.segmented_by or tuple(self.gold.tags)
+        return [row for name in names for row in self.segment_by(name)]
+
+    def segment_by(self, name: str) -> list[SegmentRow]:
+        """All metrics by language, topic, language×topic, query_length …: any tag, field or derived attribute."""
+        title = segment_title(name)
+        return [self._segment(title, value, at) for value, at in self.groups(name)]
+
+    def groups(self, name: str) -> list[tuple[str, Ints]]:
+        """The values of an attribute in their order, each with the places of its queries."""
+        labels = segment_labels(self.gold, name)
+        found: dict[str, list[int]] = {}
+        for place, row in enumerate(self.rows.tolist()):
+            found.setdefault(labels[row], []).append(place)
+        return [(label, np.array(found[label])) for label in sorted(found, key=label_order)]
+
+    def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
+        """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
+        from karat import __version__
+
+        wanted = checked_depths(ks)
+        names = sweep_metrics(wanted)
+        if not set(names) <= set(self.values):
+            if self.again is None:
+                raise ConfigError("a saved result keeps no hits to sweep over", hint="give the run itself")
+            return self.again(names)[self.system].sweep(wanted)
+        depth = int(self.depths.max(initial=0))
+        ks, notes = measured_depths(wanted, depth)
+        everything = [(ALL, ALL, np.arange(len(self.rows)))]
+        groups = [(segment_title(by), value, at) for by in self.segmented_by for value, at in self.groups(by)]
+        return Sweep(
+            karat=__version__,
+            system=self.system,
+            run=self.run,
+            gold=self.gold.label,
+            dataset=self.gold.dataset,
+            statistics={**msgspec.structs.asdict(self.sampling), "cluster": self.cluster},
+            ks=ks,
+            depth=depth,
+            notes=notes,
+            curves=[draw_curve(self._measured(*group), ks, depth, self.sampling) for group in (*everything, *groups)],
+        )
+
+    def _measured(self, segment: str, value: str, at: Ints) -> Measured:
+        ceilings = {name: values[at] for name, values in self.ceilings.items()}
+        return Measured(segment, value, self.columns.select(at), ceilings, len(at))
+
+    def _segment(self, name: str, label: str, at: Ints) -> SegmentRow:
+        ceilings = {n: values[at] for n, values in self.ceilings.items()}
+        floors = {n: values[at] for n, values in self.floors.items()}
+        rows = summarise(self.columns.select(at), self.sampling, ceilings, floors)
+        return SegmentRow(name, label, len(at), len(at) < FEW, rows)
 
     @property
     def means(self) -> dict[str, float | None]:
         """Metric → its mean (or quantile) over the queries on which it is defined."""
-        return {row.metric: row.mean for row in self.summary_rows}
+        return {str(m): self.columns.mean(m) for m in self.metrics}
 
     def score(self, metric: str | Metric) -> dict[str, float | None]:
         """Query → value of one metric, None where it is undefined."""
@@ -101,12 +206,23 @@ class Result:
 
     @cached_property
     def summary(self) -> pl.DataFrame:
-        """One row a metric: n, undefined, mean, low, high, ceiling, floor."""
+        """One row a metric: n, undefined, mean, low, high, ceiling, floor, few, quartiles, shares of zeros and ones."""
         import polars as pl
 
-        rows = [msgspec.structs.asdict(r) for r in self.summary_rows]
-        kinds: dict[str, Any] = {"metric": pl.String, "n": pl.Int64, "undefined": pl.Int64}
-        return pl.DataFrame(rows, schema={f: kinds.get(f, pl.Float64) for f in SummaryRow.__struct_fields__})
+        return pl.DataFrame([_flat(r) for r in self.summary_rows], schema=_summary_columns())
+
+    @cached_property
+    def segments(self) -> pl.DataFrame:
+        """One row a segment and metric."""
+        import polars as pl
+
+        rows = [
+            {"segment": s.segment, "value": s.value, "queries": s.queries, **_flat(r)}
+            for s in self.segment_rows
+            for r in s.summary
+        ]
+        kinds = {"segment": pl.String, "value": pl.String, "queries": pl.Int64, **_summary_columns()}
+        return pl.DataFrame(rows, schema=kinds)
 
     def saved(self) -> SavedResult:
         from karat import __version__
@@ -126,35 +242,41 @@ class Result:
             summary=self.summary_rows,
             scores=scores,
             queries={q: self.gold.text(i) for q, i in zip(self.queries, self.rows.tolist(), strict=True)},
+            statistics={**msgspec.structs.asdict(self.sampling), "cluster": self.cluster},
+            segments=self.segment_rows if self.segmented_by else [],
+            attributes=self._attributes(),
+            votes={name: votes.tolist() for name, votes in self.votes.items()},
+            definitions=self.definitions,
         )
 
-    def _summarise(self, metric: Metric) -> SummaryRow:
-        name = str(metric)
-        values = self.values[name]
-        defined = values[~np.isnan(values)]
-        return SummaryRow(
-            metric=name,
-            n=len(defined),
-            undefined=len(values) - len(defined),
-            mean=_aggregate(defined, metric),
-            ceiling=_mean_beside(values, self.ceilings[name]),
-            floor=_mean_beside(values, self.floors[name]) if name in self.floors else None,
-        )
+    def _attributes(self) -> dict[str, list[Any]]:
+        columns = {name: attribute(self.gold, name) for name in attribute_names(self.gold)}
+        return {name: [column[i] for i in self.rows.tolist()] for name, column in columns.items()}
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{m}={'–' if v is None else format(v, '.4f')}" for m, v in self.means.items())
         return f"Result({self.system or self.run!r}, {len(self.rows)} queries: {shown})"
 
 
-def read_result(path: str | PathLike[str]) -> SavedResult:
-    """A result that was saved with `karat eval … -o out.json`."""
+def is_saved_result(path: Path) -> bool:
+    """Whether a file says of itself that it is a saved result, or several."""
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return _SAYS_SO.match(stream.read(200)) is not None
+
+
+def read_results(path: str | PathLike[str]) -> list[SavedResult]:
+    """All results of a file saved with `karat eval … -o out.json`."""
     from karat.formats.base import Source, refusal
 
     source = Source(str(path))
     with source.open() as stream:
         text = stream.read()
     try:
-        return msgspec.json.decode(text, type=SavedResult)
+        if msgspec.json.decode(text, type=_Schema).schema == SEVERAL:
+            return msgspec.json.decode(text, type=SavedResults).results
+        return [msgspec.json.decode(text, type=SavedResult)]
     except msgspec.ValidationError as error:
         problem = refusal(error, source.label, None, text)
         problem.hint = f"expected a result saved by Karat ({SCHEMA})"
@@ -163,21 +285,67 @@ def read_result(path: str | PathLike[str]) -> SavedResult:
         raise InputError(f"not a saved result: {error}", file=source.label) from error
 
 
-def _aggregate(defined: Floats, metric: Metric) -> float | None:
-    if not len(defined):
-        return None
-    return _mean(defined) if metric.aggregate is None else float(np.quantile(defined, metric.aggregate))
+def read_result(path: str | PathLike[str]) -> SavedResult:
+    """A result that was saved with `karat eval … -o out.json`."""
+    results = read_results(path)
+    if len(results) > 1:
+        systems = ", ".join(r.system or "(unnamed)" for r in results)
+        raise InputError("the file holds several results", file=str(path), hint=f"read_results reads all of: {systems}")
+    return results[0]
 
 
-def _mean(values: Floats) -> float | None:
-    """Exactly rounded, so that neither the order of the queries nor the slicing changes a digit."""
-    defined = values[~np.isnan(values)]
-    return math.fsum(defined.tolist()) / len(defined) if len(defined) else None
+def restore(saved: SavedResult) -> Result:
+    """A saved result as one that can be summarised, cut into segments and compared again."""
+    size = len(saved.scores)
+    metrics = [parse_metric(row.metric) for row in saved.summary]
+    gold = Gold(
+        queries=list(saved.scores),
+        offsets=np.zeros(size + 1, np.int64),
+        ids=[],
+        grades=np.zeros(0),
+        kinds=np.zeros(0, np.int64),
+        k=np.zeros(size, np.int64),
+        no_answer=np.zeros(size, np.int64),
+        fields={"query": list(saved.queries.values())},
+        tags=saved.attributes,
+        dataset=saved.dataset,
+        label=saved.gold,
+    )
+    settings = {name: value for name, value in saved.settings.items() if name in Rules.__struct_fields__}
+    statistics = {name: value for name, value in saved.statistics.items() if name in Sampling.__struct_fields__}
+    return Result(
+        system=saved.system,
+        run=saved.run,
+        gold=gold,
+        rows=np.arange(size),
+        metrics=metrics,
+        values={str(m): np.array([scores[str(m)] for scores in saved.scores.values()], np.float64) for m in metrics},
+        ceilings={},
+        floors={},
+        audit=Audit.of(saved.audit),
+        provenance=saved.provenance,
+        rules=msgspec.convert(settings, Rules),
+        corpus_size=saved.settings.get("corpus_size"),
+        votes={name: np.array(votes) for name, votes in saved.votes.items()},
+        sampling=msgspec.convert(statistics, Sampling),
+        cluster=saved.statistics.get("cluster"),
+        segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
+        saved_definitions=saved.definitions,
+    )
 
 
-def _mean_beside(values: Floats, bounds: Floats) -> float | None:
-    """Mean of a bound; None where a query on which the metric is defined has no bound."""
-    return None if np.isnan(bounds[~np.isnan(values)]).any() else _mean(bounds)
+def _flat(row: SummaryRow) -> dict[str, Any]:
+    spread = row.distribution
+    values = {name: None if spread is None else getattr(spread, name) for name in Distribution.__struct_fields__}
+    return {name: getattr(row, name) for name in row.__struct_fields__ if name != "distribution"} | values
+
+
+def _summary_columns() -> dict[str, Any]:
+    import polars as pl
+
+    kinds: dict[str, Any] = {"metric": pl.String, "n": pl.Int64, "undefined": pl.Int64, "few": pl.Boolean}
+    names = (*SummaryRow.__struct_fields__[:-1], *Distribution.__struct_fields__)
+    return {name: kinds.get(name, pl.Float64) for name in names}
 
 
 def _nullable(values: Floats) -> list[float | None]:

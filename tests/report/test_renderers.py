@@ -104,6 +104,7 @@ def test_a_narrow_terminal_shows_every_cell_of_a_real_report(width: int) -> None
     assert "…" not in shown.replace("1, 2, 3, …", "")
     words = shown.split()
     for row in result.summary_rows:
+        assert row.low is None or f"[{row.low:.3f}, {row.high:.3f}]" in shown
         for value in (row.mean, row.ceiling, row.floor):
             assert value is None or f"{value:.4f}" in words
     for title in ("value", "ceiling", "queries", "undefined"):
@@ -126,7 +127,7 @@ def test_a_metric_that_names_no_cutoff_shows_which_was_used() -> None:
 def test_an_evaluation_has_its_sections() -> None:
     result = karat.evaluate({"q": ["7", "3"], "r": []}, {"q": ["3"], "r": ["1"], "s": ["2"]}, corpus_size=10)
     report = evaluation_report(result)
-    assert [s.name for s in report.sections] == ["panel", "worst", "audit", "artifacts"]
+    assert [s.name for s in report.sections] == ["panel", "spread", "worst", "audit", "artifacts"]
     blocks = json.loads(render_json(report))
     assert "missing" not in blocks["title"]
     assert "queries of the gold set that the run does not have" in json.dumps(blocks)

@@ -20,7 +20,7 @@ class Commands(click.Group):
         import karat.cli as folder
 
         found = (m.name for m in pkgutil.iter_modules(folder.__path__))
-        return sorted(name.removesuffix("_command") for name in found if name not in ("main", "options"))
+        return sorted(name.removesuffix("_command") for name in found if name not in ("main", "options", "scoring"))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         for module in (name, f"{name}_command"):

@@ -26,19 +26,90 @@ class NeedsGold(click.Command):
             ) from None
 
 
-def reading_options(command: F) -> F:
-    for option in reversed(
-        (
-            click.option(
-                "--run-format",
-                metavar="NAME",
-                help="Format of the run (default: recognised from its content).",
-            ),
-            click.option("--gold-format", metavar="NAME", help="Format of the gold set (default: recognised)."),
-            click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),
-            click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder."),
-            click.option("--system", help="Only this system of a run that holds several."),
-        )
-    ):
-        command = option(command)
-    return command
+def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """One decorator for several, shown in the order in which they are given."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+reading_options = _all(
+    click.option("--run-format", metavar="NAME", help="Format of the run (default: recognised from its content)."),
+    click.option("--gold-format", metavar="NAME", help="Format of the gold set (default: recognised)."),
+    click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),
+    click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder."),
+    click.option("--system", help="Only this system of a run that holds several."),
+)
+
+metric_option = click.option(
+    "--metric",
+    "-m",
+    "metrics",
+    multiple=True,
+    help="Metric such as recall@5; repeat for more. `karat metrics` lists them.",
+)
+
+scoring_options = _all(
+    click.option(
+        "--k",
+        type=click.IntRange(min=1),
+        help="Cutoff for metrics that name none.  [default: karat.yaml, else 5]",
+    ),
+    click.option(
+        "--missing",
+        type=click.Choice(["worst", "skip"]),
+        default="worst",
+        show_default=True,
+        help="Queries of the gold set that the run lacks.",
+    ),
+    click.option("--min-score", type=float, help="Cut hits with a lower score before evaluation."),
+    click.option(
+        "--doc-of",
+        default="#",
+        show_default=True,
+        help="What parts a chunk id from its document: a separator, or a regular expression with a group.",
+    ),
+    click.option("--corpus", help="Corpus file or BEIR folder: its size gives the random floor."),
+    click.option(
+        "--corpus-size", type=click.IntRange(min=1), help="Number of items in the corpus, for the random floor."
+    ),
+)
+
+segment_option = click.option(
+    "--segment",
+    "-s",
+    "segments",
+    multiple=True,
+    metavar="NAME",
+    help="Also by language, topic, language×topic (or language,topic), query_length, gold_items …; repeat for more.",
+)
+
+statistics_options = _all(
+    click.option(
+        "--interval",
+        "method",
+        type=click.Choice(["bayes", "percentile", "bca", "strict"]),
+        default="bayes",
+        show_default=True,
+        help="How intervals are made.",
+    ),
+    click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals."),
+    click.option("--resamples", type=int, default=10_000, show_default=True, help="Resamples behind an interval."),
+    click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same digits."),
+    click.option(
+        "--cluster",
+        metavar="FIELD",
+        help="Queries with the same value belong together; none: every query for itself.  "
+        "[default: conversation_id, if given]",
+    ),
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
+
+report_output = click.option(
+    "--output", "-o", "outputs", multiple=True, metavar="FILE", help="Also write out.json or out.md; repeat for more."
+)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 
-@click.command("schema", short_help="Print the JSON Schema of a run log, gold entry, corpus entry or saved result.")
-@click.argument("name", type=click.Choice(["corpus", "gold", "result", "run-log"]))
+@click.command("schema", short_help="Print the JSON Schema of a file that Karat reads or writes.")
+@click.argument("name", type=click.Choice(["comparison", "corpus", "gold", "plan", "result", "run-log", "sweep"]))
 def command(name: str) -> None:
     """Print the JSON Schema of NAME, as it ships in the package."""
     from karat.schemas import schema_text

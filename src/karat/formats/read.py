@@ -115,7 +115,7 @@ def _recognise(source: Source, kind: Kind) -> Format | None:
 
 def _refuse_result(source: Source) -> None:
     if _RESULT.match(source.head):
-        hint = "give the run that it was made from; its `run` and `gold` say which"
+        hint = "give the run that it was made from; `karat compare` and `karat.read_result` take results"
         raise InputError("this is a result that Karat saved, no run and no gold set", file=source.label, hint=hint)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
 import numpy as np
@@ -34,6 +34,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     uses_hits: ClassVar[bool] = False  # looks at the hits themselves, not only at judged ones
     aggregate: ClassVar[float | None] = None  # None: the mean over queries; else this quantile
     unit: ClassVar[str] = ""
+    version: ClassVar[int] = 1  # of the definition: raised whenever its numbers change
 
     k: Cutoff | None = None
 
@@ -51,6 +52,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     def lacks(self, judged: Judged) -> str | None:
         """What this metric needs and these queries of the run do not have; None where nothing is lacking."""
+        return None
+
+    def votes(self, judged: Judged) -> Floats | None:
+        """How much each query counts in the mean; None: all the same."""
         return None
 
     def limit(self, judged: Judged) -> Ints:
@@ -78,6 +83,12 @@ class Relevance(Metric, frozen=True, kw_only=True):
     """A metric of what was found: 0 for a query that the run lacks, undefined without relevant gold."""
 
     rel: Level | None = None  # lowest grade that counts as relevant; default: any above 0
+    level: Literal["chunk", "doc"] = "chunk"  # doc: any chunk of a relevant chunk's document will do
+
+    @property
+    def by_document(self) -> Self:
+        """The same metric, asking for the right documents instead of the right chunks."""
+        return msgspec.structs.replace(self, level="doc")
 
     def score(self, judged: Judged) -> Floats:
         relevant = judged.relevant(self.rel)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from karat.ids import Floats, Ints
@@ -13,7 +15,8 @@ class Recall(Relevance, frozen=True, kw_only=True):
     """Share of the relevant items that stand in the top k.
 
     Divides by all relevant items of the gold set, also where they are more than k (then 1.0 is out of
-    reach: the ceiling beside the score tells).
+    reach: the ceiling beside the score tells). `average=micro` counts every relevant item once instead of every
+    query: all that was found over all that should be.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["recall@3", "recall@5"]).means
@@ -24,6 +27,11 @@ class Recall(Relevance, frozen=True, kw_only=True):
     cutoff = "required"
     aliases = {"r": "recall"}
     trec_eval = "recall_{k}"
+
+    average: Literal["macro", "micro"] = "macro"
+
+    def votes(self, judged: Judged) -> Floats | None:
+        return judged.relevant(self.rel).astype(np.float64) if self.average == "micro" else None
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         return self.count_found(judged, self.limit(judged)) / relevant

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-NAMES = ("corpus", "gold", "result", "run-log")
+NAMES = ("comparison", "corpus", "gold", "plan", "result", "run-log", "sweep")
 
 
 def schema_text(name: str) -> str:
@@ -17,16 +17,22 @@ def schema_text(name: str) -> str:
 
 def generate(name: str) -> str:
     """The schema made anew from the code; a test holds the shipped file to it."""
+    from karat.comparison.compare import Comparison
     from karat.formats.corpus import CorpusEntry
     from karat.formats.gold_file import GoldEntry
     from karat.formats.run_log import RunRecord
+    from karat.planning import Plan
     from karat.result import SavedResult
+    from karat.sweeping import Sweep
 
     kinds: dict[str, Any] = {
         "run-log": RunRecord,
         "gold": GoldEntry,
         "corpus": CorpusEntry,
         "result": SavedResult,
+        "comparison": Comparison,
+        "sweep": Sweep,
+        "plan": Plan,
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rich import box
@@ -16,6 +17,7 @@ from karat.report.blocks import Block, Chart, Example, Report, Section, Table, T
 WIDTH = 100
 _GAP = 3  # between two columns
 _TEXT = 12  # what a column of text can be folded to
+_NUMBERS = re.compile(r"(?:[-+−–\d.,%\[\]\s]|ms)+")  # 0.318 [0.27, 0.37]
 _MARKS = {"pass": "✓ pass", "fail": "✗ fail", "inconclusive": "? inconclusive", "invalid": "! invalid"}
 _STYLES = {"note": "dim", "warning": "yellow", "plain": ""}
 
@@ -47,7 +49,12 @@ def clean(text: str) -> str:
 
 def _section(section: Section) -> RenderableType:
     heading = RichText(f"\n{clean(section.title)}", style="bold underline")
-    return Group(heading, *(_block(b) for b in section.blocks))
+    parts: list[RenderableType] = [heading]
+    for before, block in zip([None, *section.blocks], section.blocks, strict=False):
+        if isinstance(before, (Table, Chart)) and isinstance(block, (Table, Chart)):
+            parts.append("")
+        parts.append(_block(block))
+    return Group(*parts)
 
 
 def _block(block: Block) -> RenderableType:
@@ -77,6 +84,8 @@ class _Fitting:
             [clean(write_cell(v, c.style)) for v, c in zip(row, block.columns, strict=True)] for row in block.rows
         ]
         self._numeric = [c.style != "text" or _looks_numeric(block, i) for i, c in enumerate(block.columns)]
+        columns = range(len(block.columns))
+        self._unbroken = [self._numeric[i] or all(_NUMBERS.fullmatch(row[i]) for row in self._rows) for i in columns]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         for i, columns in enumerate(self._parts(options.max_width)):
@@ -99,7 +108,7 @@ class _Fitting:
     def _needs(self, column: int, width: int) -> int:
         """The columns of the terminal without which it cannot be read: all of a number, a few words of a text."""
         longest = max(map(cell_len, [self._titles[column], *(row[column] for row in self._rows)]))
-        return longest if self._numeric[column] else min(longest, width // 3 if column == 0 else _TEXT)
+        return longest if self._unbroken[column] else min(longest, width // 3 if column == 0 else _TEXT)
 
     def _part(self, columns: list[int], width: int) -> RenderableType:
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
@@ -107,7 +116,7 @@ class _Fitting:
             table.add_column(
                 escape(self._titles[i]),
                 justify="right" if self._numeric[i] else "left",
-                no_wrap=self._numeric[i],
+                no_wrap=self._unbroken[i],
                 overflow="fold",
                 min_width=min(self._needs(i, width), width),
             )

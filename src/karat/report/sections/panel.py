@@ -1,4 +1,4 @@
-"""The panel: every metric with what it could reach."""
+"""The panel: every metric, how sure it is, and what it could reach."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import numpy as np
 
 from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table, Text
+from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
-from karat.result import Result, SummaryRow
+from karat.result import Result
+from karat.summary import FEW, SummaryRow
 
 
 class Panel(ReportSection):
@@ -22,39 +24,31 @@ class Panel(ReportSection):
         columns = [
             Column("metric"),
             Column("value"),
+            Column(f"{result.sampling.level * 100:g} % interval"),
             Column("ceiling"),
             Column("queries", "count"),
             Column("undefined", "count"),
         ]
         floor = any(row.floor is not None for row in rows)
         if floor:
-            columns.insert(3, Column("random floor"))
-        cells = [self._row(row, metric, result, floor) for row, metric in zip(rows, result.metrics, strict=True)]
-        note = "ceiling: what a perfect ranking of the gold would score."
-        if floor:
-            note += f" random floor: what chance would score in a corpus of {result.corpus_size:,}."
-        blocks: list[Block] = [Table(columns, cells, note)]
-        if any(row.undefined for row in rows):
-            blocks.append(
-                Text(
-                    "undefined: queries on which a metric says nothing (see the audit); never counted as 0.",
-                    "note",
-                )
-            )
-        return blocks
+            columns.insert(4, Column("random floor"))
+        cells = [_cells(row, metric, result, floor) for row, metric in zip(rows, result.metrics, strict=True)]
+        return [Table(columns, cells, _note(result, floor)), *_warnings(rows)]
 
-    def _row(self, row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list[Cell]:
-        unit = metric.unit
-        cells: list[Cell] = [
-            row.metric + _cutoffs(metric, result),
-            _written(row.mean, unit),
-            _written(row.ceiling, unit),
-            row.n,
-            row.undefined,
-        ]
-        if floor:
-            cells.insert(3, _written(row.floor, unit))
-        return cells
+
+def _cells(row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list[Cell]:
+    unit = metric.unit
+    cells: list[Cell] = [
+        row.metric + _cutoffs(metric, result),
+        written(row.mean, unit),
+        interval(row.low, row.high, unit),
+        written(row.ceiling, unit),
+        row.n,
+        row.undefined,
+    ]
+    if floor:
+        cells.insert(4, written(row.floor, unit))
+    return cells
 
 
 def _cutoffs(metric: Metric, result: Result) -> str:
@@ -66,9 +60,23 @@ def _cutoffs(metric: Metric, result: Result) -> str:
     return f" (k={low})" if low == high else f" (k={low}…{high})"
 
 
-def _written(value: float | None, unit: str) -> str:
-    if value is None:
-        return "–"
-    if not unit:
-        return f"{value:.4f}"
-    return f"{value:.1f} {unit}" if value >= 10 else f"{value:.2f} {unit}"
+def _note(result: Result, floor: bool) -> str:
+    note = "ceiling: what a perfect ranking of the gold would score."
+    if floor:
+        note += f" random floor: what chance would score in a corpus of {result.corpus_size:,}."
+    if result.cluster is not None:
+        note += f" intervals: queries with the same {result.cluster} are resampled together."
+    return note
+
+
+def _warnings(rows: list[SummaryRow]) -> list[Block]:
+    blocks: list[Block] = []
+    few = [row.metric for row in rows if 0 < row.n < FEW]
+    if few:
+        which = "every metric" if len(few) == len(rows) else ", ".join(few)
+        blocks.append(Text(f"too few to judge: {which} on fewer than {FEW} queries.", "warning"))
+    if any(row.undefined for row in rows):
+        blocks.append(
+            Text("undefined: queries on which a metric says nothing (see the audit); never counted as 0.", "note")
+        )
+    return blocks

@@ -1,0 +1,69 @@
+"""`karat power`: how sure can this set be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from karat.cli.options import (
+    NeedsGold,
+    json_option,
+    metric_option,
+    reading_options,
+    report_output,
+    scoring_options,
+    statistics_options,
+)
+
+
+@click.command(
+    "power", cls=NeedsGold, short_help="Which differences can this set find, and how many queries do others need."
+)
+@click.argument("run")
+@click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
+@click.option("--detect", type=float, default=0.03, show_default=True, help="The difference that should be found.")
+@click.option("--against", metavar="RUN", help="A second run, to measure how much two runs differ by chance.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="How often it should be found.")
+@click.option(
+    "--correlation",
+    type=float,
+    default=0.5,
+    show_default=True,
+    help="How alike two versions score, where no second run tells.",
+)
+@metric_option
+@scoring_options
+@statistics_options
+@json_option
+@report_output
+@reading_options
+def command(
+    run: str,
+    gold: str,
+    detect: float,
+    against: str | None,
+    power: float,
+    correlation: float,
+    metrics: tuple[str, ...],
+    as_json: bool,
+    outputs: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Say which differences the gold set can find at all, by the spread of RUN's scores.
+
+    \b
+    karat power run.jsonl --gold gold.jsonl --detect 0.03
+    karat power old.jsonl --against new.jsonl --gold gold.jsonl
+    """
+    from karat.cli.scoring import check_outputs, score_files, show
+    from karat.planning import plan
+    from karat.report.power import power_report
+
+    check_outputs(outputs, (run, gold, against, options["corpus"]))
+    sides = [None] if against is None else score_files(against, gold, metrics, **options)[:1]
+    plans = [
+        plan(result, sides[0], detect=detect, power=power, correlation=correlation)
+        for result in score_files(run, gold, metrics, **options)
+    ]
+    show(list(plans), [power_report(p) for p in plans], as_json, outputs)

@@ -1,0 +1,110 @@
+"""From the shared options of the command line to results, and from saved forms to what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from karat.report.blocks import Report
+    from karat.result import Result
+
+
+def score_files(
+    run: str,
+    gold: str,
+    metrics: Sequence[str] | None,
+    *,
+    k: int | None,
+    missing: str,
+    min_score: float | None,
+    doc_of: str,
+    corpus: str | None,
+    corpus_size: int | None,
+    segments: Sequence[str] = (),
+    method: str,
+    level: float,
+    resamples: int,
+    seed: int,
+    cluster: str | None,
+    run_format: str | None,
+    gold_format: str | None,
+    target: str | None,
+    split: str,
+    system: str | None,
+) -> list[Result]:
+    """One result for each system of a run."""
+    from karat.attributes import add_versions
+    from karat.config import load_config
+    from karat.evaluation import evaluate_all
+    from karat.formats.corpus import read_corpus
+    from karat.formats.read import read_gold, read_run
+    from karat.metrics.grammar import REGISTRY
+    from karat.progress import working
+    from karat.provenance import code_version
+    from karat.statistics.intervals import Sampling
+
+    REGISTRY.refuse_clashes()
+    sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
+    judged = read_gold(gold, format=gold_format, target=target, split=split)
+    if corpus is not None:
+        chunks = read_corpus(corpus)
+        corpus_size = corpus_size or len(chunks)
+        add_versions(judged, chunks)
+    with working(f"scoring {run}"):
+        results = evaluate_all(
+            read_run(run, format=run_format, system=system),
+            judged,
+            metrics or None,
+            k=k or load_config().metrics.retrieval.default_k,
+            missing=missing,  # type: ignore[arg-type]
+            min_score=min_score,
+            doc_of=doc_of,
+            corpus_size=corpus_size,
+            segments=segments,
+            cluster=cluster,
+            sampling=sampling,
+        )
+    version = code_version()
+    for result in results.values():
+        if version:
+            result.provenance["code_version"] = version
+    return list(results.values())
+
+
+def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
+    """Refuse what cannot be written before any work is done for it."""
+    from karat.errors import ConfigError
+    from karat.export import check_target
+
+    for output in outputs:
+        if not output.endswith((".json", ".md")):
+            raise ConfigError(f"cannot write {output!r}", expected=".json or .md")
+        check_target(output, inputs=[path for path in inputs if path])
+
+
+def show(saved: list[msgspec.Struct], reports: list[Report], as_json: bool, outputs: Sequence[str]) -> None:
+    """Print tables or JSON, and write the files that were asked for."""
+    import msgspec
+
+    from karat.output import write_whole
+    from karat.report.renderers.markdown import render_markdown
+    from karat.report.renderers.terminal import print_report, terminal_console
+
+    value: Any = saved[0] if len(saved) == 1 else saved
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    if as_json:
+        click.echo(text.decode(), nl=False)
+    else:
+        console = terminal_console()
+        for i, report in enumerate(reports):
+            if i:
+                console.print()
+            print_report(report, console)
+    for output in outputs:
+        write_whole(output, text if output.endswith(".json") else "\n".join(map(render_markdown, reports)).encode())
+        click.echo(f"wrote {output}", err=True)

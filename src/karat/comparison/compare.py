@@ -1,0 +1,241 @@
+"""`compare`: several runs against a baseline, on the queries that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat.attributes import segment_title
+from karat.comparison.changes import Change, biggest_changes
+from karat.comparison.differences import Difference, Paired
+from karat.comparison.sides import as_results, refuse_different, shared_metrics
+from karat.errors import ConfigError, shorten
+from karat.gold import Dataset
+from karat.ids import Ints
+from karat.metrics.base import Metric, Relevance
+from karat.result import Result
+from karat.statistics.corrections import benjamini_hochberg, holm
+from karat.statistics.intervals import Sampling
+from karat.summary import FEW
+
+SCHEMA: Literal["karat/comparison/1"] = "karat/comparison/1"
+_HEADLINE = ("recall@5", "ndcg@5", "mrr")  # what decides which queries changed most; else the first that can
+
+
+class SegmentDifferences(msgspec.Struct, frozen=True):
+    """One group of queries, with every metric's difference. `p_bh` is adjusted over all groups of all segments."""
+
+    segment: str
+    value: str
+    queries: int
+    few: bool
+    differences: list[Difference]
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """One candidate against the baseline."""
+
+    candidate: str
+    queries: int
+    identical: bool  # the same score on every query and metric
+    differences: list[Difference]
+    segments: list[SegmentDifferences]
+    changes: list[Change]
+    notes: list[str]  # what must be said aloud
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What `karat compare` saves."""
+
+    schema: Literal["karat/comparison/1"] = SCHEMA
+    karat: str
+    baseline: str
+    dataset: Dataset
+    statistics: dict[str, Any]
+    units: dict[str, str]  # of each metric's difference: pp (of a share, to be written × 100), ms, or empty
+    lower_is_better: list[str]
+    pairs: list[Pair]
+
+
+def compare(
+    baseline: Any,
+    candidate: Any,
+    gold: Any = None,
+    metrics: Iterable[str | Metric] | None = None,
+    *,
+    others: Sequence[Any] = (),
+    segments: Iterable[str] = (),
+    sampling: Sampling | None = None,
+    force: bool = False,
+    changes: int = 5,
+    **options: Any,
+) -> Comparison:
+    """Candidates against a baseline, query by query.
+
+    Each side is a run (as in `evaluate`, which also has the options), a result, or a saved result; runs need `gold`.
+    `others`: more candidates. `force`: compare although data or definitions differ. `changes`: how many of the
+    queries that lost and gained most are told.
+    """
+    sides = [result for side in (baseline, candidate, *others) for result in as_results(side, gold, metrics, options)]
+    return compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes)
+
+
+def compare_results(
+    sides: Sequence[Result],
+    *,
+    segments: Iterable[str] = (),
+    sampling: Sampling | None = None,
+    force: bool = False,
+    changes: int = 5,
+) -> Comparison:
+    """The first result is the baseline of all others."""
+    from karat import __version__
+
+    if len(sides) < 2:
+        raise ConfigError("a comparison needs two runs", hint="give another run, or a file that holds two systems")
+    first = sides[0]
+    sampling = sampling or first.sampling
+    names = _names(sides)
+    segmented_by = (segments,) if isinstance(segments, str) else tuple(segments)
+    pairs = [
+        _pair(first, other, name, segmented_by, sampling, force, changes)
+        for other, name in zip(sides[1:], names[1:], strict=True)
+    ]
+    return Comparison(
+        karat=__version__,
+        baseline=names[0],
+        dataset=first.gold.dataset,
+        statistics={**msgspec.structs.asdict(sampling), "cluster": first.cluster},
+        units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit for m in first.metrics},
+        lower_is_better=[str(m) for m in first.metrics if m.direction == "lower"],
+        pairs=_adjusted(pairs),
+    )
+
+
+def _names(sides: Sequence[Result]) -> list[str]:
+    """What tells the runs apart: the system, with the file where two have the same."""
+    systems = [side.system or side.run for side in sides]
+    names = [s if systems.count(s) == 1 else f"{s} ({side.run})" for s, side in zip(systems, sides, strict=True)]
+    return [n if names.count(n) == 1 else f"{n} #{i}" for i, n in enumerate(names, 1)]
+
+
+def _pair(
+    first: Result, other: Result, name: str, segmented_by: tuple[str, ...], sampling: Sampling, force: bool, shown: int
+) -> Pair:
+    notes = refuse_different(first, other, force)
+    paired, at = _paired(first, other, notes)
+    metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
+    differences = paired.differences(sampling, 10 * sampling.resamples)
+    groups = [group for by in segmented_by for group in _segments(first, paired, at, by, sampling)]
+    notes += _disagreements(differences, groups, metrics)
+    headline = _headline(metrics)
+    return Pair(
+        candidate=name,
+        queries=len(queries),
+        identical=all(d.wins == d.losses == 0 for d in differences),
+        differences=differences,
+        segments=_explored(groups),
+        changes=[] if headline is None else biggest_changes(paired, headline, queries, first, other, shown),
+        notes=notes,
+    )
+
+
+def paired_sides(first: Result, other: Result) -> Paired:
+    """Two results, query by query."""
+    return _paired(first, other, refuse_different(first, other, force=False))[0]
+
+
+def _paired(first: Result, other: Result, notes: list[str]) -> tuple[Paired, Ints]:
+    metrics = shared_metrics(first, other, notes)
+    at, of = _shared_queries(first, other, notes)
+    sides = replace(first.columns, metrics=metrics).select(at), replace(other.columns, metrics=metrics).select(of)
+    return Paired(*sides), at
+
+
+def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Ints, Ints]:
+    """Places of the queries that both have, in the order of the first."""
+    places = {query: i for i, query in enumerate(other.queries)}
+    shared = [(i, places[q]) for i, q in enumerate(first.queries) if q in places]
+    if not shared:
+        raise ConfigError(
+            "the runs have no query in common",
+            hint=f"one has {shorten(first.queries[0], 40)!r}, the other {shorten(other.queries[0], 40)!r}",
+        )
+    left, right = len(first.queries) - len(shared), len(other.queries) - len(shared)
+    if left or right:
+        notes.append(
+            f"compared on the {len(shared):,} queries that both have; "
+            f"only in the baseline: {left:,}, only in the candidate: {right:,}."
+        )
+    at, of = (np.array(column, np.int64) for column in zip(*shared, strict=True))
+    return at, of
+
+
+def _segments(first: Result, paired: Paired, at: Ints, by: str, sampling: Sampling) -> list[SegmentDifferences]:
+    place = {row: i for i, row in enumerate(at.tolist())}  # of a query of the baseline among the shared ones
+    groups = [(value, [place[i] for i in rows.tolist() if i in place]) for value, rows in first.groups(by)]
+    return [
+        SegmentDifferences(
+            segment=segment_title(by),
+            value=value,
+            queries=len(rows),
+            few=len(rows) < FEW,
+            differences=paired.select(np.array(rows)).differences(sampling, sampling.resamples),
+        )
+        for value, rows in groups
+        if rows
+    ]
+
+
+def _headline(metrics: list[Metric]) -> Metric | None:
+    by_name = {str(m): m for m in metrics}
+    preferred = (by_name[name] for name in _HEADLINE if name in by_name)
+    return next(preferred, next((m for m in metrics if isinstance(m, Relevance)), None))
+
+
+def _disagreements(overall: list[Difference], groups: list[SegmentDifferences], metrics: list[Metric]) -> list[str]:
+    """A mean may rise while most of its parts fall: whoever reads only the mean would be misled."""
+    notes = []
+    for at, difference in enumerate(overall):
+        if difference.delta is None or difference.delta == 0 or not isinstance(metrics[at], Relevance):
+            continue
+        for name in dict.fromkeys(group.segment for group in groups):
+            parts = [(g.value, g.differences[at]) for g in groups if g.segment == name and not g.differences[at].few]
+            against = [(value, d) for value, d in parts if d.delta is not None and d.delta * difference.delta < 0]
+            certain = [value for value, d in against if d.certain]
+            if certain or len(against) * 2 > len(parts):
+                notes.append(_disagreement(difference, name, [v for v, _ in against], certain, len(parts)))
+    return notes
+
+
+def _disagreement(overall: Difference, name: str, against: list[str], certain: list[str], parts: int) -> str:
+    way, other = ("rises", "falls") if (overall.delta or 0) > 0 else ("falls", "rises")
+    proof = f" ({', '.join(certain)}: beyond chance)" if certain else ""
+    return (
+        f"{overall.metric} {way} overall but {other} in {len(against)} of {parts} segments by {name}: "
+        f"{', '.join(against)}{proof}. The overall difference does not speak for them (Simpson's paradox)."
+    )
+
+
+def _adjusted(pairs: list[Pair]) -> list[Pair]:
+    """With p-values that allow for the number of comparisons in the whole table."""
+    p = np.array([d.p for pair in pairs for d in pair.differences if d.p is not None])
+    adjusted = iter(zip(holm(p).tolist(), benjamini_hochberg(p).tolist(), strict=True))
+    return [msgspec.structs.replace(p_, differences=[_with(d, adjusted) for d in p_.differences]) for p_ in pairs]
+
+
+def _with(difference: Difference, adjusted: Any) -> Difference:
+    if difference.p is None:
+        return difference
+    p_holm, p_bh = next(adjusted)
+    return msgspec.structs.replace(difference, p_holm=p_holm, p_bh=p_bh)
+
+
+def _explored(groups: list[SegmentDifferences]) -> list[SegmentDifferences]:
+    p = np.array([d.p for group in groups for d in group.differences if d.p is not None])
+    adjusted = iter(zip([None] * len(p), benjamini_hochberg(p).tolist(), strict=True))
+    return [msgspec.structs.replace(g, differences=[_with(d, adjusted) for d in g.differences]) for g in groups]

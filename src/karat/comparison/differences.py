@@ -1,0 +1,133 @@
+"""Paired differences: what a candidate changes on the queries that both runs have."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from karat.ids import Floats, Ints
+from karat.metrics.base import Metric
+from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.quantile_difference import quantile_difference_interval
+from karat.statistics.randomization import sign_flip_p
+from karat.statistics.sums import sum_up
+from karat.summary import FEW, Scores, aggregate, mean_of, number
+
+_SAME = 1e-9
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One metric of two runs, on the queries on which it is defined for both."""
+
+    metric: str
+    n: int
+    baseline: float | None
+    candidate: float | None
+    delta: float | None  # candidate − baseline
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None  # null for quantiles, which have an interval only
+    wins: int = 0  # queries on which the candidate is better
+    ties: int = 0
+    losses: int = 0
+    few: bool = False  # too few queries to judge by
+    p_holm: float | None = None  # adjusted for all comparisons of the table: for decisions
+    p_bh: float | None = None  # adjusted for all comparisons of the table: for exploration
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves no doubt about the sign."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The scores of two runs, query by query."""
+
+    baseline: Scores
+    candidate: Scores
+
+    def select(self, rows: Ints) -> Paired:
+        return Paired(self.baseline.select(rows), self.candidate.select(rows))
+
+    def deltas(self, metric: Metric) -> Floats:
+        """Candidate − baseline, NaN where either is undefined."""
+        return self.candidate.values[str(metric)] - self.baseline.values[str(metric)]
+
+    def differences(self, sampling: Sampling, permutations: int) -> list[Difference]:
+        limits = self._limits(sampling)
+        return [self._difference(m, limits[str(m)], sampling, permutations) for m in self.baseline.metrics]
+
+    def _difference(
+        self, metric: Metric, limits: tuple[float | None, float | None], sampling: Sampling, permutations: int
+    ) -> Difference:
+        name, deltas = str(metric), self.deltas(metric)
+        there = ~np.isnan(deltas)
+        better = deltas[there] if metric.direction == "higher" else -deltas[there]
+        before, after = (_value(side.select(np.flatnonzero(there)), metric) for side in (self.baseline, self.candidate))
+        delta = None
+        if before is not None and after is not None:
+            delta = after - before if metric.aggregate is not None else mean_of(deltas, self._votes(name))
+        return Difference(
+            metric=name,
+            n=len(better),
+            baseline=before,
+            candidate=after,
+            delta=delta,
+            low=limits[0],
+            high=limits[1],
+            p=self._p(metric, deltas, there, sampling.seed, permutations),
+            wins=int((better > _SAME).sum()),
+            losses=int((better < -_SAME).sum()),
+            ties=int((np.abs(better) <= _SAME).sum()),
+            few=len(better) < FEW,
+        )
+
+    def _p(self, metric: Metric, deltas: Floats, there: Floats, seed: int, permutations: int) -> float | None:
+        if metric.aggregate is not None or not there.any():
+            return None
+        votes = self._votes(str(metric))
+        weighed = deltas if votes is None else deltas * votes
+        clusters = None if self.baseline.clusters is None else self.baseline.clusters[there]
+        return sign_flip_p(np.where(np.abs(weighed[there]) <= _SAME, 0.0, weighed[there]), permutations, seed, clusters)
+
+    def _limits(self, sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
+        found: dict[str, tuple[float | None, float | None]] = {}
+        means = [m for m in self.baseline.metrics if m.aggregate is None]
+        bounded = [m for m in means if math.isfinite(m.range[1])]
+        for metrics in (bounded, *([m] for m in means if m not in bounded)):
+            if metrics:
+                found |= self._mean_limits(metrics, sampling)
+        for metric in self.baseline.metrics:
+            if metric.aggregate is not None:
+                found[str(metric)] = self._quantile_limits(metric, metric.aggregate, sampling)
+        return found
+
+    def _mean_limits(self, metrics: list[Metric], sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
+        deltas = np.column_stack([self.deltas(m) for m in metrics])
+        ones = np.ones(len(deltas))
+        votes = [self._votes(str(m)) for m in metrics]
+        weights = None
+        if any(v is not None for v in votes):
+            weights = np.column_stack([ones if v is None else v for v in votes])
+        spans = [m.range[1] - m.range[0] for m in metrics]
+        sums = sum_up(deltas, weights, self.baseline.clusters)
+        limits = mean_intervals(sums, [(-span, span) for span in spans], sampling)
+        names = [str(m) for m in metrics]
+        return {name: (number(low), number(high)) for name, (low, high) in zip(names, limits.tolist(), strict=True)}
+
+    def _quantile_limits(self, metric: Metric, at: float, sampling: Sampling) -> tuple[float | None, float | None]:
+        there = ~np.isnan(self.deltas(metric))
+        before, after = (side.values[str(metric)][there] for side in (self.baseline, self.candidate))
+        return quantile_difference_interval(before, after, at, sampling.tails, sampling.seed) or (None, None)
+
+    def _votes(self, name: str) -> Floats | None:
+        """What a query counts in the mean; what is found may differ between runs, what is to be found does not."""
+        return self.baseline.weights.get(name)
+
+
+def _value(scores: Scores, metric: Metric) -> float | None:
+    return aggregate(metric, scores.values[str(metric)], scores.weights.get(str(metric)))

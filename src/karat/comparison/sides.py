@@ -1,0 +1,84 @@
+"""What is compared: runs, results and saved results, and whether they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from karat.errors import ConfigError
+from karat.evaluation import evaluate_all
+from karat.metrics.base import Metric
+from karat.metrics.grammar import parse_metrics
+from karat.result import Result, SavedResult, is_saved_result, read_results, restore
+
+
+def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, options: dict[str, Any]) -> list[Result]:
+    """The results of one side: one, or one for each system of a run."""
+    if isinstance(side, Result):
+        return [side]
+    if isinstance(side, SavedResult):
+        return [_with_metrics(restore(side), metrics)]
+    if isinstance(side, (str, PathLike)) and is_saved_result(Path(side)):
+        return [_with_metrics(restore(saved), metrics) for saved in read_results(side)]
+    if gold is None:
+        raise ConfigError("a run needs a gold set to be compared", hint="give --gold, or results saved by `karat eval`")
+    return list(evaluate_all(side, gold, metrics, **options).values())
+
+
+def _with_metrics(result: Result, metrics: Iterable[str | Metric] | None) -> Result:
+    """Of a saved result only the metrics that were asked for."""
+    if metrics is None:
+        return result
+    asked = parse_metrics(metrics)
+    absent = [str(m) for m in asked if m not in result.metrics]
+    if absent:
+        has = ", ".join(map(str, result.metrics))
+        raise ConfigError(f"the saved result of {result.run} lacks {', '.join(absent)}", hint=f"it has: {has}")
+    return replace(result, metrics=asked)
+
+
+def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
+    """Results that do not measure the same thing are no comparison; with `force` it is said aloud instead."""
+    problems = [*_different_data(first, other), *_different_definitions(first, other)]
+    if problems and not force:
+        raise ConfigError(
+            "these results do not measure the same: " + "; ".join(problems), hint="--force compares them all the same"
+        )
+    notes = [f"compared by force although {problem}." for problem in problems]
+    hashes = {first.gold.dataset.hash, other.gold.dataset.hash} - {None}
+    if len(hashes) > 1 and not problems:
+        notes.append("the gold sets have the same version and different content.")
+    return notes
+
+
+def _different_data(first: Result, other: Result) -> list[str]:
+    versions = [side.gold.dataset.version for side in (first, other)]
+    if None in versions or versions[0] == versions[1]:
+        return []
+    return [f"the dataset versions are {versions[0]} and {versions[1]}"]
+
+
+def _different_definitions(first: Result, other: Result) -> list[str]:
+    shared = [name for name in first.definitions if name in other.definitions]
+    found = [f"{n} is defined in another way" for n in shared if first.definitions[n] != other.definitions[n]]
+    for setting in ("missing", "doc_of", "k"):
+        values = [getattr(side.rules, setting) for side in (first, other)]
+        if values[0] != values[1]:
+            found.append(f"the setting {setting} is {values[0]!r} and {values[1]!r}")
+    return found
+
+
+def shared_metrics(first: Result, other: Result, notes: list[str]) -> list[Metric]:
+    shared = [m for m in first.metrics if m in other.metrics]
+    if not shared:
+        raise ConfigError(
+            "the results have no metric in common",
+            hint=f"one has {', '.join(map(str, first.metrics))}; the other {', '.join(map(str, other.metrics))}",
+        )
+    alone = [str(m) for m in (*first.metrics, *other.metrics) if m not in shared]
+    if alone:
+        notes.append(f"measured on one side only, and left out: {', '.join(alone)}.")
+    return shared

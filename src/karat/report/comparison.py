@@ -1,0 +1,149 @@
+"""A comparison as a report."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from karat.comparison.changes import Change, Moved
+from karat.comparison.compare import Comparison, Pair, SegmentDifferences
+from karat.comparison.differences import Difference
+from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.report.numbers import p_value, points, written
+
+_SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
+_PREFERRED = ("recall@5", "ndcg@5")
+_MOVED = 3
+
+
+def comparison_report(comparison: Comparison) -> Report:
+    several = len(comparison.pairs) > 1
+    sections: list[Section] = []
+    for number, pair in enumerate(comparison.pairs, 1):
+        title = f"{pair.candidate} against {comparison.baseline}"
+        sections.append(Section(f"pair-{number}", title, [*_notes(pair), _differences(comparison, pair)]))
+        if pair.segments:
+            sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
+        if pair.changes:
+            sections.append(Section(f"changes-{number}", f"Changed most: {title}", [_changes(comparison, pair)]))
+    if several:
+        sections.insert(0, Section("all", "All comparisons", _all(comparison)))
+    queries = {pair.queries for pair in comparison.pairs}
+    on = f", {queries.pop():,} queries" if len(queries) == 1 else ""
+    return Report(f"Compared with {comparison.baseline}{on}", sections)
+
+
+def _notes(pair: Pair) -> list[Block]:
+    blocks: list[Block] = [Text(note, "warning") for note in pair.notes]
+    if pair.identical:
+        blocks.append(Text("Both score the same on every query."))
+    return blocks
+
+
+def _differences(comparison: Comparison, pair: Pair) -> Table:
+    columns = ("metric", "baseline", "candidate", _level(comparison), "p", "+/=/−", "reading")
+    note = (
+        "p: chance of a difference this large if neither were better, for each metric alone. reading: by the interval."
+    )
+    return Table([Column(c) for c in columns], [_row(comparison, d) for d in pair.differences], note)
+
+
+def _level(comparison: Comparison) -> str:
+    return f"difference [{comparison.statistics['level'] * 100:g} % interval]"
+
+
+def _row(comparison: Comparison, difference: Difference) -> list[Cell]:
+    unit = comparison.units[difference.metric]
+    shown = "" if unit == "pp" else unit
+    return [
+        difference.metric,
+        written(difference.baseline, shown),
+        written(difference.candidate, shown),
+        points(difference.delta, unit, (difference.low, difference.high)),
+        p_value(difference.p),
+        f"{difference.wins}/{difference.ties}/{difference.losses}",
+        _reading(comparison, difference),
+    ]
+
+
+def _reading(comparison: Comparison, difference: Difference) -> str:
+    """What the interval says, in a word."""
+    if difference.delta is None:
+        return "–"
+    if difference.few:
+        return "too few"
+    if not difference.certain:
+        return "same" if difference.wins == difference.losses == 0 else "unclear"
+    rises = difference.delta > 0
+    return "better" if rises != (difference.metric in comparison.lower_is_better) else "worse"
+
+
+def _all(comparison: Comparison) -> list[Block]:
+    columns = ("candidate", "metric", _level(comparison), "p", "Holm", "BH")
+    rows = [
+        [
+            pair.candidate,
+            d.metric,
+            points(d.delta, comparison.units[d.metric], (d.low, d.high)),
+            p_value(d.p),
+            p_value(d.p_holm),
+            p_value(d.p_bh),
+        ]
+        for pair in comparison.pairs
+        for d in pair.differences
+    ]
+    return [
+        Table([Column(c) for c in columns], rows),
+        Text(
+            "Many comparisons find something by chance. Holm: adjusted p for decisions (even one false find is "
+            "unlikely). BH (Benjamini–Hochberg): adjusted p for exploration (few of the finds are false).",
+            "note",
+        ),
+    ]
+
+
+def _segments(comparison: Comparison, pair: Pair) -> list[Block]:
+    names = [d.metric for d in pair.differences]
+    shown = [*(n for n in _PREFERRED if n in names), *(n for n in names if n not in _PREFERRED)][:_SEGMENT_METRICS]
+    blocks: list[Block] = []
+    for segment, groups in groupby(pair.segments, lambda group: group.segment):
+        columns = [Column(segment), Column("queries", "count")]
+        for name in shown:
+            columns += [Column(name), Column("p (BH)")]
+        blocks.append(Table(columns, [_segment_row(comparison, group, shown) for group in groups]))
+    if any(group.few for group in pair.segments):
+        blocks.append(Text("* too few queries to judge by", "warning"))
+    return [*blocks, Text("p (BH): adjusted for the number of segments; to explore, not to decide.", "note")]
+
+
+def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[str]) -> list[Cell]:
+    by_name = {d.metric: d for d in group.differences}
+    cells: list[Cell] = [group.value + (" *" if group.few else ""), group.queries]
+    for name in shown:
+        d, unit = by_name[name], comparison.units[name]
+        cells += [points(d.delta, unit, (d.low, d.high)), p_value(d.p_bh)]
+    return cells
+
+
+def _changes(comparison: Comparison, pair: Pair) -> Table:
+    columns = ("query", pair.changes[0].metric, "change", "fell out", "came in", "text")
+    rows = [_change_row(comparison, change) for change in pair.changes]
+    ids = any(c.fell_out or c.came_in for c in pair.changes)
+    note = f"hits of the top {pair.changes[0].k}, relevant ones first, with their grade" if ids else None
+    return Table([Column(c) for c in columns], rows, note)
+
+
+def _change_row(comparison: Comparison, change: Change) -> list[Cell]:
+    return [
+        change.query_id,
+        f"{change.baseline:.2f} → {change.candidate:.2f}",
+        points(change.delta, comparison.units[change.metric]),
+        _moved(change.fell_out),
+        _moved(change.came_in),
+        change.query,
+    ]
+
+
+def _moved(hits: list[Moved]) -> str | None:
+    shown = [f"{h.id} ({h.grade:g})" if h.grade is not None else h.id for h in hits[:_MOVED]]
+    more = len(hits) - len(shown)
+    return ", ".join([*shown, *([f"{more} more"] if more else [])]) or None

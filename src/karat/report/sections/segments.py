@@ -1,0 +1,55 @@
+"""Where it wins and where it loses: the same metrics by group of queries."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from karat.metrics.base import Metric
+from karat.report.blocks import Block, Cell, Column, Table, Text
+from karat.report.numbers import with_interval
+from karat.report.sections.base import ReportSection
+from karat.result import Result, SegmentRow
+
+# Three metrics with intervals fit a line; all others are in the saved result.
+_PREFERRED = ("recall@5", "ndcg@5", "latency_p50")
+SHOWN = 3
+
+
+class Segments(ReportSection):
+    """A table for every segmentation that was asked for."""
+
+    name = "segments"
+    title = "Segments"
+    order = 30
+
+    def blocks(self, result: Result) -> list[Block]:
+        if not result.segmented_by:
+            return []
+        shown = leading_metrics(result.metrics)
+        blocks: list[Block] = [
+            _table(name, list(rows), shown) for name, rows in groupby(result.segment_rows, lambda row: row.segment)
+        ]
+        if any(row.few for row in result.segment_rows):
+            blocks.append(Text("* too few queries to judge by", "warning"))
+        return blocks
+
+
+def leading_metrics(metrics: list[Metric]) -> list[Metric]:
+    """The most telling ones, as many as fit beside each other."""
+    by_name = {str(m): m for m in metrics}
+    first = [by_name[name] for name in _PREFERRED if name in by_name]
+    return [*first, *(m for m in metrics if m not in first)][:SHOWN]
+
+
+def _table(name: str, rows: list[SegmentRow], shown: list[Metric]) -> Table:
+    columns = [Column(name), Column("queries", "count"), *(Column(str(m)) for m in shown)]
+    return Table(columns, [_cells(row, shown) for row in rows])
+
+
+def _cells(row: SegmentRow, shown: list[Metric]) -> list[Cell]:
+    by_name = {r.metric: r for r in row.summary}
+    return [
+        row.value + (" *" if row.few else ""),
+        row.queries,
+        *(with_interval(by_name[str(m)], m.unit) for m in shown),
+    ]

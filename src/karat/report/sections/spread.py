@@ -1,0 +1,35 @@
+"""What the means hide."""
+
+from __future__ import annotations
+
+from karat.report.blocks import Block, Cell, Column, Table
+from karat.report.numbers import written
+from karat.report.sections.base import ReportSection
+from karat.result import Result
+from karat.summary import SummaryRow
+
+
+class Spread(ReportSection):
+    """Quartiles of every metric, and how many queries got nothing or all."""
+
+    name = "spread"
+    title = "Spread over queries"
+    order = 20
+
+    def blocks(self, result: Result) -> list[Block]:
+        # A quantile of latency is a point of the spread itself.
+        shown = {str(m): m.unit for m in result.metrics if m.aggregate is None}
+        rows = [_cells(row, shown[row.metric]) for row in result.summary_rows if row.metric in shown and row.n > 1]
+        names = ("metric", "lower quarter", "median", "upper quarter", "at 0", "at 1")
+        return [Table([Column(name) for name in names], rows)] if rows else []
+
+
+def _cells(row: SummaryRow, unit: str) -> list[Cell]:
+    spread = row.distribution
+    assert spread is not None
+    return [
+        row.metric,
+        *(written(value, unit) for value in (spread.q1, spread.median, spread.q3)),
+        f"{spread.zeros:.1%}",
+        f"{spread.ones:.1%}",
+    ]

@@ -1,0 +1,76 @@
+"""A sweep over k as a report."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.report.numbers import with_interval
+from karat.sweeping import Curve, Knee, Sweep
+
+
+def sweep_report(sweep: Sweep) -> Report:
+    everything, *segments = sweep.curves
+    blocks: list[Block] = [Text(note, "warning") for note in sweep.notes]
+    blocks += [_curve(everything), *_sentences(everything)]
+    sections = [Section("sweep", f"Over k, {everything.queries:,} queries", blocks)]
+    if segments:
+        sections.append(Section("segments", "Segments", _segments(segments)))
+    return Report(f"{sweep.system or sweep.run} against {sweep.gold}", sections)
+
+
+def _curve(curve: Curve) -> Table:
+    headroom = {h.k: h for h in curve.headroom}
+    columns = ("k", "recall@k", "nDCG@k", "cap", "recoverable", "lost")
+    rows: list[list[Cell]] = []
+    for point in curve.points:
+        room = headroom.get(point.k)
+        parts = ["–"] * 3 if room is None else [f"{v:.3f}" for v in (room.cap, room.recoverable, room.lost)]
+        rows.append([point.k, with_interval(point.recall), with_interval(point.ndcg), *parts])
+    note = (
+        "cap: the most that recall@k can be, with k places for the gold. recoverable: found deeper than k, "
+        "a reranker could win it. lost: not in the list at all, only the index could."
+    )
+    return Table([Column(c) for c in columns], rows, note)
+
+
+def _sentences(curve: Curve) -> list[Block]:
+    blocks: list[Block] = [Text(f"Area under recall ({curve.auc_recall.metric}): {with_interval(curve.auc_recall)}.")]
+    blocks += [Text(_knee(knee)) for knee in curve.knees]
+    if curve.few:
+        blocks.append(Text("too few queries to judge by", "warning"))
+    return blocks
+
+
+def _knee(knee: Knee) -> str:
+    others = [f"k = {k} in {share:.0%}" for k, share in knee.chosen.items() if k != knee.k and share >= 0.005]
+    doubt = f"; {', '.join(others)}" if others else ""
+    name = "recall" if knee.metric == "recall" else "nDCG"
+    return (
+        f"Knee of {name}: k = {knee.k}, the smallest within 1 pp of the deepest "
+        f"(chosen in {knee.chosen[knee.k]:.0%} of the resamples{doubt})."
+    )
+
+
+def _segments(curves: list[Curve]) -> list[Block]:
+    blocks: list[Block] = []
+    for segment, group in groupby(curves, lambda curve: curve.segment):
+        rows = [_segment_row(curve) for curve in group]
+        deepest = curves[0].points[-1].k
+        columns = (segment, "queries", "knee recall", "knee nDCG", "area under recall", f"recall@{deepest}", "lost")
+        blocks.append(Table([Column(c, "count" if c == "queries" else "text") for c in columns], rows))
+    if any(curve.few for curve in curves):
+        blocks.append(Text("* too few queries to judge by", "warning"))
+    return blocks
+
+
+def _segment_row(curve: Curve) -> list[Cell]:
+    knees = {knee.metric: knee for knee in curve.knees}
+    return [
+        curve.value + (" *" if curve.few else ""),
+        curve.queries,
+        *(f"{knees[n].k} ({knees[n].chosen[knees[n].k]:.0%})" if n in knees else "–" for n in ("recall", "ndcg")),
+        with_interval(curve.auc_recall),
+        with_interval(curve.points[-1].recall),
+        f"{curve.headroom[-1].lost:.3f}" if curve.headroom else "–",
+    ]

@@ -1,0 +1,63 @@
+"""Resampled means: one draw of weights for all columns, as a matrix product, in blocks of bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from karat.statistics.sums import Floats, Sums
+
+_BLOCK = 4 << 20  # weights at a time: 32 MB
+
+
+class Draw(Protocol):
+    """Makes `size` rows of weights, one weight a distinct unit. Blocks must continue one stream."""
+
+    def __call__(self, size: int) -> Floats: ...
+
+
+def bayesian_weights(sums: Sums, seed: int) -> Draw:
+    """Exp(1) a unit: the Bayesian bootstrap. The weights of equal units add up to a Gamma of their count."""
+    single, several = np.flatnonzero(sums.counts == 1), np.flatnonzero(sums.counts > 1)
+    first, second = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+
+    def draw(size: int) -> Floats:
+        if not len(several):
+            return first.standard_exponential((size, len(single)))
+        weights = np.empty((size, len(sums.counts)))
+        weights[:, single] = first.standard_exponential((size, len(single)))
+        weights[:, several] = second.standard_gamma(sums.counts[several], (size, len(several)))
+        return weights
+
+    return draw
+
+
+def multinomial_weights(sums: Sums, seed: int) -> Draw:
+    """How often each unit comes in a sample with replacement: the bootstrap as Efron described it."""
+    rng = np.random.default_rng(seed)
+    share = sums.counts / sums.units
+
+    def draw(size: int) -> Floats:
+        return rng.multinomial(sums.units, share, size).astype(np.float64)
+
+    return draw
+
+
+def resampled_sums(sums: Sums, draw: Draw, resamples: int) -> tuple[Floats, Floats]:
+    """(numerators, denominators) of every resample: resample × column."""
+    width = sums.above.shape[1]
+    # Columns that are defined on the same queries have one denominator between them.
+    places: dict[bytes, int] = {}
+    place = [places.setdefault(column.tobytes(), len(places)) for column in sums.below.T]
+    table = np.column_stack([sums.above, *(np.frombuffer(column) for column in places)])
+    drawn = np.concatenate([draw(size) @ table for size in blocks(resamples, len(table))])
+    return drawn[:, :width], drawn[:, width:][:, place]
+
+
+def blocks(resamples: int, units: int) -> Iterator[int]:
+    """Sizes of blocks of resamples that keep memory bounded."""
+    size = max(1, _BLOCK // max(units, 1))
+    for start in range(0, resamples, size):
+        yield min(size, resamples - start)

@@ -1,0 +1,96 @@
+"""The few special functions that intervals need, so that no scientific library has to be installed for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+_TINY = 1e-300
+_EXACT = 1e-15
+
+
+def beta_cdf(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function: the chance that a Beta(a, b) value is at most x.
+
+    >>> round(beta_cdf(0.5, 2, 2), 12), round(beta_cdf(0.25, 1, 1), 12)
+    (0.5, 0.25)
+    """
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side only
+        return 1 - beta_cdf(1 - x, b, a)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(log_front) / (a * _beta_fraction(x, a, b))
+
+
+def _beta_fraction(x: float, a: float, b: float) -> float:
+    """Continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz's method."""
+    value = numerator = 1.0
+    denominator = 0.0
+    for i in range(1, 100_000):
+        m = i // 2
+        if i % 2:
+            step = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            step = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        denominator = 1 / (_away_from_zero(1 + step * denominator))
+        numerator = _away_from_zero(1 + step / numerator)
+        value *= numerator * denominator
+        if abs(numerator * denominator - 1) < _EXACT:
+            break
+    return value
+
+
+def _away_from_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY
+
+
+@cache
+def beta_quantile(p: float, a: float, b: float) -> float:
+    """The value that a Beta(a, b) value stays under with chance p.
+
+    >>> round(beta_quantile(0.025, 1, 3), 6)
+    0.008404
+    """
+    return _root(lambda x: beta_cdf(x, a, b), p)
+
+
+def binomial_cdf(k: int, n: int, p: float) -> float:
+    """The chance of at most k successes in n trials.
+
+    >>> round(binomial_cdf(0, 36, 0.9), 12), round(binomial_cdf(35, 36, 0.9), 6)
+    (0.0, 0.977472)
+    """
+    if k < 0:
+        return 0.0
+    return 1.0 if k >= n else beta_cdf(1 - p, n - k, k + 1)
+
+
+def normal_cdf(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+@cache
+def normal_quantile(p: float) -> float:
+    """The value that a standard normal value stays under with chance p.
+
+    >>> round(normal_quantile(0.975), 6)
+    1.959964
+    """
+    if p < 0.5:  # the upper half is the mirror of the lower, to the last digit
+        return -normal_quantile(1 - p)
+    return _root(lambda x: normal_cdf(x), p, 0.0, 40.0)
+
+
+def _root(rising: Callable[[float], float], wanted: float, low: float = 0.0, high: float = 1.0) -> float:
+    """Where a rising function reaches `wanted`, by halving: sixty steps leave nothing to gain."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if rising(middle) < wanted:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

@@ -1,0 +1,89 @@
+"""Scores as sums over the units that are resampled: queries, or conversations of several queries.
+
+A mean over queries is a ratio of sums (of scores, of defined queries), and so is a micro average (of hits, of relevant
+items). In this form all of them are resampled by the same weights: a weighted sum over a weighted sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Units that are all different, how often each stands, and what each adds to numerator and denominator."""
+
+    counts: Ints  # of each distinct unit
+    above: Floats  # unit × column
+    below: Floats  # unit × column
+
+    @property
+    def units(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def estimate(self) -> Floats:
+        """The ratio of the sums of each column, NaN where nothing is defined."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (self.counts @ self.above) / (self.counts @ self.below)
+
+    @property
+    def defined(self) -> Ints:
+        """How many units say something, column by column."""
+        return self.counts @ (self.below > 0)
+
+    @property
+    def usual(self) -> Floats:
+        """What a unit weighs on average in each column."""
+        return (self.counts @ self.below) / np.maximum(self.defined, 1)
+
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Columns in which every unit has one vote or none, so that they are shares of independent queries."""
+        return np.asarray(((self.below == 0) | (self.below == 1)).all(axis=0))
+
+    def columns(self, which: list[int]) -> Sums:
+        """Some columns alone: fewer distinct units."""
+        return _collapse(self.above[:, which], self.below[:, which], self.counts)
+
+
+def sum_up(values: Floats, weights: Floats | None = None, clusters: Ints | None = None) -> Sums:
+    """`values`: query × column, NaN where undefined; `weights`: of each value in its column's mean (default 1);
+    `clusters`: queries with the same number (0 or more) belong together."""
+    defined = ~np.isnan(values)
+    below = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
+    above = np.where(defined, values, 0.0) * below
+    if clusters is not None and len(clusters):
+        above, below = _by_cluster(above, clusters), _by_cluster(below, clusters)
+    return _collapse(above, below, np.ones(len(above), np.int64))
+
+
+def _by_cluster(table: Floats, clusters: Ints) -> Floats:
+    starts = np.flatnonzero(np.diff(np.sort(clusters), prepend=-1))
+    # Inside a cluster smallest first: rounding must not depend on the order of the queries.
+    columns = (column[np.lexsort((column, clusters))] for column in table.T)
+    return np.column_stack([np.add.reduceat(column, starts) for column in columns])
+
+
+def _collapse(above: Floats, below: Floats, counts: Ints) -> Sums:
+    """Units with equal rows are exchangeable: one row for all of them, rows in an order of their own.
+
+    So neither the order of the queries nor the slices they came in can change a digit, and large sets cost little.
+    """
+    rows = np.column_stack([above, below]) + 0.0  # −0.0 and 0.0 are one value
+    if not len(rows):
+        return Sums(counts, above, below)
+    varying = [column for column in rows.T if (column != column[0]).any()]
+    order = np.lexsort(varying[::-1]) if varying else np.arange(len(rows))
+    ordered = rows[order]
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    starts = np.flatnonzero(first)
+    kept, width = ordered[starts], above.shape[1]
+    return Sums(np.add.reduceat(counts[order], starts), kept[:, :width], kept[:, width:])

@@ -1,0 +1,148 @@
+"""SCORES → SUMMARY: one row a metric, with how sure it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from karat.ids import Floats, Ints
+from karat.metrics.base import Metric
+from karat.statistics.distribution import Distribution, describe
+from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.order_statistics import quantile_interval
+from karat.statistics.sums import Sums, sum_up
+
+FEW = 20  # under so many queries a number is shown, and said to be too little to judge by
+
+
+class SummaryRow(msgspec.Struct, frozen=True):
+    """One metric over all queries. `mean` is the metric's own aggregate: the mean, or a quantile of latency."""
+
+    metric: str
+    n: int  # queries on which it is defined
+    undefined: int
+    mean: float | None
+    low: float | None = None  # null where there are too few queries to say
+    high: float | None = None
+    ceiling: float | None = None  # what a perfect ranking of the gold would reach
+    floor: float | None = None  # what a random ranking of the corpus would reach
+    few: bool = False  # too few queries to judge by
+    distribution: Distribution | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Values of several metrics on the same queries, with what else their means depend on."""
+
+    metrics: list[Metric]
+    values: dict[str, Floats]  # one value a query, NaN where undefined
+    weights: dict[str, Floats] = field(default_factory=dict)  # votes of each query, where not all have one
+    clusters: Ints | None = None  # queries with the same number belong together
+
+    def select(self, rows: Ints) -> Scores:
+        return Scores(
+            self.metrics,
+            {name: values[rows] for name, values in self.values.items()},
+            {name: votes[rows] for name, votes in self.weights.items()},
+            None if self.clusters is None else self.clusters[rows],
+        )
+
+    def sums(self, names: Sequence[str]) -> Sums:
+        """The given columns as sums over what is resampled."""
+        values = np.column_stack([self.values[name] for name in names])
+        if not any(name in self.weights for name in names):
+            return sum_up(values, None, self.clusters)
+        ones = np.ones(len(values))
+        return sum_up(values, np.column_stack([self.weights.get(name, ones) for name in names]), self.clusters)
+
+    def mean(self, metric: Metric) -> float | None:
+        return aggregate(metric, self.values[str(metric)], self.weights.get(str(metric)))
+
+
+def summarise(
+    scores: Scores, sampling: Sampling, ceilings: dict[str, Floats], floors: dict[str, Floats]
+) -> list[SummaryRow]:
+    limits = intervals(scores, sampling)
+    return [_row(m, scores, limits[str(m)], ceilings, floors) for m in scores.metrics]
+
+
+def intervals(scores: Scores, sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
+    """(low, high) of every metric."""
+    found: dict[str, tuple[float | None, float | None]] = {}
+    for metrics in _drawn_together(scores.metrics):
+        names = [str(m) for m in metrics]
+        limits = mean_intervals(scores.sums(names), [m.range for m in metrics], sampling)
+        found |= {name: (number(low), number(high)) for name, (low, high) in zip(names, limits.tolist(), strict=True)}
+    for metric in scores.metrics:
+        if metric.aggregate is not None:
+            values = scores.values[str(metric)]
+            limit = quantile_interval(values[~np.isnan(values)], metric.aggregate, sampling.level)
+            found[str(metric)] = limit or (None, None)
+    return found
+
+
+def _drawn_together(metrics: list[Metric]) -> list[list[Metric]]:
+    """All bounded means share one draw. A time differs from query to query, so with it no two rows would be equal."""
+    means = [m for m in metrics if m.aggregate is None]
+    bounded = [m for m in means if math.isfinite(m.range[1])]
+    return [group for group in (bounded, *([m] for m in means if m not in bounded)) if group]
+
+
+def _row(
+    metric: Metric,
+    scores: Scores,
+    limits: tuple[float | None, float | None],
+    ceilings: dict[str, Floats],
+    floors: dict[str, Floats],
+) -> SummaryRow:
+    name = str(metric)
+    values, votes = scores.values[name], scores.weights.get(name)
+    defined = values[~np.isnan(values)]
+    return SummaryRow(
+        metric=name,
+        n=len(defined),
+        undefined=len(values) - len(defined),
+        mean=scores.mean(metric),
+        low=limits[0],
+        high=limits[1],
+        ceiling=_mean_beside(values, ceilings[name], votes) if name in ceilings else None,
+        floor=_mean_beside(values, floors[name], votes) if name in floors else None,
+        few=len(defined) < FEW,
+        distribution=describe(defined),
+    )
+
+
+def aggregate(metric: Metric, values: Floats, votes: Floats | None = None) -> float | None:
+    """The one number that stands for a metric; None where it is defined on no query."""
+    defined = ~np.isnan(values)
+    if metric.aggregate is None or not defined.any():
+        return mean_of(values, votes)
+    return float(np.quantile(values[defined], metric.aggregate))
+
+
+def mean_of(values: Floats, votes: Floats | None = None) -> float | None:
+    """Exactly rounded, so that neither the order of the queries nor the slicing changes a digit."""
+    defined = ~np.isnan(values)
+    if not defined.any():
+        return None
+    if votes is None:
+        return math.fsum(values[defined].tolist()) / int(defined.sum())
+    total = math.fsum(votes[defined].tolist())
+    return math.fsum((values[defined] * votes[defined]).tolist()) / total if total else None
+
+
+def _mean_beside(values: Floats, bounds: Floats, votes: Floats | None) -> float | None:
+    """Mean of a bound; None where a query on which the metric is defined has no bound."""
+    defined = ~np.isnan(values)
+    if np.isnan(bounds[defined]).any():
+        return None
+    return mean_of(bounds, votes)
+
+
+def number(value: float) -> float | None:
+    """None for NaN, which JSON has no word for."""
+    return None if value != value else value
