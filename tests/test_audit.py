@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -537,3 +538,86 @@ def test_the_same_audit_whatever_the_order_of_the_queries() -> None:
         "partial_order": 1,
         "score_ties": 1,
     }
+
+
+# Run and gold that do not speak of the same things
+
+
+def test_gold_whose_ids_never_occur_in_the_run_is_said_aloud_with_an_id_of_each_side() -> None:
+    run = {"q1": ["doc-1", "doc-2"], "q2": ["doc-3"]}
+    result = karat.evaluate(run, {"q1": {"0001": 1, "0002": 2, "0009": 0}, "q2": ["0003"]}, ["recall@5"])
+    assert result.means == {"recall@5": 0.0}
+    assert audit(result) == {"no_shared_items": (3, ("gold 0001", "run doc-1"))}
+
+
+@pytest.mark.parametrize(
+    ("run", "gold"),
+    [
+        ({"q1": ["a"], "q2": ["b"]}, {"q1": ["b"], "q2": ["c"]}),  # b is returned, if for the other query
+        ({"q1": ["a#1"], "q2": ["b#1"]}, {"q1": ["b"], "q2": ["c"]}),  # likewise, as a document
+        ({"q1": ["a"], "q2": ["b"]}, {"q1": {"c": 0}, "q2": {"d": 0}}),  # nothing should have been found
+        ({"q1": [], "q2": []}, {"q1": ["a"], "q2": ["b"]}),  # nothing was returned at all
+    ],
+)
+def test_an_honest_failure_is_not_called_another_way_of_naming(run: Any, gold: Any) -> None:
+    assert "no_shared_items" not in audit(karat.evaluate(run, gold, ["recall@5"]))
+
+
+def test_one_shared_item_in_a_later_system_or_slice_is_enough_only_for_itself() -> None:
+    run = [{"query_id": "q", "system": s, "topk": [i]} for s, i in (("A", "x"), ("B", "a"))]
+    results = karat.evaluate_all(run, {"q": ["a"]}, ["recall@5"])
+    assert audit(results["A"]) == {"no_shared_items": (1, ("gold a", "run x"))}
+    assert audit(results["B"]) == {}
+
+
+def test_a_no_answer_query_that_the_run_lacks_is_no_loss() -> None:
+    gold = [
+        {"query_id": "q1", "gold": ["a"]},
+        {"query_id": "q2", "gold": ["b"]},
+        {"query_id": "q3", "no_answer": True},
+        {"query_id": "q4", "no_answer": True},
+    ]
+    result = karat.evaluate({"q1": ["a"], "q4": ["x"]}, gold, ["recall@5"])
+    assert result.score("recall@5") == {"q1": 1.0, "q2": 0.0, "q3": None, "q4": None}
+    assert audit(result) == {
+        "missing_queries": (1, ("q2",)),
+        "missing_no_answer": (1, ("q3",)),
+        "no_answer_queries": (2, ("q3", "q4")),
+    }
+    assert "failed" not in next(e.done for e in result.audit if e.code == "missing_no_answer")
+
+
+# Metrics that the run says nothing about
+
+
+@pytest.mark.parametrize(
+    ("metric", "reason"),
+    [
+        ("latency(stage=rernk)", "no such stage; did you mean rerank?"),
+        ("latency_p90(stage=x)", "no such stage; known: rerank, retrieve"),
+        ("novelty@5", "the hits have no text"),
+    ],
+)
+def test_a_metric_without_any_number_says_why(tmp_path: Path, metric: str, reason: str) -> None:
+    record = {"query_id": "q", "topk": ["a"], "latency_ms": {"retrieve": 3, "rerank": 4}}
+    path = tmp_path / "run.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    for run in ([record], path):
+        result = karat.evaluate(run, {"q": ["a"]}, [metric, "recall@5"])
+        assert result.means == {metric: None, "recall@5": 1.0}
+        assert audit(result) == {"no_data": (1, (f"{metric}: {reason}",))}
+
+
+def test_a_run_without_latencies_says_so_only_to_those_who_ask() -> None:
+    asked = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["latency", "latency_p50"])
+    assert audit(asked)["no_data"] == (
+        2,
+        ("latency: the run has no latency_ms", "latency_p50: the run has no latency_ms"),
+    )
+    assert audit(karat.evaluate({"q": ["a"]}, {"q": ["a"]})) == {}
+
+
+def test_data_on_some_queries_is_data() -> None:
+    run = [{"query_id": "q", "topk": ["a"]}, {"query_id": "r", "topk": ["a"], "latency_ms": {"all": 2}}]
+    result = karat.evaluate(run, {"q": ["a"], "r": ["a"]}, ["latency"])
+    assert (result.means, audit(result)) == ({"latency": 2.0}, {})

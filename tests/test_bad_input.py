@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 import karat
-from karat.errors import ConfigError, KaratError
+from karat.errors import ConfigError, InputError, KaratError
 
 GOLD = {"q1": ["a"]}
 RUN = {"q1": ["a", "b"]}
@@ -775,3 +775,12 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
         lambda: karat.evaluate({evil: ["a"]}, GOLD),
     ):
         assert "\x1b" not in str(refused(call))
+
+
+def test_a_bad_grade_is_named_by_its_id_without_the_whole_map(tmp_path: Path) -> None:
+    grades = {f"doc {i}.html": i for i in range(50)} | {"doc 7.html": "high"}
+    path = tmp_path / "gold.jsonl"
+    path.write_text(json.dumps({"query_id": "q", "gold": grades}) + "\n")
+    with pytest.raises(InputError) as refused:
+        karat.read_gold(path)
+    assert str(refused.value) == f"{path}:1: gold[doc 7.html]: wrong type: expected a number, got 'high'"

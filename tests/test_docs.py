@@ -6,9 +6,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from karat.config import Config, fields, load_config
 from karat.formats.read import REGISTRY
 from karat.metrics.reference import reference
 
@@ -42,10 +44,47 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
     assert missing == []
 
 
+def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the very lines that the README shows as a run and a gold set."""
+    readme = (ROOT / "README.md").read_text()
+    run, gold = re.findall(r"```json\n(.*?)```", readme, re.S)
+    (tmp_path / "run.jsonl").write_text(run)
+    (tmp_path / "gold.jsonl").write_text(gold)
+    monkeypatch.chdir(tmp_path)
+    command = ["eval", "run.jsonl", "--gold", "gold.jsonl", "-o", "result.json"]
+    subprocess.run([sys.executable, "-m", "karat.cli.main", *command], check=True, capture_output=True)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", readme, re.S):
+        exec(block, names)
+    assert names["result"].means["recall@5"] == names["saved"].scores["q1"]["recall@5"] == 0.5
+    assert names["result"].score("recall@5") == {"q1": 0.5}
+    assert list(names["results"]) == ["hybrid_v3"]
+
+
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/formats.md", "benchmarks/README.md"]
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/architecture.md",
+        "docs/formats.md",
+        "docs/configuration.md",
+        "benchmarks/README.md",
+    ],
 )
 def test_links_lead_somewhere(page: str) -> None:
     file = ROOT / page
     targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", file.read_text())
     assert [t for t in targets if not (file.parent / t).exists()] == []
+
+
+def test_the_configuration_page_has_every_field_and_no_other() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (\S+) \|", page, re.M))
+    assert rows == {name: str(field.default) for name, field in fields().items()}
+
+
+def test_the_configuration_page_shows_a_file_that_is_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    (tmp_path / "karat.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    assert load_config(tmp_path) == Config()

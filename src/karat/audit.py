@@ -12,8 +12,14 @@ _EXAMPLES = 3
 
 # code → (what was found, what was done). Every code that any reader or rule can count is here.
 EXPLANATIONS: dict[str, tuple[str, str]] = {
+    "no_shared_items": (
+        "relevant gold items, not one of which the run returned for any query",
+        "scored as failed; do run and gold name items alike?",
+    ),
+    "no_data": ("metrics that need what the run does not have", "undefined (null)"),
     "missing_queries": ("queries of the gold set that the run does not have", "scored as failed"),
     "missing_skipped": ("queries of the gold set that the run does not have", "left out, as asked"),
+    "missing_no_answer": ("queries without an answer that the run does not have", "no loss: undefined (null)"),
     "unknown_queries": ("queries of the run that the gold set does not have", "left out"),
     "no_answer_queries": ("queries marked as having no answer", "kept out of the relevance metrics"),
     "no_relevant_gold": ("queries without any relevant gold item", "undefined (null) on relevance metrics"),

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from karat.audit import Audit, Entry
-from karat.errors import InputError, KaratError
+from karat.coverage import SharedItems, count_missing
+from karat.errors import KaratError
 from karat.formats.base import Source
-from karat.formats.read import find_format, read_gold, read_run
+from karat.formats.read import find_kind, read_gold, read_run
 from karat.gold import Gold
 from karat.hits import OPTIONAL_COLUMNS, Run, Ungrouped
-from karat.judged import Rules, judge
+from karat.ids import may_repeat
+from karat.judged import Judged, Rules, count_states, judge
+from karat.ranking import drop_repeats, inspect_order
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 
 
@@ -42,7 +46,8 @@ def check_files(files: list[str], target: str | None = None) -> list[Checked]:
 def _check(file: str, target: str | None, golds: dict[str, Gold], runs: dict[str, Run]) -> Checked:
     try:
         source = Source(file)
-        kind, name = _recognise(source)
+        kind, found = find_kind(source)
+        name = found.name
         if kind == "gold":
             golds[file] = gold = read_gold(file, target=target)
             return Checked(file, "gold", name, _holds_gold(gold), list(gold.audit))
@@ -52,15 +57,6 @@ def _check(file: str, target: str | None, golds: dict[str, Gold], runs: dict[str
         return Checked(file, "run", name, holds, list(audit))
     except KaratError as error:
         return Checked(file, "unusable", error=str(error))
-
-
-def _recognise(source: Source) -> tuple[Literal["run", "gold"], str]:
-    try:
-        return "run", find_format(source, "run").name
-    except InputError as error:
-        if "not recognised" not in error.what:
-            raise
-    return "gold", find_format(source, "gold").name
 
 
 def _holds_gold(gold: Gold) -> dict[str, int | str | None]:
@@ -83,6 +79,10 @@ def _read_through(run: Run) -> tuple[dict[str, int | str | None], Audit]:
             systems[part.system or "(unnamed)"] = None
             queries += len(part.queries)
             hits += int(part.offsets[-1])
+            count_states(part, audit)
+            inspect_order(part, audit)
+            if may_repeat(part.ids, part.offsets):
+                drop_repeats(part, audit)
     except Ungrouped:
         return _read_through(run.grouped())
     return {"systems": ", ".join(systems), "queries": queries, "hits": hits}, audit
@@ -90,18 +90,36 @@ def _read_through(run: Run) -> tuple[dict[str, int | str | None], Audit]:
 
 def _match(found: Checked, run: Run, gold: Gold) -> None:
     audit = Audit()
-    known = 0
+    systems: dict[str, _Covered] = {}
     try:
         for part in run.slices(frozenset(), audit):
-            known += judge(part, gold, Rules(), audit).n
+            systems.setdefault(part.system, _Covered(gold)).add(judge(part, gold, Rules(), audit))
     except Ungrouped:
         return _match(found, run.grouped(), gold)
-    audit.count("missing_queries", len(gold.queries) - known)
-    found.holds[f"queries of {gold.label}"] = known
+    for covered in systems.values():
+        covered.report(audit)
+    known = np.any([covered.seen for covered in systems.values()], axis=0).sum() if systems else 0
+    found.holds[f"queries of {gold.label}"] = int(known)
     found.audit = list(audit)
     if not known:
         found.error = f"no query of {found.file} stands in {gold.label}"
     return None
+
+
+class _Covered:
+    """What one system has of the gold set."""
+
+    def __init__(self, gold: Gold) -> None:
+        self.gold, self.shared = gold, SharedItems(gold)
+        self.seen = np.zeros(len(gold.queries), np.bool_)
+
+    def add(self, judged: Judged) -> None:
+        self.seen[judged.queries] = True
+        self.shared.look(judged)
+
+    def report(self, audit: Audit) -> None:
+        self.shared.report(audit)
+        count_missing(self.gold, np.flatnonzero(~self.seen), audit)
 
 
 def checked_report(checked: list[Checked]) -> Report:

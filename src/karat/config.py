@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from karat.errors import ConfigError, InputError
+from karat.errors import ConfigError, InputError, did_you_mean
 from karat.formats.base import refusal
 from karat.formats.yaml_io import load_yaml
 
@@ -30,6 +30,22 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
 
 
+def fields(kind: type[msgspec.Struct] = Config, above: str = "") -> dict[str, msgspec.structs.FieldInfo]:
+    """Every setting there is, by its full name such as `metrics.retrieval.default_k`."""
+    found: dict[str, msgspec.structs.FieldInfo] = {}
+    for field in msgspec.structs.fields(kind):
+        name = f"{above}{field.name}"
+        inner = isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
+        found |= fields(field.type, f"{name}.") if inner else {name: field}
+    return found
+
+
+def _hint(unknown: str) -> str | None:
+    """The setting, or the group of settings, that may have been meant."""
+    groups = {name.rsplit(".", dots)[0]: None for name in fields() for dots in range(name.count(".") + 1)}
+    return did_you_mean(unknown, groups)
+
+
 def load_config(start: Path | None = None) -> Config:
     folder = (start or Path.cwd()).resolve()
     for place in (folder, *folder.parents):
@@ -46,7 +62,12 @@ def _read(file: Path) -> Config:
     except msgspec.ValidationError as error:
         found = refusal(error, str(file), None, value)
         raise ConfigError(
-            found.what, file=str(file), field=found.field, expected=found.expected, got=found.got
+            found.what,
+            file=str(file),
+            field=found.field,
+            expected=found.expected,
+            got=found.got,
+            hint=_hint(found.field or "") if found.what == "unknown field" else None,
         ) from error
     except InputError as error:
         raise ConfigError(error.what, file=error.file, line=error.line) from error

@@ -102,6 +102,19 @@ class MissingExtra(ConfigError):
         )
 
 
+def meant(needed: Iterable[str], there: Iterable[str]) -> str | None:
+    """A hint where a needed field is missing and one with a name close to it is there.
+
+    >>> meant(["topk"], ["query_id", "top_k"])
+    "did you mean topk by 'top_k'?"
+    """
+    names = {name.lower(): name for name in there}
+    for field in needed:
+        for near in difflib.get_close_matches(field, names, n=1, cutoff=0.7):
+            return f"did you mean {field} by {shorten(names[near], 40)!r}?"
+    return None
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     names = list(known)
     near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)

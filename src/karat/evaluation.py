@@ -9,6 +9,7 @@ import numpy as np
 
 from karat.attributes import CONVERSATION, cluster_numbers, segment_labels
 from karat.audit import Audit
+from karat.coverage import SharedItems, count_missing
 from karat.errors import ConfigError, InputError, shorten
 from karat.formats.read import read_gold, read_run
 from karat.gold import Gold
@@ -152,6 +153,7 @@ def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_siz
         raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
     for system, scorer in scorers.items():
         scorer.refuse_no_overlap(run, gold, system)
+        scorer.shared.report(scorer.audit)
         scorer.add_missing(documents or gold)
     return scorers
 
@@ -167,6 +169,8 @@ class _Scorer:
         self.gold, self.metrics, self.rules, self.corpus_size = gold, metrics, rules, corpus_size
         self.audit = Audit()
         self.audit.merge(gold.audit)
+        self.shared = SharedItems(gold)
+        self.lacking: dict[str, str] = {}  # metric → what it needs and (a part of) the run does not have
         size = len(gold.queries)
         self.seen = np.zeros(size, np.bool_)
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
@@ -177,12 +181,15 @@ class _Scorer:
 
     def add(self, chunks: Judged, documents: Judged) -> None:
         at = chunks.queries
+        self.shared.look(chunks)
         self.seen[at] = True
         self.depths[at] = chunks.depth
         for metric in self.metrics:
             name, judged = str(metric), documents if _by_document(metric) else chunks
             self.values[name][at] = metric.score(judged)
             self.ceilings[name][at] = metric.ceiling(judged)
+            if judged.hits is not None and (reason := metric.lacks(judged)):
+                self.lacking[name] = reason
             votes = metric.votes(judged)
             if votes is not None:
                 self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
@@ -204,10 +211,10 @@ class _Scorer:
         missing: Ints = np.flatnonzero(~self.seen)
         if not len(missing):
             return
-        skip = self.rules.missing == "skip"
-        code = "missing_skipped" if skip else "missing_queries"
-        self.audit.count(code, len(missing), (self.gold.queries[i] for i in missing[:3]))
-        if not skip:
+        if self.rules.missing == "skip":
+            self.audit.count("missing_skipped", len(missing), (self.gold.queries[i] for i in missing[:3]))
+        else:
+            count_missing(self.gold, missing, self.audit)
             sides = (judge_missing(gold, missing, self.rules) for gold in (self.gold, documents))
             self.add(*sides)
 
@@ -219,8 +226,11 @@ class _Scorer:
         bare = rows[(relevant[rows] == 0) & (self.gold.no_answer[rows] == 0)]
         self.audit.count("no_relevant_gold", len(bare), (self.gold.queries[i] for i in bare[:3]))
         # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
-        shown = [m for m in self.metrics if keep_empty or not np.isnan(self.values[str(m)][rows]).all()]
+        silent = {name for name, values in self.values.items() if np.isnan(values[rows]).all()}
+        shown = [m for m in self.metrics if keep_empty or str(m) not in silent]
         names = [str(m) for m in shown]
+        reasons = [f"{n}: {self.lacking[n]}" for n in names if n in silent and n in self.lacking]
+        self.audit.count("no_data", len(reasons), reasons)
         return Result(
             system=system,
             run=run.label,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from karat.errors import ConfigError
-from karat.output import write_whole
+from karat.output import check_writable, write_whole
+from karat.report.blocks import Column, Report, Section, Table
 from karat.report.build import evaluation_report
 from karat.report.renderers.markdown import render_markdown
 from karat.result import Result, SavedResults
@@ -38,17 +39,18 @@ TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
 
 
 def export(results: list[Result], target: str) -> Path:
-    """Write `target`: out.json, out.md, or a table as CSV or Parquet, `summary=out.csv` naming which."""
+    """Write `target`: out.json or out.md with everything, or a table, `summary=out.csv` naming which.
+
+    CSV and Parquet hold one table (the scores where none is named); JSON and Markdown hold one that is named.
+    """
     check_target(target)
     table, path = _split(target)
     ending = path.suffix.lower()
-    if ending == ".json":
-        content = to_json(results)
-    elif ending == ".md":
-        content = to_markdown(results)
+    if table is None and ending in WHOLE:
+        content = WHOLE[ending](results)
     else:
-        frame = _joined(results, TABLES[table or "scores"])
-        content = frame.write_csv().encode() if ending == ".csv" else _parquet(frame)
+        name = table or "scores"
+        content = FRAMES[ending](_joined(results, TABLES[name]), name)
     write_whole(path, content)
     return path
 
@@ -58,7 +60,7 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
     table, path = _split(target)
     if path.exists() and any(Path(i).exists() and path.samefile(i) for i in inputs):
         raise ConfigError("this file is read, and would be overwritten", file=str(path), hint="name another output")
-    if path.suffix.lower() not in (".json", ".md", ".csv", ".parquet"):
+    if path.suffix.lower() not in FRAMES:
         raise ConfigError(
             f"cannot tell from the ending what to write to {str(path)!r}",
             expected=".json, .md, .csv or .parquet",
@@ -66,8 +68,7 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
         )
     if table is not None and table not in TABLES:
         raise ConfigError(f"no table {table!r}", hint="there are: " + ", ".join(TABLES))
-    if not path.parent.is_dir():
-        raise ConfigError("the folder does not exist", file=str(path), hint=f"create {path.parent} first")
+    check_writable(path)
 
 
 def _split(target: str) -> tuple[str | None, Path]:
@@ -84,10 +85,27 @@ def _joined(results: list[Result], table: Callable[[Result], pl.DataFrame]) -> p
     return pl.concat(frames, how="diagonal")
 
 
-def _parquet(frame: pl.DataFrame) -> bytes:
+def _csv(frame: pl.DataFrame, name: str) -> bytes:
+    return frame.write_csv().encode()
+
+
+def _parquet(frame: pl.DataFrame, name: str) -> bytes:
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     return buffer.getvalue()
+
+
+def _rows(frame: pl.DataFrame, name: str) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(frame.to_dicts()), indent=2) + b"\n"
+
+
+def _markdown(frame: pl.DataFrame, name: str) -> bytes:
+    columns = [Column(title, "score" if kind.is_float() else "count") for title, kind in frame.schema.items()]
+    return render_markdown(Report("Karat", [Section(name, name.title(), [Table(columns, frame.rows())])])).encode()
+
+
+WHOLE = {".json": to_json, ".md": to_markdown}
+FRAMES = {".json": _rows, ".md": _markdown, ".csv": _csv, ".parquet": _parquet}
 
 
 def _audit_frame(result: Result) -> pl.DataFrame:

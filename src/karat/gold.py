@@ -145,7 +145,8 @@ class GoldBuilder:
         ids, grades, kinds, counts = self._items(audit)
         for column in (*self.fields.values(), *self.tags.values()):
             column += [None] * (len(self.queries) - len(column))
-        audit.count("no_answer_queries", sum(self.no_answer))
+        without_answer = (q for q, none in zip(self.queries, self.no_answer, strict=True) if none)
+        audit.count("no_answer_queries", sum(self.no_answer), without_answer)
         return Gold(
             queries=self.queries,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),

@@ -104,7 +104,7 @@ def relevance(grade: Floats, rel: float | None) -> Bools:
 def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) -> Judged:
     """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits."""
     hits, queries = _known_queries(hits, gold, audit)
-    _count_states(hits, audit)
+    count_states(hits, audit)
     inspect_order(hits, audit)
     hits = _prune(hits, rules, audit)
     doc_rule = DocRule(rules.doc_of)
@@ -164,7 +164,8 @@ def _known_queries(hits: Hits, gold: Gold, audit: Audit) -> tuple[Hits, Ints]:
     return hits.select_queries(known), queries[known]
 
 
-def _count_states(hits: Hits, audit: Audit) -> None:
+def count_states(hits: Hits, audit: Audit) -> None:
+    """Queries that came back empty or failed."""
     empty = np.flatnonzero(np.diff(hits.offsets) == 0)
     audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
     failed = [q for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]

@@ -9,6 +9,18 @@ from pathlib import Path
 from karat.errors import ConfigError
 
 
+def check_writable(path: str | Path) -> None:
+    """Refuse early what `write_whole` would refuse after the work; only trying tells for every kind of folder."""
+    target = Path(path)
+    if target.is_dir():
+        raise ConfigError("this is a folder", file=str(target), hint="name a file in it")
+    try:
+        with tempfile.TemporaryFile(dir=target.parent, prefix=f".{target.name}."):
+            pass
+    except OSError as error:
+        raise _cannot(target, error) from error
+
+
 def write_whole(path: str | Path, content: bytes) -> None:
     """Write to a temporary file beside the target, then rename it into place."""
     target = Path(path)

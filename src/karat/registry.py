@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -11,6 +12,7 @@ from karat.errors import ConfigError, UnknownName
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import ModuleType
 
 
 class Named(Protocol):
@@ -26,8 +28,8 @@ class Registry(Generic[T]):
     """All subclasses of `base` that have a name, found in `package`'s modules and in entry points.
 
     A built-in is one new file in the package; a plug-in is an entry point of the group named after the
-    package. Entry points are looked at only when a name is not built in, or when everything is listed,
-    so that a start without plug-ins costs nothing.
+    package, whose key is the name of the class. Entry points are looked at only when a name is not built in, or
+    when everything is listed, so that a start without plug-ins costs nothing.
     """
 
     def __init__(self, kind: str, package: str, base: type[T]) -> None:
@@ -37,24 +39,27 @@ class Registry(Generic[T]):
 
     def builtin(self) -> dict[str, type[T]]:
         if self._builtin is None:
-            self._builtin = {}
+            found: dict[str, type[T]] = {}
             folder = importlib.import_module(self.package)
             for module in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
-                for found in self._named_in(importlib.import_module(f"{self.package}.{module}")):
-                    self._builtin[_name(found)] = found
+                for thing in self._named_in(self._import(f"{self.package}.{module}")):
+                    other = found.setdefault(_name(thing), thing)
+                    if other is not thing:
+                        raise self._clash(_name(thing), other.__module__, thing.__module__)
+            self._builtin = found
         return self._builtin
 
     def plugins(self) -> dict[str, type[T]]:
         if self._plugins is None:
-            from importlib import metadata  # slow to import, and most runs need no plug-in
-
-            self._plugins = {}
-            for point in metadata.entry_points(group=self.package):
-                self._plugins[point.name] = self._load(point)
+            self._plugins = {name: self._load(point) for name, point in self._entry_points().items()}
         return self._plugins
 
+    def refuse_clashes(self) -> None:
+        """Two things of one name: whoever asks for it would be given one of them without a word."""
+        self._entry_points()
+
     def everything(self) -> dict[str, type[T]]:
-        return {**self.plugins(), **self.builtin()}
+        return {**self.builtin(), **self.plugins()}
 
     def get(self, name: str) -> type[T] | None:
         return self.builtin().get(name) or self.plugins().get(name)
@@ -75,17 +80,57 @@ class Registry(Generic[T]):
             ):
                 yield value
 
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        from importlib import metadata  # slow to import, and most runs need no plug-in
+
+        found: dict[str, EntryPoint] = {}
+        for point in metadata.entry_points(group=self.package):
+            other = found.setdefault(point.name, point)
+            if other.value != point.value:
+                raise self._clash(point.name, f"the plug-in {other.value!r}", f"the plug-in {point.value!r}")
+            if point.name in self.builtin():
+                module = self.builtin()[point.name].__module__
+                raise self._clash(point.name, f"the built-in one of {module}", f"the plug-in {point.value!r}")
+        return found
+
+    def _clash(self, name: str, first: str, second: str) -> ConfigError:
+        return ConfigError(
+            f"two {self.kind}s are called {name!r}: {first} and {second}",
+            hint="rename one of them; a plug-in's entry-point key and its class's `name` are the same",
+        )
+
+    def _import(self, module: str) -> ModuleType:
+        try:
+            return importlib.import_module(module)
+        except Exception as error:
+            raise ConfigError(
+                f"{module} cannot be loaded: {_cause(error)}",
+                file=getattr(importlib.util.find_spec(module), "origin", None),
+                hint="mend the file, or remove it",
+            ) from error
+
     def _load(self, point: EntryPoint) -> type[T]:
         try:
             found = point.load()
         except Exception as error:
             raise ConfigError(
-                f"the plug-in {point.value!r} ({self.kind} {point.name!r}) cannot be loaded: {error}",
+                f"the plug-in {point.value!r} ({self.kind} {point.name!r}) cannot be loaded: {_cause(error)}",
                 hint="update or uninstall the package that brings it",
             ) from error
         if not (isinstance(found, type) and issubclass(found, self.base)):
-            raise ConfigError(f"the plug-in {point.value!r} is no {self.kind}: it must be a subclass of {self.base}")
+            expected = f"a subclass of {self.base.__module__}.{self.base.__name__}"
+            raise ConfigError(f"the plug-in {point.value!r} is no {self.kind}", expected=expected, got=found)
+        if getattr(found, "name", None) != point.name:
+            raise ConfigError(
+                f"the plug-in {point.value!r} has two names: its entry-point key is {point.name!r}, "
+                f"its class says name = {getattr(found, 'name', None)!r}",
+                hint="make them equal: a name that is asked for must be the name that is printed",
+            )
         return found
+
+
+def _cause(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _name(found: type) -> str:

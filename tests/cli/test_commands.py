@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,35 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(small: Path
         assert done.stdout == ""
 
 
+def test_an_unwritable_folder_is_refused_before_the_work(small: Path) -> None:
+    locked = small / "locked"
+    locked.mkdir(mode=0o500)
+    if os.access(locked, os.W_OK):  # nothing is locked for root, but the kernel's own folder
+        locked = Path("/proc")
+    (small / "folder.json").mkdir()
+    for output in (str(locked / "out.json"), "folder.json"):
+        done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-o", output, cwd=small)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert output in done.stderr
+
+
+@pytest.mark.parametrize("table", ["scores", "summary", "audit"])
+def test_a_named_table_is_written_in_every_format(small: Path, table: str) -> None:
+    """Also in those that hold the whole result where no table is named."""
+    with (small / "gold.jsonl").open("a") as file:
+        file.write(json.dumps({"query_id": "none", "no_answer": True}) + "\n")
+    options = [part for ending in ("csv", "json", "md", "parquet") for part in ("-o", f"{table}=t.{ending}")]
+    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "-m", "mrr", *options, cwd=small)
+    assert done.returncode == 0, done.stderr
+    expected = pl.read_parquet(small / "t.parquet")
+    assert expected.height
+    assert json.loads((small / "t.json").read_text()) == expected.to_dicts()
+    assert pl.read_csv(small / "t.csv", schema=expected.schema).equals(expected)
+    shown = (small / "t.md").read_text()
+    assert shown.count("\n| ") == expected.height + 2
+    assert all(name.replace("_", "\\_") in shown for name in expected.columns)
+
+
 def test_an_input_is_never_overwritten(small: Path) -> None:
     before = (small / "run.jsonl").read_bytes()
     (small / "run.json").write_bytes(before)
@@ -155,6 +185,20 @@ def test_a_bad_karat_yaml_is_an_error_with_its_name(small: Path, text: str) -> N
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("metrcs: {}", "metrcs: unknown field\nhint: did you mean metrics"),
+        ("metrics: {retrieval: {defaultk: 3}}", "unknown field\nhint: did you mean metrics.retrieval.default_k"),
+        ("metrics: {retrieval: {default_k: 0}}", "default_k: out of range: expected a whole number >= 1, got 0"),
+        ("metrics: {retrieval: {default_k: all}}", "default_k: wrong type: expected a whole number, got 'all'"),
+    ],
+)
+def test_a_bad_setting_is_named_with_what_it_may_be(small: Path, text: str, said: str) -> None:
+    (small / "karat.yaml").write_text(text)
+    assert said in karat("eval", "run.jsonl", "--gold", "gold.jsonl", cwd=small).stderr
+
+
 def test_errors_are_one_message_on_standard_error(small: Path) -> None:
     (small / "bad.jsonl").write_text('{"query_id": "q", "topk": [{"chunk_id": "a", "score": "high"}]}\n')
     done = karat("eval", "bad.jsonl", "--gold", "gold.jsonl", cwd=small)
@@ -172,6 +216,32 @@ def test_unknown_metric_and_command_get_a_hint(small: Path) -> None:
     assert "did you mean eval" in done.stderr
 
 
+def test_a_gold_set_given_as_an_argument_gets_a_hint(small: Path) -> None:
+    done = karat("eval", "run.jsonl", "gold.jsonl", cwd=small)
+    assert done.returncode == 2
+    assert "eval run.jsonl --gold gold.jsonl" in done.stderr
+    done = karat("eval", "run.jsonl", "-m", "mrr", cwd=small)
+    assert (done.returncode, "eval run.jsonl --gold GOLD" in done.stderr) == (2, True)
+
+
+def test_check_of_an_unknown_file_speaks_of_both_kinds_and_of_options_that_it_has(small: Path) -> None:
+    (small / "odd.csv").write_text("question,passage\na,b\n")
+    (small / "odd.txt").write_text("hello\n")
+    done = karat("check", "odd.csv", "odd.txt", "--json", cwd=small)
+    assert done.returncode == 2
+    table, text = (found["error"] for found in json.loads(done.stdout))
+    assert "not recognised as a run or gold file" in table
+    assert "rank or score for a run, grade for a gold set" in table
+    assert "-format" not in table + text
+
+
+def test_check_tells_a_table_of_gold_from_a_run(small: Path) -> None:
+    (small / "gold.csv").write_text("query_id,chunk_id,grade\nq,3,1\n")
+    (small / "run.csv").write_text("query_id,chunk_id,score\nq,3,1\n")
+    found = json.loads(karat("check", "gold.csv", "run.csv", "--json", cwd=small).stdout)
+    assert [(f["kind"], f["audit"]) for f in found] == [("gold", []), ("run", [])]
+
+
 def test_check_says_what_files_hold(small: Path) -> None:
     with (small / "run.jsonl").open("a") as file:
         file.write(json.dumps({"query_id": "other", "system": "s", "topk": ["a", "a"]}) + "\n")
@@ -184,12 +254,65 @@ def test_check_says_what_files_hold(small: Path) -> None:
     assert "mean" not in done.stdout
 
 
+ODD_RUN = [
+    {"query_id": "q", "system": "s", "topk": [{"chunk_id": i, "score": 1} for i in "3993"]},
+    {"query_id": "r", "system": "s", "topk": [{"chunk_id": "7", "rank": 4}]},
+    {"query_id": "t", "system": "s", "topk": []},
+]
+
+
+def test_check_of_a_run_alone_says_what_eval_would_repair(small: Path) -> None:
+    (small / "odd.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ODD_RUN))
+    (small / "all.jsonl").write_text("".join(json.dumps({"query_id": q, "gold": ["3"]}) + "\n" for q in "qrt"))
+    alone, beside, scored = (
+        json.loads(karat(*arguments, "--json", cwd=small).stdout)
+        for arguments in (
+            ("check", "odd.jsonl"),
+            ("check", "odd.jsonl", "all.jsonl"),
+            ("eval", "odd.jsonl", "-g", "all.jsonl"),
+        )
+    )
+    assert {e["code"]: e["count"] for e in alone[0]["audit"]} == {
+        "empty_results": 1,
+        "duplicate_hits": 2,
+        "rank_gaps": 1,
+        "score_ties": 1,
+    }
+    assert alone[0]["audit"] == beside[0]["audit"] == scored["audit"]
+
+
+def test_check_counts_missing_queries_for_each_system(small: Path) -> None:
+    lines = [{"query_id": q, "system": s, "topk": ["3"]} for q, s in (("q", "s"), ("q", "t"), ("r", "t"))]
+    (small / "two.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (small / "gold.jsonl").write_text("".join(json.dumps({"query_id": q, "gold": ["3"]}) + "\n" for q in "qrt"))
+    run, _ = json.loads(karat("check", "two.jsonl", "gold.jsonl", "--json", cwd=small).stdout)
+    assert run["holds"]["queries of gold.jsonl"] == 2
+    assert {e["code"]: e["count"] for e in run["audit"]} == {"missing_queries": 3}
+
+
+def test_check_says_that_run_and_gold_name_items_in_two_ways(small: Path) -> None:
+    (small / "gold.jsonl").write_text(json.dumps({"query_id": "q", "gold": ["doc-3"]}) + "\n")
+    done = karat("check", "run.jsonl", "gold.jsonl", cwd=small)
+    assert "name items alike?" in done.stdout
+    assert "gold doc-3, run 7" in done.stdout
+
+
 def test_check_refuses_what_cannot_be_used(small: Path) -> None:
     (small / "bad.jsonl").write_text("{")
     done = karat("check", "run.jsonl", "bad.jsonl", "missing.jsonl", cwd=small)
     assert done.returncode == 2
     assert done.stdout.count("cannot be used") == 2
     assert "Traceback" not in done.stderr
+
+
+def test_help_promises_what_there_is() -> None:
+    shown = karat("--help").stdout
+    commands = {p.stem.removesuffix("_command") for p in (ROOT / "src" / "karat" / "cli").glob("*.py")}
+    listed = set(re.findall(r"^  (\w+)  ", shown.partition("Commands:")[2], re.M))
+    assert {"eval", "check", "metrics", "schema"} <= listed <= commands
+    assert ("ship" in shown) == ("gate" in listed)
+    for name in listed:
+        assert karat(name, "--help").returncode == 0
 
 
 def test_metrics_lists_and_explains() -> None:

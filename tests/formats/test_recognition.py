@@ -313,3 +313,81 @@ def test_a_run_given_as_gold_is_not_taken_for_gold(tmp_path: Path, run_name: str
 def test_gold_given_as_a_run_is_not_taken_for_a_run(tmp_path: Path, gold_name: str) -> None:
     with pytest.raises(InputError):
         karat.evaluate(GOLD_FILES[gold_name][1](tmp_path), GRADES)
+
+
+@pytest.mark.parametrize("gold_name", ["jsonl", "yaml", "qrels", "tsv", "parquet", "beir", "samples, json"])
+def test_gold_given_as_a_run_is_called_so(tmp_path: Path, gold_name: str) -> None:
+    with pytest.raises(InputError, match=r"looks like a gold set.*\n.*did you swap run and gold\?"):
+        karat.read_run(GOLD_FILES[gold_name][1](tmp_path))
+
+
+def test_a_frame_of_gold_given_as_a_run_is_called_so() -> None:
+    with pytest.raises(InputError, match=r"looks like a gold set.*\n.*did you swap run and gold\?"):
+        karat.evaluate(pl.DataFrame(GRADE_TABLE), GRADES)
+
+
+@pytest.mark.parametrize("run_name", ["run log", "trec", "csv", "parquet", "sample outputs"])
+def test_a_run_given_as_gold_is_called_so(tmp_path: Path, run_name: str) -> None:
+    path = RUN_FILES[run_name][1](tmp_path)
+    ranked = {**HIT_TABLE, "rank": [r[3] for r in HIT_ROWS]}
+    if run_name == "csv":
+        path.write_text(table(ranked, ","))
+    if run_name == "parquet":
+        parquet(ranked)(tmp_path)
+    with pytest.raises(InputError, match=r"looks like a run.*\n.*did you swap run and gold\?"):
+        karat.read_gold(path)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_saved_result_is_called_so(tmp_path: Path, copies: int) -> None:
+    from karat.export import to_json
+
+    path = tmp_path / "result.json"
+    path.write_bytes(to_json([karat.evaluate(SCORE_DICT, GRADES)] * copies))
+    for read in (karat.read_run, karat.read_gold):
+        with pytest.raises(InputError, match="a result that Karat saved"):
+            read(path)
+
+
+def test_a_table_without_the_columns_says_which_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text("question,passage,value\nq1,a,1\n")
+    with pytest.raises(InputError, match=r"needs the columns query_id, chunk_id \(or doc_id\) and rank or score"):
+        karat.read_run(path)
+    with pytest.raises(InputError, match=r"needs the columns query_id, chunk_id \(or doc_id\) and grade"):
+        karat.read_gold(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "hint"),
+    [
+        ([{"query_id": "q1", "top_k": ["a"]}], "run", "did you mean topk by 'top_k'?"),
+        ([RECORDS[0], {"query_id": "q2", "topK": ["a"]}], "run", "did you mean topk by 'topK'?"),
+        ([{"queryId": "q1", "topk": ["a"]}], "run", "did you mean query_id by 'queryId'?"),
+        ([{"query_id": "q1", "results": ["a"]}], "run", "needs query_id and topk; the first has: query_id, results"),
+        (
+            [{"query_id": "q1", "hits": ["a"], "answer": "b"}],
+            "run",
+            "needs query_id and topk; the first has: query_id,",
+        ),
+        ([{"query_id": "q1", "topk": ["a"], "answer": "b"}], "gold", "did you swap run and gold?"),
+        ([{"query_id": "q1", "golds": ["a"]}], "gold", "did you mean gold by 'golds'?"),
+        ([ENTRIES[0], {"query-id": "q1", "gold": ["a"]}], "gold", "did you mean query_id by 'query-id'?"),
+        ([{"qid": "q1", "expected": ["a"]}], "gold", "needs query_id and gold; the first has: qid, expected"),
+    ],
+)
+def test_a_needed_field_with_another_spelling_is_hinted_at(
+    tmp_path: Path, lines: list[Any], kind: str, hint: str
+) -> None:
+    path = tmp_path / "data"
+    path.write_text(jsonl(lines))
+    with pytest.raises(InputError) as refused:
+        karat.evaluate(path, GRADES) if kind == "run" else karat.read_gold(path)
+    assert hint in str(refused.value)
+
+
+def test_a_missing_field_that_nothing_resembles_gets_no_hint(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text(jsonl([RECORDS[0], {"query_id": "q2", "latency_ms": {}}]))
+    with pytest.raises(InputError, match=r"topk: the field is missing$"):
+        karat.evaluate(path, GRADES)

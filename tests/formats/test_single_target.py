@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import karat
-from karat.errors import InputError
+from karat.errors import ConfigError, InputError
 
 RUN = [
     {"query": "cake without eggs", "topk": ["r9", "r1"]},
@@ -114,3 +114,18 @@ def test_the_same_query_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"already \(line 2\)") as caught:
         karat.read_gold(path)
     assert (caught.value.line, caught.value.query) == (4, "fast soup")
+
+
+def test_a_target_that_is_named_is_used_or_refused_also_beside_gold() -> None:
+    """A name that nobody looks at would leave its author with other gold than asked for."""
+    entries = [{"query_id": "q", "gold": ["a"], "best_page": "b"}]
+    assert karat.read_gold(entries, target="best_page").ids == ["b"]
+    with pytest.raises(InputError, match=r"best_pag: the target field is missing\nhint: did you mean best_page\?"):
+        karat.read_gold(entries, target="best_pag")
+
+
+def test_a_target_means_nothing_to_other_formats(tmp_path: Path) -> None:
+    path = tmp_path / "qrels"
+    path.write_text("q 0 a 1\n")
+    with pytest.raises(ConfigError, match="'trec-qrels' has no target field"):
+        karat.read_gold(path, target="page")

@@ -148,6 +148,19 @@ def test_undefined_and_missing() -> None:
     assert result.audit["negative_grades"] == 1
 
 
+def test_skipping_missing_queries_gives_their_average() -> None:
+    """As the README says: without -c trec_eval averages over the queries that the run has."""
+    gold = {**BOTH_SIDES.gold, "other": {"a": 1, "b": 1}}
+    world = World(
+        {**BOTH_SIDES.run, "other": {"a": 2.0}},
+        {q: items for q, items in gold.items() if any(i > 0 for i in items.values())},
+    )
+    theirs = [values["map"] for values in ask_pytrec_eval(world).values()]
+    assert len(theirs) < len(world.gold)
+    ours = karat.evaluate({q: hits for q, hits in world.run.items() if hits}, world.gold, ["map"], missing="skip")
+    assert ours.means["map"] == pytest.approx(sum(theirs) / len(theirs))
+
+
 def test_ties_by_bytes() -> None:
     """By the bytes of the id from the highest down: 😀 ￮ 日本 ä z a 9 10."""
     result = karat.evaluate(TIES.run, TIES.gold, ["mrr", "mrr(rel=3)", "recall@5", "recall@7", "bpref"])

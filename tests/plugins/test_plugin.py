@@ -8,6 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from karat.errors import ConfigError
+from karat.metrics.base import Metric
+from karat.registry import Registry
+
+THING = "from karat.metrics.base import Metric\nclass Mine(Metric, frozen=True):\n    name = 'mine'\n"
 PACKAGE = Path(__file__).parent / "karat_first_hit"
 
 
@@ -40,6 +47,91 @@ def test_a_metric_of_another_package(tmp_path: Path) -> None:
     assert "first_hit" in python(
         "import sys; sys.argv = ['karat', 'metrics']; from karat.cli.main import main; main()", site
     )
+
+
+def entry_points(site: Path, text: str) -> None:
+    """What pyproject.toml would have become, had the author written it so."""
+    (file,) = site.glob("karat_first_hit-*.dist-info/entry_points.txt")
+    file.write_text(f"[karat.metrics]\n{text}\n")
+
+
+def command(path: Path, *arguments: str) -> tuple[int, str]:
+    line = [sys.executable, "-m", "karat.cli.main", *arguments]
+    environment = {**os.environ, "PYTHONPATH": f"{path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment, cwd=path)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "points", "words"),
+    [
+        (
+            "import not_there",
+            "first_hit = karat_first_hit:FirstHit",
+            ("karat_first_hit", "No module named 'not_there'"),
+        ),
+        ("x = = 1", "first_hit = karat_first_hit:FirstHit", ("karat_first_hit", "SyntaxError")),
+        ("", "first_hit = karat_first_hit:FirstHit", ("karat_first_hit", "AttributeError")),
+        (
+            "FirstHit = 3",
+            "first_hit = karat_first_hit:FirstHit",
+            ("is no metric", "subclass of karat.metrics.base.Metric"),
+        ),
+        (
+            None,
+            "recall = karat_first_hit:FirstHit",
+            ("two metrics", "'recall'", "karat.metrics.recall", "karat_first_hit:FirstHit"),
+        ),
+        (None, "other = karat_first_hit:FirstHit", ("'other'", "'first_hit'", "entry-point key", "make them equal")),
+    ],
+)
+def test_a_plug_in_that_cannot_be_used_is_one_error(
+    tmp_path: Path, code: str | None, points: str, words: tuple[str, ...]
+) -> None:
+    site = install(tmp_path)
+    entry_points(site, points)
+    if code is not None:
+        (site / "karat_first_hit.py").write_text(code)
+    returned, said = command(site, "metrics")
+    assert returned == 2
+    assert said.startswith("error: ")
+    for word in words:
+        assert word in said
+
+
+def test_a_plug_in_with_a_built_in_name_is_refused_before_anything_is_scored(tmp_path: Path) -> None:
+    site = install(tmp_path)
+    entry_points(site, "recall = karat_first_hit:FirstHit")
+    (site / "data.json").write_text('{"q": ["a"]}')
+    returned, said = command(site, "eval", "data.json", "--gold", "data.json", "-m", "recall@5")
+    assert (returned, "two metrics are called 'recall'" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"broken.py": "import not_there"}, ("things.broken", "broken.py", "No module named 'not_there'", "remove it")),
+        ({"broken.py": "def f(:"}, ("things.broken", "SyntaxError")),
+        ({"one.py": THING, "two.py": THING}, ("two things are called 'mine'", "things.one", "things.two")),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], words: tuple[str, ...]
+) -> None:
+    """As in src/karat/metrics, into which people drop their files."""
+    folder = tmp_path / "things"
+    folder.mkdir()
+    for name, text in {"__init__.py": "", **files}.items():
+        (folder / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(2):  # the second time no better than the first
+        with pytest.raises(ConfigError) as refused:
+            Registry("thing", "things", Metric).require("mine")
+        for word in words:
+            assert word in str(refused.value)
+    for module in [name for name in sys.modules if name.partition(".")[0] == "things"]:
+        del sys.modules[module]
 
 
 def test_a_broken_plug_in_is_named(tmp_path: Path) -> None:

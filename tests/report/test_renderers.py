@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 import karat
@@ -89,6 +91,37 @@ def test_a_narrow_terminal_still_shows_every_number() -> None:
     shown = terminal(everything(), width=40)
     assert max(map(len, shown.splitlines())) <= 40
     assert "0.8765" in shown
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 79, 100])
+def test_a_narrow_terminal_shows_every_cell_of_a_real_report(width: int) -> None:
+    """Numbers are never cut or folded: a table that does not fit is parted, and begins each part with its names."""
+    run = {"q" * 200: ["a", "b"], "r": ["b"], "s": []}
+    asked = ["recall", "ndcg(gain=linear)@10", "mrr", "distinct_docs@5"]
+    result = karat.evaluate(run, {"q" * 200: ["b"], "r": ["a"], "s": ["c"]}, asked, corpus_size=12345)
+    shown = terminal(evaluation_report(result), width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "…" not in shown.replace("1, 2, 3, …", "")
+    words = shown.split()
+    for row in result.summary_rows:
+        assert row.low is None or f"[{row.low:.3f}, {row.high:.3f}]" in shown
+        for value in (row.mean, row.ceiling, row.floor):
+            assert value is None or f"{value:.4f}" in words
+    for title in ("value", "ceiling", "queries", "undefined"):
+        assert title in words
+
+
+def test_a_metric_that_names_no_cutoff_shows_which_was_used() -> None:
+    gold = [{"query_id": "q", "gold": ["a"]}, {"query_id": "r", "gold": ["a"]}]
+    run = {"q": ["a"], "r": ["a"]}
+    shown = terminal(evaluation_report(karat.evaluate(run, gold, ["recall", "ndcg@3", "mrr"], k=7)))
+    assert re.findall(r"^(recall|ndcg|mrr)(\S*)( \(\S+\))?", shown, re.M)[:3] == [
+        ("recall", "@k", " (k=7)"),
+        ("ndcg", "@3", ""),
+        ("mrr", "", ""),
+    ]
+    own = [{**gold[0], "k": 2}, gold[1]]
+    assert "recall@k (k=2…7)" in terminal(evaluation_report(karat.evaluate(run, own, ["recall"], k=7)))
 
 
 def test_an_evaluation_has_its_sections() -> None:

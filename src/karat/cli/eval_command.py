@@ -6,10 +6,17 @@ from typing import Any
 
 import click
 
-from karat.cli.options import metric_option, reading_options, scoring_options, segment_option, statistics_options
+from karat.cli.options import (
+    NeedsGold,
+    metric_option,
+    reading_options,
+    scoring_options,
+    segment_option,
+    statistics_options,
+)
 
 
-@click.command("eval", short_help="Score a run against a gold set.")
+@click.command("eval", cls=NeedsGold, short_help="Score a run against a gold set.")
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @metric_option
@@ -24,8 +31,8 @@ from karat.cli.options import metric_option, reading_options, scoring_options, s
     "outputs",
     multiple=True,
     metavar="FILE",
-    help="Also write out.json, out.md, scores.parquet, out.csv; summary=out.csv, segments=out.csv and audit=out.csv "
-    "name another table.",
+    help="Also write out.json, out.md, scores.parquet, out.csv; summary=out.csv, segments=out.csv and audit=out.md "
+    "name one table.",
 )
 @reading_options
 def command(

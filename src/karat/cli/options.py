@@ -10,6 +10,22 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class NeedsGold(click.Command):
+    """A command whose gold set is an option: said to those who give it as a second argument."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            if error.param is None or error.param.name != "gold":
+                raise
+            run, gold = given if len(given) == 2 else (given[0], "GOLD")
+            raise click.UsageError(
+                f"the gold set is missing\nhint: {ctx.command_path} {run} --gold {gold}", ctx
+            ) from None
+
+
 def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
     """One decorator for several, shown in the order in which they are given."""
 

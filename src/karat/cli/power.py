@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from karat.cli.options import (
+    NeedsGold,
     json_option,
     metric_option,
     reading_options,
@@ -16,7 +17,9 @@ from karat.cli.options import (
 )
 
 
-@click.command("power", short_help="Which differences can this set find, and how many queries do others need.")
+@click.command(
+    "power", cls=NeedsGold, short_help="Which differences can this set find, and how many queries do others need."
+)
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @click.option("--detect", type=float, default=0.03, show_default=True, help="The difference that should be found.")

@@ -43,10 +43,12 @@ def score_files(
     from karat.evaluation import evaluate_all
     from karat.formats.corpus import read_corpus
     from karat.formats.read import read_gold, read_run
+    from karat.metrics.grammar import REGISTRY
     from karat.progress import working
     from karat.provenance import code_version
     from karat.statistics.intervals import Sampling
 
+    REGISTRY.refuse_clashes()
     sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
     judged = read_gold(gold, format=gold_format, target=target, split=split)
     if corpus is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from karat.cli.options import (
+    NeedsGold,
     json_option,
     reading_options,
     report_output,
@@ -16,7 +17,7 @@ from karat.cli.options import (
 )
 
 
-@click.command("sweep", short_help="Recall and nDCG over k, the knee, and what a reranker could win.")
+@click.command("sweep", cls=NeedsGold, short_help="Recall and nDCG over k, the knee, and what a reranker could win.")
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @click.option("--ks", default="1,3,5,10,20", show_default=True, help="The depths, with commas between them.")

@@ -14,7 +14,7 @@ from typing import IO, Any, ClassVar, Literal
 
 import msgspec
 
-from karat.errors import InputError, MissingExtra, shorten
+from karat.errors import InputError, MissingExtra, meant, shorten
 from karat.gold import Gold
 from karat.hits import Run
 
@@ -23,6 +23,8 @@ Kind = Literal["run", "gold"]
 _GZIP, _ZSTD, _BOM = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 _PACKED = 1 << 13  # small, for all that it unpacks to is in memory at once
+
+SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
 
 # Whatever a decoder may raise about a user's data.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, ValueError)
@@ -154,6 +156,7 @@ class Format(ABC):
 
     name: ClassVar[str]
     kinds: ClassVar[frozenset[Kind]]
+    takes_target: ClassVar[bool] = False  # does --target mean something to it
     order: ClassVar[int] = 50  # who is asked first; the more particular, the lower
 
     def recognises(self, source: Source, kind: Kind) -> bool:
@@ -307,7 +310,11 @@ def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError
     missing = re.fullmatch(r"Object missing required field `(.*)`", what)
     if missing:
         field = f"{path}.{missing[1]}" if path else missing[1]
-        return InputError("the field is missing", file=label, line=line, field=field)
+        hint = meant([missing[1]], _at(raw, path) or ())
+        return InputError("the field is missing", file=label, line=line, field=field, hint=hint)
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.S)
+    if unknown:
+        return InputError("unknown field", file=label, line=line, field=f"{path}.{unknown[1]}" if path else unknown[1])
     if what == "Number out of range":
         got = _value_at(raw, path) or _huge_number(raw)
         return InputError("not usable", file=label, line=line, field=path, expected="a finite number", got=got)
@@ -318,6 +325,8 @@ def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError
     kinds = re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what)
     if kinds:
         expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
+        if not parts["key"]:
+            path = _culprit(raw, path, kinds[2])
         # What stands at the path of a bad key is the object that has it: too much to show.
         got = kinds[2] if parts["key"] else _value_at(raw, path) or kinds[2]
         what = "a key of the wrong type" if parts["key"] else "wrong type"
@@ -330,11 +339,30 @@ def _huge_number(raw: object) -> str | None:
     return None if found is None else found[0].decode()
 
 
+_KINDS = {"str": str, "int": int, "float": float, "bool": bool, "null": type(None), "array": list, "object": dict}
+
+
+def _culprit(raw: object, path: str, kind: str | None) -> str:
+    """The path with the key that msgspec leaves open (`gold[...]`): the first whose value is of the refused kind."""
+    head, open_, rest = path.partition("[...]")
+    values = _at(raw, head) if open_ and not rest else None
+    for key, value in values.items() if isinstance(values, dict) else ():
+        if type(value) is _KINDS.get(kind or ""):
+            return f"{head}[{key}]"
+    return path
+
+
 def _value_at(raw: object, path: str) -> str | None:
+    value = _at(raw, path)
+    return None if value is None else f"'{shorten(value)}'" if isinstance(value, str) else shorten(value)
+
+
+def _at(raw: object, path: str) -> Any:
+    """What stands at a path such as `topk[0].score` or `gold[doc 1.html]`; None where nothing does."""
     try:
-        value = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
-        for step in re.findall(r"[^.\[\]]+", path):
-            value = value[int(step)] if isinstance(value, list) else value[step]  # type: ignore[index]
+        value: Any = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
+        for inner, name in re.findall(r"\[([^\]]*)\]|([^.\[]+)", path):
+            value = value[int(inner)] if isinstance(value, list) else value[inner or name]
     except (*DECODE_ERRORS, KeyError, IndexError, TypeError):
         return None
-    return f"'{shorten(value)}'" if isinstance(value, str) else shorten(value)
+    return value

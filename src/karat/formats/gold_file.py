@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from karat.errors import InputError
+from karat.errors import InputError, did_you_mean, meant
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.records import (
     RecordDecoder,
@@ -84,6 +84,7 @@ class GoldFormat(Format):
 
     name = "gold"
     kinds = frozenset({"gold"})
+    takes_target = True
     order = 30
 
     def recognises(self, source: Source, kind: Kind) -> bool:
@@ -169,18 +170,23 @@ class _Batch:
         # Sets without ids go by the text of the query.
         ids = [e.query_id if e.query_id is not None else e.id if e.id is not None else e.query for e in self.entries]
         if None in ids:
-            raise self.error(ids.index(None), "the field is missing", field="query_id")
+            hint = meant(["query_id", "query"], self.decoder.extra_names.values())
+            raise self.error(ids.index(None), "the field is missing", field="query_id", hint=hint)
         return [str(i) for i in ids]
 
     def items(self) -> list[list[GoldItem]]:
         """The gold of every entry in one form, whatever form it was given in."""
         golds: list[Any] = [e.gold for e in self.entries]
-        if set(map(type, golds)) == {list} and set(map(type, chain.from_iterable(golds))) <= {GoldItem}:
+        if (
+            self.target is None
+            and set(map(type, golds)) == {list}
+            and set(map(type, chain.from_iterable(golds))) <= {GoldItem}
+        ):
             return golds
         return [self._items_of(at, gold) for at, gold in enumerate(golds)]
 
     def _items_of(self, at: int, gold: Any) -> list[GoldItem]:
-        if gold is None:
+        if gold is None or self.target is not None:
             return [GoldItem(id=i) for i in self._targets(at)]
         if isinstance(gold, dict):
             return [GoldItem(id=i, grade=g) for i, g in gold.items()]
@@ -192,7 +198,8 @@ class _Batch:
         extras = self.decoder.extras(entry)
         if self.target is not None:
             if self.target not in extras:
-                raise self.error(at, "the target field is missing", field=self.target)
+                hint = did_you_mean(self.target, extras)
+                raise self.error(at, "the target field is missing", field=self.target, hint=hint)
             return self._as_ids(at, self.target, extras[self.target])
         for name, value in extras.items():
             if TARGET_FIELD.fullmatch(name):
@@ -203,7 +210,8 @@ class _Batch:
                 "nothing says what should be found",
                 field="gold",
                 expected="gold, evidence, answer, answer_span, no_answer or a target field",
-                hint="name the target field with --target FIELD" if extras else None,
+                hint=meant(["gold", "evidence", "answer", "topk"], extras)
+                or ("name the target field with --target FIELD" if extras else None),
             )
         return []
 

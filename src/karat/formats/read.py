@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from karat.errors import InputError
-from karat.formats.base import Format, Kind, Options, Source
+from karat.errors import ConfigError, InputError, meant, shorten
+from karat.formats.base import SWAPPED, Format, Kind, Options, Source
 from karat.formats.dicts import gold_from_dict, run_from_dict
-from karat.formats.gold_file import GoldReader
+from karat.formats.gold_file import TARGET_FIELD, GoldReader
 from karat.formats.records import decode_entries
 from karat.formats.run_log import RunLog
-from karat.formats.tabular import FrameRun, as_frame, gold_from_frame
+from karat.formats.tabular import FrameRun, as_frame, columns_hint, gold_from_frame
 from karat.gold import Dataset, Gold
 from karat.hits import Run
 from karat.registry import Registry
 
 REGISTRY: Registry[Format] = Registry("format", "karat.formats", Format)
+
+_OTHER: dict[Kind, Kind] = {"run": "gold", "gold": "run"}
+_ARTICLE: dict[Kind, str] = {"run": "a run", "gold": "a gold set"}
+_NEEDED: dict[Kind, str] = {"run": "topk", "gold": "gold"}
+_RESULT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/')
+# A log of a RAG system may hold an `answer` too.
+_GOLD = re.compile(rb'^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_answer)"?\s*:', re.M)
 
 
 def read_run(run: Any, *, format: str | None = None, system: str | None = None) -> Run:
@@ -48,7 +56,10 @@ def read_gold(gold: Any, *, format: str | None = None, target: str | None = None
         return gold
     if isinstance(gold, (str, PathLike)):
         source = Source(Path(gold))
-        return find_format(source, "gold", format).read_gold(source, options)
+        found = find_format(source, "gold", format)
+        if target is not None and not found.takes_target:
+            raise ConfigError(f"the format {found.name!r} has no target field", file=source.label, got=target)
+        return found.read_gold(source, options)
     if isinstance(gold, Mapping):
         return gold_from_dict(gold)
     if isinstance(gold, list):
@@ -70,20 +81,88 @@ def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
         if kind not in found.kinds:
             raise InputError(f"the format {name!r} reads no {kind} files", file=source.label, hint=_known(kind))
         return found
+    _refuse_result(source)
+    recognised = _recognise(source, kind)
+    if recognised is None or recognised.name in ("gold", "dict"):  # these two take nearly anything
+        swapped = _swapped(source, kind)
+        if swapped is not None:
+            raise swapped
+    if recognised is None:
+        raise _unrecognised(source, kind)
+    return recognised
+
+
+def find_kind(source: Source) -> tuple[Kind, Format]:
+    """What a file is, and in which format, where nobody says."""
+    source.refuse_nonsense()
+    _refuse_result(source)
+    for kind in _OTHER:
+        found = _recognise(source, kind)
+        if found is not None:
+            return kind, found
+    raise _unrecognised(source, *_OTHER)
+
+
+def _recognise(source: Source, kind: Kind) -> Format | None:
     for candidate in sorted((f() for f in REGISTRY.builtin().values()), key=lambda f: f.order):
         if kind in candidate.kinds and candidate.recognises(source, kind):
             return candidate
     for candidate in (f() for f in REGISTRY.plugins().values()):
         if kind in candidate.kinds and candidate.recognises(source, kind):
             return candidate
-    raise InputError(
-        f"not recognised as a {kind} file",
+    return None
+
+
+def _refuse_result(source: Source) -> None:
+    if _RESULT.match(source.head):
+        hint = "give the run that it was made from; `karat compare` and `karat.read_result` take results"
+        raise InputError("this is a result that Karat saved, no run and no gold set", file=source.label, hint=hint)
+
+
+def _says_gold(source: Source) -> bool:
+    """Whether records say what should be found; for the reader of gold any file with a `query_id` might be gold."""
+    return bool(_GOLD.search(source.head)) or any(map(TARGET_FIELD.fullmatch, source.first_object or {}))
+
+
+def _swapped(source: Source, kind: Kind) -> InputError | None:
+    """The error for a file that is surely of the other kind."""
+    other = _recognise(source, _OTHER[kind])
+    if other is None or other.name == "dict":
+        return None
+    if other.name == "gold" and not _says_gold(source):
+        return None
+    if other.name == "run-log" and "gold" in (source.first_object or {}):
+        return None
+    return InputError(
+        f"this looks like {_ARTICLE[_OTHER[kind]]} ({other.name}), not like {_ARTICLE[kind]}",
         file=source.label,
-        expected=_known(kind),
-        got=source.first_line.decode("utf-8", "replace") or "a folder",
-        hint="name the format with --run-format or --gold-format, or see `karat check --help`",
+        got=source.first_line.decode("utf-8", "replace") or None,
+        hint=SWAPPED,
     )
 
 
-def _known(kind: Kind) -> str:
-    return "one of " + ", ".join(sorted(name for name, f in REGISTRY.everything().items() if kind in f.kinds))
+def _unrecognised(source: Source, *kinds: Kind) -> InputError:
+    options = " or ".join(f"--{kind}-format" for kind in kinds)
+    named = f"name the format with {options}" if len(kinds) == 1 else "docs/formats.md shows what each looks like"
+    return InputError(
+        f"not recognised as a {' or '.join(kinds)} file",
+        file=source.label,
+        expected=_known(*kinds),
+        got=source.first_line.decode("utf-8", "replace") or "a folder",
+        hint=_fields_hint(source, *kinds) or columns_hint(source, *kinds) or named,
+    )
+
+
+def _fields_hint(source: Source, *kinds: Kind) -> str | None:
+    """What a line of JSON lacks."""
+    if source.first_object is None:
+        return None
+    needed = [_NEEDED[kind] for kind in kinds]
+    near = meant(needed, source.first_object)
+    has = shorten(", ".join(source.first_object), 60)
+    return near or f"every line needs query_id and {' or '.join(needed)}; the first has: {has}"
+
+
+def _known(*kinds: Kind) -> str:
+    fitting = (name for name, f in REGISTRY.everything().items() if not f.kinds.isdisjoint(kinds))
+    return "one of " + ", ".join(sorted(fitting))

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from karat.audit import Audit
-from karat.errors import InputError, is_whole, shorten
+from karat.errors import InputError, is_whole, meant, shorten
 from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal
 from karat.formats.records import RecordDecoder, decode_entries, extra_columns, no_gc, read_batches
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
@@ -233,7 +233,8 @@ class _Part:
         # A log without ids can still be matched: by the text of the query, as a single-target set is.
         queries = [r.query if q is None else q for q, r in zip(queries, self.records, strict=True)]
         if None in queries:
-            raise self.error(queries.index(None), "the field is missing", field="query_id")
+            hint = meant(["query_id"], self.extra_names.values())
+            raise self.error(queries.index(None), "the field is missing", field="query_id", hint=hint)
         return [str(q) for q in queries]
 
     @cached_property

@@ -11,7 +11,7 @@ import numpy as np
 
 from karat.audit import Audit
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import SWAPPED, Format, Kind, Options, Source
 from karat.formats.gold_file import TARGET_FIELD, dataset_of
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
@@ -37,21 +37,61 @@ class TableFormat(Format):
 
     name = "table"
     kinds = frozenset({"run", "gold"})
+    takes_target = True
     order = 70
 
     def recognises(self, source: Source, kind: Kind) -> bool:
-        if source.head[:4] == b"PAR1":
-            return True
-        header = [
-            c.strip().strip('"').lower() for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))
-        ]
-        return len(header) > 1 and bool(set(header) & set(_NAMES["query_id"]))
+        header = _header(source)
+        if header is None:
+            return True  # for the reader to say what is wrong with it
+        other = _is_gold(header) if kind == "run" else _is_run(header)
+        return len(header) > 1 and _has("query_id", header) and not other
 
     def read_run(self, source: Source, options: Options) -> Run:
         return FrameRun(_read_table(source), source.label, options.system, source)
 
     def read_gold(self, source: Source, options: Options) -> Gold:
         return gold_from_frame(_read_table(source), source.label, dataset_of(source), options.target, source)
+
+
+def _header(source: Source) -> list[str] | None:
+    """The names of the columns; None for a Parquet file that does not say."""
+    if source.head[:4] != b"PAR1":
+        return [_plain(c) for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
+    import polars as pl
+
+    try:
+        return [_plain(c) for c in pl.read_parquet_schema(source.path)]
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return None
+
+
+def _plain(title: str) -> str:
+    return title.strip().strip('"').lower()
+
+
+def _has(role: str, header: list[str]) -> bool:
+    return not set(_NAMES[role]).isdisjoint(header)
+
+
+def _is_gold(header: list[str]) -> bool:
+    """Grades, and nothing that puts hits in order."""
+    return _has("grade", header) and not _has("score", header) and not _has("rank", header)
+
+
+def _is_run(header: list[str]) -> bool:
+    """Ranks and scores, and no grades: `score` alone may be either."""
+    graded = _has("grade", [name for name in header if name != "score"])
+    return _has("rank", header) and _has("score", header) and not graded
+
+
+def columns_hint(source: Source, *kinds: Kind) -> str | None:
+    """What a text that looks like a table lacks."""
+    header = _header(source) or []
+    if len(header) < 2 or source.looks_like_json or not all(re.fullmatch(r"[\w .-]{1,40}", c) for c in header):
+        return None
+    last = {"run": "rank or score for a run", "gold": "grade for a gold set"}
+    return f"a table needs the columns query_id, chunk_id (or doc_id) and {', '.join(last[kind] for kind in kinds)}"
 
 
 def as_frame(value: Any) -> pl.DataFrame | None:
@@ -257,6 +297,12 @@ class FrameRun(Run):
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         table = _Table(self._frame, self.label, self._source)
+        if _is_gold([_plain(c) for c in self._frame.columns]):
+            raise InputError(
+                "this looks like a gold set: it has grades, and neither ranks nor scores",
+                file=self.label,
+                hint=SWAPPED,
+            )
         query = table.ids(table.require("query_id"))
         item = table.find("chunk_id") or table.find("doc_id") or table.require("chunk_id")
         doc = table.find("doc_id", taken=item)
@@ -316,7 +362,9 @@ def gold_from_frame(
         kind = BARE
     grade = table.find("grade", taken=item)
     if grade is not None and grade.lower() == "score" and table.find("rank") is not None:
-        raise InputError("this is a run: it has ranks and scores", file=label, expected="a column of grades")
+        raise InputError(
+            "this looks like a run: it has ranks and scores", file=label, expected="a column of grades", hint=SWAPPED
+        )
     grades = table.numbers(grade, required=True)
     names, ids = table.ids(query).to_list(), table.ids(item).to_list()
     rows: dict[str, list[int]] = {}

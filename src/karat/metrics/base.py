@@ -50,6 +50,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         """What a random ranking of the corpus scores on average, NaN where not known in closed form."""
         return np.full(judged.n, np.nan)
 
+    def lacks(self, judged: Judged) -> str | None:
+        """What this metric needs and these queries of the run do not have; None where nothing is lacking."""
+        return None
+
     def votes(self, judged: Judged) -> Floats | None:
         """How much each query counts in the mean; None: all the same."""
         return None

@@ -94,6 +94,10 @@ class Novelty(Metric, frozen=True, kw_only=True):
     threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
     shingle: Annotated[int, msgspec.Meta(ge=1)] = 3
 
+    def lacks(self, judged: Judged) -> str | None:
+        texts = [] if judged.hits is None else judged.hits.columns.get("text", [])
+        return None if any(text is not None for text in texts) else "the hits have no text"
+
     def score(self, judged: Judged) -> Floats:
         if judged.hits is None or "text" not in judged.hits.columns:
             return np.full(judged.n, np.nan)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal, get_args, get_origin
 
 import msgspec
 
-from karat.errors import ConfigError, UnknownName
+from karat.errors import ConfigError, UnknownName, did_you_mean
+from karat.formats.base import refusal
 from karat.metrics.base import Metric
 from karat.registry import Registry
 
@@ -102,12 +104,31 @@ def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str)
     values: dict[str, object] = dict(given)
     if k is not None and k.lower() != "k":
         values["k"] = k
+    elif k is not None and found.cutoff == "optional":
+        raise ConfigError(
+            f"{found.name} has no default cutoff that the letter k could stand for (in {text!r})",
+            hint=f"write {found.name}@10 for a cutoff, {found.name} for the whole list",
+        )
     if found.cutoff == "none" and k is not None:
         raise ConfigError(f"{found.name} takes no cutoff (in {text!r})", hint=f"write {found.name}")
     try:
         return msgspec.convert(values, found, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"bad parameter in the metric {text!r}: {error}") from error
+        raise _refused(found, values, text, error) from error
+
+
+def _refused(found: type[Metric], values: dict[str, object], text: str, error: msgspec.ValidationError) -> ConfigError:
+    """What is wrong with a parameter in words of the metric, not of the library that noticed it."""
+    problem = refusal(error, text, None, values)
+    name = problem.field or ""
+    kinds = {f.name: f.type for f in msgspec.structs.fields(found)}
+    choices = [str(choice) for choice in get_args(kinds.get(name)) if get_origin(kinds[name]) is Literal]
+    return ConfigError(
+        f"bad {'cutoff' if name == 'k' else f'parameter {name}'} in the metric {text!r}",
+        expected=" or ".join(choices) or (problem.expected or "a usable value").removesuffix(" or null"),
+        got=values.get(name),
+        hint=did_you_mean(str(values.get(name)), choices) if choices else None,
+    )
 
 
 def _known_names() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from karat.errors import did_you_mean
 from karat.ids import Floats
 from karat.judged import Judged
 from karat.metrics.base import Metric
@@ -28,6 +29,14 @@ class Latency(Metric, frozen=True, kw_only=True):
     unit = "ms"
 
     stage: str | None = None
+
+    def lacks(self, judged: Judged) -> str | None:
+        stages = {} if judged.hits is None else judged.hits.latency
+        if not stages:
+            return "the run has no latency_ms"
+        if self.stage is None or self.stage in stages:
+            return None
+        return f"no such stage; {did_you_mean(self.stage, sorted(stages))}"
 
     def score(self, judged: Judged) -> Floats:
         if judged.hits is None or not judged.hits.latency:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
@@ -11,6 +15,9 @@ from rich.text import Text as RichText
 from karat.report.blocks import Block, Chart, Example, Report, Section, Table, Text, Verdict, write_cell
 
 WIDTH = 100
+_GAP = 3  # between two columns
+_TEXT = 12  # what a column of text can be folded to
+_NUMBERS = re.compile(r"(?:[-+−–\d.,%\[\]\s]|ms)+")  # 0.318 [0.27, 0.37]
 _MARKS = {"pass": "✓ pass", "fail": "✗ fail", "inconclusive": "? inconclusive", "invalid": "! invalid"}
 _STYLES = {"note": "dim", "warning": "yellow", "plain": ""}
 
@@ -64,18 +71,58 @@ def _block(block: Block) -> RenderableType:
 
 
 def _table(block: Table) -> RenderableType:
-    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
-    for i, column in enumerate(block.columns):
-        numeric = column.style != "text" or _looks_numeric(block, i)
-        table.add_column(
-            escape(clean(column.title)),
-            justify="right" if numeric else "left",
-            no_wrap=numeric or i == 0,
-            overflow="fold" if i else "ellipsis",
-        )
-    for row in block.rows:
-        table.add_row(*(escape(clean(write_cell(v, c.style))) for v, c in zip(row, block.columns, strict=True)))
-    return Group(table, RichText(clean(block.note), style="dim")) if block.note else table
+    fitting = _Fitting(block)
+    return Group(fitting, RichText(clean(block.note), style="dim")) if block.note else fitting
+
+
+class _Fitting:
+    """A table that a narrow terminal cuts into several, each with the first column, rather than cut its numbers."""
+
+    def __init__(self, block: Table) -> None:
+        self._titles = [clean(c.title) for c in block.columns]
+        self._rows = [
+            [clean(write_cell(v, c.style)) for v, c in zip(row, block.columns, strict=True)] for row in block.rows
+        ]
+        self._numeric = [c.style != "text" or _looks_numeric(block, i) for i, c in enumerate(block.columns)]
+        columns = range(len(block.columns))
+        self._unbroken = [self._numeric[i] or all(_NUMBERS.fullmatch(row[i]) for row in self._rows) for i in columns]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        for i, columns in enumerate(self._parts(options.max_width)):
+            if i:
+                yield RichText("")
+            yield self._part(columns, options.max_width)
+
+    def _parts(self, width: int) -> list[list[int]]:
+        """Which columns stand together: as many as fit beside the first."""
+        parts = [[0]]
+        used = first = self._needs(0, width)
+        for column in range(1, len(self._titles)):
+            used += _GAP + self._needs(column, width)
+            if used > width and len(parts[-1]) > 1:
+                parts.append([0])
+                used = first + _GAP + self._needs(column, width)
+            parts[-1].append(column)
+        return parts
+
+    def _needs(self, column: int, width: int) -> int:
+        """The columns of the terminal without which it cannot be read: all of a number, a few words of a text."""
+        longest = max(map(cell_len, [self._titles[column], *(row[column] for row in self._rows)]))
+        return longest if self._unbroken[column] else min(longest, width // 3 if column == 0 else _TEXT)
+
+    def _part(self, columns: list[int], width: int) -> RenderableType:
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
+        for i in columns:
+            table.add_column(
+                escape(self._titles[i]),
+                justify="right" if self._numeric[i] else "left",
+                no_wrap=self._unbroken[i],
+                overflow="fold",
+                min_width=min(self._needs(i, width), width),
+            )
+        for row in self._rows:
+            table.add_row(*(escape(row[i]) for i in columns))
+        return table
 
 
 def _looks_numeric(block: Table, column: int) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
@@ -29,14 +32,14 @@ class Panel(ReportSection):
         floor = any(row.floor is not None for row in rows)
         if floor:
             columns.insert(4, Column("random floor"))
-        units = {str(m): m.unit for m in result.metrics}
-        cells = [_cells(row, units[row.metric], floor) for row in rows]
+        cells = [_cells(row, metric, result, floor) for row, metric in zip(rows, result.metrics, strict=True)]
         return [Table(columns, cells, _note(result, floor)), *_warnings(rows)]
 
 
-def _cells(row: SummaryRow, unit: str, floor: bool) -> list[Cell]:
+def _cells(row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list[Cell]:
+    unit = metric.unit
     cells: list[Cell] = [
-        row.metric,
+        row.metric + _cutoffs(metric, result),
         written(row.mean, unit),
         interval(row.low, row.high, unit),
         written(row.ceiling, unit),
@@ -46,6 +49,15 @@ def _cells(row: SummaryRow, unit: str, floor: bool) -> list[Cell]:
     if floor:
         cells.insert(4, written(row.floor, unit))
     return cells
+
+
+def _cutoffs(metric: Metric, result: Result) -> str:
+    """Which k a metric that names none was measured at: the same for all queries, or from the lowest to the highest."""
+    if metric.k is not None or metric.cutoff != "required" or not len(result.rows):
+        return ""
+    own = result.gold.k[result.rows]
+    low, high = (int(f(np.where(own > 0, own, result.rules.k))) for f in (np.min, np.max))
+    return f" (k={low})" if low == high else f" (k={low}…{high})"
 
 
 def _note(result: Result, floor: bool) -> str:
