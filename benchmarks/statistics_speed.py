@@ -3,8 +3,8 @@
     python benchmarks/statistics_speed.py [--quick] [--repeat N] [--output FILE]
 
 Contenders take turns in one process, each turn on new data from a fixed seed; of the repeats the least CPU and the
-least wall time count, and CPU is what the targets are about. Matrix products run on one thread. With more, Karat takes
-less wall time and more CPU: a thread that waits spins, and this counts for Karat and for whoever has the next turn.
+least wall time count, and CPU is what the targets are about. Matrix products run on one thread: with two, Karat was no
+faster and took twice the CPU, for a thread that waits spins, also into the turn of the next contender.
 """
 
 from __future__ import annotations
@@ -179,7 +179,8 @@ def _machine(repeats: int) -> str:
     return "\n".join(
         [
             f"- {repeats} repeats, interleaved; least CPU and least wall of them; OpenBLAS on "
-            f"{os.environ['OPENBLAS_NUM_THREADS']} thread (by default it takes all cores: less wall time, more CPU)",
+            f"{os.environ['OPENBLAS_NUM_THREADS']} thread (by default it takes all cores, "
+            "and Karat more CPU for its waiting threads)",
             f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[0]:.1f}",
             f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
             f"- Python {platform.python_version()}; {packages}",
