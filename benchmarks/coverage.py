@@ -1,0 +1,115 @@
+"""How often do intervals hold the true mean? Simulated, at every method; prints one page of Markdown.
+
+    python benchmarks/coverage.py [--quick] [--output FILE]
+
+    hit            0/1 scores, one with the chance of the true mean
+    recall         one to four relevant items a query, each found with that chance
+    conversations  five queries that all succeed or all fail: how many units are there?
+
+The seed is fixed: the same program prints the same page. Many trials are columns of one call and share its draw of
+weights; each call has another seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from itertools import product
+from typing import NamedTuple, get_args
+
+import numpy as np
+from results import _table as markdown_table
+
+from karat.statistics.intervals import Method, Sampling, mean_intervals
+from karat.statistics.sums import Floats, sum_up
+
+SIZES = [20, 50, 200]
+TRUTHS = [0.90, 0.98]
+METHODS: tuple[Method, ...] = get_args(Method)
+CONVERSATIONS = ["by conversation", "by query"]
+TURNS = 5  # queries in a conversation
+RESAMPLES = 2_000
+AT_ONCE = 500  # trials in one call
+
+
+class Cell(NamedTuple):
+    kind: str
+    true: float
+    units: int
+    method: Method
+
+
+class Covered(NamedTuple):
+    """Shares of the trials, and the mean width of their intervals."""
+
+    inside: float
+    width: float
+    above: float  # the truth lies above the interval
+    below: float
+
+
+def main() -> None:
+    options = _options()
+    page = _page(500 if options.quick else 5_000)
+    print(page)
+    if options.output:
+        with open(options.output, "w", encoding="utf-8") as stream:
+            stream.write(page)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Simulated coverage of every method of intervals.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the trials: does everything run?")
+    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/COVERAGE.md")
+    return parser.parse_args()
+
+
+def _page(trials: int) -> str:
+    noise = 100 * (0.95 * 0.05 / trials) ** 0.5
+    parts = [
+        "# Coverage of 95 % intervals",
+        f"Written by `benchmarks/coverage.py`: {trials:,} trials a row (standard error {noise:.1f} points at 95 %), "
+        f"{RESAMPLES:,} resamples a trial.",
+        "## Queries one by one",
+        _table([Cell(*c) for c in product(["hit", "recall"], TRUTHS, SIZES, METHODS)], trials),
+        "## Conversations",
+        f"{TURNS} queries each, which all succeed or all fail. Resampled by conversation, and then, wrongly, by query, "
+        "as if each were a case of its own.",
+        _table([Cell(kind, t, n, "bayes") for t in TRUTHS for n in SIZES for kind in CONVERSATIONS], trials),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(cells: list[Cell], trials: int) -> str:
+    head = ["scores", ">true mean", ">units", "method", ">coverage", ">mean width", ">truth above", ">truth below"]
+    return markdown_table(head, [_row(cell, _simulate(cell, trials)) for cell in cells])
+
+
+def _row(cell: Cell, found: Covered) -> list[str]:
+    shares = [f"{100 * share:.1f} %" for share in (found.inside, found.above, found.below)]
+    return [cell.kind, f"{cell.true:.2f}", str(cell.units), cell.method, shares[0], f"{found.width:.3f}", *shares[1:]]
+
+
+def _simulate(cell: Cell, trials: int) -> Covered:
+    print(*cell, file=sys.stderr, flush=True)
+    limits = np.concatenate([_limits(cell, turn) for turn in range(trials // AT_ONCE)])
+    low, high = limits.T
+    above, below = float(np.mean(high < cell.true)), float(np.mean(cell.true < low))
+    return Covered(1 - above - below, float(np.mean(high - low)), above, below)
+
+
+def _limits(cell: Cell, turn: int) -> Floats:
+    # Every method sees the same data.
+    rng = np.random.default_rng([turn, cell.units, round(100 * cell.true), cell.kind == "recall"])
+    relevant = rng.integers(1, 5, (cell.units, AT_ONCE)) if cell.kind == "recall" else np.ones((), int)
+    values = rng.binomial(relevant, cell.true, (cell.units, AT_ONCE)) / relevant
+    clusters = None
+    if cell.kind in CONVERSATIONS:
+        values = np.repeat(values, TURNS, axis=0)
+        clusters = np.repeat(np.arange(cell.units), TURNS) if cell.kind == CONVERSATIONS[0] else None
+    sampling = Sampling(cell.method, resamples=RESAMPLES, seed=turn)
+    return mean_intervals(sum_up(values, clusters=clusters), [(0.0, 1.0)] * AT_ONCE, sampling)
+
+
+if __name__ == "__main__":
+    main()
