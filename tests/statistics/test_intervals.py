@@ -34,8 +34,8 @@ def hits(ones: int, n: int) -> Floats:
 
 
 def undrawn(sums: Sums) -> Sums:
-    """The same units, but the closed form is not told that it may be used."""
-    return Sums(sums.counts, sums.above, sums.below, plain=False)
+    """The same shares with two votes a query, which the closed form is not made for."""
+    return Sums(sums.counts, 2 * sums.above, 2 * sums.below)
 
 
 def recalls(n: int, seed: int = 0) -> Floats:

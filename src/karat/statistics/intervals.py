@@ -3,7 +3,7 @@
     bayes       Bayesian bootstrap with half an observation at each end of the range; Jeffreys' interval for 0/1 scores
     percentile  the plain bootstrap; too narrow for small sets and for scores near the ends
     bca         the plain bootstrap, corrected for bias and skew
-    strict      never under its level: Gaffke's bound, Clopper–Pearson for 0/1 scores
+    strict      as wide as caution asks: Gaffke's bound; Clopper–Pearson, never under its level, for 0/1 scores
 
 Values without a bound (milliseconds) have no end to put an observation at: `bayes` and `strict` are then the plain
 Bayesian bootstrap.
@@ -73,7 +73,15 @@ def _intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Floats:
     part = sums if len(usable) == len(ranges) else sums.columns(usable)
     bounds = np.array([ranges[j] for j in usable])
     found[usable] = limits(part, bounds, sampling)
-    return np.round(found, _DIGITS)
+    return np.array([_rounded(pair, ends) for pair, ends in zip(found, ranges, strict=True)])
+
+
+def _rounded(limits: Floats, ends: Range) -> Floats:
+    """Values without a bound may be tiny (dollars a query): there the digits that count are counted."""
+    largest = np.abs(limits).max()
+    tiny = not _bounded(ends) and 0 < largest < 1
+    digits = _DIGITS - 1 - math.floor(math.log10(largest)) if tiny else _DIGITS
+    return np.round(limits, digits) + 0.0  # never −0.0
 
 
 def _bounded(ends: Range) -> bool:
@@ -84,7 +92,8 @@ def _bayes(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
     rng = np.random.default_rng([sampling.seed, 1])
     low, high = rng.standard_gamma(0.5, (2, sampling.resamples))
     limits = _with_ends(sums, bounds, sampling, (low, high), (low, high))
-    _at_ends(sums, bounds, limits)
+    # Where all scores are equal and near an end, or at it, the half observation there is too rare to reach them.
+    limits = np.column_stack([np.minimum(limits[:, 0], sums.estimate), np.maximum(limits[:, 1], sums.estimate)])
     return _closed_form(sums, bounds, sampling, limits, 0.5)
 
 
@@ -114,14 +123,6 @@ def _with_ends(
     return np.column_stack([cut(for_low, sampling.tails[0]), cut(for_high, sampling.tails[1])])
 
 
-def _at_ends(sums: Sums, bounds: Floats, limits: Floats) -> None:
-    """Where every score stands at an end of the range, so does the limit on that side."""
-    for side in (0, 1):
-        bounded = np.isfinite(bounds[:, side])
-        there = bounded & (sums.above == sums.below * np.where(bounded, bounds[:, side], 0.0)).all(axis=0)
-        limits[there, side] = bounds[there, side]
-
-
 def _closed_form(sums: Sums, bounds: Floats, sampling: Sampling, limits: Floats, prior: float) -> Floats:
     """For single queries that stand at one of the two ends the posterior is a Beta, and nothing need be drawn.
 
@@ -144,7 +145,7 @@ def _closed_form(sums: Sums, bounds: Floats, sampling: Sampling, limits: Floats,
 
 
 def _percentile(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
-    return np.column_stack([np.quantile(_bootstrap(sums, sampling), at, axis=0) for at in sampling.tails])
+    return np.asarray(np.quantile(_bootstrap(sums, sampling), sampling.tails, axis=0).T)
 
 
 def _bca(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
@@ -155,7 +156,9 @@ def _bca(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
         column = means[:, j]
         if column.min() == column.max():
             continue
-        share = float(np.mean(column < estimate[j]) + np.mean(column == estimate[j]) / 2)
+        away = column - estimate[j]
+        same = np.abs(away) <= 1e-12 * np.abs(column).max()  # up to rounding, which no digit should hang on
+        share = float(np.mean((away < 0) & ~same) + np.mean(same) / 2)
         bias = normal_quantile(min(max(share, 1e-9), 1 - 1e-9))
         for side, at in enumerate(sampling.tails):
             z = bias + normal_quantile(at)

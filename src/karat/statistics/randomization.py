@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.statistics.sums import Floats, Ints
+from karat.statistics.sums import Floats, Ints, by_cluster
 
 _EXACT = 14  # up to this many differences every combination of signs is looked at
 _OFTEN = 64  # a difference that occurs so often has its number of pluses drawn at once
@@ -21,7 +21,7 @@ def sign_flip_p(differences: Floats, permutations: int, seed: int, clusters: Int
     >>> sign_flip_p(np.array([1.0, 1.0, 1.0, 0.0]), 1000, 0)  # all pluses or all minuses: 2 of 8
     0.25
     """
-    units = differences if clusters is None else _added_up(differences, clusters)
+    units = differences if clusters is None else by_cluster(differences[:, None], clusters)[:, 0]
     sizes, counts = np.unique(np.abs(units[units != 0]), return_counts=True)
     observed = abs(float(np.sort(units).sum()))
     rounding = 1e-10 * float(sizes @ counts)
@@ -30,12 +30,6 @@ def sign_flip_p(differences: Floats, permutations: int, seed: int, clusters: Int
         return float(np.mean(np.abs(sums) >= observed - rounding))
     sums = _drawn_sums(sizes, counts, permutations, np.random.default_rng(seed))
     return float((1 + np.count_nonzero(np.abs(sums) >= observed - rounding)) / (permutations + 1))
-
-
-def _added_up(differences: Floats, clusters: Ints) -> Floats:
-    order = np.lexsort((differences, clusters))
-    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
-    return np.add.reduceat(differences[order], starts) if len(order) else differences
 
 
 def _every_sum(sizes: Floats) -> Floats:

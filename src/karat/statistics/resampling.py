@@ -10,6 +10,9 @@ import numpy as np
 from karat.statistics.sums import Floats, Sums
 
 _BLOCK = 4 << 20  # weights at a time: 32 MB
+# Products up to this size stay on one thread; larger ones keep all cores busy waiting for next to no gain in time.
+_ONE_THREAD = 1 << 18
+_FEWEST = 8  # resamples in a block that are worth a call
 
 
 class Draw(Protocol):
@@ -52,12 +55,13 @@ def resampled_sums(sums: Sums, draw: Draw, resamples: int) -> tuple[Floats, Floa
     places: dict[bytes, int] = {}
     place = [places.setdefault(column.tobytes(), len(places)) for column in sums.below.T]
     table = np.column_stack([sums.above, *(np.frombuffer(column) for column in places)])
-    drawn = np.concatenate([draw(size) @ table for size in blocks(resamples, len(table))])
+    drawn = np.concatenate([draw(size) @ table for size in blocks(resamples, *table.shape)])
     return drawn[:, :width], drawn[:, width:][:, place]
 
 
-def blocks(resamples: int, units: int) -> Iterator[int]:
-    """Sizes of blocks of resamples that keep memory bounded."""
-    size = max(1, _BLOCK // max(units, 1))
+def blocks(resamples: int, units: int, columns: int = 1) -> Iterator[int]:
+    """Sizes of blocks of resamples: bounded memory, and small enough for one thread unless they would be tiny."""
+    largest, small = _BLOCK // max(units, 1), _ONE_THREAD // max(units * columns, 1)
+    size = max(1, min(largest, small if small >= _FEWEST else largest))
     for start in range(0, resamples, size):
         yield min(size, resamples - start)

@@ -19,7 +19,11 @@ def beta_cdf(x: float, a: float, b: float) -> float:
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side only
-        return 1 - beta_cdf(1 - x, b, a)
+        return 1 - _lower_beta(1 - x, b, a)
+    return _lower_beta(x, a, b)
+
+
+def _lower_beta(x: float, a: float, b: float) -> float:
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     return math.exp(log_front) / (a * _beta_fraction(x, a, b))
 

@@ -55,17 +55,18 @@ class Sums:
 
 def sum_up(values: Floats, weights: Floats | None = None, clusters: Ints | None = None) -> Sums:
     """`values`: query × column, NaN where undefined; `weights`: of each value in its column's mean (default 1);
-    `clusters`: queries with the same number (0 or more) belong together."""
+    `clusters`: queries with the same number belong together."""
     defined = ~np.isnan(values)
     below = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
     above = np.where(defined, values, 0.0) * below
     if clusters is not None and len(clusters):
-        above, below = _by_cluster(above, clusters), _by_cluster(below, clusters)
+        above, below = by_cluster(above, clusters), by_cluster(below, clusters)
     return _collapse(above, below, np.ones(len(above), np.int64))
 
 
-def _by_cluster(table: Floats, clusters: Ints) -> Floats:
-    starts = np.flatnonzero(np.diff(np.sort(clusters), prepend=-1))
+def by_cluster(table: Floats, clusters: Ints) -> Floats:
+    """Sums of the rows of each cluster; any numbers may name clusters."""
+    _, starts = np.unique(np.sort(clusters), return_index=True)
     # Inside a cluster smallest first: rounding must not depend on the order of the queries.
     columns = (column[np.lexsort((column, clusters))] for column in table.T)
     return np.column_stack([np.add.reduceat(column, starts) for column in columns])
