@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from karat.formats.read import read_gold as read_gold
     from karat.formats.read import read_run as read_run
     from karat.formats.run_log import RunLogWriter as RunLogWriter
+    from karat.gates.gate import gate as gate
+    from karat.gates.verdicts import Verdicts as Verdicts
     from karat.gold import Gold as Gold
     from karat.hits import Run as Run
     from karat.metrics.base import Metric as Metric
@@ -44,10 +46,12 @@ _WHERE = {
     "RunLogWriter": "karat.formats.run_log",
     "Sampling": "karat.statistics.intervals",
     "Sweep": "karat.sweeping",
+    "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
     "compare": "karat.comparison.compare",
     "evaluate": "karat.evaluation",
     "evaluate_all": "karat.evaluation",
+    "gate": "karat.gates.gate",
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
     "read_gold": "karat.formats.read",

@@ -19,9 +19,7 @@ _ENDINGS = {".json": "json", ".md": "md", ".xml": "junit"}
 @click.command("gate", short_help="May it ship: check a run against ship-criteria.yaml.")
 @click.argument("run")
 @click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`.")
-@click.option(
-    "--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml, config/ship-criteria.yaml]"
-)
+@click.option("--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml]")
 @click.option("--gate", "gates", multiple=True, help="A gate as text, such as 'recall@5 >= 0.85'; repeat for more.")
 @click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind.")
 @scoring_options

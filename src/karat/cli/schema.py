@@ -6,7 +6,12 @@ import click
 
 
 @click.command("schema", short_help="Print the JSON Schema of a file that Karat reads or writes.")
-@click.argument("name", type=click.Choice(["comparison", "corpus", "gold", "plan", "result", "run-log", "sweep"]))
+@click.argument(
+    "name",
+    type=click.Choice(
+        ["comparison", "corpus", "gates", "gold", "plan", "result", "run-log", "selftest", "ship-criteria", "sweep"]
+    ),
+)
 def command(name: str) -> None:
     """Print the JSON Schema of NAME, as it ships in the package."""
     from karat.schemas import schema_text

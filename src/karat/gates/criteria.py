@@ -42,14 +42,7 @@ class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def title(self) -> str:
-        return self.name or f"{self.parsed}{self.where}"
-
-    @property
-    def where(self) -> str:
-        """Which queries, in words; empty: all."""
-        if self.segment:
-            return " in " + ", ".join(f"{name} {value}" for name, value in self.segment.items())
-        return f" in each {self.each}" if self.each else ""
+        return self.name or str(self.parsed)
 
     @property
     def policy(self) -> Policy:

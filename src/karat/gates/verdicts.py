@@ -153,7 +153,7 @@ class Judge:
             severity=gate.severity,
             outcome=outcome,
             blocks=_blocks(gate, outcome),
-            reason=" ".join(p.reason for p in parts),
+            reason=" ".join(p.reason for p in sorted(parts, key=_gravity)),
             value=scores.mean(metric),
             low=low,
             high=high,
@@ -297,6 +297,10 @@ def overall(verdicts: Sequence[GateVerdict]) -> tuple[Outcome, int]:
     if any(v.blocks for v in verdicts):
         return ("fail" if any(v.blocks and v.outcome == "fail" for v in verdicts) else "inconclusive"), 1
     return "pass", 0
+
+
+def _gravity(part: Part) -> int:
+    return len(_WORST) if part.outcome == "not checked" else _WORST.index(part.outcome)
 
 
 def _worst(parts: list[Part]) -> Outcome:

@@ -24,7 +24,7 @@ def gate_report(found: Verdicts) -> Report:
 
 def headline(verdict: GateVerdict) -> str:
     """Gate, segment, and what follows from the verdict."""
-    where = f" [{verdict.segment}]" if verdict.segment and verdict.segment not in verdict.gate else ""
+    where = f" in {verdict.segment}" if verdict.segment else ""
     return f"{verdict.gate}{where} ({consequence(verdict)})"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-NAMES = ("comparison", "corpus", "gold", "plan", "result", "run-log", "sweep")
+NAMES = ("comparison", "corpus", "gates", "gold", "plan", "result", "run-log", "selftest", "ship-criteria", "sweep")
 
 
 def schema_text(name: str) -> str:
@@ -21,6 +21,9 @@ def generate(name: str) -> str:
     from karat.formats.corpus import CorpusEntry
     from karat.formats.gold_file import GoldEntry
     from karat.formats.run_log import RunRecord
+    from karat.gates.criteria import CriteriaFile
+    from karat.gates.selftest import SelfTest
+    from karat.gates.verdicts import Verdicts
     from karat.planning import Plan
     from karat.result import SavedResult
     from karat.sweeping import Sweep
@@ -33,6 +36,9 @@ def generate(name: str) -> str:
         "comparison": Comparison,
         "sweep": Sweep,
         "plan": Plan,
+        "ship-criteria": CriteriaFile,
+        "gates": Verdicts,
+        "selftest": SelfTest,
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

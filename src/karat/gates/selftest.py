@@ -1,0 +1,242 @@
+"""Would these gates cry wolf: the user's own queries, drawn again and again, with nothing changed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat.attributes import attribute, attribute_names
+from karat.comparison.compare import paired_sides
+from karat.errors import ConfigError
+from karat.gates.criteria import Criteria, Gate
+from karat.gates.verdicts import Baseline, GateVerdict, Judge
+from karat.gold import Gold
+from karat.ids import Floats, Ints
+from karat.result import Result
+from karat.statistics.special import normal_quantile
+from karat.summary import Scores
+
+SCHEMA: Literal["karat/selftest/1"] = "karat/selftest/1"
+ROUNDS = 200
+_RESAMPLES = 1_000  # behind an interval of one round: what a round is off averages out over all
+_CAUGHT = 0.8
+_ALIKE = 0.5  # queries on which two versions score the same, where no baseline tells
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """One gate, on all queries or a segment, over all rounds in which nothing had changed."""
+
+    gate: str
+    metric: str
+    segment: str | None
+    queries: float  # on average
+    passed: float  # shares of the rounds
+    failed: float
+    inconclusive: float
+    invalid: float
+    blocked: float
+    caught: float | None  # the smallest true drop that would fail in four of five rounds
+    unit: str
+
+
+class SelfTest(msgspec.Struct, frozen=True, kw_only=True):
+    """What `karat selftest` saves."""
+
+    schema: Literal["karat/selftest/1"] = SCHEMA
+    karat: str
+    run: str
+    baseline: str | None
+    gold: str
+    rounds: int
+    seed: int
+    blocked: float  # share of the rounds in which at least one gate blocked
+    alarms: list[Alarm]
+
+
+def selftest(
+    result: Result, criteria: Criteria, baseline: Result | None = None, rounds: int = ROUNDS, seed: int = 0
+) -> SelfTest:
+    """How often each gate would block although nothing changed, and what drop it would have caught.
+
+    Each round draws the queries anew (conversations whole) and gives each query's two scores, of run and baseline, to
+    the two sides at random: so neither is better. Without a baseline the other version scores half of the queries as
+    the run does, and the rest as the run scores some other query.
+    """
+    from karat import __version__
+
+    if rounds < 20:
+        raise ConfigError("too few rounds to count alarms", got=rounds, expected="20 or more")
+    sides = _Sides.of(result, baseline)
+    tallies: dict[tuple[int, str | None], _Tally] = {}
+    blocked = 0
+    for number in range(rounds):
+        judge = sides.drawn(np.random.default_rng([seed, number]), criteria.max_missing)
+        found = [(i, verdict) for i, gate in enumerate(criteria.gates) for verdict in judge.judge(_bare(gate))]
+        blocked += any(verdict.blocks for _, verdict in found)
+        for i, verdict in found:
+            tallies.setdefault((i, verdict.segment), _Tally(criteria.gates[i])).add(verdict)
+    many: dict[int, int] = defaultdict(int)
+    for i, _ in tallies:
+        many[i] += 1
+    order = sorted(tallies, key=lambda key: (key[0], key[1] or ""))
+    return SelfTest(
+        karat=__version__,
+        run=result.system or result.run,
+        baseline=None if baseline is None else baseline.system or baseline.run,
+        gold=result.gold.label,
+        rounds=rounds,
+        seed=seed,
+        blocked=blocked / rounds,
+        alarms=[tallies[key].alarm(key[1], rounds, many[key[0]], result.sampling.level) for key in order],
+    )
+
+
+def _bare(gate: Gate) -> Gate:
+    """Without its anchor: a fixed result cannot be drawn anew together with the queries."""
+    return msgspec.structs.replace(gate, anchor=None)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Two versions on the same queries, ready to be drawn from."""
+
+    result: Result
+    after: Scores
+    before: Scores | None
+    attributes: dict[str, list[Any]]
+    units: list[Ints]  # places of the queries that are drawn together
+
+    @classmethod
+    def of(cls, result: Result, baseline: Result | None) -> _Sides:
+        gold = {name: attribute(result.gold, name) for name in attribute_names(result.gold)}
+        attributes = {name: [column[i] for i in result.rows.tolist()] for name, column in gold.items()}
+        after, before = result.columns, None
+        if baseline is not None:
+            paired = paired_sides(baseline, result)
+            before, after = paired.baseline, paired.candidate
+            shared = set(baseline.queries)
+            keep = [i for i, query in enumerate(result.queries) if query in shared]
+            attributes = {name: [column[i] for i in keep] for name, column in attributes.items()}
+        size = len(next(iter(after.values.values())))
+        clusters = np.arange(size) if after.clusters is None else after.clusters
+        units = [np.flatnonzero(clusters == c) for c in np.unique(clusters)]
+        return cls(result, after, before, attributes, units)
+
+    def drawn(self, rng: np.random.Generator, max_missing: float) -> Judge:
+        picked = rng.integers(0, len(self.units), len(self.units))
+        at = np.concatenate([self.units[i] for i in picked])
+        clusters = np.repeat(np.arange(len(picked)), [len(self.units[i]) for i in picked])
+        one, other = self._versions(at, rng)
+        gold = self._gold(at)
+        candidate = self._result(gold, one, at, clusters)
+        return Judge(candidate, Baseline("itself", self._result(gold, other, at, clusters)), max_missing=max_missing)
+
+    def _versions(self, at: Ints, rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Two versions of which neither is better."""
+        values = self.after.values
+        if self.before is not None:
+            swapped = rng.random(len(at)) < 0.5
+            both = [name for name in self.before.values if name in values]
+            pairs = {name: (values[name][at], self.before.values[name][at]) for name in both}
+            one = {name: np.where(swapped, b, a) for name, (a, b) in pairs.items()}
+            return one, {name: np.where(swapped, a, b) for name, (a, b) in pairs.items()}
+        elsewhere = np.where(rng.random(len(at)) < _ALIKE, at, rng.permutation(at))
+        swapped = rng.random(len(at)) < 0.5
+        left, right = np.where(swapped, elsewhere, at), np.where(swapped, at, elsewhere)
+        return {n: v[left] for n, v in values.items()}, {n: v[right] for n, v in values.items()}
+
+    def _gold(self, at: Ints) -> Gold:
+        """The drawn queries, each with a name of its own, however often it was drawn."""
+        size = len(at)
+        return replace(
+            self.result.gold,
+            queries=[str(i) for i in range(size)],
+            offsets=np.zeros(size + 1, np.int64),
+            ids=[],
+            grades=np.zeros(0),
+            kinds=np.zeros(0, np.int64),
+            k=np.zeros(size, np.int64),
+            no_answer=np.zeros(size, np.int64),
+            fields={},
+            tags={name: [column[i] for i in at.tolist()] for name, column in self.attributes.items()},
+        )
+
+    def _result(self, gold: Gold, values: dict[str, Floats], at: Ints, clusters: Ints) -> Result:
+        gold.tags[_UNIT] = clusters.tolist()
+        return replace(
+            self.result,
+            gold=gold,
+            rows=np.arange(len(at)),
+            values=values,
+            votes={name: votes[at] for name, votes in self.after.weights.items()},
+            cluster=None if self.after.clusters is None else _UNIT,
+            sampling=msgspec.structs.replace(self.result.sampling, resamples=_RESAMPLES),
+            ceilings={},
+            floors={},
+        )
+
+
+_UNIT = "drawn together"
+
+
+@dataclass
+class _Tally:
+    """What came out of one gate."""
+
+    gate: Gate
+    outcomes: list[str] = field(default_factory=list)
+    blocked: int = 0
+    queries: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    deltas: list[float] = field(default_factory=list)
+
+    def add(self, verdict: GateVerdict) -> None:
+        self.outcomes.append(verdict.outcome)
+        self.blocked += verdict.blocks
+        self.queries.append(verdict.n)
+        if verdict.value is not None:
+            self.values.append(verdict.value)
+        self.deltas += [p.difference.delta for p in verdict.parts if p.difference and p.difference.delta is not None]
+
+    def alarm(self, segment: str | None, rounds: int, many: int, level: float) -> Alarm:
+        metric = self.gate.parsed
+        share = {outcome: self.outcomes.count(outcome) / rounds for outcome in set(self.outcomes)}
+        return Alarm(
+            gate=self.gate.title,
+            metric=str(metric),
+            segment=segment,
+            queries=float(np.mean(self.queries)),
+            passed=share.get("pass", 0.0),
+            failed=share.get("fail", 0.0),
+            inconclusive=share.get("inconclusive", 0.0),
+            invalid=share.get("invalid", 0.0),
+            blocked=self.blocked / rounds,
+            caught=_smallest(self._caught(many if self.gate.each else 1, level)),
+            unit="pp" if metric.range == (0.0, 1.0) else metric.unit,
+        )
+
+    def _caught(self, many: int, level: float) -> Iterable[float]:
+        """The drop that each part would fail in four of five rounds, by the spread that the rounds have shown."""
+        sure, often = normal_quantile(1 - (1 - level) / many / 2), normal_quantile(_CAUGHT)
+        gate = self.gate
+        line = gate.max if gate.max is not None else gate.threshold
+        if line is not None and len(self.values) > 1:
+            room = abs(float(np.mean(self.values)) - line)
+            beyond = float(np.mean(self.values)) < line if gate.max is None else float(np.mean(self.values)) > line
+            proof = sure if gate.on == "bound" else 0.0
+            yield max(0.0, (-room if beyond else room) + (proof + often) * float(np.std(self.values)))
+        if gate.regression_max is not None and len(self.deltas) > 1:
+            spread = float(np.std(self.deltas))
+            if gate.on == "bound":
+                yield gate.regression_max + (sure + often) * spread
+            else:
+                yield max(gate.regression_max + often * spread, (sure + often) * spread)
+
+
+def _smallest(drops: Iterable[float]) -> float | None:
+    return min(drops, default=None)
