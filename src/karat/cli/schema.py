@@ -4,6 +4,20 @@ from __future__ import annotations
 
 import click
 
+# The same as karat.schemas.NAMES, which would load msgspec for a mere --help; a test holds the two together.
+_NAMES = (
+    "comparison",
+    "corpus",
+    "gates",
+    "gold",
+    "plan",
+    "result",
+    "run-log",
+    "selftest",
+    "ship-criteria",
+    "sweep",
+)
+
 
 @click.command("schema", short_help="Print the JSON Schema of a file that Karat reads or writes.")
 @click.argument(
