@@ -49,11 +49,11 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(karat.__version__, prog_name="karat")
 def karat_command() -> None:
-    """How good is our retriever, how sure are we of that, and where does it lose?
+    """How good is our retriever, how sure are we of that, where does it lose, may this change ship?
 
     Start with `karat eval RUN --gold GOLD`; `karat COMMAND --help` tells more about each.
 
-    Exit codes: 0 all is well, 2 Karat could not judge (bad input or configuration).
+    Exit codes: 0 all is well, 1 it may not ship, 2 Karat could not judge (bad input or configuration).
     """
 
 
