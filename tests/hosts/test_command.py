@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+ROOT = Path(__file__).parents[2]
 MARK = "<!-- karat:karat -->"
 TOKEN = "tok-0123456789abcdef"
 
@@ -105,6 +108,18 @@ def test_a_bad_name_is_refused_in_a_dry_run_too(server: Any, body: str) -> None:
     done = server.karat(body, "--dry-run", "--name", "a-->b")
     assert done.returncode == 2
     assert done.stderr.startswith("error: --name: no usable name: expected 1 to 64 letters")
+
+
+def test_the_page_names_options_and_variables_that_exist(github: Any) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    section = page.partition("## A comment on the pull request")[2].partition("\n## ")[0]
+    code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "src" / "karat" / "hosts").glob("*.py"))
+    options = set(re.findall(r"(?<=[` ])--[a-z-]+", section)) - {"--gold"}
+    assert options == set(re.findall(r"--[a-z-]+", github.karat("-h").stdout)) - {"--help"}
+    foreign = {"HTTPS_PROXY", "NO_PROXY"}
+    assert {v for v in re.findall(r"\b[A-Z]+_[A-Z0-9_]+\b", section) if v not in code} == foreign
+    for example in re.findall(r"```yaml\n(.*?)```", section, re.S):
+        assert "retrieval" in str(yaml.safe_load(example))
 
 
 def test_help_and_import_load_nothing_of_the_network() -> None:

@@ -198,10 +198,10 @@ def test_an_unknown_pull_request_is_an_error(server: Any) -> None:
     assert "is it there, and may the token see it?" in str(caught.value)
 
 
-def test_a_server_without_end_is_left(server: Any) -> None:
-    server.paging = lambda page, more: {"X-Next-Page": str(page + 1)}
+def test_a_server_without_end_is_left(gitlab: Any) -> None:
+    gitlab.paging = lambda page, more: {"X-Next-Page": str(page + 1)}
     with pytest.raises(HostError, match="more than 50,000 comments"):
-        server.post()
+        gitlab.post()
 
 
 # Secrets
