@@ -1,0 +1,63 @@
+"""`karat comment`: say it on the pull request."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+
+@click.command("comment", short_help="Keep one comment on a pull request of GitHub or GitLab up to date.")
+@click.argument("file")
+@click.option("--name", default="karat", show_default=True, help="Which comment: each name has one of its own.")
+@click.option(
+    "--host", type=click.Choice(["github", "gitlab"]), help="Where.  [default: recognised from the environment]"
+)
+@click.option(
+    "--pull-request",
+    "number",
+    metavar="N",
+    type=click.IntRange(min=1, max=999_999_999),
+    help="Number of the pull or merge request.  [default: from the environment]",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and send nothing.")
+@click.option(
+    "--patience",
+    metavar="SECONDS",
+    type=click.IntRange(min=0, max=3600),
+    default=90,
+    show_default=True,
+    help="How long to keep trying while the host is busy or down.",
+)
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.IntRange(min=1, max=600),
+    default=20,
+    show_default=True,
+    help="How long to wait for one answer.",
+)
+def command(
+    file: str, name: str, host: str | None, number: int | None, dry_run: bool, patience: int, timeout: int
+) -> None:
+    """Write the Markdown of FILE (- for standard input) as a comment, or update the one written before.
+
+    \b
+    karat comment comment.md                 GITHUB_TOKEN on GitHub, GITLAB_TOKEN on GitLab
+    karat comment comment.md --name german   a second gate with a comment of its own
+
+    A token that may not comment is no error: the text goes to the job's summary (GitHub) or log (GitLab).
+    """
+    from karat.hosts.body import read_body
+    from karat.hosts.patience import Patience
+    from karat.hosts.posting import find_host, plan, post
+
+    body = read_body(file)
+    found = find_host(os.environ, host, number, dry_run)
+    if dry_run:
+        click.echo(plan(found, name, body))
+        return
+    outcome = post(found, name, body, Patience(patience), timeout)
+    if outcome.warning:
+        click.echo(click.style("warning: ", fg="yellow", bold=True) + outcome.warning, err=True)
+    click.echo(outcome.text or outcome.done)
