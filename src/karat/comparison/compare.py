@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from karat.attributes import segment_title
+from karat.attributes import segment_titles
 from karat.comparison.changes import Change, biggest_changes
 from karat.comparison.differences import Difference, Paired
 from karat.comparison.sides import as_results, refuse_different, shared_metrics
@@ -100,7 +100,7 @@ def compare_results(
     first = sides[0]
     sampling = sampling or first.sampling
     names = _names(sides)
-    segmented_by = (segments,) if isinstance(segments, str) else tuple(segments)
+    segmented_by = segment_titles(segments)
     pairs = [
         _pair(first, other, name, segmented_by, sampling, force, changes)
         for other, name in zip(sides[1:], names[1:], strict=True)
@@ -180,7 +180,7 @@ def _segments(first: Result, paired: Paired, at: Ints, by: str, sampling: Sampli
     groups = [(value, [place[i] for i in rows.tolist() if i in place]) for value, rows in first.groups(by)]
     return [
         SegmentDifferences(
-            segment=segment_title(by),
+            segment=by,
             value=value,
             queries=len(rows),
             few=len(rows) < FEW,
