@@ -154,9 +154,9 @@ class Result:
 
         wanted = checked_depths(ks)
         names = sweep_metrics(wanted)
+        if self.again is None:
+            raise ConfigError("a saved result keeps no hits to sweep over", hint="give the run itself")
         if not set(names) <= set(self.values):
-            if self.again is None:
-                raise ConfigError("a saved result keeps no hits to sweep over", hint="give the run itself")
             return self.again(names)[self.system].sweep(wanted)
         depth = int(self.depths.max(initial=0))
         ks, notes = measured_depths(wanted, depth)
