@@ -125,21 +125,25 @@ def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[
 
 
 def _changes(comparison: Comparison, pair: Pair) -> Table:
-    columns = ("query", pair.changes[0].metric, "change", "fell out", "came in", "text")
-    rows = [_change_row(comparison, change) for change in pair.changes]
-    ids = any(c.fell_out or c.came_in for c in pair.changes)
-    note = f"hits of the top {pair.changes[0].k}, relevant ones first, with their grade" if ids else None
+    # Saved results keep no hits, and many gold sets no text: a column of dashes would tell nothing.
+    lists = any(change.fell_out or change.came_in for change in pair.changes)
+    texts = any(change.query for change in pair.changes)
+    columns = ["query", pair.changes[0].metric, "change"]
+    columns += [*(["fell out", "came in"] if lists else []), *(["text"] if texts else [])]
+    rows = [_change_row(comparison, change, lists, texts) for change in pair.changes]
+    depths = {change.k for change in pair.changes}
+    top = f"the top {depths.pop()}" if len(depths) == 1 else "each query's top k"
+    note = f"hits of {top}, relevant ones first, with their grade" if lists else None
     return Table([Column(c) for c in columns], rows, note)
 
 
-def _change_row(comparison: Comparison, change: Change) -> list[Cell]:
+def _change_row(comparison: Comparison, change: Change, lists: bool, texts: bool) -> list[Cell]:
     return [
         change.query_id,
         f"{change.baseline:.2f} → {change.candidate:.2f}",
         points(change.delta, comparison.units[change.metric]),
-        _moved(change.fell_out),
-        _moved(change.came_in),
-        change.query,
+        *([_moved(change.fell_out), _moved(change.came_in)] if lists else []),
+        *([change.query] if texts else []),
     ]
 
 
