@@ -69,5 +69,5 @@ def _results(run: str, gold: str | None, metrics: tuple[str, ...], options: dict
     from karat.result import is_saved_result
 
     if gold is None or is_saved_result(Path(run)):
-        return as_results(run, gold, metrics or None, {})
+        return as_results(run, gold, metrics or None, {"cluster": options["cluster"]})
     return score_files(run, gold, metrics, **options)
