@@ -11,6 +11,7 @@ from rich.text import Text as RichText
 from karat.report.blocks import Block, Chart, Example, Report, Section, Table, Text, Verdict, write_cell
 
 WIDTH = 100
+_NAME = 36
 _MARKS = {"pass": "✓ pass", "fail": "✗ fail", "inconclusive": "? inconclusive", "invalid": "! invalid"}
 _STYLES = {"note": "dim", "warning": "yellow", "plain": ""}
 
@@ -65,17 +66,26 @@ def _block(block: Block) -> RenderableType:
 
 def _table(block: Table) -> RenderableType:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
+    # A long name must not push the numbers off the screen.
+    named = _middle_out if len(block.columns) > 3 else clean
     for i, column in enumerate(block.columns):
         numeric = column.style != "text" or _looks_numeric(block, i)
         table.add_column(
-            escape(clean(column.title)),
+            escape((clean if i else named)(column.title)),
             justify="right" if numeric else "left",
             no_wrap=numeric or i == 0,
             overflow="fold" if i else "ellipsis",
         )
     for row in block.rows:
-        table.add_row(*(escape(clean(write_cell(v, c.style))) for v, c in zip(row, block.columns, strict=True)))
+        first, *rest = (write_cell(v, c.style) for v, c in zip(row, block.columns, strict=True))
+        table.add_row(escape(named(first)), *(escape(clean(cell)) for cell in rest))
     return Group(table, RichText(clean(block.note), style="dim")) if block.note else table
+
+
+def _middle_out(text: str) -> str:
+    """A long name without its middle: what tells it from others is at either end."""
+    name, half = clean(text), _NAME // 2
+    return name if len(name) <= _NAME else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def _looks_numeric(block: Table, column: int) -> bool:
