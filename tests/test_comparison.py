@@ -289,11 +289,12 @@ def test_what_fell_out_and_what_came_in() -> None:
 
 
 def test_losses_come_first_worst_first_then_gains() -> None:
-    gold = {q: ["a", "b", "c", "d"] for q in "pqrstu"}
-    before = {q: ["a", "b"] for q in "pqrstu"}
+    gold = {q: ["a", "b", "c", "d"] for q in "pqrstuv"}
+    before = {q: ["a", "b"] for q in "pqrstuv"}
     after = {"p": ["a"], "q": [], "r": ["a", "b"], "s": ["a", "b", "c"], "t": ["a", "b", "c", "d"], "u": ["a"]}
+    after["v"] = after["s"]
     found = [(c.query_id, c.delta) for c in pair(before, after, gold, "recall@4").changes]
-    assert found == [("q", -0.5), ("p", -0.25), ("u", -0.25), ("t", 0.5), ("s", 0.25)]
+    assert found == [("q", -0.5), ("p", -0.25), ("u", -0.25), ("t", 0.5), ("s", 0.25), ("v", 0.25)]
     assert [c.query_id for c in pair(before, after, gold, "recall@4", changes=1).changes] == ["q", "t"]
     assert pair(before, after, gold, "recall@4", changes=0).changes == []
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from karat.audit import Audit
-from karat.comparison.differences import Paired
+from karat.comparison.differences import SAME, Paired
 from karat.hits import Run, Ungrouped
 from karat.ids import take_list
 from karat.judged import judge
@@ -41,9 +41,9 @@ def biggest_changes(
 ) -> list[Change]:
     """The greatest losses, worst first, then the greatest gains, best first."""
     deltas = paired.deltas(metric) * (1 if metric.direction == "higher" else -1)
-    order = sorted(np.flatnonzero(np.abs(np.nan_to_num(deltas)) > 1e-9).tolist(), key=lambda i: (deltas[i], queries[i]))
-    losses = [i for i in order if deltas[i] < 0][:shown]
-    gains = [i for i in reversed(order) if deltas[i] > 0][:shown]
+    moved = np.flatnonzero(np.abs(np.nan_to_num(deltas)) > SAME).tolist()
+    losses = sorted((i for i in moved if deltas[i] < 0), key=lambda i: (deltas[i], queries[i]))[:shown]
+    gains = sorted((i for i in moved if deltas[i] > 0), key=lambda i: (-deltas[i], queries[i]))[:shown]
     picked = [*losses, *gains]
     depths = {queries[i]: _depth(baseline, metric, queries[i]) for i in picked}
     before, after = _lists(baseline, candidate, depths)
