@@ -38,16 +38,22 @@ def score_files(
     system: str | None,
 ) -> list[Result]:
     """One result for each system of a run."""
+    from pathlib import Path
+
     from karat.attributes import add_versions
     from karat.config import load_config
+    from karat.errors import ConfigError
     from karat.evaluation import evaluate_all
     from karat.formats.corpus import read_corpus
     from karat.formats.read import read_gold, read_run
     from karat.progress import working
     from karat.provenance import code_version
+    from karat.result import is_saved_result
     from karat.statistics.intervals import Sampling
 
     sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
+    if is_saved_result(Path(run)):
+        raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
     judged = read_gold(gold, format=gold_format, target=target, split=split)
     if corpus is not None:
         chunks = read_corpus(corpus)
