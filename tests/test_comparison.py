@@ -141,6 +141,23 @@ def test_micro_recall_differs_by_items_not_by_queries() -> None:
     assert macro.delta == pytest.approx((1 / 4 + 1) / 2)
 
 
+def test_micro_recall_weighs_items_in_chance_and_interval_too() -> None:
+    """Five queries of one item gain it, one query of eight items loses them all: by items a loss, by queries a gain."""
+    gold = {"big": [f"d{i}" for i in range(8)], **{f"q{i}": ["a"] for i in range(5)}}
+    before = {"big": gold["big"], **{f"q{i}": ["x"] for i in range(5)}}
+    after = {"big": ["x"], **{f"q{i}": ["a"] for i in range(5)}}
+    micro, macro = pair(before, after, gold, ["recall(average=micro)@8", "recall@8"]).differences
+    assert (micro.delta, macro.delta) == (pytest.approx(-3 / 13), pytest.approx(4 / 6))
+    deltas = [-8, 1, 1, 1, 1, 1]
+    sums = [abs(sum(s * x for s, x in zip(signs, deltas, strict=True))) for signs in _signs(6)]
+    assert micro.p == pytest.approx(np.mean([total >= 3 for total in sums]))
+    assert micro.p != macro.p
+    assert micro.low is not None
+    assert macro.low is not None
+    assert micro.low < -0.6
+    assert macro.low > -0.3
+
+
 def test_conversations_flip_and_are_drawn_together() -> None:
     gold = judged(40, conversation_id=lambda i: f"c{i // 8}")
     before, after = finds(40, set()), finds(40, range(16))  # two of five conversations gain all
@@ -279,7 +296,7 @@ def moved(found: Any) -> list[tuple[str, int, float | None]]:
 
 
 def test_what_fell_out_and_what_came_in() -> None:
-    gold = [{"query_id": "q", "query": "what?", "gold": {"a": 1, "b": 2, "z": 0}}]
+    gold = [{"query_id": "q", "query": "what?", "gold": {"a": 1, "b": 2, "z": 0, "y": -1}}]  # under 0 is not judged
     before, after = {"q": ["a", "x", "b", "c"]}, {"q": ["y", "z", "x", "c"]}
     change = pair(before, after, gold, "recall@3").changes[0]
     assert (change.query_id, change.query, change.metric, change.k) == ("q", "what?", "recall@3", 3)
@@ -435,6 +452,25 @@ def test_segments_are_compared_on_their_own_queries() -> None:
     p = np.array([s.differences[0].p for s in found.segments])
     assert [s.differences[0].p_bh for s in found.segments] == benjamini_hochberg(p).tolist()
     assert all(s.differences[0].p_holm is None for s in found.segments)  # segments are for exploration
+
+
+def test_segments_of_shared_queries_only() -> None:
+    gold = judged(6, tags=lambda i: {"half": "first" if i < 3 else "second"})
+    after = {q: hits for q, hits in finds(6, {1, 2}).items() if q not in ("q0", "q3")}
+    found = pair(finds(6, {4}), after, gold, "recall@1", segments="half", missing="skip")
+    assert [(s.value, s.queries, s.differences[0].delta) for s in found.segments] == [
+        ("first", 2, 1.0),
+        ("second", 2, -0.5),
+    ]
+
+
+def test_most_segments_against_the_mean_are_enough_for_a_warning() -> None:
+    """Two of three segments lose a little, which may be chance in each; the third gains much."""
+    gold = judged(75, tags=lambda i: {"group": "ABC"[i // 25]})
+    found = pair(finds(75, [25, 50]), finds(75, range(20)), gold, "recall@1", segments="group")
+    assert [s.differences[0].certain for s in found.segments] == [True, False, False]
+    assert len(found.notes) == 1
+    assert "falls in 2 of 3 segments by group: B, C. The overall" in found.notes[0]
 
 
 def test_segments_that_fall_while_the_mean_rises_are_warned_of() -> None:

@@ -204,6 +204,18 @@ def test_saved_results_need_no_gold(karat: Call, small: Path) -> None:
     assert "needs a gold set" in err
 
 
+def test_saved_results_heed_the_cluster(karat: Call, small: Path) -> None:
+    for run in ("a", "b"):
+        assert karat("eval", f"{run}.jsonl", "-g", "gold.jsonl", "-o", f"{run}.json", *QUICK)[0] == 0
+    found = []
+    for sides in (("a.json", "b.json"), ("a.jsonl", "b.jsonl", "-g", "gold.jsonl")):
+        code, out, _ = karat("compare", *sides, "--cluster", "t", "--json", *QUICK)
+        assert (code, json.loads(out)["statistics"]["cluster"]) == (0, "t")
+        found.append(json.loads(out)["pairs"][0]["differences"])
+    assert found[0] == found[1]
+    assert found[0] != json.loads(karat("compare", "a.json", "b.json", "--json", *QUICK)[1])["pairs"][0]["differences"]
+
+
 def test_another_dataset_version_is_refused_and_can_be_forced(karat: Call, small: Path) -> None:
     assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
     value = json.loads(Path("a.json").read_text())
