@@ -95,7 +95,7 @@ def _read_top(result: Result, source: Run, depths: dict[str, int]) -> dict[str, 
         assert judged.hits is not None
         names = judged.hits.queries
         places = zip(judged.hit_query.tolist(), judged.hit_rank.tolist(), strict=True)
-        grades = {at: grade for at, grade in zip(places, judged.hit_grade.tolist(), strict=True) if grade >= 0}
+        grades = dict(zip(places, judged.hit_grade.tolist(), strict=True))
         of, rows = judged.top(np.array([depths[q] for q in names]))
         for query, name in zip(of.tolist(), take_list(judged.hits.ids, rows), strict=True):
             moved = found.setdefault(names[query], [])
