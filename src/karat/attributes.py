@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,11 @@ def segment_labels(gold: Gold, name: str) -> list[str]:
 
 def segment_title(name: str) -> str:
     return _BETWEEN.join(part.strip() for part in re.split(r"[×*,]", name))
+
+
+def segment_titles(names: str | Iterable[str]) -> tuple[str, ...]:
+    """What segments were asked for, each once, however it was written."""
+    return tuple(dict.fromkeys(map(segment_title, (names,) if isinstance(names, str) else names)))
 
 
 def label_order(label: str) -> tuple[Any, ...]:

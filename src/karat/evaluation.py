@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from karat.attributes import CONVERSATION, cluster_numbers, segment_labels
+from karat.attributes import CONVERSATION, cluster_numbers, segment_labels, segment_titles
 from karat.audit import Audit
 from karat.coverage import SharedItems, count_missing
 from karat.errors import ConfigError, InputError, shorten
@@ -87,7 +87,7 @@ def evaluate_all(
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
     asked = parse_metrics(PANEL if metrics is None else metrics)
-    segmented_by = (segments,) if isinstance(segments, str) else tuple(segments)
+    segmented_by = segment_titles(segments)
     cluster = _cluster(gold, cluster)
     for name in segmented_by:
         segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
@@ -129,7 +129,7 @@ def evaluate_all(
 
 def _cluster(gold: Gold, name: str | None) -> str | None:
     if name is None:
-        return CONVERSATION if CONVERSATION in gold.fields else None
+        return CONVERSATION if CONVERSATION in (*gold.fields, *gold.tags) else None
     if name == "none":
         return None
     cluster_numbers(gold, name)  # an unknown name is an error now, not after the scoring

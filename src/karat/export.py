@@ -34,6 +34,7 @@ def to_markdown(results: list[Result]) -> bytes:
 TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
     "scores": lambda r: r.scores,
     "summary": lambda r: r.summary,
+    "segments": lambda r: r.segments,
     "audit": lambda r: _audit_frame(r),
 }
 

@@ -20,6 +20,8 @@ SCHEMA: Literal["karat/plan/1"] = "karat/plan/1"
 DETECT = 0.03
 # How alike two versions of a system score the same queries. A guess, said to be one; a second run replaces it.
 _ASSUMED = 0.5
+_SMALLEST = 1e-6  # no set of queries could find less
+_NO_SPREAD = 1e-9
 
 
 class PlanRow(msgspec.Struct, frozen=True):
@@ -29,7 +31,7 @@ class PlanRow(msgspec.Struct, frozen=True):
     n: int  # queries on which it is defined
     units: int  # what is resampled: conversations where queries belong together, else queries
     spread: float | None  # standard deviation of the paired difference of one unit
-    detectable: float | None  # smallest true difference that is found
+    detectable: float | None  # smallest true difference that is found; null where no unit differs from another
     detect: float  # the wanted one
     needed: int | None  # queries that would find it
     enough: bool | None
@@ -68,17 +70,17 @@ def plan(
     """
     from karat import __version__
 
-    _check(detect, power, correlation)
     level = result.sampling.level
+    _check(detect, power, correlation, level)
     metrics = [m for m in result.metrics if m.aggregate is None and m.range == (0.0, 1.0)]
-    if not metrics:
-        raise ConfigError("no metric that is a share between 0 and 1", hint="name one, such as recall@5")
     if against is None:
         rows = [_row(m, _spread(result.columns, m, correlation), detect, level, power) for m in metrics]
     else:
         paired = paired_sides(result, against)
         metrics = [m for m in metrics if m in paired.baseline.metrics]
         rows = [_row(m, _unit_spread(paired.deltas(m), paired.baseline, m), detect, level, power) for m in metrics]
+    if not rows:
+        raise ConfigError("no metric that is a share between 0 and 1", hint="name one, such as recall@5")
     return Plan(
         karat=__version__,
         run=result.system or result.run,
@@ -93,11 +95,13 @@ def plan(
     )
 
 
-def _check(detect: float, power: float, correlation: float) -> None:
-    if not detect > 0:
-        raise ConfigError("the difference to detect must be above 0", got=detect, expected="such as 0.03")
-    if not 0 < power < 1:
-        raise ConfigError("the power lies between 0 and 1", got=power, expected="such as 0.8")
+def _check(detect: float, power: float, correlation: float, level: float) -> None:
+    if not _SMALLEST <= detect < 1:
+        what = "the difference to detect is a share, above 0 and under 1"
+        raise ConfigError(what, got=detect, expected="such as 0.03 for three percentage points")
+    chance = (1 - level) / 2  # so often a difference is "found" in this direction where there is none
+    if not chance < power < 1:
+        raise ConfigError(f"the power lies between {chance:g} (chance) and 1", got=power, expected="such as 0.8")
     if not -1 <= correlation < 1:
         raise ConfigError("the correlation lies between -1 and 1", got=correlation, expected="such as 0.5")
 
@@ -128,7 +132,8 @@ def _unit_spread(values: Floats, scores: Scores, metric: Metric) -> _Measured:
 
 def _row(metric: Metric, found: _Measured, detect: float, level: float, power: float) -> PlanRow:
     detectable = needed = enough = None
-    if found.spread is not None:
+    # Where all units are alike nothing is known of how they could differ, and 0 would promise too much.
+    if found.spread is not None and found.spread > _NO_SPREAD:
         detectable = detectable_difference(found.spread, found.units, level, power)
         units = units_needed(found.spread, detect, level, power)
         needed = -(-units * found.n // found.units)  # as many queries as these units hold, rounded up

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Literal["karat/result/1"] = "karat/result/1"
 SEVERAL = "karat/results/1"
+_S = TypeVar("_S", Rules, Sampling)
 _SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
 
 
@@ -154,9 +155,9 @@ class Result:
 
         wanted = checked_depths(ks)
         names = sweep_metrics(wanted)
+        if self.again is None:
+            raise ConfigError("a saved result keeps no hits to sweep over", hint="give the run itself")
         if not set(names) <= set(self.values):
-            if self.again is None:
-                raise ConfigError("a saved result keeps no hits to sweep over", hint="give the run itself")
             return self.again(names)[self.system].sweep(wanted)
         depth = int(self.depths.max(initial=0))
         ks, notes = measured_depths(wanted, depth)
@@ -296,6 +297,7 @@ def read_result(path: str | PathLike[str]) -> SavedResult:
 
 def restore(saved: SavedResult) -> Result:
     """A saved result as one that can be summarised, cut into segments and compared again."""
+    _refuse_torn(saved)
     size = len(saved.scores)
     metrics = [parse_metric(row.metric) for row in saved.summary]
     gold = Gold(
@@ -311,8 +313,6 @@ def restore(saved: SavedResult) -> Result:
         dataset=saved.dataset,
         label=saved.gold,
     )
-    settings = {name: value for name, value in saved.settings.items() if name in Rules.__struct_fields__}
-    statistics = {name: value for name, value in saved.statistics.items() if name in Sampling.__struct_fields__}
     return Result(
         system=saved.system,
         run=saved.run,
@@ -324,14 +324,33 @@ def restore(saved: SavedResult) -> Result:
         floors={},
         audit=Audit.of(saved.audit),
         provenance=saved.provenance,
-        rules=msgspec.convert(settings, Rules),
+        rules=_settings(saved.settings, Rules),
         corpus_size=saved.settings.get("corpus_size"),
         votes={name: np.array(votes) for name, votes in saved.votes.items()},
-        sampling=msgspec.convert(statistics, Sampling),
+        sampling=_settings(saved.statistics, Sampling),
         cluster=saved.statistics.get("cluster"),
         segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
         saved_definitions=saved.definitions,
     )
+
+
+def _refuse_torn(saved: SavedResult) -> None:
+    """A saved result is a file that anyone can edit: its parts must still fit together."""
+    size, names = len(saved.scores), {row.metric for row in saved.summary}
+    columns = (saved.queries, *saved.attributes.values(), *saved.votes.values())
+    fits = all(len(column) == size for column in columns) and isinstance(saved.statistics.get("cluster"), str | None)
+    if not size or not fits or not all(names <= scores.keys() for scores in saved.scores.values()):
+        raise InputError(
+            f"the parts of the saved result of {saved.run} do not fit together",
+            hint="save it again: karat eval … -o result.json",
+        )
+
+
+def _settings(saved: dict[str, Any], kind: type[_S]) -> _S:
+    try:
+        return msgspec.convert({name: saved[name] for name in kind.__struct_fields__ if name in saved}, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"the saved result has a setting that is none: {error}") from error
 
 
 def _flat(row: SummaryRow) -> dict[str, Any]:

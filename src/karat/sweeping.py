@@ -89,7 +89,7 @@ def sweep_metrics(ks: Iterable[int]) -> list[str]:
 
 def checked_depths(ks: Iterable[int]) -> list[int]:
     wanted = sorted(set(ks))
-    if not wanted or wanted[0] < 1:
+    if not wanted or wanted[0] < 1 or wanted[-1] >= _EVERYTHING:
         what = "the depths of a sweep are whole numbers from 1 on"
         raise ConfigError(what, expected="such as 1,3,5,10,20", got=wanted)
     return wanted

@@ -38,18 +38,24 @@ def score_files(
     system: str | None,
 ) -> list[Result]:
     """One result for each system of a run."""
+    from pathlib import Path
+
     from karat.attributes import add_versions
     from karat.config import load_config
+    from karat.errors import ConfigError
     from karat.evaluation import evaluate_all
     from karat.formats.corpus import read_corpus
     from karat.formats.read import read_gold, read_run
     from karat.metrics.grammar import REGISTRY
     from karat.progress import working
     from karat.provenance import code_version
+    from karat.result import is_saved_result
     from karat.statistics.intervals import Sampling
 
     REGISTRY.refuse_clashes()
     sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
+    if is_saved_result(Path(run)):
+        raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
     judged = read_gold(gold, format=gold_format, target=target, split=split)
     if corpus is not None:
         chunks = read_corpus(corpus)
@@ -84,7 +90,7 @@ def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **opt
     from karat.result import is_saved_result
 
     if gold is None or is_saved_result(Path(side)):
-        return as_results(side, gold, metrics or None, {})
+        return as_results(side, gold, metrics or None, {"cluster": options["cluster"]})
     return score_files(side, gold, metrics, **options)
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-
 import msgspec
 import numpy as np
 
 from karat.audit import Audit
-from karat.comparison.differences import Paired
-from karat.gold import Gold
-from karat.hits import Ungrouped
+from karat.comparison.differences import SAME, Paired
+from karat.hits import Run, Ungrouped
 from karat.ids import take_list
 from karat.judged import judge
 from karat.metrics.base import Metric
@@ -45,59 +41,69 @@ def biggest_changes(
 ) -> list[Change]:
     """The greatest losses, worst first, then the greatest gains, best first."""
     deltas = paired.deltas(metric) * (1 if metric.direction == "higher" else -1)
-    order = sorted(np.flatnonzero(np.abs(np.nan_to_num(deltas)) > 1e-9).tolist(), key=lambda i: (deltas[i], queries[i]))
-    losses = [i for i in order if deltas[i] < 0][:shown]
-    gains = [i for i in reversed(order) if deltas[i] > 0][:shown]
+    moved = np.flatnonzero(np.abs(np.nan_to_num(deltas)) > SAME).tolist()
+    losses = sorted((i for i in moved if deltas[i] < 0), key=lambda i: (deltas[i], queries[i]))[:shown]
+    gains = sorted((i for i in moved if deltas[i] > 0), key=lambda i: (-deltas[i], queries[i]))[:shown]
     picked = [*losses, *gains]
-    k = metric.k or baseline.rules.k
-    names = [queries[i] for i in picked]
-    before, after = (_top(side, names, k) for side in (baseline, candidate))
-    texts = dict(zip(baseline.gold.queries, range(len(baseline.gold.queries)), strict=True))
+    depths = {queries[i]: _depth(baseline, metric, queries[i]) for i in picked}
+    before, after = _lists(baseline, candidate, depths)
     return [
         Change(
             query_id=queries[i],
-            query=baseline.gold.text(texts[queries[i]]),
+            query=baseline.gold.text(baseline.gold.index[queries[i]]),
             metric=str(metric),
             baseline=float(paired.baseline.values[str(metric)][i]),
             candidate=float(paired.candidate.values[str(metric)][i]),
             delta=float(paired.deltas(metric)[i]),
-            k=k,
-            fell_out=_only_in(before.get(queries[i], []), after.get(queries[i], []), queries[i], baseline.gold),
-            came_in=_only_in(after.get(queries[i], []), before.get(queries[i], []), queries[i], candidate.gold),
+            k=depths[queries[i]],
+            fell_out=_only_in(before.get(queries[i], []), after.get(queries[i], [])),
+            came_in=_only_in(after.get(queries[i], []), before.get(queries[i], [])),
         )
         for i in picked
     ]
 
 
-def _top(result: Result, queries: Iterable[str], k: int) -> dict[str, list[str]]:
-    """The first k hits of some queries, read again from the run; a saved result keeps no hits."""
-    if result.source is None:
-        return {}
-    try:
-        return _read_top(result, set(queries), k)
-    except Ungrouped:
-        return _read_top(replace(result, source=result.source.grouped()), set(queries), k)
+def _depth(result: Result, metric: Metric, query: str) -> int:
+    return metric.k or int(result.gold.k[result.gold.index[query]]) or result.rules.k
 
 
-def _read_top(result: Result, wanted: set[str], k: int) -> dict[str, list[str]]:
+def _lists(
+    baseline: Result, candidate: Result, depths: dict[str, int]
+) -> tuple[dict[str, list[Moved]], dict[str, list[Moved]]]:
+    """The hits of both sides. A saved result keeps none, and one list alone would tell of moves that never were."""
+    if baseline.source is None or candidate.source is None:
+        return {}, {}
+    return _top(baseline, depths), _top(candidate, depths)
+
+
+def _top(result: Result, depths: dict[str, int]) -> dict[str, list[Moved]]:
+    """The first hits of some queries, read again from the run."""
     assert result.source is not None
-    found: dict[str, list[str]] = {}
-    for hits in result.source.slices(frozenset(), Audit()):
-        keep = np.array([q in wanted for q in hits.queries], np.bool_)
+    try:
+        return _read_top(result, result.source, depths)
+    except Ungrouped:
+        return _read_top(result, result.source.grouped(), depths)
+
+
+def _read_top(result: Result, source: Run, depths: dict[str, int]) -> dict[str, list[Moved]]:
+    found: dict[str, list[Moved]] = {}
+    for hits in source.slices(frozenset(), Audit()):
+        keep = np.array([q in depths for q in hits.queries], np.bool_)
         if hits.system != result.system or not keep.any():
             continue
-        judged = judge(hits.select_queries(keep), result.gold, result.rules, Audit(), depth=k)
+        judged = judge(hits.select_queries(keep), result.gold, result.rules, Audit(), depth=max(depths.values()))
         assert judged.hits is not None
-        of, rows = judged.top(k)
-        names = take_list(judged.hits.ids, rows)
-        for query, name in zip(of.tolist(), names, strict=True):
-            found.setdefault(judged.hits.queries[query], []).append(name)
+        names = judged.hits.queries
+        places = zip(judged.hit_query.tolist(), judged.hit_rank.tolist(), strict=True)
+        grades = dict(zip(places, judged.hit_grade.tolist(), strict=True))
+        of, rows = judged.top(np.array([depths[q] for q in names]))
+        for query, name in zip(of.tolist(), take_list(judged.hits.ids, rows), strict=True):
+            moved = found.setdefault(names[query], [])
+            rank = len(moved) + 1
+            moved.append(Moved(name, rank, grades.get((query, rank))))
     return found
 
 
-def _only_in(these: list[str], those: list[str], query: str, gold: Gold) -> list[Moved]:
-    items = range(*gold.offsets[gold.index[query] :][:2].tolist())
-    grades = {gold.ids[i]: float(gold.grades[i]) for i in items}
-    other = set(those)
-    moved = [Moved(name, rank, grades.get(name)) for rank, name in enumerate(these, 1) if name not in other]
-    return sorted(moved, key=lambda m: (-(m.grade or 0.0), m.rank))
+def _only_in(these: list[Moved], those: list[Moved]) -> list[Moved]:
+    other = {hit.id for hit in those}
+    return sorted((hit for hit in these if hit.id not in other), key=lambda hit: (-(hit.grade or 0.0), hit.rank))

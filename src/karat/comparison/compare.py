@@ -9,14 +9,16 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from karat.attributes import segment_title
+from karat.attributes import segment_titles
 from karat.comparison.changes import Change, biggest_changes
-from karat.comparison.differences import Difference, Paired
+from karat.comparison.differences import SAME, Difference, Paired
 from karat.comparison.sides import as_results, refuse_different, shared_metrics
 from karat.errors import ConfigError, shorten
+from karat.formats.read import read_gold
 from karat.gold import Dataset
 from karat.ids import Ints
 from karat.metrics.base import Metric, Relevance
+from karat.metrics.grammar import parse_metrics
 from karat.result import Result
 from karat.statistics.corrections import benjamini_hochberg, holm
 from karat.statistics.intervals import Sampling
@@ -80,7 +82,9 @@ def compare(
     `others`: more candidates. `force`: compare although data or definitions differ. `changes`: how many of the
     queries that lost and gained most are told.
     """
-    sides = [result for side in (baseline, candidate, *others) for result in as_results(side, gold, metrics, options)]
+    wanted = None if metrics is None else parse_metrics(metrics)
+    read = None if gold is None else read_gold(gold)
+    sides = [result for side in (baseline, candidate, *others) for result in as_results(side, read, wanted, options)]
     return compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes)
 
 
@@ -100,7 +104,7 @@ def compare_results(
     first = sides[0]
     sampling = sampling or first.sampling
     names = _names(sides)
-    segmented_by = (segments,) if isinstance(segments, str) else tuple(segments)
+    segmented_by = segment_titles(segments)
     pairs = [
         _pair(first, other, name, segmented_by, sampling, force, changes)
         for other, name in zip(sides[1:], names[1:], strict=True)
@@ -136,7 +140,7 @@ def _pair(
     return Pair(
         candidate=name,
         queries=len(queries),
-        identical=all(d.wins == d.losses == 0 for d in differences),
+        identical=any(d.n for d in differences) and all(d.wins == d.losses == 0 for d in differences),
         differences=differences,
         segments=_explored(groups),
         changes=[] if headline is None else biggest_changes(paired, headline, queries, first, other, shown),
@@ -180,7 +184,7 @@ def _segments(first: Result, paired: Paired, at: Ints, by: str, sampling: Sampli
     groups = [(value, [place[i] for i in rows.tolist() if i in place]) for value, rows in first.groups(by)]
     return [
         SegmentDifferences(
-            segment=segment_title(by),
+            segment=by,
             value=value,
             queries=len(rows),
             few=len(rows) < FEW,
@@ -201,19 +205,25 @@ def _disagreements(overall: list[Difference], groups: list[SegmentDifferences], 
     """A mean may rise while most of its parts fall: whoever reads only the mean would be misled."""
     notes = []
     for at, difference in enumerate(overall):
-        if difference.delta is None or difference.delta == 0 or not isinstance(metrics[at], Relevance):
+        if not _moves(difference) or not isinstance(metrics[at], Relevance):
             continue
         for name in dict.fromkeys(group.segment for group in groups):
             parts = [(g.value, g.differences[at]) for g in groups if g.segment == name and not g.differences[at].few]
-            against = [(value, d) for value, d in parts if d.delta is not None and d.delta * difference.delta < 0]
+            against = [(value, d) for value, d in parts if _moves(d) == -_moves(difference)]
             certain = [value for value, d in against if d.certain]
             if certain or len(against) * 2 > len(parts):
                 notes.append(_disagreement(difference, name, [v for v, _ in against], certain, len(parts)))
     return notes
 
 
+def _moves(difference: Difference) -> int:
+    """1: it rises, −1: it falls, 0: neither, whatever rounding left over."""
+    delta = difference.delta or 0.0
+    return 0 if abs(delta) <= SAME else 1 if delta > 0 else -1
+
+
 def _disagreement(overall: Difference, name: str, against: list[str], certain: list[str], parts: int) -> str:
-    way, other = ("rises", "falls") if (overall.delta or 0) > 0 else ("falls", "rises")
+    way, other = ("rises", "falls") if _moves(overall) > 0 else ("falls", "rises")
     proof = f" ({', '.join(certain)}: beyond chance)" if certain else ""
     return (
         f"{overall.metric} {way} overall but {other} in {len(against)} of {parts} segments by {name}: "

@@ -16,7 +16,7 @@ from karat.statistics.randomization import sign_flip_p
 from karat.statistics.sums import sum_up
 from karat.summary import FEW, Scores, aggregate, mean_of, number
 
-_SAME = 1e-9
+SAME = 1e-9  # scores that differ by less differ by rounding
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -80,9 +80,9 @@ class Paired:
             low=limits[0],
             high=limits[1],
             p=self._p(metric, deltas, there, sampling.seed, permutations),
-            wins=int((better > _SAME).sum()),
-            losses=int((better < -_SAME).sum()),
-            ties=int((np.abs(better) <= _SAME).sum()),
+            wins=int((better > SAME).sum()),
+            losses=int((better < -SAME).sum()),
+            ties=int((np.abs(better) <= SAME).sum()),
             few=len(better) < FEW,
         )
 
@@ -92,7 +92,7 @@ class Paired:
         votes = self._votes(str(metric))
         weighed = deltas if votes is None else deltas * votes
         clusters = None if self.baseline.clusters is None else self.baseline.clusters[there]
-        return sign_flip_p(np.where(np.abs(weighed[there]) <= _SAME, 0.0, weighed[there]), permutations, seed, clusters)
+        return sign_flip_p(np.where(np.abs(weighed[there]) <= SAME, 0.0, weighed[there]), permutations, seed, clusters)
 
     def _limits(self, sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
         found: dict[str, tuple[float | None, float | None]] = {}

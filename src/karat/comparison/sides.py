@@ -20,16 +20,19 @@ def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, opt
     if isinstance(side, Result):
         return [side]
     if isinstance(side, SavedResult):
-        return [_with_metrics(restore(side), metrics)]
+        return [_restored(side, metrics, options)]
     if isinstance(side, (str, PathLike)) and is_saved_result(Path(side)):
-        return [_with_metrics(restore(saved), metrics) for saved in read_results(side)]
+        return [_restored(saved, metrics, options) for saved in read_results(side)]
     if gold is None:
         raise ConfigError("a run needs a gold set to be compared", hint="give --gold, or results saved by `karat eval`")
     return list(evaluate_all(side, gold, metrics, **options).values())
 
 
-def _with_metrics(result: Result, metrics: Iterable[str | Metric] | None) -> Result:
-    """Of a saved result only the metrics that were asked for."""
+def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, options: dict[str, Any]) -> Result:
+    """A saved result with the metrics and the clusters that were asked for."""
+    result, cluster = restore(saved), options.get("cluster")
+    if cluster is not None:
+        result = replace(result, cluster=None if cluster == "none" else cluster)
     if metrics is None:
         return result
     asked = parse_metrics(metrics)
@@ -50,15 +53,17 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
     notes = [f"compared by force although {problem}." for problem in problems]
     hashes = {first.gold.dataset.hash, other.gold.dataset.hash} - {None}
     if len(hashes) > 1 and not problems:
-        notes.append("the gold sets have the same version and different content.")
+        notes.append("the gold sets differ in content although no version says so.")
     return notes
 
 
 def _different_data(first: Result, other: Result) -> list[str]:
-    versions = [side.gold.dataset.version for side in (first, other)]
-    if None in versions or versions[0] == versions[1]:
-        return []
-    return [f"the dataset versions are {versions[0]} and {versions[1]}"]
+    found = []
+    for what in ("name", "version"):
+        values = [getattr(side.gold.dataset, what) for side in (first, other)]
+        if None not in values and values[0] != values[1]:
+            found.append(f"the dataset {what}s are {values[0]} and {values[1]}")
+    return found
 
 
 def _different_definitions(first: Result, other: Result) -> list[str]:

@@ -7,8 +7,9 @@ from itertools import groupby
 from karat.comparison.changes import Change, Moved
 from karat.comparison.compare import Comparison, Pair, SegmentDifferences
 from karat.comparison.differences import Difference
+from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
-from karat.report.numbers import p_value, points, written
+from karat.report.numbers import difference, p_value, points, titled, written
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
 _PREFERRED = ("recall@5", "ndcg@5")
@@ -51,30 +52,30 @@ def _level(comparison: Comparison) -> str:
     return f"difference [{comparison.statistics['level'] * 100:g} % interval]"
 
 
-def _row(comparison: Comparison, difference: Difference) -> list[Cell]:
-    unit = comparison.units[difference.metric]
+def _row(comparison: Comparison, d: Difference) -> list[Cell]:
+    unit = comparison.units[d.metric]
     shown = "" if unit == "pp" else unit
     return [
-        difference.metric,
-        written(difference.baseline, shown),
-        written(difference.candidate, shown),
-        points(difference.delta, unit, (difference.low, difference.high)),
-        p_value(difference.p),
-        f"{difference.wins}/{difference.ties}/{difference.losses}",
-        _reading(comparison, difference),
+        d.metric,
+        written(d.baseline, shown),
+        written(d.candidate, shown),
+        points(d.delta, unit, (d.low, d.high)),
+        p_value(d.p),
+        f"{d.wins}/{d.ties}/{d.losses}",
+        _reading(comparison, d),
     ]
 
 
-def _reading(comparison: Comparison, difference: Difference) -> str:
+def _reading(comparison: Comparison, d: Difference) -> str:
     """What the interval says, in a word."""
-    if difference.delta is None:
+    if d.delta is None:
         return "–"
-    if difference.few:
+    if d.few:
         return "too few"
-    if not difference.certain:
-        return "same" if difference.wins == difference.losses == 0 else "unclear"
-    rises = difference.delta > 0
-    return "better" if rises != (difference.metric in comparison.lower_is_better) else "worse"
+    if not d.certain:
+        return "same" if d.wins == d.losses == 0 else "unclear"
+    rises = d.delta > 0
+    return "better" if rises != (d.metric in comparison.lower_is_better) else "worse"
 
 
 def _all(comparison: Comparison) -> list[Block]:
@@ -108,7 +109,7 @@ def _segments(comparison: Comparison, pair: Pair) -> list[Block]:
     for segment, groups in groupby(pair.segments, lambda group: group.segment):
         columns = [Column(segment), Column("queries", "count")]
         for name in shown:
-            columns += [Column(name), Column("p (BH)")]
+            columns += [Column(titled(name, comparison.units[name])), Column("p (BH)")]
         blocks.append(Table(columns, [_segment_row(comparison, group, shown) for group in groups]))
     if any(group.few for group in pair.segments):
         blocks.append(Text("* too few queries to judge by", "warning"))
@@ -120,26 +121,30 @@ def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[
     cells: list[Cell] = [group.value + (" *" if group.few else ""), group.queries]
     for name in shown:
         d, unit = by_name[name], comparison.units[name]
-        cells += [points(d.delta, unit, (d.low, d.high)), p_value(d.p_bh)]
+        cells += [difference(d.delta, unit, (d.low, d.high), 1 if unit == "pp" else 2), p_value(d.p_bh)]
     return cells
 
 
 def _changes(comparison: Comparison, pair: Pair) -> Table:
-    columns = ("query", pair.changes[0].metric, "change", "fell out", "came in", "text")
-    rows = [_change_row(comparison, change) for change in pair.changes]
-    ids = any(c.fell_out or c.came_in for c in pair.changes)
-    note = f"hits of the top {pair.changes[0].k}, relevant ones first, with their grade" if ids else None
+    # Saved results keep no hits, and many gold sets no text: a column of dashes would tell nothing.
+    lists = any(change.fell_out or change.came_in for change in pair.changes)
+    texts = any(change.query for change in pair.changes)
+    columns = ["query", pair.changes[0].metric, "change"]
+    columns += [*(["fell out", "came in"] if lists else []), *(["text"] if texts else [])]
+    rows = [_change_row(comparison, change, lists, texts) for change in pair.changes]
+    depths = {change.k for change in pair.changes}
+    top = f"the top {depths.pop()}" if len(depths) == 1 else "each query's top k"
+    note = f"hits of {top}, relevant ones first, with their grade" if lists else None
     return Table([Column(c) for c in columns], rows, note)
 
 
-def _change_row(comparison: Comparison, change: Change) -> list[Cell]:
+def _change_row(comparison: Comparison, change: Change, lists: bool, texts: bool) -> list[Cell]:
     return [
         change.query_id,
         f"{change.baseline:.2f} → {change.candidate:.2f}",
         points(change.delta, comparison.units[change.metric]),
-        _moved(change.fell_out),
-        _moved(change.came_in),
-        change.query,
+        *([_moved(change.fell_out), _moved(change.came_in)] if lists else []),
+        *([None if change.query is None else shorten(change.query)] if texts else []),
     ]
 
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from karat.summary import SummaryRow
+
+Limits: TypeAlias = tuple[float | None, float | None]
+
+
+_LARGE = 1e7  # past it the digits before the point are too many for a table
+
+
+def _plain(value: float, digits: int, sign: str = "") -> str:
+    return f"{value:{sign}.{digits}f}" if abs(value) < _LARGE else f"{value:{sign}.3g}"
+
+
+def _time(value: float) -> str:
+    return _plain(value, 1 if abs(value) >= 10 else 2)
 
 
 def written(value: float | None, unit: str = "") -> str:
     """A value with its unit.
 
-    >>> written(0.65092), written(12.34, "ms"), written(3.456, "ms"), written(None)
-    ('0.6509', '12.3 ms', '3.46 ms', '–')
+    >>> written(0.65092), written(12.34, "ms"), written(3.456, "ms"), written(1.5e9, "ms"), written(None)
+    ('0.6509', '12.3 ms', '3.46 ms', '1.5e+09 ms', '–')
     """
     if value is None:
         return "–"
-    if not unit:
-        return f"{value:.4f}"
-    return f"{value:.1f} {unit}" if abs(value) >= 10 else f"{value:.2f} {unit}"
+    return f"{_time(value)} {unit}" if unit else _plain(value, 4)
 
 
 def interval(low: float | None, high: float | None, unit: str = "") -> str:
@@ -26,41 +39,60 @@ def interval(low: float | None, high: float | None, unit: str = "") -> str:
     """
     if low is None or high is None:
         return "–"
-    if not unit:
-        return f"[{low:.3f}, {high:.3f}]"
-    return "[" + ", ".join(f"{v:.1f}" if abs(v) >= 10 else f"{v:.2f}" for v in (low, high)) + "]"
+    return "[" + ", ".join(_time(v) if unit else _plain(v, 3) for v in (low, high)) + "]"
 
 
 def with_interval(row: SummaryRow, unit: str = "") -> str:
-    """Mean and limits in one cell, short enough for several of them in a line.
+    """Mean and limits in one cell, short enough for several of them in a line; the unit belongs above it.
 
     >>> with_interval(SummaryRow("recall@5", 30, 0, 0.65092, 0.6, 0.7)), with_interval(SummaryRow("mrr", 0, 9, None))
     ('0.651 [0.60, 0.70]', '–')
+    >>> with_interval(SummaryRow("latency", 30, 0, 12.34, 8.125, 20.0), "ms")
+    '12.3 [8.12, 20.0]'
     """
     if row.mean is None:
         return "–"
-    if unit:
-        return f"{written(row.mean, unit)} {interval(row.low, row.high, unit) if row.low is not None else ''}".strip()
-    limits = "" if row.low is None or row.high is None else f" [{row.low:.2f}, {row.high:.2f}]"
-    return f"{row.mean:.3f}{limits}"
+    mean = _time(row.mean) if unit else _plain(row.mean, 3)
+    if row.low is None or row.high is None:
+        return mean
+    limits = interval(row.low, row.high, unit) if unit else f"[{_plain(row.low, 2)}, {_plain(row.high, 2)}]"
+    return f"{mean} {limits}"
 
 
-def points(value: float | None, unit: str = "pp", limits: tuple[float | None, float | None] = (None, None)) -> str:
+def titled(name: str, unit: str) -> str:
+    """A heading that says the unit once for all cells under it.
+
+    >>> titled("latency_p50", "ms"), titled("recall@5", "")
+    ('latency_p50 (ms)', 'recall@5')
+    """
+    return f"{name} ({unit})" if unit else name
+
+
+def points(value: float | None, unit: str = "pp", limits: Limits = (None, None)) -> str:
     """A difference with its sign and its limits: percentage points for shares, the metric's unit for anything else.
 
     >>> points(0.0312), points(-0.2, "pp", (-0.3, 0.0512)), points(3.25, "ms"), points(0.5, ""), points(None)
     ('+3.12 pp', '−20.00 [−30.00, +5.12] pp', '+3.25 ms', '+0.50', '–')
     """
+    return "–" if value is None else f"{difference(value, unit, limits, 2)} {unit}".rstrip()
+
+
+def difference(value: float | None, unit: str, limits: Limits, digits: int) -> str:
+    """The same for a column whose heading has the unit.
+
+    >>> difference(-0.2, "pp", (-0.3, 0.0512), 1), difference(None, "pp", (None, None), 1)
+    ('−20.0 [−30.0, +5.1]', '–')
+    """
     if value is None:
         return "–"
     low, high = limits
-    between = "" if low is None or high is None else f" [{_signed(low, unit)}, {_signed(high, unit)}]"
-    return f"{_signed(value, unit)}{between} {unit}".rstrip()
+    between = "" if low is None or high is None else f" [{_signed(low, unit, digits)}, {_signed(high, unit, digits)}]"
+    return _signed(value, unit, digits) + between
 
 
-def _signed(value: float, unit: str) -> str:
-    text = f"{value * 100 if unit == 'pp' else value:+.2f}"
-    return "0.00" if text in ("+0.00", "-0.00") else text.replace("-", "−")
+def _signed(value: float, unit: str, digits: int) -> str:
+    text = _plain(value * 100 if unit == "pp" else value, digits, "+")
+    return text[1:] if not text.strip("+-0.") else text.replace("-", "−")
 
 
 def p_value(p: float | None) -> str:

@@ -12,6 +12,8 @@ def power_report(plan: Plan) -> Report:
     columns = ("metric", "queries", "spread", "detectable", f"for {wanted:g}: queries needed", "enough")
     table = Table([Column(c, "count" if c == "queries" else "text") for c in columns], [_row(row) for row in plan.rows])
     blocks: list[Block] = [table, Text(_how(plan), "note")]
+    if any(row.spread is not None and row.detectable is None for row in plan.rows):
+        blocks.append(Text("spread 0: the scores do not differ here, so nothing follows for other runs.", "warning"))
     if any(row.few for row in plan.rows):
         blocks.append(Text("too few queries to know the spread well: take these figures as rough.", "warning"))
     title = f"{plan.run} against {plan.gold}"

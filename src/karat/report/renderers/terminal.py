@@ -16,6 +16,7 @@ from karat.report.blocks import Block, Chart, Example, Report, Section, Table, T
 
 WIDTH = 100
 _GAP = 3  # between two columns
+_NAME = 32  # letters of a name at the start of a row
 _TEXT = 12  # what a column of text can be folded to
 _NUMBERS = re.compile(r"(?:[-+−–\d.,%\[\]\s]|ms)+")  # 0.318 [0.27, 0.37]
 _MARKS = {"pass": "✓ pass", "fail": "✗ fail", "inconclusive": "? inconclusive", "invalid": "! invalid"}
@@ -83,6 +84,9 @@ class _Fitting:
         self._rows = [
             [clean(write_cell(v, c.style)) for v, c in zip(row, block.columns, strict=True)] for row in block.rows
         ]
+        if len(block.columns) > 3:  # a long name must not push the numbers off the screen
+            for cells in (self._titles, *self._rows):
+                cells[0] = _middle_out(cells[0])
         self._numeric = [c.style != "text" or _looks_numeric(block, i) for i, c in enumerate(block.columns)]
         columns = range(len(block.columns))
         self._unbroken = [self._numeric[i] or all(_NUMBERS.fullmatch(row[i]) for row in self._rows) for i in columns]
@@ -123,6 +127,12 @@ class _Fitting:
         for row in self._rows:
             table.add_row(*(escape(row[i]) for i in columns))
         return table
+
+
+def _middle_out(text: str) -> str:
+    """A long name without its middle: what tells it from others is at either end."""
+    half = _NAME // 2
+    return text if len(text) <= _NAME else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def _looks_numeric(block: Table, column: int) -> bool:

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.numbers import with_interval
+from karat.report.numbers import titled, with_interval
 from karat.report.sections.base import ReportSection
 from karat.result import Result, SegmentRow
 
@@ -42,7 +42,7 @@ def leading_metrics(metrics: list[Metric]) -> list[Metric]:
 
 
 def _table(name: str, rows: list[SegmentRow], shown: list[Metric]) -> Table:
-    columns = [Column(name), Column("queries", "count"), *(Column(str(m)) for m in shown)]
+    columns = [Column(name), Column("queries", "count"), *(Column(titled(str(m), m.unit)) for m in shown)]
     return Table(columns, [_cells(row, shown) for row in rows])
 
 

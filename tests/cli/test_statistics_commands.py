@@ -1,0 +1,377 @@
+"""`compare`, `sweep`, `power` and the statistics of `eval`: output, files, schemas, exit codes, equal bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import polars as pl
+import pytest
+
+from karat.cli.main import main
+from karat.schemas import schema_text
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "examples" / "helpdesk"
+BEFORE, AFTER, GOLD, CORPUS = (str(DEMO / f) for f in ("bm25.jsonl", "bm25_rerank.jsonl", "gold.jsonl", "corpus.jsonl"))
+QUICK = ("--resamples", "200")
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def karat(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The program with some arguments: exit code, output, errors. Anything but a clean end is an exception here."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["karat", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with two runs, one of them with two systems, and a gold set."""
+    monkeypatch.chdir(tmp_path)
+    gold = [{"query_id": f"q{i}", "query": "what?", "gold": ["a", "b"], "tags": {"t": str(i % 2)}} for i in range(6)]
+    write("gold.jsonl", gold)
+    write("a.jsonl", [{"query_id": f"q{i}", "system": "old", "topk": ["a", "x"]} for i in range(6)])
+    write(
+        "b.jsonl", [{"query_id": f"q{i}", "system": "new", "topk": ["a", "b"] if i else ["y", "z"]} for i in range(6)]
+    )
+    write("two.jsonl", [{"query_id": f"q{i}", "system": s, "topk": [s, "x"]} for s in ("a", "x") for i in range(6)])
+    return tmp_path
+
+
+def write(name: str, records: list[Any]) -> None:
+    Path(name).write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+COMMANDS = {
+    "result": ("eval", BEFORE, "--gold", GOLD, "--segment", "language", *QUICK),
+    "comparison": ("compare", BEFORE, AFTER, "--gold", GOLD, "--segment", "language", *QUICK),
+    "sweep": ("sweep", BEFORE, "--gold", GOLD, "--segment", "language", *QUICK),
+    "plan": ("power", BEFORE, "--gold", GOLD, "--against", AFTER, *QUICK),
+}
+
+
+# --- what every command promises
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_json_follows_its_schema(karat: Call, name: str) -> None:
+    code, out, err = karat(*COMMANDS[name], "--json")
+    assert (code, err) == (0, "")
+    value = json.loads(out)
+    assert value["schema"] == f"karat/{name}/1"
+    jsonschema.Draft202012Validator(json.loads(schema_text(name))).validate(value)
+    code, out, _ = karat("schema", name)
+    assert (code, out) == (0, schema_text(name))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_tables_fit_and_files_are_written_whole(karat: Call, tmp_path: Path, name: str) -> None:
+    files = tmp_path / "out.json", tmp_path / "out.md"
+    code, out, err = karat(*COMMANDS[name], "-o", str(files[0]), "-o", str(files[1]))
+    assert code == 0, err
+    assert max(map(len, out.splitlines())) <= 100
+    assert err.splitlines() == [f"wrote {file}" for file in files]
+    _, printed, _ = karat(*COMMANDS[name], "--json")
+    assert files[0].read_text() == printed
+    assert files[1].read_text().startswith("# ")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.json", "out.md"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_same_input_same_bytes_in_another_process(name: str, tmp_path: Path) -> None:
+    outputs = []
+    for seed in ("0", "1"):
+        folder = tmp_path / seed
+        folder.mkdir()
+        command = [sys.executable, "-m", "karat.cli.main", *COMMANDS[name], "-o", "out.json", "-o", "out.md"]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(command, capture_output=True, check=False, cwd=folder, env=environment)
+        assert done.returncode == 0, done.stderr
+        outputs.append((done.stdout, *(file.read_bytes() for file in sorted(folder.iterdir()))))
+    assert len(outputs[0]) == 3
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_input_is_never_written_over(karat: Call, tmp_path: Path, name: str) -> None:
+    copy = tmp_path / "run.json"
+    records = [json.loads(line) for line in Path(BEFORE).read_text().splitlines()[:30]]
+    copy.write_text(json.dumps(records))
+    before = copy.read_bytes()
+    arguments = [str(copy) if a == BEFORE else a for a in COMMANDS[name]]
+    code, out, err = karat(*arguments, "-o", str(copy))
+    assert (code, out) == (2, "")
+    assert "would be overwritten" in err
+    assert copy.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--resamples", "0"), "too few resamples"),
+        (("--resamples", "many"), "not a valid integer"),
+        (("--confidence", "95"), "such as 0.95, got 95"),
+        (("--confidence", "0"), "such as 0.95"),
+        (("--confidence", "nan"), "such as 0.95"),
+        (("--seed", "-1"), "the seed must not be negative"),
+        (("--interval", "magic"), "'bayes', 'percentile', 'bca', 'strict'"),
+        (("--cluster", "converstion_id"), "did you mean conversation_id"),
+        (("--missing", "maybe"), "'worst', 'skip'"),
+        (("--k", "0"), "--k"),
+        (("--min-score", "nan"), "threshold is no number"),
+        (("--gold", "nowhere.jsonl"), "no such file"),
+        (("-o", "nowhere/out.json"), "folder"),
+        (("-o", "out.xyz"), ".json"),
+        (("--system", "nobody"), "nobody"),
+        (("--bogus",), "--bogus"),
+    ],
+)
+def test_bad_options_are_refused_with_a_reason(karat: Call, name: str, options: tuple[str, ...], words: str) -> None:
+    code, out, err = karat(*COMMANDS[name], *options)
+    assert (code, out) == (2, ""), err
+    assert words in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["eval", "sweep", "compare"])
+def test_an_unknown_segment_is_refused_with_what_there_is(karat: Call, small: Path, command: str) -> None:
+    arguments = [command, "a.jsonl", *(["b.jsonl"] if command == "compare" else []), "-g", "gold.jsonl"]
+    code, out, err = karat(*arguments, "-s", "tt", *QUICK)
+    assert (code, out) == (2, "")
+    assert "unknown attribute 'tt'" in err
+    assert "did you mean t?" in err
+    code, out, err = karat(*arguments, "-s", "zzz", *QUICK)
+    assert code == 2
+    assert "known: t, query_length, gold_items" in err
+
+
+# --- eval
+
+
+def test_segments_by_version_and_as_a_table(karat: Call, tmp_path: Path) -> None:
+    file = tmp_path / "segments.csv"
+    options = ("--corpus", CORPUS, "-s", "doc_version", "-m", "recall@5", "-o", f"segments={file}", *QUICK)
+    code, out, err = karat("eval", AFTER, "-g", GOLD, *options)
+    assert code == 0, err
+    assert "doc_version" in out
+    table = pl.read_csv(file)
+    assert table["segment"].unique().to_list() == ["doc_version"]
+    assert table["queries"].sum() == 287
+    assert {"several", "(not given)"} <= set(table["value"])
+
+
+def test_clusters_can_be_chosen(karat: Call) -> None:
+    def cluster(*options: str) -> Any:
+        code, out, err = karat("eval", BEFORE, "-g", GOLD, "-m", "recall@5", "--json", *QUICK, *options)
+        assert code == 0, err
+        return json.loads(out)["statistics"]["cluster"], json.loads(out)["summary"][0]["low"]
+
+    found = dict([cluster(), cluster("--cluster", "none"), cluster("--cluster", "topic")])
+    assert set(found) == {"conversation_id", None, "topic"}
+    assert found["topic"] < found["conversation_id"] < found[None] + 0.01
+
+
+# --- compare
+
+
+def test_saved_results_need_no_gold(karat: Call, small: Path) -> None:
+    for run in ("a", "b"):
+        assert karat("eval", f"{run}.jsonl", "-g", "gold.jsonl", "-o", f"{run}.json", *QUICK)[0] == 0
+    code, out, err = karat("compare", "a.json", "b.json", "--json", *QUICK)
+    assert (code, err) == (0, "")
+    code, runs, _ = karat("compare", "a.jsonl", "b.jsonl", "-g", "gold.jsonl", "--json", *QUICK)
+    saved, live = json.loads(out)["pairs"][0], json.loads(runs)["pairs"][0]
+    assert saved["differences"] == live["differences"]
+    code, out, err = karat("compare", "a.json", "b.jsonl", "-g", "gold.jsonl", "--json", *QUICK)
+    assert json.loads(out)["pairs"][0]["differences"] == live["differences"]
+    code, out, err = karat("compare", "a.json", "b.jsonl")
+    assert (code, out) == (2, "")
+    assert "needs a gold set" in err
+
+
+def test_saved_results_heed_the_cluster(karat: Call, small: Path) -> None:
+    for run in ("a", "b"):
+        assert karat("eval", f"{run}.jsonl", "-g", "gold.jsonl", "-o", f"{run}.json", *QUICK)[0] == 0
+    found = []
+    for sides in (("a.json", "b.json"), ("a.jsonl", "b.jsonl", "-g", "gold.jsonl")):
+        code, out, _ = karat("compare", *sides, "--cluster", "t", "--json", *QUICK)
+        assert (code, json.loads(out)["statistics"]["cluster"]) == (0, "t")
+        found.append(json.loads(out)["pairs"][0]["differences"])
+    assert found[0] == found[1]
+    assert found[0] != json.loads(karat("compare", "a.json", "b.json", "--json", *QUICK)[1])["pairs"][0]["differences"]
+
+
+def test_another_dataset_version_is_refused_and_can_be_forced(karat: Call, small: Path) -> None:
+    assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
+    value = json.loads(Path("a.json").read_text())
+    for version in ("1", "2"):
+        value["dataset"]["version"] = version
+        Path(f"v{version}.json").write_text(json.dumps(value))
+    code, out, err = karat("compare", "v1.json", "v2.json", *QUICK)
+    assert (code, out) == (2, "")
+    assert "the dataset versions are 1 and 2" in err
+    assert "--force" in err
+    code, out, err = karat("compare", "v1.json", "v2.json", "--force", *QUICK)
+    assert code == 0
+    assert "compared by force although the dataset versions are 1 and 2" in out
+
+
+def test_systems_of_one_file_are_compared(karat: Call, small: Path) -> None:
+    code, out, _ = karat("compare", "two.jsonl", "-g", "gold.jsonl", "-m", "recall@1", "--json", *QUICK)
+    value = json.loads(out)
+    assert (code, value["baseline"], value["pairs"][0]["candidate"]) == (0, "a", "x")
+    code, out, err = karat("compare", "two.jsonl", "--system", "a", "-g", "gold.jsonl", *QUICK)
+    assert (code, out) == (2, "")
+    assert "needs two runs" in err
+
+
+def test_three_runs_and_the_same_file_twice(karat: Call, small: Path) -> None:
+    code, out, err = karat("compare", "a.jsonl", "b.jsonl", "a.jsonl", "-g", "gold.jsonl", *QUICK)
+    assert code == 0, err
+    for words in ("All comparisons", "Holm", "BH", "old (a.jsonl) #1", "old (a.jsonl) #3", "Both score the same"):
+        assert words in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_changes_can_be_left_out(karat: Call, small: Path) -> None:
+    arguments = ("compare", "a.jsonl", "b.jsonl", "-g", "gold.jsonl", *QUICK)
+    assert "Changed most" in karat(*arguments)[1]
+    assert "Changed most" not in karat(*arguments, "--changes", "0")[1]
+    code, _, err = karat(*arguments, "--changes", "-1")
+    assert code == 2
+    assert "--changes" in err
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (("a.jsonl",), "needs two runs"),
+        (("a.jsonl", "missing.jsonl"), "no such file"),
+        (("a.jsonl", "gold.jsonl"), "looks like a gold set"),
+        (("a.jsonl", "torn.json"), "torn.json"),
+        (("a.jsonl", "binary.jsonl"), "binary.jsonl"),
+        (("a.jsonl", "empty.jsonl"), "empty.jsonl"),
+        (("a.jsonl", "."), "."),
+        (("a.jsonl", "unknown.jsonl"), "no query of unknown.jsonl"),
+        ((), "RUNS"),
+    ],
+)
+def test_files_that_cannot_be_compared(karat: Call, small: Path, files: tuple[str, ...], words: str) -> None:
+    Path("torn.json").write_text('{"schema": "karat/result/1", "scores"')
+    Path("binary.jsonl").write_bytes(bytes(range(256)))
+    Path("empty.jsonl").write_text("")
+    write("unknown.jsonl", [{"query_id": "nobody", "topk": ["a"]}])
+    code, out, err = karat("compare", *files, "-g", "gold.jsonl", *QUICK)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_runs_on_different_queries(karat: Call, small: Path) -> None:
+    lines = Path("b.jsonl").read_text().splitlines(keepends=True)
+    Path("some.jsonl").write_text("".join(lines[2:]))
+    arguments = ("-g", "gold.jsonl", "--missing", "skip", *QUICK)
+    code, out, _ = karat("compare", "a.jsonl", "some.jsonl", *arguments)
+    assert code == 0
+    assert "compared on the 4 queries that both have; only in the baseline: 2" in out
+    Path("first.jsonl").write_text("".join(lines[:2]))
+    code, out, err = karat("compare", "first.jsonl", "some.jsonl", *arguments)
+    assert (code, out) == (2, "")
+    assert "no query in common" in err
+
+
+# --- sweep
+
+
+def test_depths_are_settable(karat: Call, small: Path) -> None:
+    code, out, _ = karat("sweep", "a.jsonl", "-g", "gold.jsonl", "--ks", "2, 1,7", "--json", *QUICK)
+    value = json.loads(out)
+    assert (code, value["ks"], value["depth"]) == (0, [1, 2], 2)
+    assert "k = 7" in value["notes"][0]
+
+
+@pytest.mark.parametrize("ks", ["", ",", "1,,2", "0", "-3", "1.5", "five", "99999999999999999999"])
+def test_depths_that_are_none(karat: Call, small: Path, ks: str) -> None:
+    code, out, err = karat("sweep", "a.jsonl", "-g", "gold.jsonl", f"--ks={ks}", *QUICK)
+    assert (code, out) == (2, "")
+    assert "such as 1,3,5,10,20" in err
+
+
+def test_every_system_is_swept(karat: Call, small: Path) -> None:
+    code, out, _ = karat("sweep", "two.jsonl", "-g", "gold.jsonl", "--json", *QUICK)
+    values = json.loads(out)
+    assert (code, [v["system"] for v in values]) == (0, ["a", "x"])
+    for value in values:
+        jsonschema.validate(value, json.loads(schema_text("sweep")))
+    code, out, _ = karat("sweep", "two.jsonl", "-g", "gold.jsonl", *QUICK)
+    assert out.count("Over k, 6 queries") == 2
+
+
+def test_a_saved_result_cannot_be_swept(karat: Call, small: Path) -> None:
+    assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
+    for command in ("sweep", "eval", "power"):
+        code, out, err = karat(command, "a.json", "-g", "gold.jsonl", *QUICK)
+        assert (code, out) == (2, "")
+        assert "a.json: this is a saved result, which keeps no hits" in err
+
+
+# --- power
+
+
+def test_power_says_whether_the_set_is_enough(karat: Call) -> None:
+    code, out, _ = karat("power", BEFORE, "-g", GOLD, "-m", "recall@5", "--detect", "0.2", *QUICK)
+    assert code == 0
+    assert "for 0.2: queries needed" in out
+    assert "yes" in out
+    assert "assuming that the scores of two versions correlate by 0.5" in " ".join(out.split())
+    code, out, _ = karat("power", BEFORE, "-g", GOLD, "-m", "recall@5", "--against", AFTER, *QUICK)
+    assert "measured against bm25 + static rerank" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--detect", "0"),
+        ("--detect", "-0.1"),
+        ("--detect", "3"),
+        ("--detect", "1e-300"),
+        ("--detect", "nan"),
+        ("--detect", "much"),
+        ("--power", "1.5"),
+        ("--power", "0.01"),
+        ("--correlation", "1"),
+        ("--against", "missing.jsonl"),
+        ("-m", "latency"),
+        ("-m", "recal@5"),
+    ],
+)
+def test_power_refuses_what_makes_no_sense(karat: Call, small: Path, options: tuple[str, str]) -> None:
+    code, out, err = karat("power", "a.jsonl", "-g", "gold.jsonl", *options, *QUICK)
+    assert (code, out) == (2, "")
+    assert err
+
+
+def test_one_query_gives_every_command_something_to_say(karat: Call, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("gold.jsonl", [{"query_id": "q", "gold": ["a"], "tags": {"t": "x"}}])
+    write("a.jsonl", [{"query_id": "q", "topk": ["x", "a"]}])
+    for arguments in (("eval", "a.jsonl"), ("compare", "a.jsonl", "a.jsonl"), ("sweep", "a.jsonl")):
+        code, out, err = karat(*arguments, "-g", "gold.jsonl", "-s", "t", *QUICK)
+        assert (code, err) == (0, "")
+        assert "too few" in out
+    code, out, err = karat("power", "a.jsonl", "-g", "gold.jsonl", *QUICK)
+    assert (code, err) == (0, "")
