@@ -140,9 +140,7 @@ def not_found(e: Evidence) -> Iterator[Proof]:
     if e.depth < at.DEEP_ENOUGH:
         sure = 1  # that it is missing is certain; that the search is to blame, and not the order, is not
         said += f" The lists are {e.depth} deep, so nobody knows whether the rest stands further down."
-        first = (
-            "look at deeper lists (log 50 hits or more as `raw`): they tell whether the search or the order is to blame",
-        )
+        first = ("look at deeper lists (log 50 hits as `raw`): they tell whether search or order is to blame",)
     by_document = f"recall(level=doc)@{e.depth}"
     if by_document in e.values:
         documents = e.reach(by_document)

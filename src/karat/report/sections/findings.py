@@ -12,8 +12,7 @@ from karat.summary import FEW
 
 NOTHING = "Nothing stands out beyond noise."
 _HOW_SURE = (
-    "strong, likely: how sure the evidence is (by an interval with a fifth of the doubt, or by the usual one). "
-    "What to try is where such evidence usually leads; the cause itself is not proven."
+    "strong, likely: how sure the numbers are. What to try is where they usually lead; the cause itself is not proven."
 )
 
 
