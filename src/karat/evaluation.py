@@ -35,7 +35,7 @@ PANEL = (
     "latency_p90",
 )
 # What the diagnosis looks at besides; measured with the panel, never shown in it.
-BACKGROUND = ("recall@20", "recall@50", "rprecision", "redundancy@5")
+BACKGROUND = ("recall@20", "recall@50", "rprecision")
 BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
 
 

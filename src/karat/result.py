@@ -194,6 +194,12 @@ class Result:
         return SegmentRow(name, label, len(at), len(at) < FEW, rows)
 
     @cached_property
+    def bands(self) -> list[Reading]:
+        """Poor, acceptable, good or excellent, for recall."""
+        reached = {n: values / self.ceilings[n] for n, values in self.values.items() if n in self.ceilings}
+        return readings(self.summary_rows, reached)
+
+    @cached_property
     def findings(self) -> list[Finding]:
         """What stands out beyond noise, with its evidence and what to try."""
         if self.saved_findings is not None:
@@ -276,7 +282,7 @@ class Result:
             attributes=self._attributes(),
             votes={name: votes.tolist() for name, votes in self.votes.items()},
             definitions=self.definitions,
-            bands=readings(self.summary_rows),
+            bands=self.bands,
             findings=self.findings,
         )
 

@@ -55,21 +55,21 @@ def test_a_higher_value_never_has_a_lower_band(metric: str) -> None:
 
 def test_an_interval_over_several_bands_says_so() -> None:
     (sure, unsure) = readings(
-        [SummaryRow("recall@5", 900, 0, 0.75, 0.72, 0.78), SummaryRow("recall@10", 30, 0, 0.83, 0.68, 0.93)]
+        [SummaryRow("recall@5", 900, 0, 0.75, 0.72, 0.78), SummaryRow("recall@10", 30, 0, 0.83, 0.68, 0.93)], {}
     )
     assert (sure.band, sure.certain) == ("acceptable", True)
     assert (unsure.band, unsure.lowest, unsure.highest, unsure.certain) == ("acceptable", "poor", "good", False)
 
 
 def test_other_metrics_have_no_band() -> None:
-    assert readings([SummaryRow("ndcg@5", 30, 0, 0.9, 0.8, 1.0), SummaryRow("recall@5", 0, 30, None)]) == []
+    assert readings([SummaryRow("ndcg@5", 30, 0, 0.9, 0.8, 1.0), SummaryRow("recall@5", 0, 30, None)], {}) == []
 
 
 def test_more_relevant_items_than_places_are_allowed_for() -> None:
     """Four relevant items, one first: recall@1 is 0.25, and no list could have more."""
     result = karat.evaluate({"q": ["a", "x"]}, {"q": ["a", "b", "c", "d"]}, ["recall@1"])
-    (reading,) = readings(result.summary_rows)
-    assert (reading.band, reading.ceiling, reading.band_of_ceiling) == ("poor", 0.25, "excellent")
+    (reading,) = result.bands
+    assert (reading.band, reading.share_of_ceiling, reading.band_of_share) == ("poor", 1.0, "excellent")
     assert result.saved().bands == [reading]
 
 

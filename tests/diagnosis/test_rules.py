@@ -207,7 +207,7 @@ def test_slow_names_the_stage() -> None:
 
 def test_weak_segments_are_named_with_advice_for_languages() -> None:
     (found,) = [f for f in karat.diagnose(evaluated(**FIRES["weak_segment"])) if f.code == "weak_segment"]
-    assert found.title == "Queries with language pt-BR do worse than the others."
+    assert found.title == "Queries whose language is pt-BR do worse than the others."
     assert found.sure == "strong"
     assert "accents" in found.what_to_try[0]
 

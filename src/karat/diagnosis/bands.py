@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from karat.summary import SummaryRow
+from karat.ids import Floats
+from karat.summary import SummaryRow, mean_of
 
 CAVEAT = (
     "Typical ranges of well-designed systems, a rough aid only: they depend heavily on how hard the queries are, "
@@ -30,8 +31,8 @@ class Reading(msgspec.Struct, frozen=True):
     band: str
     lowest: str
     highest: str
-    ceiling: float | None = None
-    band_of_ceiling: str | None = None  # the band of value / ceiling, where not every query can reach 1
+    share_of_ceiling: float | None = None  # where not every query can reach 1: the mean of score / ceiling
+    band_of_share: str | None = None
 
     @property
     def certain(self) -> bool:
@@ -56,20 +57,24 @@ def band(metric: str, value: float) -> str:
     return "excellent" if value > excellent else "between good and excellent"
 
 
-def readings(rows: Iterable[SummaryRow]) -> list[Reading]:
-    """The bands of all metrics that have one."""
-    return [_reading(row, row.mean) for row in rows if row.metric in EDGES and row.mean is not None]
+def readings(rows: Iterable[SummaryRow], reached: Mapping[str, Floats]) -> list[Reading]:
+    """The bands of all metrics that have one. `reached`: of each metric, query by query, its share of the ceiling."""
+    shares = {name: mean_of(values) for name, values in reached.items() if name in EDGES}
+    return [
+        _reading(row, row.mean, shares.get(row.metric)) for row in rows if row.metric in EDGES and row.mean is not None
+    ]
 
 
-def _reading(row: SummaryRow, mean: float) -> Reading:
+def _reading(row: SummaryRow, mean: float, share: float | None) -> Reading:
     low, high = (mean if limit is None else limit for limit in (row.low, row.high))
-    capped = row.ceiling is not None and 0 < row.ceiling < 1
+    if row.ceiling is None or row.ceiling >= 1:
+        share = None
     return Reading(
         metric=row.metric,
         value=mean,
         band=band(row.metric, mean),
         lowest=band(row.metric, low),
         highest=band(row.metric, high),
-        ceiling=row.ceiling,
-        band_of_ceiling=band(row.metric, mean / row.ceiling) if capped and row.ceiling else None,
+        share_of_ceiling=share,
+        band_of_share=None if share is None else band(row.metric, share),
     )

@@ -29,7 +29,7 @@ def find_changes(differences: list[Difference]) -> list[Finding]:
     "compare the order before and after reranking on the queries that lost most",
 )
 def order_got_worse(changes: Mapping[str, Difference]) -> Iterator[Proof]:
-    """NDCG@k dropped by 0.02 or more, beyond noise, while recall@k certainly dropped by less than 0.03."""
+    """nDCG@k dropped by 0.02 or more, beyond noise, while recall@k certainly dropped by less than 0.03."""
     for k in (5, 10, 3, 20):
         ndcg, recall = changes.get(f"ndcg@{k}"), changes.get(f"recall@{k}")
         if ndcg is None or recall is None or ndcg.high is None or recall.low is None:

@@ -40,7 +40,6 @@ def reference() -> str:
     rows = ["| finding | when | what to try |", "|---|---|---|"]
     entries: list[Rule[Any]] = [*rules.TABLE.rules, *changes.TABLE.rules]
     for rule in entries:
-        title = rule.title.replace("{where}", "").replace("{", "*").replace("}", "*")
-        tries = "; ".join(rule.what_to_try).replace("{", "*").replace("}", "*")
-        rows.append(f"| `{rule.code}` {title} | {rule.when} | {tries} |")
+        said = f"| `{rule.code}` {rule.title} | {rule.when} | {'; '.join(rule.what_to_try)} |"
+        rows.append(said.format(attribute="NAME", values="VALUE", where=""))
     return "\n".join(rows) + "\n"

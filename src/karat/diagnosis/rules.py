@@ -6,6 +6,7 @@ Order matters twice: it is the order in which findings are told, and `unless` lo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -135,18 +136,22 @@ def not_found(e: Evidence) -> Iterator[Proof]:
     sure = found.below(at.LOW_RECALL[e.depth])
     if not sure:
         return
-    said = f"{_said(e, f'recall@{e.depth}', found)}."
-    numbers, first = [found.number], tuple[str, ...]()
-    if e.depth < at.DEEP_ENOUGH:
-        sure = 1  # that it is missing is certain; that the search is to blame, and not the order, is not
-        said += f" The lists are {e.depth} deep, so nobody knows whether the rest stands further down."
-        first = ("look at deeper lists (log 50 hits as `raw`): they tell whether search or order is to blame",)
+    said, numbers = _said(e, f"recall@{e.depth}", found), [found.number]
     by_document = f"recall(level=doc)@{e.depth}"
     if by_document in e.values:
         documents = e.reach(by_document)
-        said += f" Asked for the right documents only, {_said(e, by_document, documents)}."
+        said += f"; {_said(e, by_document, documents)}"
         numbers.append(documents.number)
-    yield Proof(sure, said, numbers, first_try=first)
+    yield _as_deep_as_looked(e, Proof(sure, f"{said}.", numbers))
+
+
+def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
+    """Of short lists it is certain that something is missing, not that the search lost it and not the order."""
+    if e.depth >= at.DEEP_ENOUGH:
+        return proof
+    said = f"{proof.evidence} The lists are {e.depth} deep, so nobody knows whether the rest stands further down."
+    first = "look at deeper lists (log 50 hits as `raw`): they tell whether search or order is to blame"
+    return replace(proof, sure=1, evidence=said, first_try=(first,))
 
 
 @rule(
@@ -166,7 +171,7 @@ def too_far_down(e: Evidence) -> Iterator[Proof]:
     if sure := min(now.below(at.GOOD_RECALL_AT_5), gap.above(at.WIDE)):
         said = (
             f"{_said(e, 'recall@5', now)}. With the first {e.depth} hits in the best possible order it would be "
-            f"{share(best)}: {points(gap)} more."
+            f"{share(best)}, {points(gap)} more."
         )
         yield Proof(sure, said, [now.number, best.number, gap.number])
 
@@ -186,7 +191,7 @@ def buried(e: Evidence) -> Iterator[Proof]:
     if sure := min(recall.above(at.GOOD_RECALL_AT_5), max(mrr.below(at.LOW_MRR), cost.above(at.ORDER_COST))):
         first = e.reach("recall@1")
         said = (
-            f"{_said(e, 'recall@5', recall)}, but {_said(e, 'recall@1', first)}; "
+            f"{_said(e, 'recall@5', recall)}, but only {_said(e, 'recall@1', first)}; "
             f"MRR is {_decimal(mrr)} and nDCG@5 {_decimal(ndcg)}, where 1 means right from the top."
         )
         yield Proof(sure, said, [recall.number, first.number, mrr.number, ndcg.number, cost.number])
@@ -239,7 +244,9 @@ def first_hit_only(e: Evidence) -> Iterator[Proof]:
 )
 def same_documents(e: Evidence) -> Iterator[Proof]:
     """More than 40% of the top 5 are further hits from a document already there, and recall@5 is not good."""
-    redundancy, recall = e.score("redundancy@5"), e.reach("recall@5")
+    hits = np.where(e.depths > 0, np.minimum(e.depths, 5), np.nan)
+    redundancy = e.estimate("redundancy@5", 1 - e.column("distinct_docs@5") / hits)
+    recall = e.reach("recall@5")
     if sure := min(redundancy.above(at.REDUNDANT), recall.below(at.GOOD_RECALL_AT_5)):
         said = (
             f"{share(redundancy)} of the top 5 come from a document that is there already; "
@@ -250,7 +257,7 @@ def same_documents(e: Evidence) -> Iterator[Proof]:
 
 @rule(
     "weak_segment",
-    "Queries with {attribute} {values} do worse than the others.",
+    "Queries whose {attribute} is {values} do worse than the others.",
     "look at the worst of these queries: `karat eval … --segment {attribute}` shows the groups",
     "check that the documents they need are in the index",
     "add to the synonyms: these queries may use other words than the documents",
@@ -300,14 +307,16 @@ def _groups(e: Evidence, name: str, values: Floats) -> Iterator[_Group]:
 def _weak(name: str, weak: list[tuple[_Group, float]], doubt: float) -> Proof:
     weak = sorted(weak, key=lambda found: found[0].own.value)
     said = "; ".join(
-        f"recall@5 for {shorten(g.value, 40)} is {share(g.own)}, for all others {share(g.rest)}" for g, _ in weak
+        f"for {shorten(g.value, 40)}, {share(g.own)} of the right items that fit into the first 5 hits are there, "
+        f"for all others {share(g.rest)}"
+        for g, _ in weak
     )
     tongue = ("check for this language: stop words, accents, how words are split, its own words for things",)
     return Proof(
         2 if min(p for _, p in weak) < doubt / 5 else 1,
-        f"{said}. In shares of what the top 5 can hold, and allowing for the number of groups looked at.",
+        f"{said[0].upper()}{said[1:]}. This allows for the number of groups that were looked at.",
         [number for g, _ in weak for number in (g.own.number, g.rest.number)],
-        about={"attribute": name, "values": listed([shorten(g.value, 40) for g, _ in weak])},
+        about={"attribute": name, "values": listed([shorten(g.value, 40) for g, _ in weak], "or")},
         first_try=tongue if "lang" in name.lower() or "locale" in name.lower() else (),
     )
 
@@ -361,12 +370,16 @@ def _stages(e: Evidence) -> dict[str, Floats]:
 
 
 def _said(e: Evidence, name: str, reach: Estimate, of: Bools | None = None) -> str:
-    """`recall@5 is 37%`, and where there are more relevant items than places, what that is of the possible."""
-    if e.uncapped(name):
-        return f"{name} is {share(reach)}"
+    """`37% of the right items are among the first 5 hits (recall@5)`, and where not all of them fit there, how many of
+    those that do."""
     k = name.rpartition("@")[2]
-    places = "the first hit" if k == "1" else f"the first {k} hits"
-    return f"{name} is {percent(e.score(name, of).value)}, or {share(reach)} of what {places} can hold"
+    what, how = ("documents", " by document") if "level=doc" in name else ("items", "")
+    place = "are the first hit" if k == "1" else f"are among the first {k} hits"
+    where = f"{place} (recall@{k}{how})"
+    if e.uncapped(name):
+        return f"{share(reach)} of the right {what} {where}"
+    found = percent(e.score(name, of).value)
+    return f"{found} of the right {what} {where}, which is {share(reach)} of those that fit there"
 
 
 def _decimal(estimate: Estimate) -> str:

@@ -33,10 +33,10 @@ def milliseconds(estimate: Estimate) -> str:
     return f"{estimate.value:.0f} ms ({low:.0f} to {high:.0f})"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def listed(names: Sequence[str], last: str = "and", most: int = 3) -> str:
     """
-    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
-    ('a', 'a and b', 'a, b, c and 2 more')
+    >>> listed(["a"]), listed(["a", "b"], "or"), listed(["a", "b", "c", "d", "e"])
+    ('a', 'a or b', 'a, b, c and 2 more')
     """
     shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"

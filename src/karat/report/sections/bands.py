@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karat.diagnosis.bands import CAVEAT, Reading, readings
+from karat.diagnosis.bands import CAVEAT, Reading
 from karat.report.blocks import Block, Cell, Column, Table
 from karat.report.numbers import written
 from karat.report.sections.base import ReportSection
@@ -17,10 +17,10 @@ class Bands(ReportSection):
     order = 15
 
     def blocks(self, result: Result) -> list[Block]:
-        found = readings(result.summary_rows)
+        found = result.bands
         if not found:
             return []
-        capped = any(reading.band_of_ceiling for reading in found)
+        capped = any(reading.band_of_share for reading in found)
         columns = [Column("metric"), Column("value"), Column("band")]
         note = CAVEAT
         if capped:
@@ -32,6 +32,6 @@ class Bands(ReportSection):
 def _cells(reading: Reading, capped: bool) -> list[Cell]:
     doubt = "" if reading.certain else f" (interval: {reading.lowest} to {reading.highest})"
     cells: list[Cell] = [reading.metric, written(reading.value), reading.band + doubt]
-    if capped and reading.ceiling:
-        cells.append(f"{written(reading.value / reading.ceiling)} {reading.band_of_ceiling or reading.band}")
+    if capped:
+        cells.append(f"{written(reading.share_of_ceiling or reading.value)} {reading.band_of_share or reading.band}")
     return cells

@@ -12,7 +12,8 @@ from karat.summary import FEW
 
 NOTHING = "Nothing stands out beyond noise."
 _HOW_SURE = (
-    "strong, likely: how sure the numbers are. What to try is where they usually lead; the cause itself is not proven."
+    "In brackets: how far a number could be off. strong, likely: how sure the finding is. "
+    "What to try is where such numbers usually lead; the cause itself is not proven."
 )
 
 
