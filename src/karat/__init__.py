@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from karat.audit import Audit as Audit
     from karat.comparison.compare import Comparison as Comparison
     from karat.comparison.compare import compare as compare
+    from karat.diagnosis.diagnose import diagnose as diagnose
+    from karat.diagnosis.finding import Finding as Finding
     from karat.errors import KaratError as KaratError
     from karat.evaluation import evaluate as evaluate
     from karat.evaluation import evaluate_all as evaluate_all
@@ -37,6 +39,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "Audit": "karat.audit",
     "Comparison": "karat.comparison.compare",
+    "Finding": "karat.diagnosis.finding",
     "Gold": "karat.gold",
     "KaratError": "karat.errors",
     "Metric": "karat.metrics.base",
@@ -49,6 +52,7 @@ _WHERE = {
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
     "compare": "karat.comparison.compare",
+    "diagnose": "karat.diagnosis.diagnose",
     "evaluate": "karat.evaluation",
     "evaluate_all": "karat.evaluation",
     "gate": "karat.gates.gate",

@@ -18,6 +18,7 @@ from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
 from karat.metrics.base import Metric, Relevance
 from karat.metrics.grammar import parse_metrics
+from karat.metrics.latency import Latency
 from karat.result import Result
 from karat.statistics.intervals import Sampling
 
@@ -34,6 +35,9 @@ PANEL = (
     "latency_p50",
     "latency_p90",
 )
+# What the diagnosis looks at besides; measured with the panel, never shown in it.
+BACKGROUND = ("recall@20", "recall@50", "rprecision")
+BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
 
 
 def evaluate(
@@ -92,10 +96,11 @@ def evaluate_all(
     for name in segmented_by:
         segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
     rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)
+    background = _background(gold, rules) if metrics is None else []
     try:
-        scorers = _score(run, gold, asked, rules, corpus_size)
+        scorers = _score(run, gold, asked, background, rules, corpus_size)
     except Ungrouped:
-        scorers = _score(run.grouped(), gold, asked, rules, corpus_size)
+        scorers = _score(run.grouped(), gold, asked, background, rules, corpus_size)
     provenance = run.provenance()
 
     def again(others: list[str]) -> dict[str, Result]:
@@ -136,7 +141,15 @@ def _cluster(gold: Gold, name: str | None) -> str | None:
     return name
 
 
-def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_size: int | None) -> dict[str, _Scorer]:
+def _background(gold: Gold, rules: Rules) -> list[Metric]:
+    chunks = not gold.names_document(DocRule(rules.doc_of)).all()  # else documents are all that is asked for
+    return parse_metrics((*BACKGROUND, *BY_DOCUMENT) if chunks else BACKGROUND)
+
+
+def _score(
+    run: Run, gold: Gold, asked: list[Metric], background: list[Metric], rules: Rules, corpus_size: int | None
+) -> dict[str, _Scorer]:
+    metrics = [*asked, *background]
     columns = frozenset().union(*(m.needs for m in metrics))
     depth = max((m.k or int(max(gold.k.max(), rules.k)) for m in metrics if m.uses_hits), default=0)
     documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
@@ -145,7 +158,7 @@ def _score(run: Run, gold: Gold, metrics: list[Metric], rules: Rules, corpus_siz
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
-            scorer = scorers[hits.system] = _Scorer(gold, metrics, rules, corpus_size)
+            scorer = scorers[hits.system] = _Scorer(gold, asked, background, rules, corpus_size)
         judged = judge(hits, gold, rules, scorer.audit, depth)
         # What was settled for the documents was settled, and counted, for the chunks already.
         scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
@@ -165,8 +178,12 @@ def _by_document(metric: Metric) -> bool:
 class _Scorer:
     """Scores of one system, put together from slices in the order of the gold set."""
 
-    def __init__(self, gold: Gold, metrics: list[Metric], rules: Rules, corpus_size: int | None) -> None:
-        self.gold, self.metrics, self.rules, self.corpus_size = gold, metrics, rules, corpus_size
+    def __init__(
+        self, gold: Gold, asked: list[Metric], background: list[Metric], rules: Rules, corpus_size: int | None
+    ) -> None:
+        self.gold, self.asked, self.rules, self.corpus_size = gold, asked, rules, corpus_size
+        self.metrics = metrics = [*asked, *background]
+        self.stages: dict[str, Floats] | None = {} if background else None  # stage → ms a query
         self.audit = Audit()
         self.audit.merge(gold.audit)
         self.shared = SharedItems(gold)
@@ -195,6 +212,10 @@ class _Scorer:
                 self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
             if self.corpus_size:
                 self.floors[name][at] = metric.floor(judged, self.corpus_size)
+
+        if self.stages is not None and chunks.hits is not None:
+            for stage, times in chunks.hits.latency.items():
+                self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
 
     def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
         if self.seen.any():
@@ -227,10 +248,12 @@ class _Scorer:
         self.audit.count("no_relevant_gold", len(bare), (self.gold.queries[i] for i in bare[:3]))
         # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
         silent = {name for name, values in self.values.items() if np.isnan(values[rows]).all()}
-        shown = [m for m in self.metrics if keep_empty or str(m) not in silent]
+        shown = [m for m in self.asked if keep_empty or str(m) not in silent]
         names = [str(m) for m in shown]
         reasons = [f"{n}: {self.lacking[n]}" for n in names if n in silent and n in self.lacking]
         self.audit.count("no_data", len(reasons), reasons)
+        background = {str(m): self.values[str(m)][rows] for m in self.metrics if m not in self.asked}
+        background |= {str(Latency(stage=stage)): times[rows] for stage, times in (self.stages or {}).items()}
         return Result(
             system=system,
             run=run.label,
@@ -238,7 +261,7 @@ class _Scorer:
             rows=rows,
             metrics=shown,
             values={n: self.values[n][rows] for n in names},
-            ceilings={n: self.ceilings[n][rows] for n in names},
+            ceilings={n: self.ceilings[n][rows] for n in (*names, *background) if n in self.ceilings},
             floors={n: self.floors[n][rows] for n in names} if self.floors else {},
             audit=self.audit,
             provenance=provenance,
@@ -246,6 +269,7 @@ class _Scorer:
             corpus_size=self.corpus_size,
             votes={n: self.votes[n][rows] for n in names if n in self.votes},
             depths=self.depths[rows],
+            background=background,
             source=run,
             **statistics,
         )

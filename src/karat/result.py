@@ -22,6 +22,10 @@ from karat.attributes import (
     segment_title,
 )
 from karat.audit import Audit, Entry
+from karat.diagnosis.bands import Reading, readings
+from karat.diagnosis.evidence import Evidence
+from karat.diagnosis.finding import Finding
+from karat.diagnosis.rules import find
 from karat.errors import ConfigError, InputError
 from karat.gold import Dataset, Gold
 from karat.hits import Run
@@ -73,6 +77,8 @@ class SavedResult(msgspec.Struct, kw_only=True):
     attributes: dict[str, list[Any]] = {}  # what is known of the queries, in their order
     votes: dict[str, list[float]] = {}  # of each query in a micro average, in their order
     definitions: dict[str, int] = {}  # version of each metric's definition
+    bands: list[Reading] = []  # poor, acceptable, good or excellent
+    findings: list[Finding] = []  # what stands out beyond noise, and what to try
 
 
 class SavedResults(msgspec.Struct, kw_only=True):
@@ -109,6 +115,8 @@ class Result:
     depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # hits that each query got
     again: Callable[[list[str]], dict[str, Result]] | None = None  # measures other metrics of the same run
     source: Run | None = None  # to read the hits again; a saved result has none
+    background: dict[str, Floats] = field(default_factory=dict)  # measured for the diagnosis only
+    saved_findings: list[Finding] | None = None  # of a saved result, which has no background to look at
     saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved
 
     @cached_property
@@ -186,6 +194,33 @@ class Result:
         rows = summarise(self.columns.select(at), self.sampling, ceilings, floors)
         return SegmentRow(name, label, len(at), len(at) < FEW, rows)
 
+    @cached_property
+    def bands(self) -> list[Reading]:
+        """Poor, acceptable, good or excellent, for recall."""
+        reached = {n: values / self.ceilings[n] for n, values in self.values.items() if n in self.ceilings}
+        return readings(self.summary_rows, reached)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What stands out beyond noise, with its evidence and what to try."""
+        if self.saved_findings is not None:
+            return self.saved_findings
+        return find(
+            Evidence(
+                values=self.background | self.values,
+                ceilings=self.ceilings,
+                floors=self.floors,
+                depths=self.depths,
+                clusters=self.columns.clusters,
+                sampling=self.sampling,
+                corpus_size=self.corpus_size,
+                repeats=self.audit["duplicate_hits"],
+                wrong_hits_judged=bool((self.gold.grades == 0).any()),
+                attributes=tuple(dict.fromkeys((*self.gold.tags, *self.segmented_by))),
+                groups=self.groups,
+            )
+        )
+
     @property
     def means(self) -> dict[str, float | None]:
         """Metric → its mean (or quantile) over the queries on which it is defined."""
@@ -248,6 +283,8 @@ class Result:
             attributes=self._attributes(),
             votes={name: votes.tolist() for name, votes in self.votes.items()},
             definitions=self.definitions,
+            bands=self.bands,
+            findings=self.findings,
         )
 
     def _attributes(self) -> dict[str, list[Any]]:
@@ -330,6 +367,7 @@ def restore(saved: SavedResult) -> Result:
         sampling=_settings(saved.statistics, Sampling),
         cluster=saved.statistics.get("cluster"),
         segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
+        saved_findings=saved.findings,
         saved_definitions=saved.definitions,
     )
 

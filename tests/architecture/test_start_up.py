@@ -44,6 +44,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
     assert karat.__all__ == [
         "Audit",
         "Comparison",
+        "Finding",
         "Gold",
         "KaratError",
         "Metric",
@@ -56,6 +57,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "Verdicts",
         "all_metrics",
         "compare",
+        "diagnose",
         "evaluate",
         "evaluate_all",
         "gate",

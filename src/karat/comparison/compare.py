@@ -13,6 +13,8 @@ from karat.attributes import segment_titles
 from karat.comparison.changes import Change, biggest_changes
 from karat.comparison.differences import SAME, Difference, Paired
 from karat.comparison.sides import as_results, refuse_different, shared_metrics
+from karat.diagnosis.changes import find_changes
+from karat.diagnosis.finding import Finding
 from karat.errors import ConfigError, shorten
 from karat.formats.read import read_gold
 from karat.gold import Dataset
@@ -48,6 +50,7 @@ class Pair(msgspec.Struct, frozen=True):
     segments: list[SegmentDifferences]
     changes: list[Change]
     notes: list[str]  # what must be said aloud
+    findings: list[Finding] = []  # what the change did, and what to try
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +148,7 @@ def _pair(
         segments=_explored(groups),
         changes=[] if headline is None else biggest_changes(paired, headline, queries, first, other, shown),
         notes=notes,
+        findings=find_changes(differences),
     )
 
 

@@ -10,6 +10,7 @@ from karat.comparison.differences import Difference
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.numbers import difference, p_value, points, titled, written
+from karat.report.sections.findings import finding_blocks
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
 _PREFERRED = ("recall@5", "ndcg@5")
@@ -26,6 +27,8 @@ def comparison_report(comparison: Comparison) -> Report:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
         if pair.changes:
             sections.append(Section(f"changes-{number}", f"Changed most: {title}", [_changes(comparison, pair)]))
+        if pair.findings:
+            sections.append(Section(f"findings-{number}", f"What to do: {title}", finding_blocks(pair.findings)))
     if several:
         sections.insert(0, Section("all", "All comparisons", _all(comparison)))
     queries = {pair.queries for pair in comparison.pairs}

@@ -1,0 +1,77 @@
+"""Rules over the differences between two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from karat.diagnosis import thresholds as at
+from karat.diagnosis.evidence import NotMeasured
+from karat.diagnosis.finding import Finding, Number
+from karat.diagnosis.rule import Proof, Table
+
+if TYPE_CHECKING:
+    from karat.comparison.differences import Difference
+
+TABLE: Table[Mapping[str, Difference]] = Table()
+rule = TABLE.rule
+
+
+def find_changes(differences: list[Difference]) -> list[Finding]:
+    """Everything that a change did beyond noise."""
+    return TABLE.apply({d.metric: d for d in differences if not d.few}, silent=NotMeasured)
+
+
+@rule(
+    "order_got_worse",
+    "The change finds as much as before, but in a worse order.",
+    "look at the reranker or the scoring, not at the index: something in the order broke",
+    "compare the order before and after reranking on the queries that lost most",
+)
+def order_got_worse(changes: Mapping[str, Difference]) -> Iterator[Proof]:
+    """nDCG@k dropped by 0.02 or more, beyond noise, while recall@k certainly dropped by less than 0.03."""
+    for k in (5, 10, 3, 20):
+        ndcg, recall = changes.get(f"ndcg@{k}"), changes.get(f"recall@{k}")
+        if ndcg is None or recall is None or ndcg.high is None or recall.low is None:
+            continue
+        assert ndcg.delta is not None
+        if ndcg.high < 0 and ndcg.delta <= -at.NDCG_DROPS and recall.low > -at.RECALL_HOLDS:
+            said = f"{_moved(ndcg)}, while {_moved(recall)}."
+            yield Proof(_sure(ndcg), said, [_number(ndcg), _number(recall)])
+            return
+
+
+@rule(
+    "got_slower",
+    "The change made answers slower.",
+    "time each stage before and after: search and reranking separately",
+    "limit the number of candidates (`k_raw`), cache frequent queries",
+)
+def got_slower(changes: Mapping[str, Difference]) -> Iterator[Proof]:
+    """The median or the 90th percentile of the time rose by more than 10%, beyond noise."""
+    slower = [change for name in ("latency_p50", "latency_p90") if (change := changes.get(name)) and _slower(change)]
+    if slower:
+        yield Proof(1, f"{' and '.join(map(_moved, slower))}.", [_number(change) for change in slower])
+
+
+def _slower(change: Difference) -> bool:
+    if change.low is None or change.baseline is None:
+        return False
+    return change.low > at.SLOWER * change.baseline
+
+
+def _sure(change: Difference) -> int:
+    return 2 if change.p is not None and change.p < 0.01 else 1
+
+
+def _moved(change: Difference) -> str:
+    """`ndcg@5 went from 0.81 to 0.76 (a change of −0.07 to −0.03)`."""
+    values = (change.baseline, change.candidate, change.low, change.high)
+    digits, unit = (1, " ms") if change.metric.startswith("latency") else (2, "")
+    before, after, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in values)
+    return f"{change.metric} went from {before} to {after}{unit} (change between {low} and {high})"
+
+
+def _number(change: Difference) -> Number:
+    assert change.delta is not None
+    return Number(f"{change.metric}, difference", change.delta, change.low, change.high)

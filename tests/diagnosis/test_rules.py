@@ -1,0 +1,259 @@
+"""Each rule with a run that it must speak of, and one on which it must be silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import karat
+from karat.diagnosis import changes, rules
+
+Ranks = Sequence[int | None]  # of each relevant item, None: not in the list
+
+
+def make(
+    ranks: Callable[[np.random.Generator, int], Ranks],
+    *,
+    n: int = 200,
+    depth: int = 50,
+    seed: int = 1,
+    one_document: bool = False,
+    wrong: int = 0,
+    tags: Callable[[int], dict[str, Any]] | None = None,
+    latency: Callable[[np.random.Generator, int], dict[str, float]] | None = None,
+    change: Callable[[int, list[str]], list[str]] | None = None,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A run and its gold. `ranks`: where the relevant items of query i stand; `one_document`: what is not found is
+    replaced by another chunk of its document; `wrong`: judged wrong items in the gold; `change`: the last word on
+    the list of query i."""
+    rng = np.random.default_rng(seed)
+    run, gold = [], []
+    for i in range(n):
+        places = ranks(rng, i)
+        hits = [f"other{i}.{j}#p1" for j in range(depth)]
+        for item, rank in enumerate(places):
+            if rank is not None and rank <= depth:
+                hits[rank - 1] = f"doc{i}.{item}#p1"
+            elif one_document:
+                hits[item] = f"doc{i}.{item}#p2"
+        hits = change(i, hits) if change else hits
+        grades = {f"doc{i}.{item}#p1": 1 for item in range(len(places))}
+        grades |= {f"other{i}.{j}#p1": 0 for j in range(wrong)}
+        entry: dict[str, Any] = {"query_id": f"q{i}", "system": "made", "topk": hits}
+        if latency:
+            entry["latency_ms"] = latency(rng, i)
+        run.append(entry)
+        gold.append({"query_id": f"q{i}", "query": f"query {i}", "gold": grades, "tags": tags(i) if tags else {}})
+    return run, gold
+
+
+def single(**shares: float) -> Callable[[np.random.Generator, int], Ranks]:
+    """One relevant item a query: `single(r1=0.3, r5=0.8)` stands first with chance 0.3, up to fifth with 0.8."""
+    edges = sorted((int(name[1:]), share) for name, share in shares.items())
+
+    def ranks(rng: np.random.Generator, i: int) -> Ranks:
+        drawn, before = rng.random(), 0
+        for k, share in edges:
+            if drawn < share:
+                return [int(rng.integers(before + 1, k + 1))]
+            before = k
+        return [None]
+
+    return ranks
+
+
+def fixed(*places: int | None) -> Callable[[np.random.Generator, int], Ranks]:
+    return lambda rng, i: places
+
+
+def evaluated(ranks: Callable[[np.random.Generator, int], Ranks], corpus_size: int | None = None, **how: Any) -> Any:
+    run, gold = make(ranks, **how)
+    return karat.evaluate(run, gold, corpus_size=corpus_size)
+
+
+def codes(result: Any) -> list[str]:
+    return [finding.code for finding in karat.diagnose(result)]
+
+
+GOOD = single(r1=0.7, r5=0.95, r50=0.97)
+
+
+def times(usual: float, tail: float = 0.0, **stages: float) -> Any:
+    """Stages that take `usual` ms each, or as given; every fifth query `tail` ms more."""
+
+    def latency(rng: np.random.Generator, i: int) -> dict[str, float]:
+        parts = stages or {"retrieve": usual}
+        return {name: ms * rng.uniform(0.9, 1.1) + (tail if i % 5 == 0 else 0.0) for name, ms in parts.items()}
+
+    return latency
+
+
+def language(worse: float) -> dict[str, Any]:
+    """Three languages, of which one finds less by `worse`."""
+
+    def ranks(rng: np.random.Generator, i: int) -> list[int | None]:
+        return [1 if rng.random() < 0.85 - (worse if i % 3 == 0 else 0.0) else None]
+
+    return {"ranks": ranks, "n": 300, "tags": lambda i: {"language": ("pt-BR", "en", "es-AR")[i % 3]}}
+
+
+FIRES: dict[str, dict[str, Any]] = {
+    "worse_than_random": {"ranks": single(r50=0.05), "corpus_size": 20, "depth": 5},
+    "short_lists": {"ranks": GOOD, "change": lambda i, hits: hits[:2] if i % 5 == 0 else hits},
+    "repeated_hits": {"ranks": GOOD, "change": lambda i, hits: [*hits, hits[0], hits[1]]},
+    "unjudged": {"ranks": GOOD, "wrong": 2},
+    "chunking": {"ranks": single(r50=0.3), "one_document": True},
+    "not_found": {"ranks": single(r5=0.3, r50=0.4)},
+    "too_far_down": {"ranks": single(r5=0.4, r50=0.95)},
+    "buried": {"ranks": single(r1=0.1, r5=0.95)},
+    "clutter": {"ranks": fixed(1, 4, 5)},
+    "first_hit_only": {"ranks": fixed(1, 2, 3, None)},
+    "same_documents": {
+        "ranks": single(r5=0.5, r50=0.95),
+        "change": lambda i, hits: [f"other#{j}" if hit.startswith("other") else hit for j, hit in enumerate(hits)],
+    },
+    "weak_segment": language(0.4),
+    "slow": {"ranks": GOOD, "latency": times(0, retrieve=40, rerank=200)},
+    "slow_tail": {"ranks": GOOD, "latency": times(50, tail=400)},
+}
+
+# As near to the case as a rule must tell apart.
+SILENT: dict[str, dict[str, Any]] = {
+    "worse_than_random": {"ranks": single(r50=0.05), "depth": 5},  # how large the corpus is, is not known
+    "short_lists": {"ranks": single(r1=0.9), "depth": 3},  # three hits are all that was asked for
+    "repeated_hits": {"ranks": GOOD},
+    "unjudged": {"ranks": GOOD},  # the gold lists what is relevant, and nothing else was judged
+    "chunking": {"ranks": single(r50=0.3)},  # the document is not found either
+    "not_found": {"ranks": single(r5=0.4, r50=0.95)},
+    "too_far_down": {"ranks": single(r5=0.4, r50=0.42)},
+    "buried": {"ranks": single(r1=0.7, r5=0.95)},
+    "clutter": {"ranks": single(r1=0.9, r5=0.95)},  # precision@5 is 0.19, and cannot be more than 0.2
+    "first_hit_only": {"ranks": fixed(1, 2)},
+    "same_documents": {"ranks": single(r5=0.5, r50=0.95)},
+    "weak_segment": language(0.0),
+    "slow": {"ranks": GOOD, "latency": times(0, retrieve=20, rerank=40)},
+    "slow_tail": {"ranks": GOOD, "latency": times(50, tail=40)},
+}
+
+
+def test_every_rule_is_here() -> None:
+    names = [rule.code for rule in rules.TABLE.rules]
+    assert names == list(FIRES) == list(SILENT)
+
+
+@pytest.mark.parametrize("code", FIRES)
+def test_the_rule_speaks(code: str) -> None:
+    found = [f for f in karat.diagnose(evaluated(**FIRES[code])) if f.code == code]
+    assert len(found) == 1
+    assert found[0].evidence
+    assert found[0].what_to_try
+    assert found[0].numbers
+    assert found[0].sure in ("strong", "likely")
+    assert "{" not in found[0].title + "".join(found[0].what_to_try)
+
+
+@pytest.mark.parametrize("code", SILENT)
+def test_the_rule_is_silent(code: str) -> None:
+    assert code not in codes(evaluated(**SILENT[code]))
+
+
+@pytest.mark.parametrize("code", [c for c in FIRES if c != "repeated_hits"])
+def test_nothing_is_said_of_a_few_queries(code: str) -> None:
+    """The same system on 19 queries: only what is certain may be said, and a count is."""
+    how = {**FIRES[code], "n": 19}
+    assert set(codes(evaluated(**how))) <= {"worse_than_random"}
+
+
+def test_a_good_system_has_no_findings() -> None:
+    assert codes(evaluated(GOOD)) == []
+
+
+def test_what_was_not_looked_at_is_not_said_to_be_missing() -> None:
+    """Ten hits a query: that more stand further down is possible, and the finding says so."""
+    (shallow,) = [f for f in karat.diagnose(evaluated(single(r10=0.4, r50=0.95), depth=10)) if f.code == "not_found"]
+    assert shallow.sure == "likely"
+    assert "10 deep" in shallow.evidence
+    assert "raw" in shallow.what_to_try[0]
+    assert all("@50" not in number.name for number in shallow.numbers)
+    assert "not_found" not in codes(evaluated(single(r10=0.4, r50=0.95), depth=50))
+
+
+def test_the_ceiling_is_allowed_for() -> None:
+    """Ten relevant items and five places: half is all that can be found, and the order is right."""
+    result = evaluated(fixed(*range(1, 11)))
+    assert result.means["recall@5"] == 0.5
+    assert codes(result) == []
+
+
+def test_a_better_order_is_worth_what_five_places_can_hold() -> None:
+    """Nine relevant items, three of them in the first five, six below: the best order fills two places more."""
+    (found,) = [f for f in karat.diagnose(evaluated(fixed(1, 2, 3, *range(6, 12)))) if f.code == "too_far_down"]
+    numbers = {number.name: number.value for number in found.numbers}
+    assert numbers["recall@5 / ceiling"] == pytest.approx(0.6)
+    assert numbers["best order − now"] == pytest.approx(0.4)
+
+
+def test_slow_names_the_stage() -> None:
+    (found,) = karat.diagnose(evaluated(**FIRES["slow"]))
+    assert found.title == "Answers take long, and most of the time goes into rerank."
+    assert "83%" in found.evidence
+    (found,) = karat.diagnose(evaluated(GOOD, latency=times(200)))
+    assert found.title == "Answers take long."
+    assert "log the time of each stage" in found.what_to_try[0]
+
+
+def test_weak_segments_are_named_with_advice_for_languages() -> None:
+    (found,) = [f for f in karat.diagnose(evaluated(**FIRES["weak_segment"])) if f.code == "weak_segment"]
+    assert found.title == "Queries whose language is pt-BR do worse than the others."
+    assert found.sure == "strong"
+    assert "accents" in found.what_to_try[0]
+
+
+def test_queries_of_one_conversation_are_not_taken_for_proof() -> None:
+    """Twenty queries that are all one conversation are one observation."""
+    run, gold = make(single(r5=0.3, r50=0.4), n=100)
+    for i, entry in enumerate(gold):
+        entry["conversation_id"] = f"c{i // 50}"
+    assert "not_found" not in codes(karat.evaluate(run, gold))
+    assert "not_found" in codes(karat.evaluate(run, gold, cluster="none"))
+
+
+def compared(before: Any, after: Any) -> tuple[Any, Any]:
+    (first, gold), (second, _) = make(before), make(after)
+    candidate = karat.evaluate(second, gold)
+    return candidate, karat.compare(karat.evaluate(first, gold), candidate)
+
+
+def test_a_worse_order_with_the_same_recall() -> None:
+    candidate, comparison = compared(GOOD, lambda rng, i: [(5 if r == 1 else r) for r in GOOD(rng, i)])
+    assert [f.code for f in comparison.pairs[0].findings] == ["order_got_worse"]
+    assert karat.diagnose(candidate, comparison) == [*candidate.findings, *comparison.pairs[0].findings]
+
+
+def test_less_found_is_no_matter_of_order() -> None:
+    worse = single(r1=0.4, r5=0.6, r50=0.7)
+    assert compared(GOOD, worse)[1].pairs[0].findings == []
+    assert compared(GOOD, GOOD)[1].pairs[0].findings == []
+
+
+@pytest.mark.parametrize(("ms", "slower"), [(80, True), (51, False)])
+def test_a_slower_change(ms: float, slower: bool) -> None:
+    (first, gold), (second, _) = make(GOOD, latency=times(50)), make(GOOD, latency=times(ms))
+    found = karat.compare(first, second, gold).pairs[0].findings
+    assert [f.code for f in found] == (["got_slower"] if slower else [])
+
+
+def test_every_rule_over_two_runs_is_tested() -> None:
+    assert [rule.code for rule in changes.TABLE.rules] == ["order_got_worse", "got_slower"]
+
+
+def test_an_unknown_candidate_is_an_error() -> None:
+    run, gold = make(GOOD, n=30)
+    sides = [karat.evaluate([{**entry, "system": name} for entry in run], gold) for name in "abc"]
+    comparison = karat.compare(*sides[:2], others=[sides[2]])
+    assert karat.diagnose(sides[1], comparison) == sides[1].findings
+    with pytest.raises(karat.KaratError, match="no single candidate"):
+        karat.diagnose(sides[0], comparison)
