@@ -1,4 +1,5 @@
-"""Item ids in bulk: a Python list (JSON), a polars Series (large tables) or the keys of dicts; one set of operations.
+"""Item ids in bulk: a Python list, a polars Series (large tables), the keys of dicts, or bytes packed in an array (run
+logs); one set of operations.
 
 Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends on a hash being unique.
 """
@@ -20,15 +21,19 @@ from karat.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    Ids: TypeAlias = "list[str] | pl.Series | Keys"
+    Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
 
 Ints: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
+Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole words
+
+WORD = 8  # bytes
 
 _JOINED = 100_000
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # masks that leave so many of a word
 
 
 def bisect_descending(values: Floats, low: Ints, high: Ints, wanted: Floats, before: np.ufunc) -> Ints:
@@ -115,7 +120,37 @@ def hashes(ids: Ids) -> Hashes:
         return hashes(ids.listed)
     if isinstance(ids, list):
         return np.fromiter(map(hash, ids), np.int64, len(ids)).view(np.uint64)
+    if isinstance(ids, np.ndarray):
+        return _hash_packed(ids)
     return ids.hash(0).to_numpy()
+
+
+def pack(ids: list[str]) -> Packed:
+    """Ids as bytes in an array. None of them may hold a NUL."""
+    packed = np.array([i.encode() for i in ids] or [b""])[: len(ids)]
+    return packed.astype(f"S{-(-packed.itemsize // WORD) * WORD}")
+
+
+def trim(windows: Packed, sizes: Ints) -> Packed:
+    """Bytes of which only the first so many belong to the id, the rest made NUL."""
+    words = _words(windows)
+    for i in range(words.shape[1]):
+        words[:, i] &= _FIRST_BYTES[np.clip(sizes - i * WORD, 0, WORD)]
+    return windows
+
+
+def _words(packed: Packed) -> Hashes:
+    return packed.view("<u8").reshape(len(packed), packed.itemsize // WORD)
+
+
+def _hash_packed(packed: Packed) -> Hashes:
+    """Words that are NUL add nothing, so that arrays of different width can be compared."""
+    total = np.zeros(len(packed), np.uint64)
+    for place, word in enumerate(_words(packed).T):
+        mixed = word * (_SPREAD + np.uint64(2 * place))
+        total += mixed ^ (mixed >> np.uint64(32))
+    total *= _SPREAD
+    return total ^ (total >> np.uint64(29))
 
 
 def compact(ids: list[str]) -> Ids:
@@ -127,6 +162,8 @@ def compact(ids: list[str]) -> Ids:
 
 def like(ids: Ids, values: list[str]) -> Ids:
     """`values` in the same kind of container as `ids`, so that their hashes can be compared."""
+    if isinstance(ids, np.ndarray):
+        return pack(values)
     return values if isinstance(ids, (list, Keys)) else compact(values)
 
 
@@ -135,6 +172,8 @@ def take(ids: Ids, rows: Ints) -> Ids:
         return ids.take(rows)
     if isinstance(ids, list):
         return list(map(ids.__getitem__, rows.tolist()))
+    if isinstance(ids, np.ndarray):
+        return ids[rows]
     return ids.gather(rows)
 
 
@@ -145,6 +184,8 @@ def take_list(ids: Ids, rows: Ints) -> list[str]:
 def as_list(ids: Ids) -> list[str]:
     if isinstance(ids, Keys):
         return ids.listed
+    if isinstance(ids, np.ndarray):
+        return [i.decode() for i in ids.tolist()]
     return ids if isinstance(ids, list) else ids.to_list()
 
 
@@ -152,6 +193,8 @@ def equal(left: Ids, right: Ids) -> Bools:
     """Pairwise; what was taken from a container is a list or a Series."""
     if isinstance(left, (list, Keys)):
         return np.fromiter(map(eq, as_list(left), as_list(right)), np.bool_, len(left))
+    if isinstance(left, np.ndarray):
+        return np.asarray(left == right)
     return left.eq(right).to_numpy()
 
 
@@ -247,8 +290,8 @@ class DocRule:
             return True
         if not self.rule:
             return False
-        if isinstance(ids, Keys):
-            ids = ids.listed
+        if isinstance(ids, (Keys, np.ndarray)):
+            ids = as_list(ids)
         if isinstance(ids, list):
             # One search in joined text is ten times faster than one in each id.
             parts = ("\0".join(ids[i : i + _JOINED]) for i in range(0, len(ids), _JOINED))

@@ -7,25 +7,30 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.json_columns import Columns, ValueKind
 from karat.formats.records import (
+    Lines,
+    ListField,
     RecordDecoder,
     decode_entries,
     extra_columns,
     is_json_lines,
     list_entries,
     no_gc,
-    read_batches,
+    read_column_batches,
     read_document,
 )
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
+from karat.ids import Floats, as_list
 
 
 class GoldItem(msgspec.Struct, gc=False):
@@ -60,6 +65,12 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     k: Annotated[int, msgspec.Meta(le=2**53)] | None = None
     tags: dict[str, Any] | None = None
 
+
+# Of items that are all alike no object is made.
+_NAMED: dict[str, ValueKind] = {"chunk_id": "text", "id": "text", "doc_id": "text"}
+_SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
+_ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN})
+_KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
 
 _GETTERS = {
     name: attrgetter(name)
@@ -99,16 +110,18 @@ class GoldFormat(Format):
     def read_gold(self, source: Source, options: Options) -> Gold:
         reader = GoldReader(source.label, options)
         with no_gc():
-            for records, lines in self._batches(source, reader):
-                reader.add(records, lines)
+            for records, lines, items in self._batches(source, reader):
+                reader.add(records, lines, items)
         return reader.builder.build(dataset_of(source, reader.header))
 
-    def _batches(self, source: Source, reader: GoldReader) -> Iterator[tuple[list[GoldEntry], Sequence[int | None]]]:
+    def _batches(self, source: Source, reader: GoldReader) -> Iterator[tuple[list[GoldEntry], Lines, Columns | None]]:
         if is_json_lines(source) and not _holds_entries(source.first_object):
-            return read_batches(source, reader.decoder)
+            yield from read_column_batches(source, reader.decoder)
+            return
         value, lines = read_document(source)
         reader.header = _header_of(value)
-        return decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label)
+        for batch in decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label):
+            yield *batch, None
 
 
 class GoldReader:
@@ -116,30 +129,30 @@ class GoldReader:
 
     def __init__(self, label: str, options: Options) -> None:
         self.builder = GoldBuilder(label)
-        self.decoder = RecordDecoder(GoldEntry, freed=options.target)
+        self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=_ITEMS)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
 
-    def add(self, entries: list[GoldEntry], lines: Sequence[int | None]) -> None:
+    def add(self, entries: list[GoldEntry], lines: Lines, items: Columns | None = None) -> None:
         if not self.builder.queries and self._is_header(entries[0]):
             self.header = _header_of(self.decoder.extras(entries[0]))
             entries, lines = entries[1:], lines[1:]
         batch = _Batch(self._label, entries, lines, self.decoder, self._target)
-        start = len(self.builder.queries)
-        items = batch.items()
-        flat = list(chain.from_iterable(items))
-        ids, kinds = batch.item_ids(flat, items)
+        if items is not None:
+            batch = _ColumnBatch(self._label, entries, lines, self.decoder, self._target, items)
         builder = self.builder
+        start = len(builder.queries)
+        ids, kinds = batch.item_ids()
         builder.queries += batch.query_ids()
         builder.lines += lines
-        builder.counts += [len(i) for i in items]
+        builder.counts += batch.counts()
         builder.ids += ids
         builder.kinds += kinds
-        builder.grades += [i.grade for i in flat]
+        builder.grades += batch.grades()
         builder.k += batch.cutoffs()
         builder.no_answer += [bool(e.no_answer) for e in entries]
-        batch.refuse_contradictions(items)
-        for name, values in batch.fields(flat, items).items():
+        batch.refuse_contradictions()
+        for name, values in batch.fields().items():
             builder.say_all(name, start, values)
         for name, values in batch.tags().items():
             builder.say_all(name, start, values, tag=True)
@@ -172,6 +185,7 @@ class _Batch:
             raise self.error(ids.index(None), "the field is missing", field="query_id")
         return [str(i) for i in ids]
 
+    @cached_property
     def items(self) -> list[list[GoldItem]]:
         """The gold of every entry in one form, whatever form it was given in."""
         golds: list[Any] = [e.gold for e in self.entries]
@@ -214,17 +228,21 @@ class _Batch:
                 raise self.error(at, "wrong type", field=field, expected="an id or a list of ids", got=i)
         return [str(i) for i in ids]
 
-    def item_ids(self, flat: list[GoldItem], items: list[list[GoldItem]]) -> tuple[list[str], list[int]]:
-        ids: list[Any] = [i.chunk_id for i in flat]
+    @cached_property
+    def flat(self) -> list[GoldItem]:
+        return list(chain.from_iterable(self.items))
+
+    def item_ids(self) -> tuple[list[str], list[int]]:
+        ids: list[Any] = [i.chunk_id for i in self.flat]
         if set(map(type, ids)) <= {str}:
             return ids, [CHUNK] * len(ids)
-        for at, of_entry in enumerate(items):
+        for at, of_entry in enumerate(self.items):
             for place, item in enumerate(of_entry):
                 if item.chunk_id is None and item.id is None and item.doc_id is None:
                     raise self.error(at, "the field is missing", field=f"gold[{place}].chunk_id")
         named = [
             (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
-            for i in flat
+            for i in self.flat
         ]
         return [str(i) for i, _ in named], [kind for _, kind in named]
 
@@ -235,9 +253,17 @@ class _Batch:
             raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=self.entries[at].k)
         return cutoffs
 
-    def refuse_contradictions(self, items: list[list[GoldItem]]) -> None:
-        for at in (i for i, e in enumerate(self.entries) if e.no_answer):
-            if any(i.grade > 0 for i in items[at]):
+    def counts(self) -> list[int]:
+        return list(map(len, self.items))
+
+    def grades(self) -> list[float]:
+        return [i.grade for i in self.flat]
+
+    def refuse_contradictions(self) -> None:
+        answerless = [at for at, e in enumerate(self.entries) if e.no_answer]
+        grades, ends = (self.grades(), [0, *accumulate(self.counts())]) if answerless else ([], [])
+        for at in answerless:
+            if any(grade > 0 for grade in grades[ends[at] : ends[at + 1]]):
                 raise self.error(
                     at,
                     "no_answer and relevant gold contradict each other",
@@ -245,13 +271,18 @@ class _Batch:
                     hint="remove one of them (grade 0 is fine)",
                 )
 
-    def fields(self, flat: list[GoldItem], items: list[list[GoldItem]]) -> dict[str, list[Any]]:
+    def fields(self) -> dict[str, list[Any]]:
         """What is said of the queries and is no tag."""
         columns = {name: list(map(get, self.entries)) for name, get in _GETTERS.items()}
-        if ({i.quote for i in flat} | {i.start for i in flat}) - {None}:
-            columns["spans"] = [[(i.quote, i.start, i.end) for i in of_entry] for of_entry in items]
+        columns["spans"] = self.spans()
         columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
+
+    def spans(self) -> list[Any]:
+        """Where the items stand in their documents; one list a query, or nothing where no item says it."""
+        if not ({i.quote for i in self.flat} | {i.start for i in self.flat}) - {None}:
+            return []
+        return [[(i.quote, i.start, i.end) for i in of_entry] for of_entry in self.items]
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: values for name, values in self.extras.items() if _scalar(values)}
@@ -270,6 +301,31 @@ class _Batch:
             for name, values in extra_columns(self.entries, self.decoder.extra_names).items()
             if name != self.target and not (single_target and TARGET_FIELD.fullmatch(name))
         }
+
+
+@dataclass(frozen=True)
+class _ColumnBatch(_Batch):
+    """Some entries whose items are columns already."""
+
+    columns: Columns
+
+    def counts(self) -> list[int]:
+        return list(self.columns.counts.tolist())
+
+    def item_ids(self) -> tuple[list[str], list[int]]:
+        name = next((n for n in _NAMED if n in self.columns.values), None)
+        if name is None:
+            at = int(np.flatnonzero(self.columns.counts)[0])
+            raise self.error(at, "the field is missing", field="gold[0].chunk_id")
+        ids = as_list(self.columns.values[name])
+        return ids, [_KINDS[name]] * len(ids)
+
+    def grades(self) -> list[float]:
+        grades: Floats | None = self.columns.values.get("grade")
+        return [1.0] * int(self.columns.counts.sum()) if grades is None else grades.tolist()
+
+    def spans(self) -> list[Any]:
+        return []
 
 
 def _scalar(values: list[Any]) -> bool:

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from karat.errors import InputError, shorten
 from karat.formats.base import DECODE_ERRORS, Source, refusal
-from karat.formats.yaml_io import Lines, load_yaml
+from karat.formats.json_columns import Columns, ValueKind, read_columns
 
 S = TypeVar("S", bound=msgspec.Struct)
+Lines: TypeAlias = Sequence[int | None]
+Batch: TypeAlias = tuple[list[S], Lines]
+# The line of each entry of a list, by the list's id(): of the outermost list, or of those right under a mapping.
+EntryLines: TypeAlias = dict[int, list[int]]
 
-_BATCH_BYTES = 1 << 18
+_BATCH_BYTES = 1 << 19
 _BATCH_RECORDS = 1000
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.S)
 _LEARNT = 100  # more fields than that are no schema but data
 _UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in the name of a field
+
+
+class ListField(NamedTuple):
+    """A field with a list of objects, and what is wanted of them."""
+
+    name: str
+    fields: Mapping[str, ValueKind]
 
 
 class RecordDecoder(Generic[S]):
@@ -29,10 +41,11 @@ class RecordDecoder(Generic[S]):
     So known fields are checked and fast, and no field is lost: those that cannot be added are kept in a dict beside.
     `extra_names` maps attribute → field of those that were added.
     `freed` names a field that means something else here than in `base`: it is treated as one that `base` lacks.
+    `lists` names a field whose lists of objects can be read as columns.
     """
 
-    def __init__(self, base: type[S], freed: str | None = None) -> None:
-        self.base = base
+    def __init__(self, base: type[S], freed: str | None = None, lists: ListField | None = None) -> None:
+        self.base, self._lists = base, lists
         self.extra_names: dict[str, str] = {}
         self._freed = {freed: f"{freed} (unused)"} if freed in base.__struct_fields__ else {}
         self._refresh()
@@ -40,11 +53,14 @@ class RecordDecoder(Generic[S]):
     def _refresh(self) -> None:
         self.struct = self._struct(forbid_unknown_fields=True, gc=False)
         self._decoder = msgspec.json.Decoder(self.struct)
+        self._outline = self._lists and msgspec.json.Decoder(self._struct(True, forbid_unknown_fields=True, gc=False))
         self._loose: type[S] | None = None  # the same with a dict; made when it is needed
 
-    def _struct(self, **options: Any) -> type[S]:
+    def _struct(self, outline: bool = False, **options: Any) -> type[S]:
         names = {**self._freed, **self.extra_names}
-        fields = [(attribute, Any, None) for attribute in names]
+        fields: list[tuple[str, Any, Any]] = [(attribute, Any, None) for attribute in names]
+        if outline and self._lists:
+            fields.append((self._lists.name, msgspec.Raw, msgspec.Raw()))
         name = self.base.__name__
         return msgspec.defstruct(name, fields, bases=(self.base,), rename=names, kw_only=True, **options)  # type: ignore[return-value]
 
@@ -84,10 +100,15 @@ class RecordDecoder(Generic[S]):
 
     def decode_known_lines(self, block: bytes) -> list[S] | None:
         """All lines of a block at once, or None where one of them needs a closer look."""
-        try:
-            return self._decoder.decode_lines(block)
-        except DECODE_ERRORS:
+        return _decode_all(self._decoder, block)
+
+    def read_known_lists(self, block: bytes) -> tuple[list[S], Columns] | None:
+        """The same, but the lists of objects stay JSON in the records and are read as columns."""
+        records: list[S] | None = self._outline and _decode_all(self._outline, block)
+        if not records or not self._lists:
             return None
+        columns = read_columns([getattr(r, self._lists.name) for r in records], self._lists.fields)
+        return None if columns is None else (records, columns)
 
     def extras(self, record: S) -> dict[str, Any]:
         """The fields of a record that `base` does not know."""
@@ -97,6 +118,13 @@ class RecordDecoder(Generic[S]):
             if value is not None:
                 found[name] = value
         return {**found, **getattr(record, "__dict__", {})}
+
+
+def _decode_all(decoder: msgspec.json.Decoder[S], block: bytes) -> list[S] | None:
+    try:
+        return decoder.decode_lines(block)
+    except DECODE_ERRORS:
+        return None
 
 
 def _plain(thing: Any) -> Any:
@@ -113,18 +141,25 @@ def extra_columns(records: Sequence[msgspec.Struct], extra_names: dict[str, str]
     return columns
 
 
-def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[Batch[S]]:
     """Decoded records with their lines, some at a time: small enough that their memory is used again at once."""
+    for records, lines, _ in read_column_batches(source, decoder):
+        yield records, lines
+
+
+def read_column_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Lines, Columns | None]]:
+    """The same, with the columns of the decoder's lists; None where the lists were decoded with their records."""
     if is_json_lines(source):
         yield from _decode_lines(source, decoder)
         return
     value, lines = read_document(source)
-    yield from decode_entries(list_entries(value, lines, source.label), decoder, source.label)
+    for batch in decode_entries(list_entries(value, lines, source.label), decoder, source.label):
+        yield *batch, None
 
 
 def decode_entries(
     entries: Iterable[tuple[int | None, Any]], decoder: RecordDecoder[S], label: str
-) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+) -> Iterator[Batch[S]]:
     records: list[S] = []
     lines: list[int | None] = []
     for line, entry in entries:
@@ -137,18 +172,27 @@ def decode_entries(
         yield records, lines
 
 
-def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Lines, Columns | None]]:
     first = 1
     for block in whole_lines(source, _BATCH_BYTES):
-        size = block.count(b"\n") + (not block.endswith(b"\n"))
-        records = decoder.decode_known_lines(block)
-        if records is not None and len(records) == size:
-            yield records, range(first, first + size)
+        size = _count_lines(block)
+        lines = range(first, first + size)
+        outlined = decoder.read_known_lists(block)
+        if outlined is not None and len(outlined[0]) == size:
+            yield outlined[0], lines, outlined[1]
+        elif (records := decoder.decode_known_lines(block)) is not None and len(records) == size:
+            yield records, lines, None
         else:
             # A blank line, a field not met before, or a mistake: one by one, to cope or to say where.
             numbered = ((first + i, raw) for i, raw in enumerate(block.split(b"\n")) if raw and not raw.isspace())
-            yield from decode_entries(numbered, decoder, source.label)
+            for batch in decode_entries(numbered, decoder, source.label):
+                yield *batch, None
         first += size
+
+
+def _count_lines(block: bytes) -> int:
+    breaks = np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))  # much faster than bytes.count
+    return int(breaks) + (not block.endswith(b"\n"))
 
 
 def whole_lines(source: Source, size: int) -> Iterator[bytes]:
@@ -158,7 +202,7 @@ def whole_lines(source: Source, size: int) -> Iterator[bytes]:
             yield block if block.endswith(b"\n") else block + stream.readline()
 
 
-def read_document(source: Source) -> tuple[Any, Lines]:
+def read_document(source: Source) -> tuple[Any, EntryLines]:
     """A whole JSON or YAML file."""
     with source.open() as stream:
         text = stream.read()
@@ -167,10 +211,12 @@ def read_document(source: Source) -> tuple[Any, Lines]:
             return msgspec.json.decode(text), {}
         except DECODE_ERRORS as error:
             raise _document_error(error, text, source.label) from error
+    from karat.yaml_io import load_yaml  # PyYAML is slow to import, and most files are no YAML
+
     return load_yaml(text, source.label)
 
 
-def list_entries(value: Any, lines: Lines, label: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
+def list_entries(value: Any, lines: EntryLines, label: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
     """The entries of a list, or of the list of objects under a mapping (a header may hold other lists)."""
     if isinstance(value, dict):
         lists = [v for v in value.values() if isinstance(v, list)]
