@@ -11,7 +11,7 @@ import numpy as np
 
 from karat.audit import Audit
 from karat.errors import InputError, is_whole
-from karat.ids import Bools, DocRule, Floats, Ints, has_repeats, hashes, keys
+from karat.ids import Bools, DocRule, Floats, Ints, Packed, has_repeats, hashes, keys, pack
 
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
@@ -45,7 +45,11 @@ class Gold:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        return {query: i for i, query in enumerate(self.queries)}
+        return dict(zip(self.queries, range(len(self.queries)), strict=True))
+
+    @cached_property
+    def packed(self) -> Packed:
+        return pack(self.ids)
 
     @cached_property
     def query_of_item(self) -> Ints:

@@ -126,17 +126,25 @@ def hashes(ids: Ids) -> Hashes:
 
 
 def pack(ids: list[str]) -> Packed:
-    """Ids as bytes in an array. None of them may hold a NUL."""
-    packed = np.array([i.encode() for i in ids] or [b""])[: len(ids)]
-    return packed.astype(f"S{-(-packed.itemsize // WORD) * WORD}")
+    """Ids as bytes in an array. A NUL inside of an id gets a companion, for at the end of one it would not be seen."""
+    joined = "".join(ids)
+    if joined.isascii() and "\0" not in joined:
+        text, sizes = joined.encode(), np.fromiter(map(len, ids), np.int64, len(ids))
+    else:
+        encoded = [i.encode().replace(b"\0", b"\0\1") for i in ids]
+        text, sizes = b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(ids))
+    return gather(text + bytes(int(sizes.max(initial=0)) + WORD), np.cumsum(sizes) - sizes, sizes)
 
 
-def trim(windows: Packed, sizes: Ints) -> Packed:
-    """Bytes of which only the first so many belong to the id, the rest made NUL."""
-    words = _words(windows)
-    for i in range(words.shape[1]):
-        words[:, i] &= _FIRST_BYTES[np.clip(sizes - i * WORD, 0, WORD)]
-    return windows
+def gather(text: bytes, first: Ints, sizes: Ints) -> Packed:
+    """Pieces of a text. It must go on after the last of them for as long as the longest, and a word."""
+    width = max(1, -(-int(sizes.max(initial=0)) // WORD)) * WORD
+    windows: Packed = np.ndarray(len(text) - width + 1, f"S{width}", text, strides=(1,))
+    packed = windows[first]
+    words = _words(packed)
+    for place in range(width // WORD):
+        words[:, place] &= _FIRST_BYTES[np.minimum(np.maximum(sizes - place * WORD, 0), WORD)]
+    return packed
 
 
 def _words(packed: Packed) -> Hashes:
@@ -203,20 +211,21 @@ def keys(hashed: Hashes, query: Ints) -> Hashes:
     return hashed ^ (query.astype(np.uint64) * _SPREAD)
 
 
-def find(ids: Ids, query: Ints, table: list[str], table_query: Ints) -> tuple[Ints, Ints]:
-    """(row, table row) of every id that stands in the table under the same query."""
+def find(ids: Ids, query: Ints, table: list[str] | Packed, table_query: Ints) -> tuple[Ints, Ints]:
+    """(row, table row) of every id that stands in the table under the same query. Packed ids take a packed table."""
     if isinstance(ids, Keys):
-        return ids.find(query, table, table_query)
+        return ids.find(query, as_list(table), table_query)
     if isinstance(ids, list):
         wanted = set(table)
         rows = np.flatnonzero(np.fromiter(map(wanted.__contains__, ids), np.bool_, len(ids)))
+        ids, query = take(ids, rows), query[rows]
     else:
-        rows = np.arange(len(ids))
-    listed = like(ids, table)
-    found, at = _lookup(keys(hashes(take(ids, rows)), query[rows]), keys(hashes(listed), table_query))
-    rows = rows[found]
-    same = equal(take(ids, rows), take(listed, at))
-    return rows[same], at[same]
+        rows = None
+    listed = table if isinstance(table, np.ndarray) else like(ids, table)
+    found, at = _lookup(keys(hashes(ids), query), keys(hashes(listed), table_query))
+    same = equal(take(ids, found), take(listed, at))
+    found, at = found[same], at[same]
+    return found if rows is None else rows[found], at
 
 
 def _lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:

@@ -206,7 +206,7 @@ def _match(
 
 
 def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints) -> tuple[Ints, Ints]:
-    names = list(map(gold.ids.__getitem__, items.tolist()))
+    names = gold.packed[items] if isinstance(ids, np.ndarray) else list(map(gold.ids.__getitem__, items.tolist()))
     rows, at = find(ids, gold_query, names, gold.query_of_item[items])
     return rows, items[at]
 

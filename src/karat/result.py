@@ -172,7 +172,10 @@ def _aggregate(defined: Floats, metric: Metric) -> float | None:
 def _mean(values: Floats) -> float | None:
     """Exactly rounded, so that neither the order of the queries nor the slicing changes a digit."""
     defined = values[~np.isnan(values)]
-    return math.fsum(defined.tolist()) / len(defined) if len(defined) else None
+    if not len(defined):
+        return None
+    whole = bool((defined == np.rint(defined)).all()) and np.abs(defined).sum() < 2**53  # then no sum is rounded
+    return float(defined.sum() if whole else math.fsum(defined.tolist())) / len(defined)
 
 
 def _mean_beside(values: Floats, bounds: Floats) -> float | None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.ids import WORD, Bools, Floats, Hashes, Ints, Packed, trim
+from karat.ids import WORD, Bools, Floats, Hashes, Ints, Packed, gather
 
 Bytes: TypeAlias = NDArray[np.uint8]
 ValueKind: TypeAlias = Literal["text", "number", "whole", "other"]  # other: not for columns
@@ -26,6 +26,7 @@ _END = re.compile(rb"\s*\}")
 _BETWEEN = re.compile(rb"\}(\s*,\s*)\{")
 _QUOTE, _MINUS, _POINT, _ZERO = b'"-.0'
 _LONGEST = 128  # bytes of a text; every text of a column takes as much room as the longest
+_BEYOND = 1024  # NULs after the last list, so that one can look beyond it
 
 # For _short_numbers, by the size of a number: how far it is moved to the end of its word, and the zeros before it.
 _SHIFT = np.array([8 * (WORD - size) for size in range(WORD + 1)], np.uint64)
@@ -66,7 +67,7 @@ def read_columns(lists: Sequence[Any], wanted: Mapping[str, ValueKind]) -> Colum
 
     `lists` are known to be JSON: that a value ends where the next bytes of the shape begin needs no second proof.
     """
-    joined = b"".join(lists)
+    joined = b"".join([*lists, bytes(_BEYOND)])
     shape = None if b"\\" in joined else _learn(joined, wanted)
     if shape is None or not _is_text(joined):
         return None
@@ -103,15 +104,15 @@ def _learn(joined: bytes, wanted: Mapping[str, ValueKind]) -> _Shape | None:
         return None
     literals[-1] += end[0]
     between = _BETWEEN.search(joined, end.end() - 1)
+    if sum(map(len, literals)) > _BEYOND - _LONGEST:
+        return None
     return _Shape(names, literals, b"," if between is None else between[1])
 
 
 class _Reader:
     def __init__(self, joined: bytes, shape: _Shape, bounds: Ints) -> None:
-        self.shape, self.bounds = shape, bounds
-        longest = _LONGEST + 2 * sum(map(len, shape.literals)) + len(shape.between)
-        self.joined = joined + bytes(longest)  # so that one can look beyond the end
-        self.text: Bytes = np.frombuffer(self.joined, np.uint8)
+        self.joined, self.shape, self.bounds = joined, shape, bounds
+        self.text: Bytes = np.frombuffer(joined, np.uint8)
 
     def columns(self, wanted: Mapping[str, ValueKind]) -> Columns | None:
         quotes = np.flatnonzero(self.text == _QUOTE)
@@ -176,11 +177,9 @@ class _Reader:
 
     def _texts(self, first: Ints, end: Ints) -> Packed | None:
         sizes = end - first
-        longest = int(sizes.max())
-        if longest > _LONGEST:
+        if sizes.max() > _LONGEST:
             return None
-        room = max(1, -(-longest // WORD)) * WORD
-        return trim(self._windows(f"S{room}", room)[first], sizes)
+        return gather(self.joined, first, sizes)
 
     def _numbers(self, first: Ints, end: Ints, *, whole: bool) -> Floats | None:
         negative = self.text[first] == _MINUS
