@@ -7,9 +7,11 @@ Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends 
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain, pairwise, repeat
+from math import nan
 from operator import contains, eq
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,6 +34,7 @@ Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole wor
 WORD = 8  # bytes
 
 _JOINED = 100_000
+_DENSE, _LONG = 8, 50  # hits for every judged item, and hits of a query
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # masks that leave so many of a word
 
@@ -61,37 +64,56 @@ class Keys:
         return list(chain.from_iterable(self.tables))
 
     def find(self, query: Ints, table: list[str], table_query: Ints) -> tuple[Ints, Ints]:
-        """As `find` below. A dict tells whether an id is there, its score tells where."""
+        """As `find` below."""
         filled = np.flatnonzero(np.diff(self.offsets))
         last = max(int(query.max(initial=0)), int(table_query.max(initial=0)))
         place = np.full(last + 1, -1)
         place[query[self.offsets[filled]]] = filled
         at = np.flatnonzero(place[table_query] >= 0)
         of = place[table_query[at]]
-        names = map(table.__getitem__, at.tolist())
-        score = np.array(
-            [t.get(n) for t, n in zip(map(self.tables.__getitem__, of.tolist()), names, strict=True)], float
-        )
-        there = ~np.isnan(score)
-        at, of, score = at[there], of[there], score[there]
-        return self._rows(table, at, of, score), at
+        names = list(map(table.__getitem__, at.tolist()))
+        dense = len(self) < _DENSE * len(names) and len(self) > _LONG * len(filled)
+        return self._listed(names, at, of) if dense else self._looked_up(names, at, of)
 
-    def _rows(self, table: list[str], at: Ints, of: Ints, score: Floats) -> Ints:
-        """The rows of ids that are known to be there: where their query has their score."""
+    def _listed(self, names: list[str], at: Ints, of: Ints) -> tuple[Ints, Ints]:
+        """Look at every id whether it is wanted."""
+        rows, items = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        numbers = at.tolist()
+        bounds = np.flatnonzero(np.diff(of, prepend=-1, append=-1)).tolist()
+        for start, end in pairwise(bounds):
+            wanted = dict(zip(names[start:end], numbers[start:end], strict=True))
+            keyed = self.tables[of[start]]
+            item = np.fromiter(map(wanted.get, keyed, repeat(-1)), np.int64, len(keyed))
+            there = np.flatnonzero(item >= 0)
+            rows.append(there + self.offsets[of[start]])
+            items.append(item[there])
+        return np.concatenate(rows), np.concatenate(items)
+
+    def _looked_up(self, names: list[str], at: Ints, of: Ints) -> tuple[Ints, Ints]:
+        """A dict tells whether an id is there, its score tells where."""
+        tables = map(self.tables.__getitem__, of.tolist())
+        score = np.array(array("d", [t.get(n, nan) for t, n in zip(tables, names, strict=True)]))
+        there = np.flatnonzero(~np.isnan(score))
+        return self._rows(names, there, of[there], score[there]), at[there]
+
+    def _rows(self, names: list[str], named: Ints, of: Ints, score: Floats) -> Ints:
+        """The rows of names that are known to be there: where their query has their score."""
         order = self._by_score
         scores = self.scores if order is None else self.scores[order]
-        starts, ends = self.offsets[of], self.offsets[of + 1]
-        first = bisect_descending(scores, starts, ends, score, np.greater)
-        after = bisect_descending(scores, first, ends, score, np.greater_equal)
+        ends = self.offsets[of + 1]
+        first = bisect_descending(scores, self.offsets[of], ends, score, np.greater)
         rows = first if order is None else order[first]
-        several = np.flatnonzero(after - first > 1)  # more than one has this score: look at their names
-        current, names = -1, []
-        columns = (several.tolist(), *(c[several].tolist() for c in (at, of, starts, first, after)))
-        for i, item, local, start, low, high in zip(*columns, strict=True):
+        after = np.minimum(first + 1, len(scores) - 1)
+        several = np.flatnonzero((after < ends) & (scores[after] == score))  # tied: look at their names
+        after = bisect_descending(scores, first[several], ends[several], score[several], np.greater_equal)
+        current, keyed = -1, []
+        columns = (c.tolist() for c in (several, named[several], of[several], first[several], after))
+        for i, name, local, low, high in zip(*columns, strict=True):
             if local != current:
-                current, names = local, list(self.tables[local])
+                current, keyed = local, list(self.tables[local])
+            start = int(self.offsets[local])
             tied = range(low, high) if order is None else order[low:high].tolist()
-            rows[i] = next(row for row in tied if names[row - start] == table[item])
+            rows[i] = next(row for row in tied if keyed[row - start] == names[name])
         return rows
 
     @cached_property

@@ -55,7 +55,10 @@ class Judged:
 
     def relevant(self, rel: float | None) -> Ints:
         """Number of relevant gold items of each query."""
-        return np.bincount(self.gold_query[relevance(self.gold_grade, rel)], minlength=self.n)
+        cache: dict[float | None, Ints] = self.__dict__.setdefault("_relevant", {})
+        if rel not in cache:
+            cache[rel] = np.bincount(self.gold_query[relevance(self.gold_grade, rel)], minlength=self.n)
+        return cache[rel]
 
     def per_query(self, query: Ints, values: Floats | None = None) -> Floats:
         """Sum of values (or count) by query."""

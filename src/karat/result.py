@@ -174,8 +174,18 @@ def _mean(values: Floats) -> float | None:
     defined = values[~np.isnan(values)]
     if not len(defined):
         return None
-    whole = bool((defined == np.rint(defined)).all()) and np.abs(defined).sum() < 2**53  # then no sum is rounded
-    return float(defined.sum() if whole else math.fsum(defined.tolist())) / len(defined)
+    return _exact_sum(defined) / len(defined)
+
+
+def _exact_sum(values: Floats) -> float:
+    """As math.fsum. Numbers from 0 to 1, if not tiny, are added as whole multiples of 2^-63, which rounds nothing."""
+    if values.min() >= 0 and values.max() <= 1:
+        scaled = values * 2.0**63
+        if (scaled == np.floor(scaled)).all():
+            units = scaled.astype(np.uint64)
+            high, low = units >> np.uint64(32), units & np.uint64(2**32 - 1)  # neither sum can overflow
+            return ((int(high.sum()) << 32) + int(low.sum())) / 2**63  # division of whole numbers rounds once
+    return math.fsum(values.tolist())
 
 
 def _mean_beside(values: Floats, bounds: Floats) -> float | None:
