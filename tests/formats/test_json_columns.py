@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from karat import KaratError, evaluate, read_gold, read_run
 from karat.audit import Audit
+from karat.formats.base import Source
 from karat.formats.json_columns import read_columns
-from karat.formats.records import RecordDecoder
-from karat.formats.run_log import _RANKED, RankedId
+from karat.formats.records import RecordDecoder, column, extra_columns, read_column_batches
+from karat.formats.run_log import _RANKED, _TOPK, RankedId, SlimRecord
 from karat.ids import as_list
 
 FIELDS = ("rank", "chunk_id", "score", "doc_id", "id")
@@ -154,6 +155,18 @@ RUN = [
 def written(path: Path, entries: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return path
+
+
+def test_a_file_is_read_by_columns_also_where_fields_come_late(tmp_path: Path) -> None:
+    lines = [*RUN, {**RUN[0], "query_id": "late", "error": "timeout"}, {**RUN[1], "query_id": "later", "new": 1}]
+    source = Source(written(tmp_path / "run.jsonl", lines))
+    decoder = RecordDecoder(SlimRecord, lists=_TOPK)
+    decoder.decode(json.dumps(lines[-1]).encode())  # learns the fields that the contract does not know
+    [(records, _, columns)] = read_column_batches(source, decoder)
+    assert columns is not None
+    assert [r.error for r in records] == [None] * 50 + ["timeout", None]
+    assert extra_columns(records, decoder.extra_names)["new"] == [None] * 51 + [1]
+    assert column(records, "query") == [None] * 52
 
 
 def without_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
-from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -21,8 +20,10 @@ from karat.formats.records import (
     Lines,
     ListField,
     RecordDecoder,
+    column,
     decode_entries,
     extra_columns,
+    has_field,
     is_json_lines,
     list_entries,
     no_gc,
@@ -72,20 +73,17 @@ _SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other
 _ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN})
 _KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
 
-_GETTERS = {
-    name: attrgetter(name)
-    for name in (
-        "query",
-        "evidence",
-        "answer",
-        "answer_span",
-        "negatives",
-        "as_of",
-        "conversation_id",
-        "source",
-        "entities",
-    )
-}
+_FIELDS = (
+    "query",
+    "evidence",
+    "answer",
+    "answer_span",
+    "negatives",
+    "as_of",
+    "conversation_id",
+    "source",
+    "entities",
+)
 _HEADER = frozenset({"dataset", "dataset_version", "DATASET_VERSION", "as_of_range", "AS_OF_RANGE"})
 TARGET_FIELD = re.compile(r"(source|target|expected|relevant|correct|gold)(_\w+)?_id|target|targets|(chunk|doc)_id")
 
@@ -150,7 +148,7 @@ class GoldReader:
         builder.kinds += kinds
         builder.grades += batch.grades()
         builder.k += batch.cutoffs()
-        builder.no_answer += [bool(e.no_answer) for e in entries]
+        builder.no_answer += map(bool, column(entries, "no_answer"))
         batch.refuse_contradictions()
         for name, values in batch.fields().items():
             builder.say_all(name, start, values)
@@ -247,11 +245,11 @@ class _Batch:
         return [str(i) for i, _ in named], [kind for _, kind in named]
 
     def cutoffs(self) -> list[int]:
-        cutoffs = [e.k or 0 for e in self.entries]
-        if min(cutoffs, default=0) < 0 or 0 in [e.k for e in self.entries]:
-            at = next(at for at, e in enumerate(self.entries) if e.k is not None and e.k < 1)
-            raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=self.entries[at].k)
-        return cutoffs
+        cutoffs = column(self.entries, "k")
+        at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
+        if at is not None:
+            raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=cutoffs[at])
+        return [k or 0 for k in cutoffs]
 
     def counts(self) -> list[int]:
         return list(map(len, self.items))
@@ -260,7 +258,7 @@ class _Batch:
         return [i.grade for i in self.flat]
 
     def refuse_contradictions(self) -> None:
-        answerless = [at for at, e in enumerate(self.entries) if e.no_answer]
+        answerless = [at for at, no_answer in enumerate(column(self.entries, "no_answer")) if no_answer]
         grades, ends = (self.grades(), [0, *accumulate(self.counts())]) if answerless else ([], [])
         for at in answerless:
             if any(grade > 0 for grade in grades[ends[at] : ends[at + 1]]):
@@ -273,7 +271,7 @@ class _Batch:
 
     def fields(self) -> dict[str, list[Any]]:
         """What is said of the queries and is no tag."""
-        columns = {name: list(map(get, self.entries)) for name, get in _GETTERS.items()}
+        columns = {name: column(self.entries, name) for name in _FIELDS if has_field(self.entries, name)}
         columns["spans"] = self.spans()
         columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
@@ -286,8 +284,8 @@ class _Batch:
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: values for name, values in self.extras.items() if _scalar(values)}
-        columns["tier"] = [None if e.tier is None else str(e.tier) for e in self.entries]
-        for at, tags in ((i, e.tags) for i, e in enumerate(self.entries) if e.tags):
+        columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
+        for at, tags in ((at, tags) for at, tags in enumerate(column(self.entries, "tags")) if tags):
             for name, value in tags.items():
                 columns.setdefault(name, [None] * len(self.entries))[at] = value
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}

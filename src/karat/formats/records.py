@@ -6,6 +6,7 @@ import gc
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ EntryLines: TypeAlias = dict[int, list[int]]
 
 _BATCH_BYTES = 1 << 19
 _BATCH_RECORDS = 1000
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.S)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
 _LEARNT = 100  # more fields than that are no schema but data
 _UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in the name of a field
 
@@ -48,21 +49,35 @@ class RecordDecoder(Generic[S]):
         self.base, self._lists = base, lists
         self.extra_names: dict[str, str] = {}
         self._freed = {freed: f"{freed} (unused)"} if freed in base.__struct_fields__ else {}
+        self._met: set[str] = set()  # fields that some line of the file has, as far as columns were read
         self._refresh()
 
     def _refresh(self) -> None:
         self.struct = self._struct(forbid_unknown_fields=True, gc=False)
         self._decoder = msgspec.json.Decoder(self.struct)
-        self._outline = self._lists and msgspec.json.Decoder(self._struct(True, forbid_unknown_fields=True, gc=False))
+        self._outline = msgspec.json.Decoder(self._outline_struct())
         self._loose: type[S] | None = None  # the same with a dict; made when it is needed
 
-    def _struct(self, outline: bool = False, **options: Any) -> type[S]:
+    def _struct(self, **options: Any) -> type[S]:
         names = {**self._freed, **self.extra_names}
-        fields: list[tuple[str, Any, Any]] = [(attribute, Any, None) for attribute in names]
-        if outline and self._lists:
-            fields.append((self._lists.name, msgspec.Raw, msgspec.Raw()))
+        fields = [(attribute, Any, None) for attribute in names]
         name = self.base.__name__
         return msgspec.defstruct(name, fields, bases=(self.base,), rename=names, kw_only=True, **options)  # type: ignore[return-value]
+
+    def _outline_struct(self) -> type[S]:
+        """A struct of the fields that were met, the lists as they are written; the other fields are None for all."""
+        met = [f for f in msgspec.structs.fields(self.struct) if f.encode_name in self._met]
+        return msgspec.defstruct(  # type: ignore[return-value]
+            self.base.__name__,
+            [(f.name, *((msgspec.Raw, msgspec.Raw()) if self._is_lists(f.name) else (f.type, None))) for f in met],
+            namespace=dict.fromkeys(self.struct.__struct_fields__),
+            rename={f.name: f.encode_name for f in met},
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+
+    def _is_lists(self, name: str) -> bool:
+        return self._lists is not None and name == self._lists.name
 
     def decode(self, raw: bytes) -> S:
         return self._decode(lambda kind: msgspec.json.decode(raw, type=kind))
@@ -100,15 +115,31 @@ class RecordDecoder(Generic[S]):
 
     def decode_known_lines(self, block: bytes) -> list[S] | None:
         """All lines of a block at once, or None where one of them needs a closer look."""
-        return _decode_all(self._decoder, block)
+        try:
+            return self._decoder.decode_lines(block)
+        except DECODE_ERRORS:
+            return None
 
     def read_known_lists(self, block: bytes) -> tuple[list[S], Columns] | None:
         """The same, but the lists of objects stay JSON in the records and are read as columns."""
-        records: list[S] | None = self._outline and _decode_all(self._outline, block)
-        if not records or not self._lists:
+        if self._lists is None:
+            return None
+        records = self._outlines(block)
+        if not records or self._lists.name not in self._met:
             return None
         columns = read_columns([getattr(r, self._lists.name) for r in records], self._lists.fields)
         return None if columns is None else (records, columns)
+
+    def _outlines(self, block: bytes) -> list[S] | None:
+        while True:
+            try:
+                return self._outline.decode_lines(block)
+            except DECODE_ERRORS as error:
+                unknown = _UNKNOWN.fullmatch(str(error))
+                if unknown is None or unknown[1] not in self.struct.__struct_encode_fields__:
+                    return None
+                self._met.add(unknown[1])
+                self._outline = msgspec.json.Decoder(self._outline_struct())
 
     def extras(self, record: S) -> dict[str, Any]:
         """The fields of a record that `base` does not know."""
@@ -120,15 +151,18 @@ class RecordDecoder(Generic[S]):
         return {**found, **getattr(record, "__dict__", {})}
 
 
-def _decode_all(decoder: msgspec.json.Decoder[S], block: bytes) -> list[S] | None:
-    try:
-        return decoder.decode_lines(block)
-    except DECODE_ERRORS:
-        return None
-
-
 def _plain(thing: Any) -> Any:
     return thing.item() if hasattr(thing, "item") and not hasattr(thing, "__len__") else shorten(thing)
+
+
+def column(records: Sequence[msgspec.Struct], name: str) -> list[Any]:
+    """One field of many records; None where they lack it."""
+    return list(map(attrgetter(name), records)) if has_field(records, name) else [None] * len(records)
+
+
+def has_field(records: Sequence[msgspec.Struct], name: str) -> bool:
+    """False where no record can have the field: none of their file does so far."""
+    return not records or name in records[0].__struct_fields__
 
 
 def extra_columns(records: Sequence[msgspec.Struct], extra_names: dict[str, str]) -> dict[str, list[Any]]:

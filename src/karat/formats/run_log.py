@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +19,7 @@ from karat.formats.json_columns import Columns, ValueKind
 from karat.formats.records import (
     ListField,
     RecordDecoder,
+    column,
     decode_entries,
     extra_columns,
     no_gc,
@@ -99,8 +99,8 @@ _RANKED: dict[str, ValueKind] = {"rank": "whole", "chunk_id": "text", "score": "
 _TOPK = ListField("topk", _RANKED)
 
 # One value a query, kept for later steps; the rest of the record is either hits or provenance.
-_QUERY_FIELDS = {n: attrgetter(n) for n in ("query", "rewritten_query", "route", "entities", "error")}
-_PROVENANCE = {n: attrgetter(n) for n in ("k_raw", "index_version", "chunker", "reranker")}
+_QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "error")
+_PROVENANCE = ("k_raw", "index_version", "chunker", "reranker")
 
 
 class RunLog(Run):
@@ -268,8 +268,8 @@ class _Part:
         return hits
 
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
-        for name, get in _PROVENANCE.items():
-            yield name, _different(list(map(get, self.records)))
+        for name in _PROVENANCE:
+            yield name, _different(column(self.records, name))
         for name, values in extra_columns(self.records, self.extra_names).items():
             yield name, _different(values)
 
@@ -396,10 +396,10 @@ class _Slice:
         docs = part.docs()
         if docs is not None:
             self.docs += [""] * (self.size - len(self.docs)) + docs
-        for name, column in self.columns.items():
-            column += [getattr(h, name) for h in part.hits]
-        for name, get in _QUERY_FIELDS.items():
-            self.fields[name] += map(get, part.records)
+        for name, values in self.columns.items():
+            values += [getattr(h, name) for h in part.hits]
+        for name in _QUERY_FIELDS:
+            self.fields[name] += column(part.records, name)
         self.size += sum(part.counts)
 
     def hits(self) -> Hits:
