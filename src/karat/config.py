@@ -9,7 +9,7 @@ import msgspec
 
 from karat.errors import ConfigError, InputError, did_you_mean
 from karat.formats.base import refusal
-from karat.formats.yaml_io import load_yaml
+from karat.yaml_io import load_yaml
 
 
 class RetrievalConfig(msgspec.Struct, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ import numpy as np
 
 from karat.audit import Audit
 from karat.errors import InputError, is_whole
-from karat.ids import Bools, DocRule, Floats, Ints, has_repeats, hashes, keys
+from karat.ids import Bools, DocRule, Floats, Ints, Packed, has_repeats, hashes, keys, pack
 
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
@@ -31,6 +31,7 @@ class Gold:
     """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
 
     queries: list[str]
+    index: dict[str, int]  # query → its place
     offsets: Ints
     ids: list[str]
     grades: Floats
@@ -44,8 +45,8 @@ class Gold:
     audit: Audit = field(default_factory=Audit)
 
     @cached_property
-    def index(self) -> dict[str, int]:
-        return {query: i for i, query in enumerate(self.queries)}
+    def packed(self) -> Packed:
+        return pack(self.ids)
 
     @cached_property
     def query_of_item(self) -> Ints:
@@ -61,7 +62,8 @@ class Gold:
         if rule.rule not in cache:
             named = self.kinds == DOC
             bare = np.flatnonzero(self.kinds == BARE)
-            named[bare] = ~rule.chunks(list(map(self.ids.__getitem__, bare.tolist())))
+            ids = self.ids if len(bare) == len(self.ids) else list(map(self.ids.__getitem__, bare.tolist()))
+            named[bare] = ~rule.chunks(ids)
             cache[rule.rule] = named
         return cache[rule.rule]
 
@@ -99,10 +101,11 @@ class GoldBuilder:
     lines: list[int | None] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
-    grades: list[float] = field(default_factory=list)
-    kinds: list[int] = field(default_factory=list)
-    k: list[int] = field(default_factory=list)
-    no_answer: list[bool] = field(default_factory=list)
+    # Lists, or arrays from a reader that has all entries at once.
+    grades: Any = field(default_factory=list)
+    kinds: Any = field(default_factory=list)
+    k: Any = field(default_factory=list)
+    no_answer: Any = field(default_factory=list)
     fields: dict[str, list[Any]] = field(default_factory=dict)
     tags: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -139,22 +142,26 @@ class GoldBuilder:
     def build(self, dataset: Dataset) -> Gold:
         if not self.queries:
             raise InputError("no query in the gold set", file=self.label, hint="it needs at least one entry")
-        self._refuse_repeated_queries()
+        index = dict(zip(self.queries, range(len(self.queries)), strict=True))
+        if len(index) < len(self.queries):
+            raise self._repeated_query()
         self._refuse_half_characters()
         audit = Audit()
         ids, grades, kinds, counts = self._items(audit)
         for column in (*self.fields.values(), *self.tags.values()):
             column += [None] * (len(self.queries) - len(column))
-        without_answer = (q for q, none in zip(self.queries, self.no_answer, strict=True) if none)
-        audit.count("no_answer_queries", sum(self.no_answer), without_answer)
+        no_answer = np.array(self.no_answer, np.int64)
+        without_answer = (self.queries[i] for i in np.flatnonzero(no_answer).tolist())
+        audit.count("no_answer_queries", int(no_answer.sum()), without_answer)
         return Gold(
             queries=self.queries,
+            index=index,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
             ids=ids,
             grades=grades,
             kinds=kinds,
             k=np.array(self.k, np.int64),
-            no_answer=np.array(self.no_answer, np.int64),
+            no_answer=no_answer,
             fields=self.fields,
             tags=self.tags,
             dataset=dataset,
@@ -162,21 +169,17 @@ class GoldBuilder:
             audit=audit,
         )
 
-    def _refuse_repeated_queries(self) -> None:
-        if len(set(self.queries)) == len(self.queries):
-            return
+    def _repeated_query(self) -> InputError:
         first: dict[str, int] = {}
-        for i, query in enumerate(self.queries):
-            if query in first:
-                line, earlier = self.lines[i], self.lines[first[query]]
-                raise InputError(
-                    "this query is in the gold set already" + (f" (line {earlier})" if earlier else ""),
-                    file=self.label,
-                    line=line,
-                    query=query,
-                    hint="merge the two entries, or give one another query_id",
-                )
-            first[query] = i
+        at = next(i for i, query in enumerate(self.queries) if first.setdefault(query, i) != i)
+        earlier = self.lines[first[self.queries[at]]]
+        return InputError(
+            "this query is in the gold set already" + (f" (line {earlier})" if earlier else ""),
+            file=self.label,
+            line=self.lines[at],
+            query=self.queries[at],
+            hint="merge the two entries, or give one another query_id",
+        )
 
     def _refuse_half_characters(self) -> None:
         for name, texts in (("query_id", self.queries), ("gold", self.ids)):

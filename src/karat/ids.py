@@ -1,4 +1,5 @@
-"""Item ids in bulk: a Python list (JSON), a polars Series (large tables) or the keys of dicts; one set of operations.
+"""Item ids in bulk: a Python list, a polars Series (large tables), the keys of dicts, or bytes packed in an array (run
+logs); one set of operations.
 
 Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends on a hash being unique.
 """
@@ -6,9 +7,11 @@ Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends 
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain, pairwise, repeat
+from math import nan
 from operator import contains, eq
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,15 +23,20 @@ from karat.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    Ids: TypeAlias = "list[str] | pl.Series | Keys"
+    Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
 
 Ints: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
+Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole words
+
+WORD = 8  # bytes
 
 _JOINED = 100_000
+_DENSE, _LONG = 8, 50  # hits for every judged item, and hits of a query
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # masks that leave so many of a word
 
 
 def bisect_descending(values: Floats, low: Ints, high: Ints, wanted: Floats, before: np.ufunc) -> Ints:
@@ -56,37 +64,56 @@ class Keys:
         return list(chain.from_iterable(self.tables))
 
     def find(self, query: Ints, table: list[str], table_query: Ints) -> tuple[Ints, Ints]:
-        """As `find` below. A dict tells whether an id is there, its score tells where."""
+        """As `find` below."""
         filled = np.flatnonzero(np.diff(self.offsets))
         last = max(int(query.max(initial=0)), int(table_query.max(initial=0)))
         place = np.full(last + 1, -1)
         place[query[self.offsets[filled]]] = filled
         at = np.flatnonzero(place[table_query] >= 0)
         of = place[table_query[at]]
-        names = map(table.__getitem__, at.tolist())
-        score = np.array(
-            [t.get(n) for t, n in zip(map(self.tables.__getitem__, of.tolist()), names, strict=True)], float
-        )
-        there = ~np.isnan(score)
-        at, of, score = at[there], of[there], score[there]
-        return self._rows(table, at, of, score), at
+        names = list(map(table.__getitem__, at.tolist()))
+        dense = len(self) < _DENSE * len(names) and len(self) > _LONG * len(filled)
+        return self._listed(names, at, of) if dense else self._looked_up(names, at, of)
 
-    def _rows(self, table: list[str], at: Ints, of: Ints, score: Floats) -> Ints:
-        """The rows of ids that are known to be there: where their query has their score."""
+    def _listed(self, names: list[str], at: Ints, of: Ints) -> tuple[Ints, Ints]:
+        """Look at every id whether it is wanted."""
+        rows, items = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        numbers = at.tolist()
+        bounds = np.flatnonzero(np.diff(of, prepend=-1, append=-1)).tolist()
+        for start, end in pairwise(bounds):
+            wanted = dict(zip(names[start:end], numbers[start:end], strict=True))
+            keyed = self.tables[of[start]]
+            item = np.fromiter(map(wanted.get, keyed, repeat(-1)), np.int64, len(keyed))
+            there = np.flatnonzero(item >= 0)
+            rows.append(there + self.offsets[of[start]])
+            items.append(item[there])
+        return np.concatenate(rows), np.concatenate(items)
+
+    def _looked_up(self, names: list[str], at: Ints, of: Ints) -> tuple[Ints, Ints]:
+        """A dict tells whether an id is there, its score tells where."""
+        tables = map(self.tables.__getitem__, of.tolist())
+        score = np.array(array("d", [t.get(n, nan) for t, n in zip(tables, names, strict=True)]))
+        there = np.flatnonzero(~np.isnan(score))
+        return self._rows(names, there, of[there], score[there]), at[there]
+
+    def _rows(self, names: list[str], named: Ints, of: Ints, score: Floats) -> Ints:
+        """The rows of names that are known to be there: where their query has their score."""
         order = self._by_score
         scores = self.scores if order is None else self.scores[order]
-        starts, ends = self.offsets[of], self.offsets[of + 1]
-        first = bisect_descending(scores, starts, ends, score, np.greater)
-        after = bisect_descending(scores, first, ends, score, np.greater_equal)
+        ends = self.offsets[of + 1]
+        first = bisect_descending(scores, self.offsets[of], ends, score, np.greater)
         rows = first if order is None else order[first]
-        several = np.flatnonzero(after - first > 1)  # more than one has this score: look at their names
-        current, names = -1, []
-        columns = (several.tolist(), *(c[several].tolist() for c in (at, of, starts, first, after)))
-        for i, item, local, start, low, high in zip(*columns, strict=True):
+        after = np.minimum(first + 1, len(scores) - 1)
+        several = np.flatnonzero((after < ends) & (scores[after] == score))  # tied: look at their names
+        after = bisect_descending(scores, first[several], ends[several], score[several], np.greater_equal)
+        current, keyed = -1, []
+        columns = (c.tolist() for c in (several, named[several], of[several], first[several], after))
+        for i, name, local, low, high in zip(*columns, strict=True):
             if local != current:
-                current, names = local, list(self.tables[local])
+                current, keyed = local, list(self.tables[local])
+            start = int(self.offsets[local])
             tied = range(low, high) if order is None else order[low:high].tolist()
-            rows[i] = next(row for row in tied if names[row - start] == table[item])
+            rows[i] = next(row for row in tied if keyed[row - start] == names[name])
         return rows
 
     @cached_property
@@ -115,7 +142,45 @@ def hashes(ids: Ids) -> Hashes:
         return hashes(ids.listed)
     if isinstance(ids, list):
         return np.fromiter(map(hash, ids), np.int64, len(ids)).view(np.uint64)
+    if isinstance(ids, np.ndarray):
+        return _hash_packed(ids)
     return ids.hash(0).to_numpy()
+
+
+def pack(ids: list[str]) -> Packed:
+    """Ids as bytes in an array. A NUL inside of an id gets a companion, for at the end of one it would not be seen."""
+    joined = "".join(ids)
+    if joined.isascii() and "\0" not in joined:
+        text, sizes = joined.encode(), np.fromiter(map(len, ids), np.int64, len(ids))
+    else:
+        encoded = [i.encode().replace(b"\0", b"\0\1") for i in ids]
+        text, sizes = b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(ids))
+    return gather(text + bytes(int(sizes.max(initial=0)) + WORD), np.cumsum(sizes) - sizes, sizes)
+
+
+def gather(text: bytes, first: Ints, sizes: Ints) -> Packed:
+    """Pieces of a text. It must go on after the last of them for as long as the longest, and a word."""
+    width = max(1, -(-int(sizes.max(initial=0)) // WORD)) * WORD
+    windows: Packed = np.ndarray(len(text) - width + 1, f"S{width}", text, strides=(1,))
+    packed = windows[first]
+    words = _words(packed)
+    for place in range(width // WORD):
+        words[:, place] &= _FIRST_BYTES[np.minimum(np.maximum(sizes - place * WORD, 0), WORD)]
+    return packed
+
+
+def _words(packed: Packed) -> Hashes:
+    return packed.view("<u8").reshape(len(packed), packed.itemsize // WORD)
+
+
+def _hash_packed(packed: Packed) -> Hashes:
+    """Words that are NUL add nothing, so that arrays of different width can be compared."""
+    total = np.zeros(len(packed), np.uint64)
+    for place, word in enumerate(_words(packed).T):
+        mixed = word * (_SPREAD + np.uint64(2 * place))
+        total += mixed ^ (mixed >> np.uint64(32))
+    total *= _SPREAD
+    return total ^ (total >> np.uint64(29))
 
 
 def compact(ids: list[str]) -> Ids:
@@ -127,6 +192,8 @@ def compact(ids: list[str]) -> Ids:
 
 def like(ids: Ids, values: list[str]) -> Ids:
     """`values` in the same kind of container as `ids`, so that their hashes can be compared."""
+    if isinstance(ids, np.ndarray):
+        return pack(values)
     return values if isinstance(ids, (list, Keys)) else compact(values)
 
 
@@ -135,6 +202,8 @@ def take(ids: Ids, rows: Ints) -> Ids:
         return ids.take(rows)
     if isinstance(ids, list):
         return list(map(ids.__getitem__, rows.tolist()))
+    if isinstance(ids, np.ndarray):
+        return ids[rows]
     return ids.gather(rows)
 
 
@@ -145,6 +214,8 @@ def take_list(ids: Ids, rows: Ints) -> list[str]:
 def as_list(ids: Ids) -> list[str]:
     if isinstance(ids, Keys):
         return ids.listed
+    if isinstance(ids, np.ndarray):
+        return [i.decode() for i in ids.tolist()]
     return ids if isinstance(ids, list) else ids.to_list()
 
 
@@ -152,6 +223,8 @@ def equal(left: Ids, right: Ids) -> Bools:
     """Pairwise; what was taken from a container is a list or a Series."""
     if isinstance(left, (list, Keys)):
         return np.fromiter(map(eq, as_list(left), as_list(right)), np.bool_, len(left))
+    if isinstance(left, np.ndarray):
+        return np.asarray(left == right)
     return left.eq(right).to_numpy()
 
 
@@ -160,20 +233,21 @@ def keys(hashed: Hashes, query: Ints) -> Hashes:
     return hashed ^ (query.astype(np.uint64) * _SPREAD)
 
 
-def find(ids: Ids, query: Ints, table: list[str], table_query: Ints) -> tuple[Ints, Ints]:
-    """(row, table row) of every id that stands in the table under the same query."""
+def find(ids: Ids, query: Ints, table: list[str] | Packed, table_query: Ints) -> tuple[Ints, Ints]:
+    """(row, table row) of every id that stands in the table under the same query. Packed ids take a packed table."""
     if isinstance(ids, Keys):
-        return ids.find(query, table, table_query)
+        return ids.find(query, as_list(table), table_query)
     if isinstance(ids, list):
         wanted = set(table)
         rows = np.flatnonzero(np.fromiter(map(wanted.__contains__, ids), np.bool_, len(ids)))
+        ids, query = take(ids, rows), query[rows]
     else:
-        rows = np.arange(len(ids))
-    listed = like(ids, table)
-    found, at = _lookup(keys(hashes(take(ids, rows)), query[rows]), keys(hashes(listed), table_query))
-    rows = rows[found]
-    same = equal(take(ids, rows), take(listed, at))
-    return rows[same], at[same]
+        rows = None
+    listed = table if isinstance(table, np.ndarray) else like(ids, table)
+    found, at = _lookup(keys(hashes(ids), query), keys(hashes(listed), table_query))
+    same = equal(take(ids, found), take(listed, at))
+    found, at = found[same], at[same]
+    return found if rows is None else rows[found], at
 
 
 def _lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
@@ -247,8 +321,8 @@ class DocRule:
             return True
         if not self.rule:
             return False
-        if isinstance(ids, Keys):
-            ids = ids.listed
+        if isinstance(ids, (Keys, np.ndarray)):
+            ids = as_list(ids)
         if isinstance(ids, list):
             # One search in joined text is ten times faster than one in each id.
             parts = ("\0".join(ids[i : i + _JOINED]) for i in range(0, len(ids), _JOINED))

@@ -55,7 +55,10 @@ class Judged:
 
     def relevant(self, rel: float | None) -> Ints:
         """Number of relevant gold items of each query."""
-        return np.bincount(self.gold_query[relevance(self.gold_grade, rel)], minlength=self.n)
+        cache: dict[float | None, Ints] = self.__dict__.setdefault("_relevant", {})
+        if rel not in cache:
+            cache[rel] = np.bincount(self.gold_query[relevance(self.gold_grade, rel)], minlength=self.n)
+        return cache[rel]
 
     def per_query(self, query: Ints, values: Floats | None = None) -> Floats:
         """Sum of values (or count) by query."""
@@ -207,7 +210,7 @@ def _match(
 
 
 def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints) -> tuple[Ints, Ints]:
-    names = list(map(gold.ids.__getitem__, items.tolist()))
+    names = gold.packed[items] if isinstance(ids, np.ndarray) else list(map(gold.ids.__getitem__, items.tolist()))
     rows, at = find(ids, gold_query, names, gold.query_of_item[items])
     return rows, items[at]
 

@@ -339,6 +339,7 @@ def restore(saved: SavedResult) -> Result:
     metrics = [parse_metric(row.metric) for row in saved.summary]
     gold = Gold(
         queries=list(saved.scores),
+        index={query: i for i, query in enumerate(saved.scores)},
         offsets=np.zeros(size + 1, np.int64),
         ids=[],
         grades=np.zeros(0),

@@ -130,9 +130,20 @@ def mean_of(values: Floats, votes: Floats | None = None) -> float | None:
     if not defined.any():
         return None
     if votes is None:
-        return math.fsum(values[defined].tolist()) / int(defined.sum())
+        return _exact_sum(values[defined]) / int(defined.sum())
     total = math.fsum(votes[defined].tolist())
     return math.fsum((values[defined] * votes[defined]).tolist()) / total if total else None
+
+
+def _exact_sum(values: Floats) -> float:
+    """As math.fsum. Numbers from 0 to 1, if not tiny, are added as whole multiples of 2^-63, which rounds nothing."""
+    if values.min() >= 0 and values.max() <= 1:
+        scaled = values * 2.0**63
+        if (scaled == np.floor(scaled)).all():
+            units = scaled.astype(np.uint64)
+            high, low = units >> np.uint64(32), units & np.uint64(2**32 - 1)  # neither sum can overflow
+            return ((int(high.sum()) << 32) + int(low.sum())) / 2**63  # division of whole numbers rounds once
+    return math.fsum(values.tolist())
 
 
 def _mean_beside(values: Floats, bounds: Floats, votes: Floats | None) -> float | None:

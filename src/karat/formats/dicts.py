@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, compress
+from itertools import chain
 from math import isfinite
 from numbers import Integral
 from operator import countOf, methodcaller
@@ -21,7 +21,7 @@ from karat.formats.run_log import RunLog
 from karat.formats.tabular import refuse_other_system
 from karat.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.hits import Hits, Run
-from karat.ids import Floats, Keys
+from karat.ids import Floats, Ints, Keys
 
 _SLICE_HITS = 500_000
 _PIECE = 200  # dicts whose values are read twice at a time, while they are in the processor's cache
@@ -83,16 +83,16 @@ class DictRun(Run):
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         refuse_other_system(self._system, [""], self.label)
         queries, tables = _query_ids(self._run, self.label), list(self._run.values())
-        start = size = 0
-        for end, table in enumerate(tables, 1):
-            size += len(table)
-            if size >= _SLICE_HITS or end == len(tables):
-                yield self._slice(queries[start:end], tables[start:end])
-                start, size = end, 0
+        ends = np.cumsum(np.fromiter(map(len, tables), np.int64, len(tables)))
+        start = 0
+        while start < len(tables):
+            before = ends[start - 1] if start else 0
+            end = min(int(np.searchsorted(ends, before + _SLICE_HITS)) + 1, len(tables))
+            offsets = np.concatenate([[0], ends[start:end] - before])
+            yield self._slice(queries[start:end], tables[start:end], offsets)
+            start = end
 
-    def _slice(self, queries: list[str], tables: list[Any]) -> Hits:
-        offsets = np.zeros(len(tables) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, tables), np.int64, len(tables)), out=offsets[1:])
+    def _slice(self, queries: list[str], tables: list[Any], offsets: Ints) -> Hits:
         scores = _numbers("score", queries, tables, self.label)
         textual = countOf(map(type, chain.from_iterable(tables)), str) == len(scores)
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
@@ -109,10 +109,9 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
         builder.lines = [None] * len(judged)
         builder.counts = list(map(len, judged))
         builder.ids = _ids(queries, judged, label)
-        builder.grades = _numbers("grade", queries, judged, label).tolist()
-        builder.kinds = [BARE] * len(builder.ids)
-        builder.k = [0] * len(judged)
-        builder.no_answer = [False] * len(judged)
+        builder.grades = _numbers("grade", queries, judged, label)
+        builder.kinds = np.full(len(builder.ids), BARE)
+        builder.k = builder.no_answer = np.zeros(len(judged), np.int64)
     else:
         for query, items in zip(queries, judged, strict=True):
             builder.add(query, *_items(query, items, label))
@@ -169,8 +168,10 @@ def _numbers(what: str, queries: list[str], tables: list[Mapping[Any, Any]], lab
         raise _no_number(what, queries, tables, label) from None
     numbers = np.array(read)
     # Looking at the type of every value would cost as much as reading it: only 0 and 1 can be a truth value.
-    doubtful = (numbers == 0) | (numbers == 1)
-    kinds = set(map(type, compress(_values(tables), doubtful.tolist()))) if doubtful.any() else set()
+    doubtful = np.flatnonzero((numbers == 0) | (numbers == 1))
+    ends = np.cumsum(np.fromiter(map(len, tables), np.int64, len(tables))) if len(doubtful) else doubtful
+    with_doubt = dict.fromkeys(np.searchsorted(ends, doubtful, "right").tolist())
+    kinds = set(map(type, _values(map(tables.__getitem__, with_doubt))))
     if kinds & _TRUTH or not np.isfinite(numbers).all():
         raise _no_number(what, queries, tables, label)
     return numbers

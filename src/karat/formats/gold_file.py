@@ -7,25 +7,31 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from operator import attrgetter
+from itertools import accumulate, chain
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from karat.errors import InputError, did_you_mean, meant
 from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.json_columns import Columns, ValueKind
 from karat.formats.records import (
+    Lines,
+    ListField,
     RecordDecoder,
+    column,
     decode_entries,
     extra_columns,
+    has_field,
     is_json_lines,
     list_entries,
     no_gc,
-    read_batches,
+    read_column_batches,
     read_document,
 )
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
+from karat.ids import Floats, as_list
 
 
 class GoldItem(msgspec.Struct, gc=False):
@@ -61,20 +67,23 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     tags: dict[str, Any] | None = None
 
 
-_GETTERS = {
-    name: attrgetter(name)
-    for name in (
-        "query",
-        "evidence",
-        "answer",
-        "answer_span",
-        "negatives",
-        "as_of",
-        "conversation_id",
-        "source",
-        "entities",
-    )
-}
+# Of items that are all alike no object is made.
+_NAMED: dict[str, ValueKind] = {"chunk_id": "text", "id": "text", "doc_id": "text"}
+_SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
+_ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN})
+_KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
+
+_FIELDS = (
+    "query",
+    "evidence",
+    "answer",
+    "answer_span",
+    "negatives",
+    "as_of",
+    "conversation_id",
+    "source",
+    "entities",
+)
 _HEADER = frozenset({"dataset", "dataset_version", "DATASET_VERSION", "as_of_range", "AS_OF_RANGE"})
 TARGET_FIELD = re.compile(r"(source|target|expected|relevant|correct|gold)(_\w+)?_id|target|targets|(chunk|doc)_id")
 
@@ -100,16 +109,18 @@ class GoldFormat(Format):
     def read_gold(self, source: Source, options: Options) -> Gold:
         reader = GoldReader(source.label, options)
         with no_gc():
-            for records, lines in self._batches(source, reader):
-                reader.add(records, lines)
+            for records, lines, items in self._batches(source, reader):
+                reader.add(records, lines, items)
         return reader.builder.build(dataset_of(source, reader.header))
 
-    def _batches(self, source: Source, reader: GoldReader) -> Iterator[tuple[list[GoldEntry], Sequence[int | None]]]:
+    def _batches(self, source: Source, reader: GoldReader) -> Iterator[tuple[list[GoldEntry], Lines, Columns | None]]:
         if is_json_lines(source) and not _holds_entries(source.first_object):
-            return read_batches(source, reader.decoder)
+            yield from read_column_batches(source, reader.decoder)
+            return
         value, lines = read_document(source)
         reader.header = _header_of(value)
-        return decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label)
+        for batch in decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label):
+            yield *batch, None
 
 
 class GoldReader:
@@ -117,30 +128,30 @@ class GoldReader:
 
     def __init__(self, label: str, options: Options) -> None:
         self.builder = GoldBuilder(label)
-        self.decoder = RecordDecoder(GoldEntry, freed=options.target)
+        self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=_ITEMS)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
 
-    def add(self, entries: list[GoldEntry], lines: Sequence[int | None]) -> None:
+    def add(self, entries: list[GoldEntry], lines: Lines, items: Columns | None = None) -> None:
         if not self.builder.queries and self._is_header(entries[0]):
             self.header = _header_of(self.decoder.extras(entries[0]))
             entries, lines = entries[1:], lines[1:]
         batch = _Batch(self._label, entries, lines, self.decoder, self._target)
-        start = len(self.builder.queries)
-        items = batch.items()
-        flat = list(chain.from_iterable(items))
-        ids, kinds = batch.item_ids(flat, items)
+        if items is not None:
+            batch = _ColumnBatch(self._label, entries, lines, self.decoder, self._target, items)
         builder = self.builder
+        start = len(builder.queries)
+        ids, kinds = batch.item_ids()
         builder.queries += batch.query_ids()
         builder.lines += lines
-        builder.counts += [len(i) for i in items]
+        builder.counts += batch.counts()
         builder.ids += ids
         builder.kinds += kinds
-        builder.grades += [i.grade for i in flat]
+        builder.grades += batch.grades()
         builder.k += batch.cutoffs()
-        builder.no_answer += [bool(e.no_answer) for e in entries]
-        batch.refuse_contradictions(items)
-        for name, values in batch.fields(flat, items).items():
+        builder.no_answer += map(bool, column(entries, "no_answer"))
+        batch.refuse_contradictions()
+        for name, values in batch.fields().items():
             builder.say_all(name, start, values)
         for name, values in batch.tags().items():
             builder.say_all(name, start, values, tag=True)
@@ -174,6 +185,7 @@ class _Batch:
             raise self.error(ids.index(None), "the field is missing", field="query_id", hint=hint)
         return [str(i) for i in ids]
 
+    @cached_property
     def items(self) -> list[list[GoldItem]]:
         """The gold of every entry in one form, whatever form it was given in."""
         golds: list[Any] = [e.gold for e in self.entries]
@@ -222,30 +234,42 @@ class _Batch:
                 raise self.error(at, "wrong type", field=field, expected="an id or a list of ids", got=i)
         return [str(i) for i in ids]
 
-    def item_ids(self, flat: list[GoldItem], items: list[list[GoldItem]]) -> tuple[list[str], list[int]]:
-        ids: list[Any] = [i.chunk_id for i in flat]
+    @cached_property
+    def flat(self) -> list[GoldItem]:
+        return list(chain.from_iterable(self.items))
+
+    def item_ids(self) -> tuple[list[str], list[int]]:
+        ids: list[Any] = [i.chunk_id for i in self.flat]
         if set(map(type, ids)) <= {str}:
             return ids, [CHUNK] * len(ids)
-        for at, of_entry in enumerate(items):
+        for at, of_entry in enumerate(self.items):
             for place, item in enumerate(of_entry):
                 if item.chunk_id is None and item.id is None and item.doc_id is None:
                     raise self.error(at, "the field is missing", field=f"gold[{place}].chunk_id")
         named = [
             (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
-            for i in flat
+            for i in self.flat
         ]
         return [str(i) for i, _ in named], [kind for _, kind in named]
 
     def cutoffs(self) -> list[int]:
-        cutoffs = [e.k or 0 for e in self.entries]
-        if min(cutoffs, default=0) < 0 or 0 in [e.k for e in self.entries]:
-            at = next(at for at, e in enumerate(self.entries) if e.k is not None and e.k < 1)
-            raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=self.entries[at].k)
-        return cutoffs
+        cutoffs = column(self.entries, "k")
+        at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
+        if at is not None:
+            raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=cutoffs[at])
+        return [k or 0 for k in cutoffs]
 
-    def refuse_contradictions(self, items: list[list[GoldItem]]) -> None:
-        for at in (i for i, e in enumerate(self.entries) if e.no_answer):
-            if any(i.grade > 0 for i in items[at]):
+    def counts(self) -> list[int]:
+        return list(map(len, self.items))
+
+    def grades(self) -> list[float]:
+        return [i.grade for i in self.flat]
+
+    def refuse_contradictions(self) -> None:
+        answerless = [at for at, no_answer in enumerate(column(self.entries, "no_answer")) if no_answer]
+        grades, ends = (self.grades(), [0, *accumulate(self.counts())]) if answerless else ([], [])
+        for at in answerless:
+            if any(grade > 0 for grade in grades[ends[at] : ends[at + 1]]):
                 raise self.error(
                     at,
                     "no_answer and relevant gold contradict each other",
@@ -253,18 +277,23 @@ class _Batch:
                     hint="remove one of them (grade 0 is fine)",
                 )
 
-    def fields(self, flat: list[GoldItem], items: list[list[GoldItem]]) -> dict[str, list[Any]]:
+    def fields(self) -> dict[str, list[Any]]:
         """What is said of the queries and is no tag."""
-        columns = {name: list(map(get, self.entries)) for name, get in _GETTERS.items()}
-        if ({i.quote for i in flat} | {i.start for i in flat}) - {None}:
-            columns["spans"] = [[(i.quote, i.start, i.end) for i in of_entry] for of_entry in items]
+        columns = {name: column(self.entries, name) for name in _FIELDS if has_field(self.entries, name)}
+        columns["spans"] = self.spans()
         columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
 
+    def spans(self) -> list[Any]:
+        """Where the items stand in their documents; one list a query, or nothing where no item says it."""
+        if not ({i.quote for i in self.flat} | {i.start for i in self.flat}) - {None}:
+            return []
+        return [[(i.quote, i.start, i.end) for i in of_entry] for of_entry in self.items]
+
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: values for name, values in self.extras.items() if _scalar(values)}
-        columns["tier"] = [None if e.tier is None else str(e.tier) for e in self.entries]
-        for at, tags in ((i, e.tags) for i, e in enumerate(self.entries) if e.tags):
+        columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
+        for at, tags in ((at, tags) for at, tags in enumerate(column(self.entries, "tags")) if tags):
             for name, value in tags.items():
                 columns.setdefault(name, [None] * len(self.entries))[at] = value
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
@@ -278,6 +307,31 @@ class _Batch:
             for name, values in extra_columns(self.entries, self.decoder.extra_names).items()
             if name != self.target and not (single_target and TARGET_FIELD.fullmatch(name))
         }
+
+
+@dataclass(frozen=True)
+class _ColumnBatch(_Batch):
+    """Some entries whose items are columns already."""
+
+    columns: Columns
+
+    def counts(self) -> list[int]:
+        return list(self.columns.counts.tolist())
+
+    def item_ids(self) -> tuple[list[str], list[int]]:
+        name = next((n for n in _NAMED if n in self.columns.values), None)
+        if name is None:
+            at = int(np.flatnonzero(self.columns.counts)[0])
+            raise self.error(at, "the field is missing", field="gold[0].chunk_id")
+        ids = as_list(self.columns.values[name])
+        return ids, [_KINDS[name]] * len(ids)
+
+    def grades(self) -> list[float]:
+        grades: Floats | None = self.columns.values.get("grade")
+        return [1.0] * int(self.columns.counts.sum()) if grades is None else grades.tolist()
+
+    def spans(self) -> list[Any]:
+        return []
 
 
 def _scalar(values: list[Any]) -> bool:

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from karat.errors import InputError, shorten
 from karat.formats.base import DECODE_ERRORS, Source, refusal
-from karat.formats.yaml_io import Lines, load_yaml
+from karat.formats.json_columns import Columns, ValueKind, read_columns
 
 S = TypeVar("S", bound=msgspec.Struct)
+Lines: TypeAlias = Sequence[int | None]
+Batch: TypeAlias = tuple[list[S], Lines]
+# The line of each entry of a list, by the list's id(): of the outermost list, or of those right under a mapping.
+EntryLines: TypeAlias = dict[int, list[int]]
 
-_BATCH_BYTES = 1 << 18
+_BATCH_BYTES = 1 << 19
 _BATCH_RECORDS = 1000
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.S)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
 _LEARNT = 100  # more fields than that are no schema but data
 _UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in the name of a field
+
+
+class ListField(NamedTuple):
+    """A field with a list of objects, and what is wanted of them."""
+
+    name: str
+    fields: Mapping[str, ValueKind]
 
 
 class RecordDecoder(Generic[S]):
@@ -29,17 +42,20 @@ class RecordDecoder(Generic[S]):
     So known fields are checked and fast, and no field is lost: those that cannot be added are kept in a dict beside.
     `extra_names` maps attribute → field of those that were added.
     `freed` names a field that means something else here than in `base`: it is treated as one that `base` lacks.
+    `lists` names a field whose lists of objects can be read as columns.
     """
 
-    def __init__(self, base: type[S], freed: str | None = None) -> None:
-        self.base = base
+    def __init__(self, base: type[S], freed: str | None = None, lists: ListField | None = None) -> None:
+        self.base, self._lists = base, lists
         self.extra_names: dict[str, str] = {}
         self._freed = {freed: f"{freed} (unused)"} if freed in base.__struct_fields__ else {}
+        self._met: set[str] = set()  # fields that some line of the file has, as far as columns were read
         self._refresh()
 
     def _refresh(self) -> None:
         self.struct = self._struct(forbid_unknown_fields=True, gc=False)
         self._decoder = msgspec.json.Decoder(self.struct)
+        self._outline = msgspec.json.Decoder(self._outline_struct())
         self._loose: type[S] | None = None  # the same with a dict; made when it is needed
 
     def _struct(self, **options: Any) -> type[S]:
@@ -47,6 +63,21 @@ class RecordDecoder(Generic[S]):
         fields = [(attribute, Any, None) for attribute in names]
         name = self.base.__name__
         return msgspec.defstruct(name, fields, bases=(self.base,), rename=names, kw_only=True, **options)  # type: ignore[return-value]
+
+    def _outline_struct(self) -> type[S]:
+        """A struct of the fields that were met, the lists as they are written; the other fields are None for all."""
+        met = [f for f in msgspec.structs.fields(self.struct) if f.encode_name in self._met]
+        return msgspec.defstruct(  # type: ignore[return-value]
+            self.base.__name__,
+            [(f.name, *((msgspec.Raw, msgspec.Raw()) if self._is_lists(f.name) else (f.type, None))) for f in met],
+            namespace=dict.fromkeys(self.struct.__struct_fields__),
+            rename={f.name: f.encode_name for f in met},
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+
+    def _is_lists(self, name: str) -> bool:
+        return self._lists is not None and name == self._lists.name
 
     def decode(self, raw: bytes) -> S:
         return self._decode(lambda kind: msgspec.json.decode(raw, type=kind))
@@ -89,6 +120,27 @@ class RecordDecoder(Generic[S]):
         except DECODE_ERRORS:
             return None
 
+    def read_known_lists(self, block: bytes) -> tuple[list[S], Columns] | None:
+        """The same, but the lists of objects stay JSON in the records and are read as columns."""
+        if self._lists is None:
+            return None
+        records = self._outlines(block)
+        if not records or self._lists.name not in self._met:
+            return None
+        columns = read_columns([getattr(r, self._lists.name) for r in records], self._lists.fields)
+        return None if columns is None else (records, columns)
+
+    def _outlines(self, block: bytes) -> list[S] | None:
+        while True:
+            try:
+                return self._outline.decode_lines(block)
+            except DECODE_ERRORS as error:
+                unknown = _UNKNOWN.fullmatch(str(error))
+                if unknown is None or unknown[1] not in self.struct.__struct_encode_fields__:
+                    return None
+                self._met.add(unknown[1])
+                self._outline = msgspec.json.Decoder(self._outline_struct())
+
     def extras(self, record: S) -> dict[str, Any]:
         """The fields of a record that `base` does not know."""
         found = {}
@@ -103,6 +155,16 @@ def _plain(thing: Any) -> Any:
     return thing.item() if hasattr(thing, "item") and not hasattr(thing, "__len__") else shorten(thing)
 
 
+def column(records: Sequence[msgspec.Struct], name: str) -> list[Any]:
+    """One field of many records; None where they lack it."""
+    return list(map(attrgetter(name), records)) if has_field(records, name) else [None] * len(records)
+
+
+def has_field(records: Sequence[msgspec.Struct], name: str) -> bool:
+    """False where no record can have the field: none of their file does so far."""
+    return not records or name in records[0].__struct_fields__
+
+
 def extra_columns(records: Sequence[msgspec.Struct], extra_names: dict[str, str]) -> dict[str, list[Any]]:
     """The fields of many records that their struct did not know at first, field by field; None where one lacks it."""
     columns = {name: [getattr(r, a, None) for r in records] for a, name in extra_names.items()}
@@ -113,18 +175,25 @@ def extra_columns(records: Sequence[msgspec.Struct], extra_names: dict[str, str]
     return columns
 
 
-def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[Batch[S]]:
     """Decoded records with their lines, some at a time: small enough that their memory is used again at once."""
+    for records, lines, _ in read_column_batches(source, decoder):
+        yield records, lines
+
+
+def read_column_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Lines, Columns | None]]:
+    """The same, with the columns of the decoder's lists; None where the lists were decoded with their records."""
     if is_json_lines(source):
         yield from _decode_lines(source, decoder)
         return
     value, lines = read_document(source)
-    yield from decode_entries(list_entries(value, lines, source.label), decoder, source.label)
+    for batch in decode_entries(list_entries(value, lines, source.label), decoder, source.label):
+        yield *batch, None
 
 
 def decode_entries(
     entries: Iterable[tuple[int | None, Any]], decoder: RecordDecoder[S], label: str
-) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+) -> Iterator[Batch[S]]:
     records: list[S] = []
     lines: list[int | None] = []
     for line, entry in entries:
@@ -137,18 +206,27 @@ def decode_entries(
         yield records, lines
 
 
-def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Sequence[int | None]]]:
+def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Lines, Columns | None]]:
     first = 1
     for block in whole_lines(source, _BATCH_BYTES):
-        size = block.count(b"\n") + (not block.endswith(b"\n"))
-        records = decoder.decode_known_lines(block)
-        if records is not None and len(records) == size:
-            yield records, range(first, first + size)
+        size = _count_lines(block)
+        lines = range(first, first + size)
+        outlined = decoder.read_known_lists(block)
+        if outlined is not None and len(outlined[0]) == size:
+            yield outlined[0], lines, outlined[1]
+        elif (records := decoder.decode_known_lines(block)) is not None and len(records) == size:
+            yield records, lines, None
         else:
             # A blank line, a field not met before, or a mistake: one by one, to cope or to say where.
             numbered = ((first + i, raw) for i, raw in enumerate(block.split(b"\n")) if raw and not raw.isspace())
-            yield from decode_entries(numbered, decoder, source.label)
+            for batch in decode_entries(numbered, decoder, source.label):
+                yield *batch, None
         first += size
+
+
+def _count_lines(block: bytes) -> int:
+    breaks = np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))  # much faster than bytes.count
+    return int(breaks) + (not block.endswith(b"\n"))
 
 
 def whole_lines(source: Source, size: int) -> Iterator[bytes]:
@@ -158,7 +236,7 @@ def whole_lines(source: Source, size: int) -> Iterator[bytes]:
             yield block if block.endswith(b"\n") else block + stream.readline()
 
 
-def read_document(source: Source) -> tuple[Any, Lines]:
+def read_document(source: Source) -> tuple[Any, EntryLines]:
     """A whole JSON or YAML file."""
     with source.open() as stream:
         text = stream.read()
@@ -167,10 +245,12 @@ def read_document(source: Source) -> tuple[Any, Lines]:
             return msgspec.json.decode(text), {}
         except DECODE_ERRORS as error:
             raise _document_error(error, text, source.label) from error
+    from karat.yaml_io import load_yaml  # PyYAML is slow to import, and most files are no YAML
+
     return load_yaml(text, source.label)
 
 
-def list_entries(value: Any, lines: Lines, label: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
+def list_entries(value: Any, lines: EntryLines, label: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
     """The entries of a list, or of the list of objects under a mapping (a header may hold other lists)."""
     if isinstance(value, dict):
         lists = [v for v in value.values() if isinstance(v, list)]

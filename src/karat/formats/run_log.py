@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -16,9 +15,21 @@ import numpy as np
 from karat.audit import Audit
 from karat.errors import InputError, is_whole, meant, shorten
 from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal
-from karat.formats.records import RecordDecoder, decode_entries, extra_columns, no_gc, read_batches
+from karat.formats.json_columns import Columns, ValueKind
+from karat.formats.records import (
+    ListField,
+    RecordDecoder,
+    column,
+    decode_entries,
+    extra_columns,
+    no_gc,
+    read_column_batches,
+)
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
-from karat.ids import Floats, compact
+from karat.ids import Floats, Packed, as_list, compact
+
+if TYPE_CHECKING:
+    from karat.ids import Ids
 
 _SLICE_HITS = 64_000
 _NOTED = 100
@@ -83,9 +94,13 @@ class SlimRecord(RunRecord, kw_only=True, gc=False):
     topk_original: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
 
 
+# Of hits that are all alike no object is made.
+_RANKED: dict[str, ValueKind] = {"rank": "whole", "chunk_id": "text", "score": "number", "doc_id": "text", "id": "text"}
+_TOPK = ListField("topk", _RANKED)
+
 # One value a query, kept for later steps; the rest of the record is either hits or provenance.
-_QUERY_FIELDS = {n: attrgetter(n) for n in ("query", "rewritten_query", "route", "entities", "error")}
-_PROVENANCE = {n: attrgetter(n) for n in ("k_raw", "index_version", "chunker", "reranker")}
+_QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "error")
+_PROVENANCE = ("k_raw", "index_version", "chunker", "reranker")
 
 
 class RunLog(Run):
@@ -99,7 +114,7 @@ class RunLog(Run):
         self._noted = {}
         large = isinstance(self._records, Source) and self._records.path.stat().st_size > _LARGE
         slices: dict[str, _Slice] = {}
-        seen: dict[str, dict[str, int | None]] = {}  # system → query → line
+        seen: dict[str, set[str]] = {}  # the queries of each system
         with no_gc():
             for part in self._parts(columns):
                 self._note_provenance(part)
@@ -110,9 +125,9 @@ class RunLog(Run):
                     if not is_whole(part.system):
                         raise part.error(0, "half a character", field="system", expected="text", got=part.system)
                     current = slices[part.system] = _Slice(part.system, columns, large)
-                self._refuse_repeats(part, seen.setdefault(part.system, {}))
+                self._refuse_repeats(part, seen.setdefault(part.system, set()))
                 current.add(part)
-                if len(current.ids) >= _SLICE_HITS:
+                if current.size >= _SLICE_HITS:
                     yield slices.pop(part.system).hits()
         if self._system is not None and self._system not in self._noted:
             raise InputError(
@@ -135,19 +150,19 @@ class RunLog(Run):
         }
 
     def _parts(self, columns: frozenset[str]) -> Iterator[_Part]:
-        decoder: RecordDecoder[RunRecord] = RecordDecoder(RunRecord)
-        if isinstance(self._records, Source):
-            if not columns & OPTIONAL_COLUMNS:
-                decoder = RecordDecoder(SlimRecord)
-            batches = read_batches(self._records, decoder)
-        else:
-            batches = decode_entries(enumerate(self._records, 1), decoder, self.label)
-        for records, lines in batches:
-            yield from _Part(self.label, records, lines, decoder.extra_names).by_system()
+        if not isinstance(self._records, Source):
+            decoder = RecordDecoder(RunRecord)
+            for records, lines in decode_entries(enumerate(self._records, 1), decoder, self.label):
+                yield from _Part(self.label, records, lines, decoder.extra_names).by_system()
+            return
+        decoder = RecordDecoder(RunRecord) if columns & OPTIONAL_COLUMNS else RecordDecoder(SlimRecord, lists=_TOPK)
+        for records, lines, hits in read_column_batches(self._records, decoder):
+            part = _Part(self.label, records, lines, decoder.extra_names)
+            yield from (part if hits is None else part.with_columns(hits)).by_system()
 
-    def _refuse_repeats(self, part: _Part, seen: dict[str, int | None]) -> None:
+    def _refuse_repeats(self, part: _Part, seen: set[str]) -> None:
         before = len(seen)
-        seen.update(zip(part.queries, part.lines, strict=True))
+        seen.update(part.queries)
         if len(seen) < before + len(part.queries):
             self._refuse_repeat(part.system)
 
@@ -218,8 +233,13 @@ class _Part:
             yield self
             return
         for system in dict.fromkeys(systems):
-            at = [i for i, s in enumerate(systems) if s == system]
-            yield replace(self, records=[self.records[i] for i in at], lines=[self.lines[i] for i in at])
+            yield self.pick([i for i, s in enumerate(systems) if s == system])
+
+    def pick(self, at: list[int]) -> _Part:
+        return replace(self, records=[self.records[i] for i in at], lines=[self.lines[i] for i in at])
+
+    def with_columns(self, columns: Columns) -> _ColumnPart:
+        return _ColumnPart(self.label, self.records, self.lines, self.extra_names, columns)
 
     @property
     def system(self) -> str:
@@ -249,12 +269,12 @@ class _Part:
         return hits
 
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
-        for name, get in _PROVENANCE.items():
-            yield name, _different(list(map(get, self.records)))
+        for name in _PROVENANCE:
+            yield name, _different(column(self.records, name))
         for name, values in extra_columns(self.records, self.extra_names).items():
             yield name, _different(values)
 
-    def ids(self) -> list[str]:
+    def ids(self) -> list[str] | Packed:
         ids: list[Any] = [h.chunk_id for h in self.hits]
         kinds = set(map(type, ids))
         if kinds <= {str}:
@@ -281,6 +301,11 @@ class _Part:
         except OverflowError:
             at = next(i for i, v in enumerate(values) if v is not None and abs(v) > 2**53)
             raise self.hit_error(at, "rank", "not usable", expected="a place in a list", got=values[at]) from None
+
+    def docs(self) -> list[str] | None:
+        """The document of each hit, "" where it is not said; None where no hit says it."""
+        docs = [h.doc_id for h in self.hits]
+        return None if docs.count(None) == len(docs) else ["" if d is None else str(d) for d in docs]
 
     def latency(self) -> dict[str, Floats]:
         logged = [r.latency_ms or {} for r in self.records]
@@ -309,6 +334,41 @@ class _Part:
         return self.error(at, what, field=f"topk[{place}].{field}", query=self.queries[at], **more)
 
 
+@dataclass(frozen=True)
+class _ColumnPart(_Part):
+    """Some records whose hits are columns already."""
+
+    columns: Columns
+
+    def pick(self, at: list[int]) -> _ColumnPart:
+        return super().pick(at).with_columns(self.columns.of_lists(at))
+
+    @cached_property
+    def counts(self) -> list[int]:
+        return list(self.columns.counts.tolist())
+
+    def ids(self) -> list[str] | Packed:
+        named = (self.columns.values.get(name) for name in ("chunk_id", "id", "doc_id"))
+        ids: Packed | None = next((ids for ids in named if ids is not None), None)
+        if ids is None:
+            raise self.hit_error(0, "chunk_id", "the field is missing")
+        return ids
+
+    def scores(self) -> Floats:
+        return self._numbers("score")
+
+    def ranks(self) -> Floats:
+        return self._numbers("rank")
+
+    def _numbers(self, name: str) -> Floats:
+        numbers: Floats | None = self.columns.values.get(name)
+        return np.full(self.columns.counts.sum(), np.nan) if numbers is None else numbers
+
+    def docs(self) -> list[str] | None:
+        docs: Packed | None = self.columns.values.get("doc_id")
+        return None if docs is None else as_list(docs)
+
+
 class _Slice:
     """Columns of one system, filled part by part, so that the records themselves need not be kept."""
 
@@ -317,7 +377,8 @@ class _Slice:
         self.queries: list[str] = []
         self.lines: list[int | None] = []
         self.counts: list[int] = []
-        self.ids: list[str] = []
+        self.size = 0
+        self.ids: list[list[str] | Packed] = []
         self.numbers: dict[str, list[Floats]] = {"score": [], "rank": []}
         self.docs: list[str] = []
         self.columns: dict[str, list[Any]] = {c: [] for c in wanted & OPTIONAL_COLUMNS}
@@ -325,23 +386,22 @@ class _Slice:
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
 
     def add(self, part: _Part) -> None:
-        hits = part.hits
         if "latency" in self.wanted:
             self.latency.append((len(self.queries), part.latency()))
         self.queries += part.queries
         self.lines += part.lines
         self.counts += part.counts
-        self.ids += part.ids()
+        self.ids.append(part.ids())
         self.numbers["score"].append(part.scores())
         self.numbers["rank"].append(part.ranks())
-        docs = [h.doc_id for h in hits]
-        if docs.count(None) != len(docs):
-            self.docs += [""] * (len(self.ids) - len(docs) - len(self.docs))
-            self.docs += ["" if d is None else str(d) for d in docs]
-        for name, column in self.columns.items():
-            column += [getattr(h, name) for h in hits]
-        for name, get in _QUERY_FIELDS.items():
-            self.fields[name] += map(get, part.records)
+        docs = part.docs()
+        if docs is not None:
+            self.docs += [""] * (self.size - len(self.docs)) + docs
+        for name, values in self.columns.items():
+            values += [getattr(h, name) for h in part.hits]
+        for name in _QUERY_FIELDS:
+            self.fields[name] += column(part.records, name)
+        self.size += sum(part.counts)
 
     def hits(self) -> Hits:
         offsets = np.zeros(len(self.counts) + 1, np.int64)
@@ -351,15 +411,21 @@ class _Slice:
             system=self.system,
             queries=self.queries,
             offsets=offsets,
-            ids=compact(self.ids) if self.large else self.ids,
+            ids=self._ids(),
             score=None if np.isnan(numbers["score"]).all() else numbers["score"],
             rank=None if np.isnan(numbers["rank"]).all() else numbers["rank"],
-            docs=self.docs + [""] * (len(self.ids) - len(self.docs)) if self.docs else None,
+            docs=self.docs + [""] * (self.size - len(self.docs)) if self.docs else None,
             columns=self.columns,
             latency=self._latency(),
             fields={n: v for n, v in self.fields.items() if v.count(None) != len(v)},
             lines=np.array([line or 0 for line in self.lines], np.int64),
         )
+
+    def _ids(self) -> Ids:
+        if all(isinstance(ids, np.ndarray) for ids in self.ids):
+            return np.concatenate(self.ids)
+        listed = list(chain.from_iterable(map(as_list, self.ids)))
+        return compact(listed) if self.large else listed
 
     def _latency(self) -> dict[str, Floats]:
         columns: dict[str, Floats] = {}

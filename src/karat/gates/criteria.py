@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from karat.errors import ConfigError, InputError, did_you_mean
-from karat.formats.yaml_io import KEY, Places, load_yaml_places
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
+from karat.yaml_io import KEY, Places, load_yaml_places
 
 DEFAULT_FILES = ("ship-criteria.yaml", "config/ship-criteria.yaml")
 Outcome = Literal["pass", "fail", "inconclusive", "invalid"]

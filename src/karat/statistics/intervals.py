@@ -28,6 +28,7 @@ Range: TypeAlias = tuple[float, float]
 
 # Above this many distinct units a column is looked at alone, and if it still has more, the limit theorem has the word.
 _LARGE = 50_000
+_MOST = 1_000_000  # resamples
 # Limits carry sampling noise in the third digit; later ones would only differ between machines.
 _DIGITS = 6
 
@@ -45,8 +46,9 @@ class Sampling(msgspec.Struct, frozen=True):
             raise ConfigError(f"no interval method {self.method!r}", hint="there are: " + ", ".join(METHODS))
         if not 0 < self.level < 1:
             raise ConfigError("the level of an interval lies between 0 and 1", got=self.level, expected="such as 0.95")
-        if self.resamples < 100:
-            raise ConfigError("too few resamples for an interval", got=self.resamples, expected="100 or more")
+        if not 100 <= self.resamples <= _MOST:
+            expected = f"between 100 and {_MOST:,}"
+            raise ConfigError("too few or too many resamples", got=self.resamples, expected=expected)
         if self.seed < 0:
             raise ConfigError("the seed must not be negative", got=self.seed, expected="0 or more")
 
