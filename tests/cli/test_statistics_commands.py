@@ -123,7 +123,7 @@ def test_an_input_is_never_written_over(karat: Call, tmp_path: Path, name: str) 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--resamples", "0"), "too few resamples"),
+        (("--resamples", "0"), "too few or too many resamples"),
         (("--resamples", "many"), "not a valid integer"),
         (("--confidence", "95"), "such as 0.95, got 95"),
         (("--confidence", "0"), "such as 0.95"),

@@ -45,7 +45,10 @@ def _notes(pair: Pair) -> list[Block]:
 
 def _differences(comparison: Comparison, pair: Pair) -> Table:
     columns = ("metric", "baseline", "candidate", _level(comparison), "p", "+/=/−", "reading")
-    note = "p: chance of a difference this large if neither were better, for each metric alone. reading: by the interval, the more careful of the two."
+    note = (
+        "p: chance of a difference this large if neither were better, for each metric alone. "
+        "reading: by the interval, the more careful of the two."
+    )
     return Table([Column(c) for c in columns], [_row(comparison, d) for d in pair.differences], note)
 
 
