@@ -181,6 +181,13 @@ def test_what_was_not_looked_at_is_not_said_to_be_missing() -> None:
     assert "not_found" not in codes(evaluated(single(r10=0.4, r50=0.95), depth=50))
 
 
+def test_a_passage_may_stand_below_the_end_of_a_short_list() -> None:
+    """Right documents in ten hits, and not their passages: these could be the eleventh."""
+    (found,) = [f for f in karat.diagnose(evaluated(**FIRES["chunking"], depth=10)) if f.code == "chunking"]
+    assert found.sure == "likely"
+    assert "10 deep" in found.evidence
+
+
 def test_the_ceiling_is_allowed_for() -> None:
     """Ten relevant items and five places: half is all that can be found, and the order is right."""
     result = evaluated(fixed(*range(1, 11)))

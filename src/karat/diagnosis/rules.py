@@ -117,8 +117,8 @@ def chunking(e: Evidence) -> Iterator[Proof]:
     gap = e.estimate("by document − by chunk", e.reached(documents) - e.reached(chunks), DIFFERENCE)
     sure = min(by_chunk.below(at.LOW_RECALL[e.depth]), by_document.above(at.FINE_BY_DOCUMENT), gap.above(at.WIDE))
     if sure:
-        said = f"{_said(e, chunks, by_chunk)}. Asked for the right documents only, {_said(e, documents, by_document)}."
-        yield Proof(sure, said, [by_chunk.number, by_document.number, gap.number])
+        said = f"{_said(e, chunks, by_chunk)}, but {_said(e, documents, by_document)}."
+        yield _as_deep_as_looked(e, Proof(sure, said, [by_chunk.number, by_document.number, gap.number]))
 
 
 @rule(
