@@ -42,8 +42,10 @@ class SharedItems:
             self._shared = not (wanted.isdisjoint(ids) and wanted.isdisjoint(judged.docs_of(rows)))
 
     def report(self, audit: Audit) -> None:
+        if self._shared or self._seen is None:
+            return
         relevant = self._relevant()
-        if relevant and self._seen is not None and not self._shared:
+        if relevant:
             audit.count("no_shared_items", len(relevant), (f"gold {relevant[0]}", f"run {self._seen}"))
 
     def _relevant(self) -> list[str]:
