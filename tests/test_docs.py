@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import karat
 from karat.config import Config, fields, load_config
 from karat.formats.read import REGISTRY
 from karat.metrics.reference import reference
@@ -48,7 +49,8 @@ def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """On the very lines that the README shows as a run and a gold set."""
     readme = (ROOT / "README.md").read_text()
     run, gold = re.findall(r"```json\n(.*?)```", readme, re.S)
-    (tmp_path / "run.jsonl").write_text(run)
+    for name in ("run", "old", "new"):
+        (tmp_path / f"{name}.jsonl").write_text(run)
     (tmp_path / "gold.jsonl").write_text(gold)
     monkeypatch.chdir(tmp_path)
     command = ["eval", "run.jsonl", "--gold", "gold.jsonl", "-o", "result.json"]
@@ -61,6 +63,18 @@ def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert list(names["results"]) == ["hybrid_v3"]
 
 
+def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "statistics.md").read_text()
+    for name in ("run", "old", "new"):
+        (tmp_path / f"{name}.jsonl").write_bytes((ROOT / "examples" / "helpdesk" / "bm25.jsonl").read_bytes())
+    (tmp_path / "gold.jsonl").write_bytes((ROOT / "examples" / "helpdesk" / "gold.jsonl").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"karat": karat}
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(block, names)
+    assert names["result"].segments.height > 0
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -69,6 +83,9 @@ def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "docs/architecture.md",
         "docs/formats.md",
         "docs/configuration.md",
+        "docs/statistics.md",
+        "docs/diagnosis.md",
+        "docs/ci.md",
         "benchmarks/README.md",
     ],
 )
