@@ -59,7 +59,7 @@ def karat_gate(request: pytest.FixtureRequest, record_property: Callable[[str, o
 
 def _tell(found: Verdicts, record_property: Callable[[str, object], None]) -> None:
     """Every verdict as a property of the test, what only tells as a warning, what blocks as its failure."""
-    from karat.report.gate import ANSWERS, consequence, counts
+    from karat.report.gate import ANSWERS, consequence, counts, headline
 
     for verdict in found.verdicts:
         record_property(f"karat: {_title(verdict)}", f"{verdict.outcome}: {verdict.reason}")
@@ -69,7 +69,7 @@ def _tell(found: Verdicts, record_property: Callable[[str, object], None]) -> No
         warnings.warn(KaratWarning(note), stacklevel=3)
     if found.exit_code:
         order = sorted(found.verdicts, key=lambda v: not v.blocks)
-        lines = [f"  {v.outcome}: {_title(v)} ({consequence(v)}): {v.reason}" for v in order]
+        lines = [f"  {v.outcome}: {headline(v)}: {v.reason}" for v in order]
         pytest.fail("\n".join([f"{ANSWERS[found.outcome]}. {counts(found)}", *lines]), pytrace=False)
 
 
