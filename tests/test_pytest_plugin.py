@@ -21,7 +21,10 @@ INSTALLED = any(point.value == "karat.pytest_plugin" for point in entry_points(g
 def session(folder: Path, *calls: str, options: tuple[str, ...] = ()) -> tuple[int, str]:
     """Each call stands in a test of its own."""
     tests = [f"def test_{i}(karat_gate):\n    karat_gate({call})\n" for i, call in enumerate(calls)]
-    (folder / "test_it.py").write_text(f"RUN, GOLD = {RUN!r}, {GOLD!r}\n" + "".join(tests))
+    (folder / "test_it.py").write_text(
+        "from pathlib import Path\nfrom karat.gates.criteria import Gate\n"
+        f"RUN, GOLD = {RUN!r}, {GOLD!r}\n" + "".join(tests)
+    )
     plug_in = () if INSTALLED else ("-p", "karat.pytest_plugin")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plug_in, *options, "test_it.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
@@ -37,10 +40,11 @@ def test_what_may_ship_passes(tmp_path: Path) -> None:
         'RUN, GOLD, "recall@5 >= 0.25", "ndcg@5 drop <= 0.02", baseline="old.json"',
         'RUN, GOLD, ["recall@5 >= 0.25", "mrr >= 0.2"]',
         '"old.json", None, "recall@5 >= 0.25"',
+        'RUN, GOLD, Gate(metric="mrr", threshold=0.2)',
         '{"q": ["a"]}, {"q": ["a"]}, "recall@5 >= 0.5"',
     )
     assert code == 0, said
-    assert "5 passed" in said
+    assert "6 passed" in said
 
 
 def test_a_failure_is_the_verdict_and_nothing_else(tmp_path: Path) -> None:
@@ -62,9 +66,10 @@ def test_what_cannot_be_judged_says_why(tmp_path: Path) -> None:
         "RUN, GOLD",
         'RUN, GOLD, "latency_p50(stage=rerank) <= 50 ms"',
         'RUN, GOLD, "absent.yaml"',
+        'RUN, GOLD, "mrr >= 0.2", Path("ship-criteria.yaml")',
     )
     assert code == 1
-    assert "5 failed" in said
+    assert "6 failed" in said
     for words in (
         "Karat could not judge: unknown metric 'recal'",
         "did you mean recall",
@@ -73,6 +78,7 @@ def test_what_cannot_be_judged_says_why(tmp_path: Path) -> None:
         "Could not be judged. 1 check: 1 could not be judged.",
         "latency_p50(stage=rerank) is undefined on every query.",
         "Karat could not judge: absent.yaml: cannot be read",
+        "Karat could not judge: cannot read the gate 'ship-criteria.yaml'",
     ):
         assert words in said
     assert "Traceback" not in said
@@ -87,7 +93,7 @@ def test_criteria_of_the_project_are_found_and_a_warning_is_one(tmp_path: Path) 
     code, said = session(tmp_path, "RUN, GOLD", 'RUN, GOLD, "config/ship-criteria.yaml"')
     assert code == 0, said
     assert "2 passed, 2 warnings" in said
-    assert "test_it.py:3: KaratWarning: recall@5: recall@5 is 33.2%" in said
+    assert "test_it.py:5: KaratWarning: recall@5: recall@5 is 33.2%" in said
 
 
 def test_several_workers_tell_the_same(tmp_path: Path) -> None:
@@ -106,7 +112,9 @@ def test_several_workers_tell_the_same(tmp_path: Path) -> None:
 
 
 def test_a_start_of_pytest_pays_next_to_nothing() -> None:
-    code = "import pytest, sys; before = set(sys.modules); import karat.pytest_plugin; print(*(set(sys.modules) - before))"
+    code = (
+        "import pytest, sys; before = set(sys.modules); import karat.pytest_plugin; print(*(set(sys.modules) - before))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {m.partition(".")[0] for m in done.stdout.split()} <= {"karat"}
 

@@ -45,8 +45,8 @@ def karat_gate(request: pytest.FixtureRequest, record_property: Callable[[str, o
         from karat.gates.gate import gate
 
         try:
-            asked = criteria or (find_criteria(request.config.rootpath),)
-            found = gate(run, gold, asked[0] if len(asked) == 1 else asked, baseline=baseline, **options)
+            asked = _asked(criteria) if criteria else find_criteria(request.config.rootpath)
+            found = gate(run, gold, asked, baseline=baseline, **options)
         except KaratError as error:
             refused = str(error)  # failed outside of `except`: no second traceback
         else:
@@ -55,6 +55,15 @@ def karat_gate(request: pytest.FixtureRequest, record_property: Callable[[str, o
         pytest.fail(f"Karat could not judge: {refused}", pytrace=False)
 
     return check
+
+
+def _asked(criteria: tuple[Condition, ...]) -> Any:
+    """One file or list as it is, several gates as a list."""
+    from karat.gates.criteria import Gate
+
+    if len(criteria) == 1 and not isinstance(criteria[0], Gate):
+        return criteria[0]
+    return [str(c) if isinstance(c, Path) else c for c in criteria]
 
 
 def _tell(found: Verdicts, record_property: Callable[[str, object], None]) -> None:

@@ -132,9 +132,7 @@ def test_a_folder_below_the_top_of_a_repository_is_told(tmp_path: Path) -> None:
         (None, ["--gitlub"], "--gitlab"),
     ],
 )
-def test_what_cannot_be_is_one_message(
-    tmp_path: Path, blocking: str | None, arguments: list[str], said: str
-) -> None:
+def test_what_cannot_be_is_one_message(tmp_path: Path, blocking: str | None, arguments: list[str], said: str) -> None:
     if blocking:
         (tmp_path / blocking).write_text("a file")
     done = karat("init", *arguments, cwd=tmp_path)
