@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +71,37 @@ def test_logs_have_raw_lists_timings_and_provenance(name: str, queries: list[dic
     assert all({h["chunk_id"] for h in x["topk"]} <= {h["chunk_id"] for h in x["raw"]} for x in lines)
     assert {"index_version", "chunker", "k_raw", "system"} <= set(lines[0])
     assert name == "bm25" or {"rerank"} <= set(lines[0]["latency_ms"])
+
+
+def test_the_wished_for_gates_say_what_holds_the_demo_back() -> None:
+    """Every quality floor is far off and ruled out; variety and speed are as wished."""
+    found = karat.gate(DEMO / "bm25_rerank.jsonl", DEMO / "gold.jsonl", DEMO / "ship-criteria.yaml")
+    assert [(v.gate, v.segment, v.outcome) for v in found.verdicts] == [
+        ("recall@5", None, "fail"),
+        ("recall@5", "language pt-BR", "fail"),
+        ("recall@5", "language es-AR", "fail"),
+        ("ndcg@5", None, "fail"),
+        ("precision@5", None, "fail"),
+        ("distinct_docs@5", None, "pass"),
+        ("retrieval_ms", None, "pass"),
+        ("rerank_ms", None, "pass"),
+    ]
+    assert all(v.high is not None and v.high < 0.6 for v in found.verdicts[:5]), "no floor is near"
+    assert (found.outcome, found.exit_code) == ("fail", 1)
+
+
+def test_the_command_in_the_criteria_of_the_demo_runs() -> None:
+    text = (DEMO / "ship-criteria.yaml").read_text()
+    (line,) = [line for line in text.splitlines() if "karat gate" in line]
+    arguments = line.lstrip("# ").split()[1:]
+    done = subprocess.run(
+        [sys.executable, "-m", "karat.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=DEMO.parents[1],
+    )
+    assert done.returncode == 1, done.stderr
+    assert "May not ship. 8 checks: 3 passed, 5 failed." in done.stdout
+    schema = text.splitlines()[0].rpartition("=")[2]
+    assert (DEMO / schema).is_file()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import karat
 from karat.config import Config, fields, load_config
+from karat.export import to_json
 from karat.formats.read import REGISTRY
+from karat.gates.criteria import CriteriaFile, Gate, read_criteria
+from karat.gates.text_form import parse_gate
 from karat.metrics.reference import reference
 
 ROOT = Path(__file__).parents[1]
@@ -85,6 +91,7 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
         "docs/configuration.md",
         "docs/statistics.md",
         "docs/diagnosis.md",
+        "docs/gates.md",
         "docs/ci.md",
         "benchmarks/README.md",
     ],
@@ -105,3 +112,53 @@ def test_the_configuration_page_shows_a_file_that_is_read(tmp_path: Path) -> Non
     page = (ROOT / "docs" / "configuration.md").read_text()
     (tmp_path / "karat.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
     assert load_config(tmp_path) == Config()
+
+
+def table(page: str, heading: str) -> dict[str, str]:
+    """First column → second, of the table under a header row."""
+    rows = page.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| *(\S*) *\|", rows, re.M))
+
+
+@pytest.mark.parametrize(("heading", "struct"), [("field of the file", CriteriaFile), ("field of a gate", Gate)])
+def test_the_gates_page_has_every_field_and_its_default(heading: str, struct: type[msgspec.Struct]) -> None:
+    defaults = {f.name: f.default for f in msgspec.structs.fields(struct)}
+    shown = {n: "" if d is msgspec.NODEFAULT else "none" if d is None else str(d) for n, d in defaults.items()}
+    assert table((ROOT / "docs" / "gates.md").read_text(), heading) == shown
+
+
+def test_the_gates_page_shows_a_file_that_is_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "gates.md").read_text()
+    (tmp_path / "c.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    criteria = read_criteria(tmp_path / "c.yaml")
+    assert [str(gate.parsed) for gate in criteria.gates] == ["recall@5", "recall@5", "latency_p90(stage=retrieve)"]
+    assert criteria.max_missing == 0.05
+
+
+def test_the_texts_on_the_gates_page_mean_what_stands_beside_them(tmp_path: Path) -> None:
+    rows = (ROOT / "docs" / "gates.md").read_text().partition("| text | in the file |")[2].partition("\n\n")[0]
+    pairs = re.findall(r"^\| `(.+?)` \| (.+) \|$", rows, re.M)
+    assert len(pairs) > 5
+    for text, fields_ in pairs:
+        gate = parse_gate(text)
+        lines = [f"    {field}" for field in re.findall(r"`(.+?)`", fields_)]
+        (tmp_path / "c.yaml").write_text("\n".join(["gates:", f"  - metric: {gate.metric}", *lines]) + "\n")
+        assert read_criteria(tmp_path / "c.yaml").gates == [gate]
+
+
+def test_the_ci_page_shows_tests_that_run(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    (tmp_path / "test_page.py").write_text(block)
+    hits = {"query_id": "q", "topk": ["a"]}
+    (tmp_path / "run.jsonl").write_text(json.dumps(hits))
+    (tmp_path / "gold.jsonl").write_text(json.dumps({"query_id": "q", "gold": ["a"]}))
+    (tmp_path / "ship-criteria.yaml").write_text("gates: [{metric: mrr, threshold: 0.9}]")
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    (tmp_path / "baseline.json").write_bytes(
+        to_json([karat.evaluate(tmp_path / "run.jsonl", tmp_path / "gold.jsonl", ["recall@5", "ndcg@5"])])
+    )
+    plug_in = [] if "karat" in {p.name for p in entry_points(group="pytest11")} else ["-p", "karat.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plug_in]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout

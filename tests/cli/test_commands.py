@@ -347,3 +347,18 @@ def test_a_closed_pipe_is_no_error(arguments: str) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_eval_measures_what_the_gates_ask_of_a_baseline(small: Path) -> None:
+    (small / "c.yaml").write_text(
+        "gates: [{metric: 'ndcg(gain=linear)@3', threshold: 0.1}, {metric: mrr, threshold: 0.1}]"
+    )
+    command = ("eval", "run.jsonl", "--gold", "gold.jsonl", "--criteria")
+    done = karat(*command, "c.yaml", "--json", cwd=small)
+    metrics = [row["metric"] for row in json.loads(done.stdout)["summary"]]
+    assert metrics[-1] == "ndcg(gain=linear)@3"
+    assert (metrics[0], metrics.count("mrr")) == ("recall@1", 1)
+    (small / "bad.yaml").write_text("gates: [{metric: recal@3, threshold: 0.1}]")
+    for file in ("bad.yaml", "absent.yaml"):
+        refused = karat(*command, file, cwd=small)
+        assert (refused.returncode, refused.stderr.startswith(f"error: {file}")) == (2, True), refused.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ from karat.cli.options import (
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @metric_option
 @click.option("--by-document", is_flag=True, help="Also ask for the right documents, whatever the chunk.")
+@click.option("--criteria", "-c", metavar="FILE", help="Also measure what these gates ask of a baseline.")
 @segment_option
 @scoring_options
 @statistics_options
@@ -40,6 +42,7 @@ def command(
     gold: str,
     metrics: tuple[str, ...],
     by_document: bool,
+    criteria: str | None,
     as_json: bool,
     outputs: tuple[str, ...],
     **options: Any,
@@ -59,7 +62,8 @@ def command(
 
     for output in outputs:
         check_target(output, inputs=[path for path in (run, gold, options["corpus"]) if path])
-    results = score_files(run, gold, _with_documents(metrics) if by_document else metrics, **options)
+    asked: Sequence[str] = metrics if criteria is None else _with_gates(metrics, criteria)
+    results = score_files(run, gold, _with_documents(asked) if by_document else asked, **options)
     if as_json:
         click.echo(to_json(results).decode(), nl=False)
     else:
@@ -75,7 +79,17 @@ def command(
         click.echo(f"wrote {export(results, output)}", err=True)
 
 
-def _with_documents(metrics: tuple[str, ...]) -> list[str]:
+def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:
+    from pathlib import Path
+
+    from karat.evaluation import PANEL
+    from karat.gates.criteria import read_criteria
+    from karat.gates.gate import gate_metrics
+
+    return [*(metrics or PANEL), *gate_metrics(read_criteria(Path(criteria)))]
+
+
+def _with_documents(metrics: Sequence[str]) -> list[str]:
     from karat.evaluation import PANEL
     from karat.metrics.base import Relevance
     from karat.metrics.grammar import parse_metrics
