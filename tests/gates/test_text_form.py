@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,9 +100,7 @@ def test_a_gate_written_as_text_reads_as_the_same_gate(
 
 @given(st.one_of(st.text(), st.text(alphabet="recall@5 mrr drop<=>0.85%ms in each=on bound")))
 def test_any_text_is_a_gate_or_refused(text: str) -> None:
-    try:
+    found: Gate | None = None
+    with contextlib.suppress(KaratError):
         found = parse_gate(text)
-    except KaratError as error:
-        assert str(error)
-    else:
-        assert found.parsed
+    assert found is None or found.parsed
