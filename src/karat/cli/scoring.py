@@ -84,8 +84,20 @@ def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **opt
     from karat.result import is_saved_result
 
     if gold is None or is_saved_result(Path(side)):
-        return as_results(side, gold, metrics or None, {})
+        return [_as_asked(result, options) for result in as_results(side, gold, metrics or None, {})]
     return score_files(side, gold, metrics, **options)
+
+
+def _as_asked(result: Result, options: dict[str, Any]) -> Result:
+    """A saved result brings its own statistics; what the command line names wins."""
+    from dataclasses import replace
+
+    import msgspec
+
+    source = click.get_current_context().get_parameter_source
+    named = {name for name in options if source(name) is click.core.ParameterSource.COMMANDLINE}
+    given = {name: options[name] for name in ("method", "level", "resamples", "seed") if name in named}
+    return replace(result, sampling=msgspec.structs.replace(result.sampling, **given)) if given else result
 
 
 def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
