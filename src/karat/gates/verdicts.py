@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -31,6 +31,7 @@ from karat.gold import Dataset
 from karat.ids import Ints
 from karat.metrics.base import Metric
 from karat.result import Result, SegmentRow
+from karat.statistics.intervals import Sampling
 from karat.summary import Scores, intervals
 
 SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
@@ -104,6 +105,7 @@ class Judge:
     baseline: Baseline | None = None
     anchors: dict[str, Baseline] = field(default_factory=dict)
     max_missing: float = 0.1
+    _known: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)  # what was drawn need not be again
 
     def verdicts(self, criteria: Criteria) -> list[GateVerdict]:
         return [
@@ -144,7 +146,7 @@ class Judge:
             return self._invalid(gate, segment, unusable, n)
         parts = self._parts(gate, at, levels)
         outcome = _worst(parts)
-        low, high = _limits(scores, metric, self.result, self.level)
+        low, high = self._limits(metric, at, self.level)
         return GateVerdict(
             gate=gate.title,
             metric=str(metric),
@@ -181,29 +183,28 @@ class Judge:
         line = gate.max if gate.max is not None else gate.threshold
         assert line is not None
         estimate = Estimate(
-            sign * value, lambda lv: _turned(_limits(scores, metric, self.result, lv), sign), _count(scores, metric)
+            sign * value, lambda lv: _turned(self._limits(metric, at, lv), sign), _count(scores, metric)
         )
         rule = floor_on_mean if gate.on == "mean" else floor_on_bound
         ruling = rule(estimate, sign * line, levels)
-        limits = _limits(scores, metric, self.result, self.level)
+        limits = self._limits(metric, at, self.level)
         reason = floor_reason(metric, _unit(metric), value, limits, line, gate.max is not None, gate.on, ruling)
         return Part("floor", ruling.outcome, reason, ruling.certain, ruling.needed)
 
     def _regression(self, gate: Gate, at: Ints, levels: Levels, side: Baseline) -> Part:
         metric, most = gate.parsed, gate.regression_max
         assert most is not None
-        paired = self._paired(side, metric, at)
-        if paired is None:
+        if not self._shared(side, at):
             reason = f"The baseline has none of these queries for {metric}."
             return Part("regression", "invalid", reason, baseline=side.name)
-        shown = self._difference(paired, metric, self.level)
+        shown = self._difference(side, metric, at, self.level)
         if shown.delta is None:
             reason = f"{metric} is undefined on every query that both have."
             return Part("regression", "invalid", reason, baseline=side.name)
         sign = 1.0 if metric.direction == "higher" else -1.0
         change = Estimate(
             sign * shown.delta,
-            lambda lv: _turned(_ends(self._difference(paired, metric, lv)), sign),
+            lambda lv: _turned(_ends(self._difference(side, metric, at, lv)), sign),
             shown.n,
         )
         if shown.wins == shown.losses == 0:
@@ -215,23 +216,36 @@ class Judge:
         reason = regression_reason(metric, _unit(metric), shown, most, gate.on, ruling, other)
         return Part("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
 
-    def _difference(self, paired: Paired, metric: Metric, level: float) -> Difference:
-        sampling = msgspec.structs.replace(self.result.sampling, level=level)
-        return paired.differences(sampling, sampling.resamples)[0]
+    def _limits(self, metric: Metric, at: Ints, level: float) -> Limits:
+        key = (str(metric), at.tobytes(), level)
+        if key not in self._known:
+            scores = _only(self.result.columns, metric).select(at)
+            self._known[key] = intervals(scores, self._sampling(level))[str(metric)]
+        return cast(Limits, self._known[key])
 
-    def _paired(self, side: Baseline, metric: Metric, at: Ints) -> Paired | None:
+    def _difference(self, side: Baseline, metric: Metric, at: Ints, level: float) -> Difference:
+        key = (side.name, str(metric), at.tobytes(), level)
+        if key not in self._known:
+            sampling = self._sampling(level)
+            (self._known[key],) = self._paired(side, metric, at).differences(sampling, sampling.resamples)
+        return cast(Difference, self._known[key])
+
+    def _sampling(self, level: float) -> Sampling:
+        return msgspec.structs.replace(self.result.sampling, level=level)
+
+    def _shared(self, side: Baseline, at: Ints) -> list[tuple[int, int]]:
+        """Places, in the baseline and here, of those of the queries that both have, in the baseline's order."""
+        place = {self.result.queries[i]: i for i in at.tolist()}
+        return [(i, place[query]) for i, query in enumerate(side.result.queries) if query in place]
+
+    def _paired(self, side: Baseline, metric: Metric, at: Ints) -> Paired:
         if str(metric) not in side.result.values:
             raise ConfigError(
                 f"the baseline {side.name} lacks {metric}",
                 hint=f"it has {', '.join(side.result.values)}; save it again with -m {metric}",
             )
-        wanted = {self.result.queries[i] for i in at.tolist()}
-        shared = [i for i, query in enumerate(side.result.queries) if query in wanted]
-        if not shared:
-            return None
-        place = {query: i for i, query in enumerate(self.result.queries)}
-        mine = np.array([place[side.result.queries[i]] for i in shared])
-        before = _only(side.result.columns, metric).select(np.array(shared))
+        theirs, mine = np.array(self._shared(side, at)).T
+        before = _only(side.result.columns, metric).select(theirs)
         after = _only(self.result.columns, metric).select(mine)
         return Paired(Scores(before.metrics, before.values, after.weights, after.clusters), after)
 
@@ -328,10 +342,6 @@ def _only(scores: Scores, metric: Metric) -> Scores:
 
 def _count(scores: Scores, metric: Metric) -> int:
     return int((~np.isnan(scores.values[str(metric)])).sum())
-
-
-def _limits(scores: Scores, metric: Metric, result: Result, level: float) -> Limits:
-    return intervals(_only(scores, metric), msgspec.structs.replace(result.sampling, level=level))[str(metric)]
 
 
 def _ends(difference: Difference) -> Limits:
