@@ -25,7 +25,8 @@ _BETWEEN = " × "
 
 def segment_labels(gold: Gold, name: str) -> list[str]:
     """The segment of each query by one attribute, or by several: `language×topic` (also written with * or a comma)."""
-    parts = [part.strip() for part in re.split(r"[×*,]", name)]
+    whole = name in gold.tags or name in gold.fields  # a tag may have a comma in its name
+    parts = [name] if whole else [part.strip() for part in re.split(r"[×*,]", name)]
     if not all(parts):
         raise ConfigError(f"cannot read the segment {name!r}", hint="write it like language, or language×topic")
     columns = [_labels(gold, part) for part in parts]

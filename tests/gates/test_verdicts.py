@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -410,7 +411,7 @@ def test_a_slow_slide_is_caught_by_the_anchor(tmp_path: Path) -> None:
     steps = [scored(share(good, 200)) for good in (180, 176, 172, 168, 164)]
     anchor = saved(tmp_path, "release", steps[0])
     last = None
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in itertools.pairwise(steps):
         assert verdict(after, before, metric="hit@1", regression_max=0.03).outcome == "pass"
         last = verdict(after, before, metric="hit@1", regression_max=0.03, anchor=str(anchor))
     assert last is not None

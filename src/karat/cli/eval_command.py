@@ -54,14 +54,14 @@ def command(
     karat eval run.trec --gold qrels.txt -m 'ndcg(gain=linear)@10' -m map
     karat eval run.jsonl --gold gold.yaml -o result.json -o scores.parquet
     """
-    from karat.cli.scoring import score_files
+    from karat.cli.scoring import print_json, score_files
     from karat.export import check_target, export, to_json
 
     for output in outputs:
         check_target(output, inputs=[path for path in (run, gold, options["corpus"]) if path])
     results = score_files(run, gold, _with_documents(metrics) if by_document else metrics, **options)
     if as_json:
-        click.echo(to_json(results).decode(), nl=False)
+        print_json(to_json(results))
     else:
         from karat.report.build import evaluation_report
         from karat.report.renderers.terminal import print_report, terminal_console

@@ -92,6 +92,7 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
 
 def _write(found: Verdicts, kind: str, path: str) -> None:
     from karat.cli.scoring import as_json_text
+    from karat.errors import no_commands
     from karat.output import write_whole
     from karat.report.comment import comment
     from karat.report.renderers.annotations import render_annotations, render_code_quality
@@ -106,7 +107,8 @@ def _write(found: Verdicts, kind: str, path: str) -> None:
         "codequality": lambda: render_code_quality(found),
     }[kind]()
     if path == "-":
-        click.echo(made.decode(), nl=False)
+        text = made.decode()
+        click.echo(text if kind == "annotations" else no_commands(text), nl=False)
         return
     if kind == "summary":
         with open(path, "ab") as stream:  # the file of a step, to which others have written
