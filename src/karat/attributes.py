@@ -25,7 +25,8 @@ _BETWEEN = " × "
 
 def segment_labels(gold: Gold, name: str) -> list[str]:
     """The segment of each query by one attribute, or by several: `language×topic` (also written with * or a comma)."""
-    parts = [part.strip() for part in re.split(r"[×*,]", name)]
+    whole = name in gold.tags or name in gold.fields  # a tag may have a comma in its name
+    parts = [name] if whole else [part.strip() for part in re.split(r"[×*,]", name)]
     if not all(parts):
         raise ConfigError(f"cannot read the segment {name!r}", hint="write it like language, or language×topic")
     columns = [_labels(gold, part) for part in parts]
@@ -98,7 +99,7 @@ def attribute(gold: Gold, name: str) -> list[Any]:
 def _labels(gold: Gold, name: str) -> list[str]:
     # A derived attribute wins over a tag of its name where it makes groups of the tag's numbers.
     derived = _DERIVED[name](gold) if name in _DERIVED else None
-    return [NOT_GIVEN if v is None else _text(v) for v in (derived or attribute(gold, name))]
+    return [NOT_GIVEN if v is None else label_text(v) for v in (derived or attribute(gold, name))]
 
 
 def _known(gold: Gold) -> str:
@@ -106,7 +107,8 @@ def _known(gold: Gold) -> str:
     return "this gold set has: " + ", ".join(names) if names else "this gold set has no tags"
 
 
-def _text(value: Any) -> str:
+def label_text(value: Any) -> str:
+    """A value as the name of its segment."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():

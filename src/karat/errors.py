@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 _SHOWN = 80
@@ -24,6 +25,18 @@ def shorten(value: object, limit: int = _SHOWN) -> str:
 def printable(text: str) -> str:
     """Text without control characters and half characters: it comes from files and goes to a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+
+
+_COMMAND = re.compile(r"^[^\S\n]*:(?=:)|##(?=\w*\[)", re.M)
+
+
+def no_commands(text: str) -> str:
+    """Text that a CI server prints and does not obey: no `::error::` at the start of a line, no `##[error]` anywhere.
+
+    >>> no_commands("  ::error::x\\nstd::vector ##[x]")
+    '  :\\u200b:error::x\\nstd::vector ##\\u200b[x]'
+    """
+    return _COMMAND.sub("\\g<0>\u200b", text)
 
 
 def is_whole(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from karat.errors import ConfigError
-from karat.output import check_writable, write_whole
+from karat.output import check_writable, refuse_overwriting, write_whole
 from karat.report.blocks import Column, Report, Section, Table
 from karat.report.build import evaluation_report
 from karat.report.renderers.markdown import render_markdown
@@ -59,8 +59,7 @@ def export(results: list[Result], target: str) -> Path:
 def check_target(target: str, inputs: Sequence[str] = ()) -> None:
     """Refuse a target that cannot or must not be written, before any work is done for it."""
     table, path = _split(target)
-    if path.exists() and any(Path(i).exists() and path.samefile(i) for i in inputs):
-        raise ConfigError("this file is read, and would be overwritten", file=str(path), hint="name another output")
+    refuse_overwriting(path, inputs)
     if path.suffix.lower() not in FRAMES:
         raise ConfigError(
             f"cannot tell from the ending what to write to {str(path)!r}",

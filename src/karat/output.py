@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from karat.errors import ConfigError
@@ -19,6 +20,12 @@ def check_writable(path: str | Path) -> None:
             pass
     except OSError as error:
         raise _cannot(target, error) from error
+
+
+def refuse_overwriting(path: Path, inputs: Sequence[str]) -> None:
+    """An output must not take the place of what was read."""
+    if path.exists() and any(Path(i).exists() and path.samefile(i) for i in inputs):
+        raise ConfigError("this file is read, and would be overwritten", file=str(path), hint="name another output")
 
 
 def write_whole(path: str | Path, content: bytes) -> None:

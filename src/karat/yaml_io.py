@@ -54,10 +54,15 @@ def load_yaml(text: bytes, label: str) -> tuple[Any, Lines]:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = None if mark is None else mark.line + 1
-        raise InputError(f"not YAML: {error.problem or error.context}", file=label, line=line) from error
+        line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)
+        tabs = b"\t" in text and "cannot start any token" in str(error.problem)
+        hint = "YAML is indented with spaces, not tabs" if tabs else None
+        what = f"not YAML: {error.problem or error.context}"
+        raise InputError(what, file=label, line=line, column=column, hint=hint) from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise InputError(f"not YAML: {str(error).splitlines()[0]}", file=label) from error
+    except (AttributeError, LookupError, TypeError) as error:  # how PyYAML takes `!!int ""` or `!!timestamp today`
+        raise InputError("not YAML: a tag that does not fit its value", file=label) from error
 
 
 def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
@@ -105,7 +110,8 @@ def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in keys:
-                    raise InputError(f"the key {key.value!r} stands twice", file=label, line=key.start_mark.line + 1)
+                    line, column = key.start_mark.line + 1, key.start_mark.column + 1
+                    raise InputError(f"the key {key.value!r} stands twice", file=label, line=line, column=column)
                 keys.add(key.value)
                 if key.tag != _TAG + "merge":
                     key.tag = _TAG + "str"

@@ -21,7 +21,9 @@ def command(files: tuple[str, ...], as_json: bool, target: str | None) -> None:
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        from karat.cli.scoring import print_json
+
+        print_json(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     else:
         from karat.report.renderers.terminal import print_report, terminal_console
 

@@ -57,7 +57,7 @@ def command(
     karat eval run.trec --gold qrels.txt -m 'ndcg(gain=linear)@10' -m map
     karat eval run.jsonl --gold gold.yaml -o result.json -o scores.parquet
     """
-    from karat.cli.scoring import score_files
+    from karat.cli.scoring import print_json, score_files
     from karat.export import check_target, export, to_json
 
     for output in outputs:
@@ -65,7 +65,7 @@ def command(
     asked: Sequence[str] = metrics if criteria is None else _with_gates(metrics, criteria)
     results = score_files(run, gold, _with_documents(asked) if by_document else asked, **options)
     if as_json:
-        click.echo(to_json(results).decode(), nl=False)
+        print_json(to_json(results))
     else:
         from karat.report.build import evaluation_report
         from karat.report.renderers.terminal import print_report, terminal_console

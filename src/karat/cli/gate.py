@@ -53,14 +53,17 @@ def command(
     karat gate result.json -o comment.md -o junit.xml
     """
     from karat.cli.scoring import results_of, show
-    from karat.gates.gate import age_note, as_criteria, gate_metrics, judge_result, only_one
+    from karat.gates.gate import age_note, asked_for, baseline_metrics, gate_metrics, judge_result, only_one
     from karat.report.gate import gate_report
 
-    targets = [_target(output) for output in outputs]
-    asked = as_criteria(list(gates) or criteria)
+    targets = [_target(output, (run, gold, criteria, baseline, options["corpus"])) for output in outputs]
+    asked = asked_for(criteria, gates)
     metrics = gate_metrics(asked)
     result = only_one(results_of(run, gold, metrics, **options), "run")
-    before = None if baseline is None else only_one(results_of(baseline, gold, metrics, **options), "baseline")
+    before = None
+    if baseline is not None:
+        measured = baseline_metrics(baseline, metrics)
+        before = only_one(results_of(baseline, gold, measured, **options), "baseline")
     found = judge_result(result, asked, before, age_note(baseline))
     show([found], [gate_report(found)], as_json, ())
     for kind, path in targets:
@@ -68,10 +71,10 @@ def command(
     raise SystemExit(found.exit_code)
 
 
-def _target(output: str) -> tuple[str, str]:
+def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
     """(kind, path): named, or by the ending."""
     from karat.errors import ConfigError
-    from karat.output import check_writable
+    from karat.output import check_writable, refuse_overwriting
 
     kind, equals, path = output.partition("=")
     if not equals or kind not in _KINDS:
@@ -82,12 +85,14 @@ def _target(output: str) -> tuple[str, str]:
             expected=".json, .md or .xml, or a name before it: " + ", ".join(f"{k}=" for k in _KINDS),
         )
     if path != "-":
+        refuse_overwriting(Path(path), [name for name in inputs if name])
         check_writable(Path(path))
     return kind, path
 
 
 def _write(found: Verdicts, kind: str, path: str) -> None:
     from karat.cli.scoring import as_json_text
+    from karat.errors import no_commands
     from karat.output import write_whole
     from karat.report.comment import comment
     from karat.report.renderers.annotations import render_annotations, render_code_quality
@@ -102,7 +107,8 @@ def _write(found: Verdicts, kind: str, path: str) -> None:
         "codequality": lambda: render_code_quality(found),
     }[kind]()
     if path == "-":
-        click.echo(made.decode(), nl=False)
+        text = made.decode()
+        click.echo(text if kind == "annotations" else no_commands(text), nl=False)
         return
     if kind == "summary":
         with open(path, "ab") as stream:  # the file of a step, to which others have written

@@ -10,7 +10,7 @@ import sys
 import click
 
 import karat
-from karat.errors import KaratError
+from karat.errors import KaratError, no_commands
 
 
 class Commands(click.Group):
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def _say(message: str) -> None:
-    first, *rest = message.split("\n")
+    first, *rest = no_commands(message).split("\n")
     click.echo(click.style("error: ", fg="red", bold=True) + first, err=True)
     for line in rest:
         click.echo(line, err=True)

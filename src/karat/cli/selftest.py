@@ -39,16 +39,19 @@ def command(
     karat selftest run.jsonl --gold gold.jsonl --gate 'recall@5 drop <= 0.02' --baseline other.jsonl
     """
     from karat.cli.scoring import check_outputs, results_of, show
-    from karat.gates.gate import as_criteria, gate_metrics, only_one
+    from karat.gates.gate import asked_for, baseline_metrics, gate_metrics, only_one
     from karat.gates.selftest import selftest
     from karat.progress import working
     from karat.report.selftest import selftest_report
 
     check_outputs(outputs, (run, gold, baseline, options["corpus"]))
-    asked = as_criteria(list(gates) or criteria)
+    asked = asked_for(criteria, gates)
     metrics = gate_metrics(asked)
     result = only_one(results_of(run, gold, metrics, **options), "run")
-    before = None if baseline is None else only_one(results_of(baseline, gold, metrics, **options), "baseline")
+    before = None
+    if baseline is not None:
+        measured = baseline_metrics(baseline, metrics)
+        before = only_one(results_of(baseline, gold, measured, **options), "baseline")
     with working(f"drawing {rounds} rounds"):
         found = selftest(result, asked, before, rounds, options["seed"])
     show([found], [selftest_report(found)], as_json, outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -91,16 +92,16 @@ def read_criteria(file: Path) -> Criteria:
     try:
         value, places = load_yaml_places(text, str(file))
     except InputError as error:
-        raise ConfigError(error.what, file=error.file, line=error.line, column=error.column) from error
-    if not isinstance(value, dict) or not isinstance(value.get("gates"), list):
-        raise ConfigError("no gates", file=str(file), expected="a list under `gates:`", got=value)
+        raise ConfigError(error.what, file=error.file, line=error.line, column=error.column, hint=error.hint) from error
+    if not isinstance(value, dict):
+        raise _placed(ConfigError("no gates", expected="a list under `gates:`", got=value), (), places, str(file))
     try:
         found = msgspec.convert(value, CriteriaFile)
     except msgspec.ValidationError as error:
         raise _explained(error, value, places, str(file)) from error
     for problem, path in _problems(found):
         raise _placed(problem, path, places, str(file))
-    lines = tuple(places["gates", i][0] for i in range(len(found.gates)))
+    lines = tuple(_place(("gates", i), places)[0] for i in range(len(found.gates)))
     return Criteria(_anchored(found, file.parent), found.max_missing, str(file), lines)
 
 
@@ -139,8 +140,8 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
         metric = gate.parsed
     except ConfigError as error:
         where = "metric" if gate.metric is not None else "name"
-        hint = error.hint if gate.metric is not None else f"{error.hint or ''} Or add `metric:`".strip()
-        yield ConfigError(error.what, hint=hint), (where,)
+        hints = [error.hint, "a gate of another name says `metric: recall@5`" if gate.metric is None else None]
+        yield ConfigError(error.what, hint="; ".join(filter(None, hints)) or None), (where,)
         return
     if gate.threshold is None and gate.max is None and gate.regression_max is None:
         yield ConfigError("a gate without a condition", expected="threshold, max or regression_max"), ()
@@ -152,21 +153,24 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
         yield ConfigError(f"{metric} is better when higher", hint="write threshold: instead of max:"), ("max",)
     for name in ("threshold", "max"):
         value = getattr(gate, name)
-        if value is not None and not metric.range[0] <= value <= metric.range[1]:
-            expected = f"between {metric.range[0]:g} and {metric.range[1]:g}"
+        low, high = metric.range
+        if value is not None and not (low <= value <= high and math.isfinite(value)):
+            expected = f"between {low:g} and {high:g}" if math.isfinite(high) else f"{low:g} or more"
             yield ConfigError(f"{metric} cannot take this value", expected=expected, got=value), (name,)
     if gate.regression_max is not None and not 0 <= gate.regression_max < float("inf"):
         yield ConfigError("not a size", expected="0 or more", got=gate.regression_max), ("regression_max",)
     if gate.min_queries is not None and gate.min_queries < 1:
         yield ConfigError("not a number of queries", expected="1 or more", got=gate.min_queries), ("min_queries",)
+    if gate.anchor is not None and gate.regression_max is None:
+        yield ConfigError("an anchor without regression_max", hint="say how much may be lost against it"), ("anchor",)
     if gate.segment is not None and gate.each is not None:
         yield ConfigError("segment and each contradict each other", hint="keep one"), ("each",)
     if gate.segment is not None and not gate.segment:
         yield ConfigError("an empty segment", expected="such as {language: pt-BR}"), ("segment",)
 
 
-_PATH = re.compile(r" - at `\$(.*)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_PATH = re.compile(r" - at `\$([^`]*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.S)
 _TYPE = re.compile(r"Expected `(.*)`, got `(.*)`")
 _NAMES = {"float": "number", "str": "text", "int": "whole number", "object": "mapping", "array": "list"}
 
@@ -185,7 +189,9 @@ def _explained(error: msgspec.ValidationError, value: Any, places: Places, file:
     wanted = _TYPE.match(text)
     if wanted:
         expected = " or ".join(_NAMES.get(k, k) for k in wanted[1].split(" | ") if k != "null")
-        return _placed(ConfigError("wrong type", expected=expected, got=_at(value, path)), path, places, file)
+        got = _at(value, path)
+        hint = "write a plain number, such as 0.85" if wanted[1].startswith("float") and isinstance(got, str) else None
+        return _placed(ConfigError("wrong type", expected=expected, got=got, hint=hint), path, places, file)
     if text.startswith("Invalid enum value"):
         field = str(path[-1]) if path else ""
         allowed = {"on": "mean or bound", "severity": "error or warning", "inconclusive": "pass, warn or block"}
@@ -206,9 +212,14 @@ def _at(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _placed(problem: ConfigError, path: tuple[str | int, ...], places: Places, file: str) -> ConfigError:
-    while path and path not in places:
-        path = path[:-1]
     problem.file = file
-    problem.line, problem.column = places.get(path, (None, None))
+    problem.line, problem.column = _place(path, places)
     problem.field = ".".join(str(p) for p in path if p != KEY) or None
     return problem
+
+
+def _place(path: tuple[str | int, ...], places: Places) -> tuple[int, int]:
+    """Of a value, or of the nearest thing around it: what comes through a merge key has no place of its own."""
+    while path and path not in places:
+        path = path[:-1]
+    return places.get(path, (1, 1))

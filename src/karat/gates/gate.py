@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from karat.comparison.compare import compare_results
+from karat.comparison.compare import Comparison, compare_results
 from karat.comparison.sides import as_results, refuse_different
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
 from karat.gates.verdicts import Baseline, Judge, Verdicts, overall
-from karat.result import Result
+from karat.result import Result, SavedResult, is_saved_result
 
 _OLD = 90  # days after which a baseline is worth a note
 _GROUPS, _TAGS = 15, 5  # a breakdown with more is no longer read
@@ -37,8 +39,18 @@ def gate(
     asked = as_criteria(criteria)
     metrics = gate_metrics(asked)
     result = only_one(as_results(run, gold, metrics, options), "run")
-    before = None if baseline is None else only_one(as_results(baseline, gold, metrics, options), "baseline")
+    before = None
+    if baseline is not None:
+        before = only_one(as_results(baseline, gold, baseline_metrics(baseline, metrics), options), "baseline")
     return judge_result(result, asked, before, age_note(baseline))
+
+
+def baseline_metrics(baseline: Any, metrics: list[str]) -> list[str] | None:
+    """Of a saved baseline whatever it has: it may lack what no gate compares with it."""
+    saved = isinstance(baseline, SavedResult) or (
+        isinstance(baseline, (str, PathLike)) and is_saved_result(Path(baseline))
+    )
+    return None if saved else metrics
 
 
 def as_criteria(criteria: str | Path | Criteria | Iterable[str | Gate] | None) -> Criteria:
@@ -52,6 +64,14 @@ def as_criteria(criteria: str | Path | Criteria | Iterable[str | Gate] | None) -
     return Criteria(gates=check_gates([parse_gate(g) if isinstance(g, str) else g for g in texts]))
 
 
+def asked_for(file: str | None, gates: Sequence[str]) -> Criteria:
+    """The gates of a file, and those given as text; the default file where neither is named."""
+    if file is None and gates:
+        return as_criteria(gates)
+    criteria = read_criteria(find_criteria() if file is None else Path(file))
+    return replace(criteria, gates=[*criteria.gates, *map(parse_gate, gates)])
+
+
 def gate_metrics(criteria: Criteria) -> list[str]:
     """What must be measured, each metric once."""
     return list(dict.fromkeys(str(g.parsed) for g in criteria.gates))
@@ -62,13 +82,16 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None, no
 
     said = list(notes)
     judge = Judge(result, max_missing=criteria.max_missing)
+    comparison = None
     if baseline is not None:
-        said += refuse_different(baseline, result, force=False)
         judge.baseline = Baseline(baseline.system or baseline.run, baseline)
+        said += _same_measure(baseline, result, "the baseline")
+        comparison = _breakdown(baseline, result)
+        said += [note for note in comparison.pairs[0].notes if note not in said]
     for gate_ in criteria.gates:
         if gate_.anchor is not None and gate_.anchor not in judge.anchors:
             anchor = _anchor(gate_.anchor)
-            said += refuse_different(anchor.result, result, force=False)
+            said += _same_measure(anchor.result, result, anchor.name)
             judge.anchors[gate_.anchor] = anchor
     verdicts = judge.verdicts(criteria)
     outcome, exit_code = overall(verdicts)
@@ -84,9 +107,23 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None, no
         queries=len(result.rows),
         verdicts=verdicts,
         notes=said,
-        comparison=None if baseline is None else compare_results([baseline, result], segments=_tags(result)),
+        comparison=comparison,
         segments=[] if baseline is not None else [row for tag in _tags(result) for row in result.segment_by(tag)],
     )
+
+
+def _same_measure(before: Result, result: Result, name: str) -> list[str]:
+    try:
+        return refuse_different(before, result, force=False)
+    except ConfigError as error:
+        error.hint = f"save {name} anew with the gold set and the settings of the run"
+        raise
+
+
+def _breakdown(baseline: Result, result: Result) -> Comparison:
+    """What changed, by tag and by query, in the metrics that the gates ask for."""
+    asked = [m for m in baseline.metrics if m in result.metrics] or baseline.metrics
+    return compare_results([replace(baseline, metrics=asked), result], segments=_tags(result), sampling=result.sampling)
 
 
 def _tags(result: Result) -> list[str]:
@@ -96,8 +133,11 @@ def _tags(result: Result) -> list[str]:
 
 
 def _anchor(path: str) -> Baseline:
-    (found,) = as_results(path, None, None, {})[:1]
-    return Baseline(f"the anchor {Path(path).name}", found)
+    if not is_saved_result(Path(path)):
+        what = "not a saved result" if Path(path).exists() else "no such file"
+        raise ConfigError(what, file=path, expected="an anchor saved with `karat eval … -o release.json`")
+    name = f"the anchor {Path(path).name}"
+    return Baseline(name, only_one(as_results(path, None, None, {}), name.removeprefix("the ")))
 
 
 def only_one(results: list[Result], what: str) -> Result:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from karat.gates.criteria import Outcome
 
 Limits = tuple[float | None, float | None]
+_ROUNDING = 1e-9  # a mean of thirds that is 0.85 on paper may miss it in the last digit
 
 
 @dataclass(frozen=True)
@@ -29,44 +30,56 @@ class Ruling:
     needed: int | None = None
 
 
-def floor_on_mean(estimate: Estimate, floor: float, level: float) -> Ruling:
+@dataclass(frozen=True)
+class Levels:
+    """How sure it must be that something passes, and that it fails: surer, where it is one of many looked at."""
+
+    passing: float
+    failing: float
+
+
+def floor_on_mean(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
     """The value decides; whether that is certain is said beside it."""
-    low, high = estimate.limits(level)
+    low, high = estimate.limits(levels.passing)
     straddles = low is None or high is None or low < floor <= high
-    outcome: Outcome = "pass" if estimate.value >= floor else "fail"
-    return Ruling(outcome, not straddles, _needed(estimate, floor, level) if straddles else None)
+    outcome: Outcome = "pass" if estimate.value >= floor - _ROUNDING else "fail"
+    return Ruling(outcome, not straddles, _needed(estimate, floor, levels.passing) if straddles else None)
 
 
-def floor_on_bound(estimate: Estimate, floor: float, level: float, failing_level: float | None = None) -> Ruling:
-    """The near end of the interval must clear the floor. `failing_level`: how sure a failure must be, if another."""
-    low, _ = estimate.limits(level)
-    _, high = estimate.limits(failing_level or level)
+def floor_on_bound(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
+    """The near end of the interval must clear the floor."""
+    low, _ = estimate.limits(levels.passing)
+    _, high = estimate.limits(levels.failing)
     if low is not None and low >= floor:
         return Ruling("pass")
     if high is not None and high < floor:
         return Ruling("fail")
-    return Ruling("inconclusive", False, _needed(estimate, floor, level))
+    return Ruling("inconclusive", False, _settled(estimate, floor, levels))
 
 
-def regression_on_mean(change: Estimate, most: float, level: float, failing_level: float | None = None) -> Ruling:
+def regression_on_mean(change: Estimate, most: float, levels: Levels) -> Ruling:
     """Effect plus evidence: fails when the drop exceeds the limit and is beyond chance."""
-    if change.value >= -most:
+    if change.value >= -most - _ROUNDING:
         return Ruling("pass")
-    _, high = change.limits(failing_level or level)
+    _, high = change.limits(levels.failing)
     if high is not None and high < 0:
         return Ruling("fail")
-    return Ruling("inconclusive", False, _needed(change, 0.0, level))
+    return Ruling("inconclusive", False, _needed(change, 0.0, levels.failing))
 
 
-def regression_on_bound(change: Estimate, most: float, level: float, failing_level: float | None = None) -> Ruling:
+def regression_on_bound(change: Estimate, most: float, levels: Levels) -> Ruling:
     """Proof of safety: passes only when a drop over the limit is ruled out."""
-    low, _ = change.limits(level)
-    _, high = change.limits(failing_level or level)
+    low, _ = change.limits(levels.passing)
+    _, high = change.limits(levels.failing)
     if low is not None and low > -most:
         return Ruling("pass")
     if high is not None and high < -most:
         return Ruling("fail")
-    return Ruling("inconclusive", False, _needed(change, -most, level))
+    return Ruling("inconclusive", False, _settled(change, -most, levels))
+
+
+def _settled(estimate: Estimate, line: float, levels: Levels) -> int | None:
+    return _needed(estimate, line, levels.passing if estimate.value > line else levels.failing)
 
 
 def _needed(estimate: Estimate, line: float, level: float) -> int | None:
@@ -79,18 +92,15 @@ def _needed(estimate: Estimate, line: float, level: float) -> int | None:
     return max(estimate.n + 1, math.ceil(estimate.n * (reach / gap) ** 2))
 
 
-def named_failures(fails: Sequence[Callable[[float], bool]], level: float) -> list[bool]:
-    """Which of many tests fail when all of them are looked at together, by Holm's procedure.
+def failing_level(fails: Sequence[Callable[[float], bool]], level: float) -> float:
+    """How sure one of many tests must be to be named as failing, by Holm's procedure.
 
     `fails[i](l)`: does test i fail with certainty l? Each failure found lowers the bar for the rest.
     """
-    found = [False] * len(fails)
-    while not all(found):
-        left = found.count(False)
-        stricter = 1 - (1 - level) / left
-        fresh = [i for i, test in enumerate(fails) if not found[i] and test(stricter)]
+    found: set[int] = set()
+    while True:
+        bar = 1 - (1 - level) / max(len(fails) - len(found), 1)
+        fresh = {i for i, test in enumerate(fails) if i not in found and test(bar)}
         if not fresh:
-            break
-        for i in fresh:
-            found[i] = True
-    return found
+            return bar
+        found |= fresh

@@ -8,8 +8,9 @@ from karat.errors import ConfigError
 from karat.gates.criteria import Gate, check_gates
 
 _FORM = re.compile(
-    r"\s*(?P<metric>\S.*?)\s+(?:(?P<drop>drop|rise)\s*)?(?P<sign>>=|<=|≥|≤)\s*(?P<number>[-+.\d]+(?:e-?\d+)?)\s*(?P<unit>%|pp|ms)?"
-    r"(?:\s+in\s+(?:each\s+(?P<each>\S+)|(?P<attribute>[^\s=]+)=(?P<value>.+?)))?(?:\s+on\s+(?P<on>mean|bound))?\s*",
+    r"\s*(?P<metric>\S.*?)(?:\s+(?P<change>drop|rise))?\s*(?P<sign>>=|<=|≥|≤)"
+    r"\s*(?P<number>[-+.\d]+(?:e[-+]?\d+)?)\s*(?P<unit>%|pp|ms)?"
+    r"(?:\s+in\s+(?:each\s+(?P<each>\S+)|(?P<attribute>[^\s=]+)=(?P<value>\S.*?)))?(?:\s+on\s+(?P<on>mean|bound))?\s*",
     re.I,
 )
 _HINT = "write it like 'recall@5 >= 0.85', 'ndcg@5 drop <= 0.02' or 'recall@5 >= 0.8 in language=pt-BR on bound'"
@@ -27,15 +28,26 @@ def parse_gate(text: str) -> Gate:
     found = _FORM.fullmatch(text)
     if found is None:
         raise ConfigError(f"cannot read the gate {text!r}", hint=_HINT)
-    number = _number(found["number"], text) / (100 if found["unit"] in ("%", "pp") else 1)
     at_most = found["sign"] in ("<=", "≤")
-    if found["drop"] and not at_most:
-        raise ConfigError(f"a drop is limited from above (in {text!r})", hint=_HINT)
-    field = "regression_max" if found["drop"] else "max" if at_most else "threshold"
+    if found["change"] and not at_most:
+        raise ConfigError(f"a change for the worse is limited from above (in {text!r})", hint=_HINT)
+    field = "regression_max" if found["change"] else "max" if at_most else "threshold"
     segment = {found["attribute"]: found["value"].strip()} if found["attribute"] else None
     gate = Gate(metric=found["metric"], on=(found["on"] or "mean").lower(), segment=segment, each=found["each"])  # type: ignore[arg-type]
-    setattr(gate, field, number)
+    unit = (found["unit"] or "").lower()
+    setattr(gate, field, _number(found["number"], text) / (100 if unit in ("%", "pp") else 1))
+    _refuse_misreading(gate, found["change"], unit)
     return check_gates([gate])[0]
+
+
+def _refuse_misreading(gate: Gate, change: str | None, unit: str) -> None:
+    """What has a meaning for other metrics only."""
+    metric = gate.parsed
+    worse = "drop" if metric.direction == "higher" else "rise"
+    if change is not None and change.lower() != worse:
+        raise ConfigError(f"{metric} gets worse when it {worse}s", hint=f"limit its {worse}: '{metric} {worse} <= …'")
+    if unit and not (metric.unit == "ms" if unit == "ms" else metric.range == (0.0, 1.0)):
+        raise ConfigError(f"{metric} is not measured in {unit}", hint="leave the unit out")
 
 
 def _number(text: str, whole: str) -> float:

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
 
-from karat.attributes import segment_labels
+from karat.attributes import label_text, segment_labels
 from karat.comparison.compare import Comparison
 from karat.comparison.differences import Difference, Paired
 from karat.errors import ConfigError, did_you_mean
 from karat.gates.criteria import Criteria, Gate, Outcome
 from karat.gates.rules import (
     Estimate,
+    Levels,
     Limits,
     Ruling,
+    failing_level,
     floor_on_bound,
     floor_on_mean,
-    named_failures,
     regression_on_bound,
     regression_on_mean,
 )
@@ -30,6 +31,7 @@ from karat.gold import Dataset
 from karat.ids import Ints
 from karat.metrics.base import Metric
 from karat.result import Result, SegmentRow
+from karat.statistics.intervals import Sampling
 from karat.summary import Scores, intervals
 
 SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
@@ -103,11 +105,13 @@ class Judge:
     baseline: Baseline | None = None
     anchors: dict[str, Baseline] = field(default_factory=dict)
     max_missing: float = 0.1
+    _known: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)  # what was drawn need not be again
 
     def verdicts(self, criteria: Criteria) -> list[GateVerdict]:
         return [
-            msgspec.structs.replace(verdict, file=criteria.file, line=criteria.line(gate))
+            msgspec.structs.replace(verdict, file=line and criteria.file, line=line)
             for gate in criteria.gates
+            for line in [criteria.line(gate)]
             for verdict in self.judge(gate)
         ]
 
@@ -117,35 +121,32 @@ class Judge:
             places = self._places(gate)
             if isinstance(places, str):
                 return [self._invalid(gate, _label(gate), places)]
-            return [self._verdict(gate, _label(gate), places, None)]
+            return [self._verdict(gate, _label(gate), places, Levels(self.level, self.level))]
         groups = self.result.groups(gate.each)
         # Passing needs no correction, for all must pass; to be named as failing, one of many must be surely bad.
-        tests = [partial(self._fails, gate, at) for _, at in groups]
-        named = named_failures(tests, self.level)
-        return [
-            self._verdict(gate, f"{gate.each} {value}", at, failing)
-            for (value, at), failing in zip(groups, named, strict=True)
-        ]
+        tests = [partial(self._fails, gate, at) for _, at in groups if self._unusable(gate, at) is None]
+        levels = Levels(self.level, failing_level(tests, self.level))
+        return [self._verdict(gate, f"{gate.each} {value}", at, levels) for value, at in groups]
 
     @property
     def level(self) -> float:
         return self.result.sampling.level
 
     def _fails(self, gate: Gate, at: Ints, level: float) -> bool:
-        parts = self._parts(gate, at, level, None)
-        return any(part.outcome == "fail" for part in parts)
+        """With evidence: where the mean alone decides, certainty plays no part."""
+        parts = self._parts(gate, at, Levels(self.level, level))
+        return any(p.outcome == "fail" for p in parts if gate.on == "bound" or p.kind == "regression")
 
-    def _verdict(self, gate: Gate, segment: str | None, at: Ints, named: bool | None) -> GateVerdict:
-        """`named`: whether this segment may be named as failing; None: it is the only one."""
+    def _verdict(self, gate: Gate, segment: str | None, at: Ints, levels: Levels) -> GateVerdict:
         metric = gate.parsed
         scores = self._scores(metric).select(at)
-        n = int((~np.isnan(scores.values[str(metric)])).sum())
-        unusable = self._unusable(gate, n)
+        n = _count(scores, metric)
+        unusable = self._unusable(gate, at)
         if unusable is not None:
             return self._invalid(gate, segment, unusable, n)
-        parts = self._parts(gate, at, self.level, named)
+        parts = self._parts(gate, at, levels)
         outcome = _worst(parts)
-        low, high = _limits(scores, metric, self.result, self.level)
+        low, high = self._limits(metric, at, self.level)
         return GateVerdict(
             gate=gate.title,
             metric=str(metric),
@@ -162,18 +163,18 @@ class Judge:
             parts=parts,
         )
 
-    def _parts(self, gate: Gate, at: Ints, level: float, named: bool | None) -> list[Part]:
+    def _parts(self, gate: Gate, at: Ints, levels: Levels) -> list[Part]:
         parts = []
         if gate.threshold is not None or gate.max is not None:
-            parts.append(self._floor(gate, at, level, named))
+            parts.append(self._floor(gate, at, levels))
         if gate.regression_max is not None:
             sides = [self.baseline, self.anchors.get(gate.anchor or "")]
-            parts += [self._regression(gate, at, level, named, side) for side in sides if side is not None]
+            parts += [self._regression(gate, at, levels, side) for side in sides if side is not None]
             if self.baseline is None:
                 parts.append(_NOT_CHECKED)
         return parts
 
-    def _floor(self, gate: Gate, at: Ints, level: float, named: bool | None) -> Part:
+    def _floor(self, gate: Gate, at: Ints, levels: Levels) -> Part:
         metric = gate.parsed
         scores = self._scores(metric).select(at)
         value = scores.mean(metric)
@@ -182,57 +183,69 @@ class Judge:
         line = gate.max if gate.max is not None else gate.threshold
         assert line is not None
         estimate = Estimate(
-            sign * value, lambda lv: _turned(_limits(scores, metric, self.result, lv), sign), _count(scores, metric)
+            sign * value, lambda lv: _turned(self._limits(metric, at, lv), sign), _count(scores, metric)
         )
         rule = floor_on_mean if gate.on == "mean" else floor_on_bound
-        ruling = _named(rule(estimate, sign * line, level), named if gate.on == "bound" else None)
-        limits = _limits(scores, metric, self.result, self.level)
+        ruling = rule(estimate, sign * line, levels)
+        limits = self._limits(metric, at, self.level)
         reason = floor_reason(metric, _unit(metric), value, limits, line, gate.max is not None, gate.on, ruling)
         return Part("floor", ruling.outcome, reason, ruling.certain, ruling.needed)
 
-    def _regression(self, gate: Gate, at: Ints, level: float, named: bool | None, side: Baseline) -> Part:
+    def _regression(self, gate: Gate, at: Ints, levels: Levels, side: Baseline) -> Part:
         metric, most = gate.parsed, gate.regression_max
         assert most is not None
-        paired = self._paired(side, metric, at)
-        if paired is None:
+        if not self._shared(side, at):
             reason = f"The baseline has none of these queries for {metric}."
             return Part("regression", "invalid", reason, baseline=side.name)
-        shown = self._difference(paired, metric, self.level)
+        shown = self._difference(side, metric, at, self.level)
         if shown.delta is None:
             reason = f"{metric} is undefined on every query that both have."
             return Part("regression", "invalid", reason, baseline=side.name)
         sign = 1.0 if metric.direction == "higher" else -1.0
         change = Estimate(
             sign * shown.delta,
-            lambda lv: _turned(_ends(self._difference(paired, metric, lv)), sign),
+            lambda lv: _turned(_ends(self._difference(side, metric, at, lv)), sign),
             shown.n,
         )
         if shown.wins == shown.losses == 0:
             ruling = Ruling("pass")  # nothing changed: nothing to prove
         else:
             rule = regression_on_mean if gate.on == "mean" else regression_on_bound
-            ruling = _named(rule(change, most, level), named)
+            ruling = rule(change, most, levels)
         other = None if side is self.baseline else side.name
         reason = regression_reason(metric, _unit(metric), shown, most, gate.on, ruling, other)
         return Part("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
 
-    def _difference(self, paired: Paired, metric: Metric, level: float) -> Difference:
-        sampling = msgspec.structs.replace(self.result.sampling, level=level)
-        return paired.differences(sampling, sampling.resamples)[0]
+    def _limits(self, metric: Metric, at: Ints, level: float) -> Limits:
+        key = (str(metric), at.tobytes(), level)
+        if key not in self._known:
+            scores = _only(self.result.columns, metric).select(at)
+            self._known[key] = intervals(scores, self._sampling(level))[str(metric)]
+        return cast(Limits, self._known[key])
 
-    def _paired(self, side: Baseline, metric: Metric, at: Ints) -> Paired | None:
+    def _difference(self, side: Baseline, metric: Metric, at: Ints, level: float) -> Difference:
+        key = (side.name, str(metric), at.tobytes(), level)
+        if key not in self._known:
+            sampling = self._sampling(level)
+            (self._known[key],) = self._paired(side, metric, at).differences(sampling, sampling.resamples)
+        return cast(Difference, self._known[key])
+
+    def _sampling(self, level: float) -> Sampling:
+        return msgspec.structs.replace(self.result.sampling, level=level)
+
+    def _shared(self, side: Baseline, at: Ints) -> list[tuple[int, int]]:
+        """Places, in the baseline and here, of those of the queries that both have, in the baseline's order."""
+        place = {self.result.queries[i]: i for i in at.tolist()}
+        return [(i, place[query]) for i, query in enumerate(side.result.queries) if query in place]
+
+    def _paired(self, side: Baseline, metric: Metric, at: Ints) -> Paired:
         if str(metric) not in side.result.values:
             raise ConfigError(
                 f"the baseline {side.name} lacks {metric}",
                 hint=f"it has {', '.join(side.result.values)}; save it again with -m {metric}",
             )
-        wanted = {self.result.queries[i] for i in at.tolist()}
-        shared = [i for i, query in enumerate(side.result.queries) if query in wanted]
-        if not shared:
-            return None
-        place = {query: i for i, query in enumerate(self.result.queries)}
-        mine = np.array([place[side.result.queries[i]] for i in shared])
-        before = _only(side.result.columns, metric).select(np.array(shared))
+        theirs, mine = np.array(self._shared(side, at)).T
+        before = _only(side.result.columns, metric).select(theirs)
         after = _only(self.result.columns, metric).select(mine)
         return Paired(Scores(before.metrics, before.values, after.weights, after.clusters), after)
 
@@ -240,12 +253,15 @@ class Judge:
         """The queries that a gate looks at, or what is wrong with its segment."""
         keep = np.ones(len(self.result.rows), np.bool_)
         for name, value in (gate.segment or {}).items():
-            labels = [segment_labels(self.result.gold, name)[row] for row in self.result.rows.tolist()]
-            wanted = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+            of_gold = segment_labels(self.result.gold, name)
+            labels = [of_gold[row] for row in self.result.rows.tolist()]
+            wanted = label_text(value)
             keep &= np.array([label == wanted for label in labels])
-            if not keep.any():
+            if wanted not in labels:
                 known = did_you_mean(wanted, dict.fromkeys(labels))
                 return f"No query has {name} {wanted}{f' ({known})' if known else ''}."
+            if not keep.any():
+                return f"No query has {_label(gate)}."
         return np.flatnonzero(keep)
 
     def _scores(self, metric: Metric) -> Scores:
@@ -254,13 +270,15 @@ class Judge:
             raise ConfigError(f"the result lacks {metric}", hint=f"it has {has}; save it again with -m {metric}")
         return self.result.columns
 
-    def _unusable(self, gate: Gate, n: int) -> str | None:
+    def _unusable(self, gate: Gate, at: Ints) -> str | None:
+        """Why these queries cannot be judged."""
+        n = _count(self._scores(gate.parsed).select(at), gate.parsed)
         if n == 0:
             return f"{gate.parsed} is undefined on every query."
         if gate.min_queries is not None and n < gate.min_queries:
-            return f"Only {n} queries, and the gate asks for {gate.min_queries}."
-        missing = self.result.audit["missing_queries"] + self.result.audit["missing_skipped"]
-        share = missing / max(len(self.result.gold.queries), 1)
+            return f"Only {n} {'query' if n == 1 else 'queries'}, and the gate asks for {gate.min_queries}."
+        skipped = self.result.audit["missing_skipped"]
+        share = (self.result.audit["missing_queries"] + skipped) / (len(self.result.rows) + skipped)
         if share > self.max_missing:
             return f"The run lacks {share:.0%} of the gold set's queries; {self.max_missing:.0%} are allowed."
         return None
@@ -308,13 +326,6 @@ def _worst(parts: list[Part]) -> Outcome:
     return next((outcome for outcome in _WORST if outcome in outcomes), "pass")
 
 
-def _named(ruling: Ruling, named: bool | None) -> Ruling:
-    """A failure that does not stand up to the number of segments looked at is no more than a suspicion."""
-    if ruling.outcome == "fail" and named is False:
-        return Ruling("inconclusive", False, ruling.needed)
-    return ruling
-
-
 def _blocks(gate: Gate, outcome: Outcome) -> bool:
     if outcome == "invalid":
         return True
@@ -322,7 +333,7 @@ def _blocks(gate: Gate, outcome: Outcome) -> bool:
 
 
 def _label(gate: Gate) -> str | None:
-    return ", ".join(f"{name} {value}" for name, value in gate.segment.items()) if gate.segment else None
+    return ", ".join(f"{name} {label_text(v)}" for name, v in gate.segment.items()) if gate.segment else None
 
 
 def _only(scores: Scores, metric: Metric) -> Scores:
@@ -331,10 +342,6 @@ def _only(scores: Scores, metric: Metric) -> Scores:
 
 def _count(scores: Scores, metric: Metric) -> int:
     return int((~np.isnan(scores.values[str(metric)])).sum())
-
-
-def _limits(scores: Scores, metric: Metric, result: Result, level: float) -> Limits:
-    return intervals(_only(scores, metric), msgspec.structs.replace(result.sampling, level=level))[str(metric)]
 
 
 def _ends(difference: Difference) -> Limits:

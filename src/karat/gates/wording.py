@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
+import math
+
 from karat.comparison.differences import Difference
 from karat.gates.rules import Limits, Ruling
 from karat.metrics.base import Metric
 
+_MOST_DIGITS = 6
 
-def amount(value: float, unit: str) -> str:
+
+def amount(value: float, unit: str, digits: int = 1) -> str:
     """
-    >>> amount(0.8712, "pp"), amount(61.25, "ms"), amount(3.0, "")
-    ('87.1%', '61.2 ms', '3.00')
+    >>> amount(0.8712, "pp"), amount(61.25, "ms"), amount(3.0, ""), amount(0.84996, "pp", 2)
+    ('87.1%', '61.2 ms', '3.00', '85.00%')
     """
     if unit == "pp":
-        return f"{value * 100:.1f}%"
-    return f"{value:.1f} {unit}" if unit else f"{value:.2f}"
+        return f"{value * 100:.{digits}f}%"
+    return f"{value:.{digits}f} {unit}" if unit else f"{value:.{digits + 1}f}"
 
 
-def size(value: float, unit: str) -> str:
+def size(value: float, unit: str, digits: int = 1) -> str:
     """A difference without its sign.
 
     >>> size(0.0612, "pp"), size(-2.5, "ms")
     ('6.1 pp', '2.5 ms')
     """
-    value = abs(value)
-    return f"{value * 100:.1f} pp" if unit == "pp" else f"{value:.1f} {unit}" if unit else f"{value:.2f}"
+    return amount(abs(value), unit, digits).replace("%", " pp")
+
+
+def _digits(value: float, line: float, unit: str) -> int:
+    """As many as it takes to see on which side of the line a value stands: 85.0% is not under 85.0%.
+
+    >>> _digits(0.8496, 0.85, "pp"), _digits(0.81, 0.85, "pp"), _digits(0.85, 0.85, "pp")
+    (2, 1, 1)
+    """
+    if abs(value - line) < 1e-9:
+        return 1
+    enough = (d for d in range(1, _MOST_DIGITS) if amount(value, unit, d) != amount(line, unit, d))
+    return next(enough, _MOST_DIGITS)
 
 
 def floor_reason(
     metric: Metric, unit: str, value: float, limits: Limits, line: float, is_max: bool, on: str, ruling: Ruling
 ) -> str:
     """One sentence: `recall@5 is 87.1%, at least 85.0% wanted.`"""
-    wanted = f"at {'most' if is_max else 'least'} {amount(line, unit)} wanted"
     low, high = limits
-    between = "" if low is None or high is None else f" ({amount(low, unit)} to {amount(high, unit)})"
+    near = (high if is_max else low) if on == "bound" else value
+    digits = max(_digits(v, line, unit) for v in (value, near) if v is not None)
+    wanted = f"at {'most' if is_max else 'least'} {amount(line, unit, digits)} wanted"
+    between = "" if low is None or high is None else f" ({amount(low, unit, digits)} to {amount(high, unit, digits)})"
+    said = f"{metric} is {amount(value, unit, digits)}{between}, {wanted}"
+    few = low is None or high is None
     if on == "mean":
-        doubt = "" if ruling.certain else "; not certain, the interval holds the limit"
-        return f"{metric} is {amount(value, unit)}{between}, {wanted}{doubt}{_settle(ruling) if doubt else ''}."
+        why = "too few queries for an interval" if few else "the interval holds the limit"
+        return f"{said}." if ruling.certain else f"{said}; not certain, {why}{_settle(ruling)}."
     proof = {"pass": "proven", "fail": "ruled out"}.get(ruling.outcome, "not proven")
-    return f"{metric} is {amount(value, unit)}{between}, {wanted}: {proof}{_settle(ruling)}."
+    return f"{said}: {proof}{', too few queries for an interval' if few else ''}{_settle(ruling)}."
 
 
 def regression_reason(
@@ -49,26 +68,26 @@ def regression_reason(
     assert change.baseline is not None
     assert change.candidate is not None
     against = "" if other is None else f" against {other}"
-    worse = change.delta < 0 if metric.direction == "higher" else change.delta > 0
+    falls = change.delta < 0
+    worse = falls == (metric.direction == "higher")
     if abs(change.delta) < 1e-12:
         said = f"{metric} stays at {amount(change.candidate, unit)}{against}"
     else:
-        verb = ("dropped" if change.delta < 0 else "rose") if worse else ("rose" if change.delta > 0 else "dropped")
-        sign = "−" if change.delta < 0 else "+"
-        limit = f", limit {'−' if metric.direction == 'higher' else '+'}{size(most, unit)}" if worse else ""
+        digits = _digits(abs(change.delta), most, unit)
+        limit = f", limit {'−' if falls else '+'}{size(most, unit, digits)}" if worse else ""
         said = (
-            f"{metric} {verb} from {amount(change.baseline, unit)} to {amount(change.candidate, unit)}{against} "
-            f"({sign}{size(change.delta, unit)}{limit})"
+            f"{metric} {'dropped' if falls else 'rose'} from {amount(change.baseline, unit)} "
+            f"to {amount(change.candidate, unit)}{against} "
+            f"({'−' if falls else '+'}{size(change.delta, unit, digits)}{limit})"
         )
-    return f"{said}{_meaning(ruling, on)}{_settle(ruling)}. {_queries(change)}".rstrip()
+    return f"{said}{_meaning(metric, ruling, on)}{_settle(ruling)}. {_queries(change)}".rstrip()
 
 
-def _meaning(ruling: Ruling, on: str) -> str:
+def _meaning(metric: Metric, ruling: Ruling, on: str) -> str:
     if ruling.outcome == "inconclusive":
-        return ": could be chance" if on == "mean" else ": a larger drop is not ruled out"
-    if ruling.outcome == "fail":
-        return ": beyond chance"
-    return ""
+        worse = "drop" if metric.direction == "higher" else "rise"
+        return ": could be chance" if on == "mean" else f": a {worse} over the limit is not ruled out"
+    return ": beyond chance" if ruling.outcome == "fail" else ""
 
 
 def _queries(change: Difference) -> str:
@@ -78,4 +97,14 @@ def _queries(change: Difference) -> str:
 
 
 def _settle(ruling: Ruling) -> str:
-    return "" if ruling.needed is None else f"; about {ruling.needed:,} queries would settle it"
+    return "" if ruling.needed is None else f"; about {_round(ruling.needed):,} queries would settle it"
+
+
+def _round(count: int) -> int:
+    """Up to two digits that count: it is an estimate, and not to be read as more.
+
+    >>> _round(41), _round(1237), _round(98_001)
+    (41, 1300, 99000)
+    """
+    step = int(10 ** max(len(str(count)) - 2, 0))
+    return math.ceil(count / step) * step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 
 from karat.comparison.changes import Change, Moved
@@ -11,34 +12,43 @@ from karat.gates.verdicts import GateVerdict, Verdicts
 from karat.gates.wording import amount
 from karat.report.gate import ANSWERS, consequence, counts
 from karat.report.numbers import points
-from karat.report.renderers.markdown import safe
+from karat.report.renderers.markdown import inert, safe
 
-LIMIT = 60_000  # characters; hosts take about 64 kB
+LIMIT = 60_000  # bytes; hosts take about 64 kB
 _MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "invalid": "⚠️"}
 _ROWS = 50
 _METRICS = 2  # metrics in a breakdown
 _FEW = " *"
 _TEXT = 120  # characters of a query
+_CELL = 160  # characters of anything else
+_REASON = 500
+_NOTES = 5
 
 
 def comment(found: Verdicts, limit: int = LIMIT) -> str:
-    """Markdown, never longer than `limit`: what comes last is left out first."""
-    parts = [_answer(found), _gates(found), *_folded(found)]
-    text = ""
-    for part in parts:
-        if len(text) + len(part) + 200 > limit:
+    """Markdown, never longer than `limit` bytes: what comes last is left out first."""
+    answer = _answer(found)
+    text = answer + "\n" + _gates(found, room=(limit - _bytes(answer)) * 3 // 4) + "\n"
+    for part in _folded(found):
+        if _bytes(text) + _bytes(part) + 200 > limit:
             return text + "\n_More was left out: the comment would be too long. The saved result has all of it._\n"
         text += part + "\n"
     return text
 
 
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
 def _answer(found: Verdicts) -> str:
     against = f", compared with **{_name(found.baseline)}**" if found.baseline else ""
     dataset = " ".join(x for x in (found.dataset.name, found.dataset.version) if x) or found.gold
-    notes = "".join(f"\n> {safe(note)}\n" for note in found.notes)
+    told = [shorten(note, _REASON) for note in found.notes[:_NOTES]]
+    more = [f"{len(found.notes) - _NOTES} more notes."] if len(found.notes) > _NOTES else []
+    notes = "".join(f"\n> {safe(note)}\n" for note in (*told, *more))
     return (
         f"## {_MARKS[found.outcome]} Karat: {ANSWERS[found.outcome].lower()}\n\n"
-        f"**{_name(found.run)}** on {found.queries:,} queries of {safe(shorten(dataset, 80))}{against}. "
+        f"**{_name(found.run)}** on {found.queries:,} queries of {_name(dataset)}{against}. "
         f"{counts(found)}\n{notes}"
     )
 
@@ -47,20 +57,24 @@ def _name(name: str | None) -> str:
     return safe(shorten(name or "", 80))
 
 
-def _gates(found: Verdicts) -> str:
-    """One line a gate: what blocks first."""
+def _gates(found: Verdicts, room: int) -> str:
+    """One line a gate, what blocks first, as many as there is room for."""
     order = sorted(found.verdicts, key=lambda v: (not v.blocks, v.outcome == "pass"))
-    shown = order[:_ROWS]
-    lines = ["| | check | |", "|---|---|---|", *(_gate(v) for v in shown)]
-    if len(order) > len(shown):
-        lines.append(f"| | {len(order) - len(shown)} more | |")
+    lines = ["| | check | |", "|---|---|---|"]
+    for shown, verdict in enumerate(order):
+        line = _gate(verdict)
+        room -= _bytes(line) + 1
+        if shown == _ROWS or room < 0:
+            lines.append(f"| | {len(order) - shown:,} more | |")
+            break
+        lines.append(line)
     return "\n".join(lines) + "\n"
 
 
 def _gate(verdict: GateVerdict) -> str:
     where = f" in {_name(verdict.segment)}" if verdict.segment else ""
     outcome = f"{_MARKS[verdict.outcome]} {consequence(verdict)}"
-    return f"| {outcome} | **{_name(verdict.gate)}**{where} | {safe(verdict.reason)} |"
+    return f"| {outcome} | **{_name(verdict.gate)}**{where} | {safe(shorten(verdict.reason, _REASON))} |"
 
 
 def _folded(found: Verdicts) -> Iterator[str]:
@@ -100,8 +114,9 @@ def _is_loss(change: Change, lower: list[str]) -> bool:
 
 
 def _deltas(differences: list[Difference], names: list[str], units: dict[str, str]) -> list[str]:
-    by_name = {d.metric: d for d in differences}
-    return [points(by_name[n].delta, units[n], (by_name[n].low, by_name[n].high)) for n in names]
+    by_name = {d.metric: d for d in differences}  # a saved baseline may lack some
+    found = [by_name.get(name) for name in names]
+    return ["–" if d is None else points(d.delta, units[d.metric], (d.low, d.high)) for d in found]
 
 
 def _losses(changes: list[Change]) -> str:
@@ -129,13 +144,14 @@ def _how(found: Verdicts) -> str:
     lines = [
         f"Numbers in brackets are {level} % intervals: with other queries of the same kind the value would lie there.",
         "A drop blocks when it exceeds its limit and is beyond chance; one that could be chance is said to be so.",
-        f"Gold set {found.gold}, {found.dataset.hash or 'no hash'}; Karat {found.karat}.",
+        f"Gold set {shorten(found.gold, _CELL)}, {found.dataset.hash or 'no hash'}; Karat {found.karat}.",
     ]
     return "\n".join(f"- {safe(line)}" for line in lines)
 
 
 def _details(title: str, body: str) -> str:
-    return f"<details><summary>{safe(title)}</summary>\n\n{body}\n\n</details>\n"
+    # The line is HTML, in which Markdown's escapes mean nothing.
+    return f"<details><summary>{html.escape(inert(shorten(title)))}</summary>\n\n{body}\n\n</details>\n"
 
 
 def _table(columns: list[str], rows: list[list[str]], few: bool) -> str:
@@ -147,4 +163,4 @@ def _table(columns: list[str], rows: list[list[str]], few: bool) -> str:
 
 
 def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(safe(c) for c in cells) + " |"
+    return "| " + " | ".join(safe(shorten(c, _CELL)) for c in cells) + " |"

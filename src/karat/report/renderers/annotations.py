@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 import msgspec
 
@@ -49,12 +50,16 @@ def _property(text: str) -> str:
 
 def render_code_quality(found: Verdicts) -> bytes:
     """GitLab's list of issues."""
-    issues = [_issue(v) for v in found.verdicts if v.outcome != "pass"]
+    seen: Counter[str] = Counter()
+    issues = [_issue(v, seen) for v in found.verdicts if v.outcome != "pass"]
     return msgspec.json.format(msgspec.json.encode(issues), indent=2) + b"\n"
 
 
-def _issue(verdict: GateVerdict) -> dict[str, object]:
+def _issue(verdict: GateVerdict, seen: Counter[str]) -> dict[str, object]:
+    """`seen`: GitLab shows one issue a fingerprint, and two gates may be about the same."""
     identity = "\0".join((verdict.gate, verdict.metric, verdict.segment or ""))
+    seen[identity] += 1
+    identity += "\0" * (seen[identity] - 1)
     return {
         "description": f"{verdict.gate}: {verdict.reason}",
         "check_name": "karat",

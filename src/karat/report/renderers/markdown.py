@@ -7,8 +7,12 @@ from collections.abc import Sequence
 
 from karat.report.blocks import Block, Chart, Column, Example, Report, Table, Text, Verdict, write_cell
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$-])")
-_MENTION = re.compile(r"(?<!\w)@")  # recall@5 is none
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$&-])")
+# What hosts make a link of after Markdown was read, so that no escape keeps them from it. recall@5 is none.
+_LIVE = re.compile(
+    r"(?<!\w)@|@(?=[\w.-]*[^\W\d])|[#!$&](?=\d)|[%~](?=[\w\"])|\bGH-(?=\d)|\bwww(?=\.)|:(?=//)|\b(?:mailto|xmpp)(?=:)",
+    re.I,
+)
 _MARKS = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive", "invalid": "⚠️ invalid"}
 
 
@@ -26,8 +30,17 @@ def safe(text: str) -> str:
     >>> safe("<b>| @all [x](y)")
     '\\\\<b\\\\>\\\\| @\\u200ball \\\\[x\\\\]\\\\(y\\\\)'
     """
+    return _SPECIAL.sub(r"\\\1", inert(text))
+
+
+def inert(text: str) -> str:
+    """One line without control characters in which nothing is a mention, a reference or a link.
+
+    >>> inert("see #12,\\nwww.example.com"), inert("recall@5 of doc#p1")
+    ('see #\\u200b12, www\\u200b.example.com', 'recall@5 of doc#p1')
+    """
     line = "".join(c if c.isprintable() else " " for c in text)
-    return _MENTION.sub("@\u200b", _SPECIAL.sub(r"\\\1", line)).replace("://", ":\u200b//")
+    return _LIVE.sub("\\g<0>\u200b", line)
 
 
 def _block(block: Block) -> str:
@@ -39,7 +52,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Verdict):
         return f"**{_MARKS[block.outcome]}** {safe(block.title)}: {safe(block.reason)}"
     if isinstance(block, Example):
-        facts = ", ".join(f"{safe(n)} {write_cell(v, 'score')}" for n, v in block.facts.items())
+        facts = ", ".join(f"{safe(n)} {safe(write_cell(v, 'score'))}" for n, v in block.facts.items())
         return f"**{safe(block.query_id)}** {safe(block.query or '')} ({facts})"
     return _chart(block)
 

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
+from karat.errors import no_commands
 from karat.report.blocks import Block, Chart, Example, Report, Section, Table, Text, Verdict, write_cell
 
 WIDTH = 100
@@ -24,9 +25,12 @@ _STYLES = {"note": "dim", "warning": "yellow", "plain": ""}
 
 
 def print_report(report: Report, console: Console) -> None:
-    console.print(RichText(clean(report.title), style="bold"))
-    for section in report.sections:
-        console.print(_section(section))
+    with console.capture() as shown:
+        console.print(RichText(clean(report.title), style="bold"))
+        for section in report.sections:
+            console.print(_section(section))
+    # Only now is it known what stands at the start of a line.
+    console.file.write(no_commands(shown.get()))
 
 
 class _Console(Console):

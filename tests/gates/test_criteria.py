@@ -1,0 +1,321 @@
+"""`ship-criteria.yaml`: what it may say, and how a mistake in it is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from karat.errors import ConfigError
+from karat.gates.criteria import DEFAULT_FILES, Criteria, Gate, check_gates, find_criteria, read_criteria
+
+SEED = """\
+# config/ship-criteria.yaml
+gates:
+  - name: retrieval_recall_at_5
+    threshold: 0.85 # absolute floor
+    regression_max: 0.03 # may not drop more than 3pp from baseline
+    severity: error # blocks merge
+  - name: retrieval_mrr
+    threshold: 0.62
+    regression_max: 0.05
+    severity: warning # PR comment, no block
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "ship-criteria.yaml"
+
+
+def read(file: Path, text: str | bytes) -> Criteria:
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_criteria(file)
+
+
+def refusal(file: Path, text: str | bytes) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        read(file, text)
+    return caught.value
+
+
+def test_the_seeds_form_as_it_stands(file: Path) -> None:
+    criteria = read(file, SEED)
+    said = [(str(g.parsed), g.title, g.threshold, g.regression_max, g.severity, g.on) for g in criteria.gates]
+    assert said == [
+        ("recall@5", "retrieval_recall_at_5", 0.85, 0.03, "error", "mean"),
+        ("mrr", "retrieval_mrr", 0.62, 0.05, "warning", "mean"),
+    ]
+    assert criteria.lines == (3, 7)
+    assert [criteria.line(g) for g in criteria.gates] == [3, 7]
+    assert criteria.max_missing == 0.1
+
+
+def test_every_field(file: Path) -> None:
+    text = """\
+anchor: release.json
+max_missing: 0.05
+gates:
+  - {name: "Our recall", metric: recall@5, threshold: 0.8, regression_max: 0.02, on: bound, severity: warning,
+     segment: {language: pt-BR, tier: 1, hard: true}, inconclusive: pass, min_queries: 30, anchor: old/first.json}
+  - {metric: latency_p90, max: 60, each: language}
+  - {metric: mrr, regression_max: 0}
+"""
+    first, second, third = read(file, text).gates
+    assert first == Gate(
+        name="Our recall",
+        metric="recall@5",
+        threshold=0.8,
+        regression_max=0.02,
+        on="bound",
+        severity="warning",
+        segment={"language": "pt-BR", "tier": 1, "hard": True},
+        inconclusive="pass",
+        min_queries=30,
+        anchor=str(file.parent / "old/first.json"),
+    )
+    assert (first.title, first.policy) == ("Our recall", "pass")
+    # The file's anchor is for gates with a regression limit that name none; seen from the file, not from here.
+    assert (second.max, second.each, second.anchor) == (60.0, "language", None)
+    assert third.anchor == str(file.parent / "release.json")
+    assert read_criteria(file).max_missing == 0.05
+
+
+@pytest.mark.parametrize(("on", "policy"), [("mean", "warn"), ("bound", "block")])
+def test_what_an_inconclusive_verdict_does_unless_told(on: str, policy: str) -> None:
+    assert Gate(metric="mrr", threshold=0.5, on=on).policy == policy
+    assert Gate(metric="mrr", threshold=0.5, on=on, inconclusive="pass").policy == "pass"
+
+
+# text, line, column, field, and words that must be said
+MISTAKES = {
+    "unknown field": ("gats:\n  - metric: mrr\n", 1, 1, "gats", ["unknown field 'gats'", "did you mean gates"]),
+    "unknown field of a gate": (
+        "gates:\n  - metric: recall@5\n    treshold: 0.8\n",
+        *(3, 5, "gates.0.treshold", ["did you mean threshold"]),
+    ),
+    "a field with a line break": (
+        'gates:\n  - {metric: mrr, threshold: 0.5, "a\\nb": 1}\n',
+        *(2, 35, "gates.0.a\nb", ["unknown field", "known: name, metric, threshold"]),
+    ),
+    "text for a number": (
+        "gates:\n  - metric: mrr\n    threshold: 85%\n",
+        *(3, 16, "gates.0.threshold", ["expected number, got 85%", "such as 0.85"]),
+    ),
+    "truth for a number": ("gates: [{metric: mrr, threshold: true}]", 1, 34, "gates.0.threshold", ["expected number"]),
+    "number for a text": ("gates: [{metric: 5, threshold: 0.5}]", 1, 18, "gates.0.metric", ["expected text, got 5"]),
+    "fraction for a count": (
+        "gates: [{metric: mrr, threshold: 0.5, min_queries: 2.5}]",
+        *(1, 52, "gates.0.min_queries", ["expected whole number, got 2.5"]),
+    ),
+    "unknown `on`": (
+        "gates: [{metric: mrr, threshold: 0.5, on: men}]",
+        1,
+        43,
+        "gates.0.on",
+        ["mean or bound, got men"],
+    ),
+    "unknown severity": (
+        "gates: [{metric: mrr, threshold: 0.5, severity: warn}]",
+        *(1, 49, "gates.0.severity", ["error or warning, got warn"]),
+    ),
+    "unknown policy": (
+        "gates: [{metric: mrr, threshold: 0.5, inconclusive: fail}]",
+        *(1, 53, "gates.0.inconclusive", ["pass, warn or block, got fail"]),
+    ),
+    "bad metric": (
+        "gates:\n  - metric: recal@5\n    threshold: 0.8\n",
+        *(2, 13, "gates.0.metric", ["unknown metric 'recal'", "did you mean recall"]),
+    ),
+    "name that is no metric": (
+        "gates:\n  - name: our recall\n    threshold: 0.8\n",
+        *(2, 11, "gates.0.name", ["our recall", "metric: recall@5"]),
+    ),
+    "no metric": ("gates:\n  - threshold: 0.8\n", 2, 5, "gates.0", ["without a metric", "metric: recall@5"]),
+    "no condition": ("gates:\n  - metric: mrr\n", 2, 5, "gates.0", ["threshold, max or regression_max"]),
+    "floor and ceiling": (
+        "gates: [{metric: mrr, threshold: 0.5, max: 0.7}]",
+        *(1, 44, "gates.0.max", ["contradict", "keep one"]),
+    ),
+    "floor of a latency": (
+        "gates: [{metric: latency_p90, threshold: 60}]",
+        *(1, 42, "gates.0.threshold", ["better when lower", "max:"]),
+    ),
+    "ceiling of a recall": ("gates: [{metric: mrr, max: 0.7}]", 1, 28, "gates.0.max", ["better when higher"]),
+    "segment and each": (
+        "gates: [{metric: mrr, threshold: 0.5, segment: {a: b}, each: a}]",
+        *(1, 62, "gates.0.each", ["contradict"]),
+    ),
+    "empty segment": (
+        "gates: [{metric: mrr, threshold: 0.5, segment: {}}]",
+        *(1, 48, "gates.0.segment", ["{language: pt-BR}"]),
+    ),
+    "a list in a segment": (
+        "gates: [{metric: mrr, threshold: 0.5, segment: {a: [b]}}]",
+        *(1, 48, "gates.0.segment", ["wrong type", "or text"]),
+    ),
+    "out of range": ("gates: [{metric: mrr, threshold: 85}]", 1, 34, "gates.0.threshold", ["between 0 and 1, got 85"]),
+    "not a number": (
+        "gates: [{metric: mrr, threshold: .nan}]",
+        1,
+        34,
+        "gates.0.threshold",
+        ["between 0 and 1, got nan"],
+    ),
+    "infinite": ("gates: [{metric: latency_p90, max: .inf}]", 1, 36, "gates.0.max", ["expected 0 or more, got inf"]),
+    "negative drop": (
+        "gates: [{metric: mrr, regression_max: -0.1}]",
+        *(1, 39, "gates.0.regression_max", ["0 or more, got -0.1"]),
+    ),
+    "no queries": (
+        "gates: [{metric: mrr, threshold: 0.5, min_queries: 0}]",
+        *(1, 52, "gates.0.min_queries", ["1 or more, got 0"]),
+    ),
+    "anchor of a floor": (
+        "gates: [{metric: mrr, threshold: 0.5, anchor: a.json}]",
+        *(1, 47, "gates.0.anchor", ["regression_max"]),
+    ),
+    "missing share": (
+        "gates: [{metric: mrr, threshold: 0.5}]\nmax_missing: 2\n",
+        2,
+        14,
+        "max_missing",
+        ["0 and 1, got 2"],
+    ),
+    "empty list": ("max_missing: 0.2\ngates: []\n", 2, 8, "gates", ["no gate"]),
+    "gates as a mapping": ("gates: {metric: mrr}\n", 1, 8, "gates", ["expected list"]),
+    "gates left out": ("max_missing: 0.2\n", 1, 1, None, ["gates"]),
+    "a gate that is a text": (
+        "gates:\n  - recall@5 >= 0.8\n",
+        2,
+        5,
+        "gates.0",
+        ["expected mapping", "recall@5 >= 0.8"],
+    ),
+    "empty file": ("", 1, 1, None, ["no gates", "`gates:`"]),
+    "a list": ("- metric: mrr\n", 1, 1, None, ["no gates"]),
+    "not YAML": ("gates:\n  - metric: [mrr\n", 3, 1, None, ["not YAML"]),
+    "tabs": ("gates:\n\t- metric: mrr\n", 2, 1, None, ["not YAML", "spaces, not tabs"]),
+    "a key twice": ("gates:\n  - {metric: mrr, metric: map}\n", 2, 19, None, ["the key 'metric' stands twice"]),
+    "a tag that does not fit": ("gates: [{metric: mrr, threshold: !!int ''}]", None, None, None, ["not YAML"]),
+    "a Python object": ("gates: !!python/object/apply:os.getcwd []\n", 1, 8, None, ["not YAML"]),
+    "an alias of nothing": ("gates: *others\n", 1, 8, None, ["not YAML"]),
+    "aliases of aliases": ("a: &a [x]\nb: &b [*a, *a]\ngates: [*b]\n", 2, None, None, ["an alias inside of an anchor"]),
+    "binary": (b"\x00\x01\xff\xfe\x80", None, None, None, ["not YAML"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_what_is_allowed(file: Path, mistake: str) -> None:
+    text, line, column, field, words = MISTAKES[mistake]
+    error = refusal(file, text)
+    assert (error.file, error.line, error.column, error.field) == (str(file), line, column, field)
+    assert error.exit_code == 2
+    for word in words:
+        assert word in str(error)
+
+
+def test_a_message_begins_with_the_place(file: Path) -> None:
+    error = refusal(file, "gates:\n  - metric: recall@5\n    treshold: 0.8\n")
+    assert str(error) == (f"{file}:3:5: gates.0.treshold: unknown field 'treshold'\nhint: did you mean threshold?")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for path, word in ((tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=word) as caught:
+            read_criteria(path)
+        assert caught.value.file == str(path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is locked for root")
+def test_a_file_that_may_not_be_read(file: Path) -> None:
+    file.write_text(SEED)
+    file.chmod(0)
+    with pytest.raises(ConfigError, match="Permission denied"):
+        read_criteria(file)
+
+
+def test_anchors_aliases_and_merge_keys_of_yaml(file: Path) -> None:
+    text = """\
+gates:
+  - &strict {metric: recall@5, threshold: 0.8, on: bound}
+  - *strict
+  - <<: *strict
+    segment: {language: en}
+"""
+    criteria = read(file, text)
+    assert [(g.metric, g.threshold, g.on, g.segment) for g in criteria.gates] == [
+        ("recall@5", 0.8, "bound", None),
+        ("recall@5", 0.8, "bound", None),
+        ("recall@5", 0.8, "bound", {"language": "en"}),
+    ]
+    assert criteria.lines[2] == 4
+    assert read(file, "<<: {gates: [{metric: mrr, threshold: 0.5}]}\n").lines == (1,)
+
+
+def test_a_byte_order_mark_and_windows_line_ends(file: Path) -> None:
+    criteria = read(file, b"\xef\xbb\xbf" + SEED.replace("\n", "\r\n").encode())
+    assert [g.threshold for g in criteria.gates] == [0.85, 0.62]
+
+
+def test_default_files_are_found_in_their_order(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no criteria") as caught:
+        find_criteria(tmp_path)
+    assert "--gate" in str(caught.value)
+    for name in reversed(DEFAULT_FILES):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(SEED)
+        assert find_criteria(tmp_path) == tmp_path / name
+
+
+def test_gates_from_python_are_checked_too() -> None:
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        check_gates([Gate(metric="mrr", threshold=85)])
+    with pytest.raises(ConfigError, match="no gate"):
+        check_gates([])
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["mrr", "recall@5", "mean"]),
+)
+FIELDS = st.one_of(st.sampled_from([*Gate.__struct_fields__, "gates", "max_missing"]), st.text(max_size=5))
+VALUES = st.recursive(
+    SCALARS, lambda v: st.one_of(st.lists(v, max_size=3), st.dictionaries(FIELDS, v, max_size=4)), max_leaves=12
+)
+FILES = st.one_of(
+    st.binary(max_size=60),
+    st.text(max_size=60).map(lambda t: t.encode("utf-8", "surrogatepass")),
+    st.text(alphabet="gates: -[]{}&*!'\"|>%@`\n\t#0.5,?<mr", max_size=80).map(str.encode),
+    VALUES.map(lambda v: yaml.safe_dump(v).encode()),
+    st.lists(st.dictionaries(FIELDS, VALUES), max_size=3).map(lambda g: yaml.safe_dump({"gates": g}).encode()),
+)
+
+
+@given(FILES)
+@example(b"gates: [{metric: mrr, threshold: !!timestamp soon}]")
+@example(b"gates: [{metric: mrr, threshold: !!bool maybe}]")
+@example(b"gates: [{metric: mrr, threshold: " + b"9" * 400 + b"}]")
+@example(b"<<: {gates: [{metric: mrr, threshold: 0.5}]}")
+@example(b"? [gates]\n: []")
+@example(b"[" * 3000)
+def test_any_text_gives_criteria_or_a_message(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    file = tmp_path_factory.getbasetemp() / "fuzz.yaml"
+    file.write_bytes(content)
+    found: Criteria | ConfigError
+    try:
+        found = read_criteria(file)
+    except ConfigError as error:
+        found = error
+    assert found.file == str(file)
+    if isinstance(found, Criteria):
+        assert all(g.title and g.policy for g in found.gates)
+    assert str(found)

@@ -1,0 +1,106 @@
+"""Gates as text, for the command line."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karat.errors import KaratError
+from karat.gates.criteria import Gate
+from karat.gates.text_form import parse_gate
+
+READ = {
+    "recall@5 >= 0.85": Gate(metric="recall@5", threshold=0.85),
+    "recall@5>=0.85": Gate(metric="recall@5", threshold=0.85),
+    "  recall@5   ≥ .85 ": Gate(metric="recall@5", threshold=0.85),
+    "recall@5 >= 85%": Gate(metric="recall@5", threshold=0.85),
+    "recall@5 >= 85 pp": Gate(metric="recall@5", threshold=0.85),
+    "recall@5 >= 8.5e-1": Gate(metric="recall@5", threshold=0.85),
+    "ndcg@5 drop <= 0.02": Gate(metric="ndcg@5", regression_max=0.02),
+    "ndcg(gain=linear)@10 Drop ≤ 2pp": Gate(metric="ndcg(gain=linear)@10", regression_max=0.02),
+    "latency_p90 <= 60 ms": Gate(metric="latency_p90", max=60.0),
+    "latency_p90 <= 60": Gate(metric="latency_p90", max=60.0),
+    "latency_p50(stage=rerank) <= 50MS": Gate(metric="latency_p50(stage=rerank)", max=50.0),
+    "latency_p90 rise <= 5 ms": Gate(metric="latency_p90", regression_max=5.0),
+    "redundancy@5 <= 20%": Gate(metric="redundancy@5", max=0.2),
+    "distinct_docs@5 >= 3": Gate(metric="distinct_docs@5", threshold=3.0),
+    "mrr >= 0.5 in language=pt-BR": Gate(metric="mrr", threshold=0.5, segment={"language": "pt-BR"}),
+    "mrr >= 0.5 in topic=card payments on bound": Gate(
+        metric="mrr", threshold=0.5, segment={"topic": "card payments"}, on="bound"
+    ),
+    "mrr >= 0.5 in each language×topic on bound": Gate(metric="mrr", threshold=0.5, each="language×topic", on="bound"),
+    "mrr drop <= 1% ON mean": Gate(metric="mrr", regression_max=0.01),
+}
+
+REFUSED = {
+    "": "cannot read the gate",
+    "recall@5": "cannot read the gate",
+    "recall@5 > 0.85": "cannot read the gate",
+    "recall@5 >= high": "cannot read the gate",
+    ">= 0.85": "cannot read the gate",
+    "recall@5 >= 0.85 in language": "cannot read the gate",
+    "recall@5 >= 0.85 in language= on bound": "cannot read the gate",
+    "recall@5 >= 0.85 on median": "cannot read the gate",
+    "recall@5 >= 1.2.3": "no number",
+    "recall@5 drop >= 0.1": "limited from above",
+    "recall@5 rise <= 0.1": "gets worse when it drops",
+    "latency_p90 drop <= 5": "gets worse when it rises",
+    "latency_p90 <= 60%": "not measured in %",
+    "distinct_docs@5 >= 3pp": "not measured in pp",
+    "recall@5 >= 0.8 ms": "not measured in ms",
+    "recall@5 >= 85": "between 0 and 1, got 85",
+    "recall@5 <= 0.9": "better when higher",
+    "recal@5 >= 0.85": "did you mean recall",
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_what_a_text_means(text: str) -> None:
+    assert parse_gate(text) == READ[text]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_cannot_be_read_is_refused_with_a_word_why(text: str) -> None:
+    with pytest.raises(KaratError) as caught:
+        parse_gate(text)
+    assert REFUSED[text] in str(caught.value)
+    assert "hint" in str(caught.value) or "expected" in str(caught.value)
+
+
+METRICS = {"recall@5": ("drop", ">=", ""), "mrr": ("drop", ">=", ""), "latency_p90": ("rise", "<=", " ms")}
+
+
+@given(
+    metric=st.sampled_from(sorted(METRICS)),
+    number=st.integers(0, 1000).map(lambda i: i / 1000),
+    regression=st.booleans(),
+    on=st.sampled_from(["mean", "bound"]),
+    where=st.sampled_from([None, "each", "segment"]),
+    value=st.text(alphabet="abcXYZ09-_. ", min_size=1).map(str.strip).filter(bool),
+)
+def test_a_gate_written_as_text_reads_as_the_same_gate(
+    metric: str, number: float, regression: bool, on: str, where: str | None, value: str
+) -> None:
+    change, sign, unit = METRICS[metric]
+    condition = f"{change} <= {number}{unit}" if regression else f"{sign} {number}{unit}"
+    place = {None: "", "each": " in each topic", "segment": f" in topic={value}"}[where]
+    found = parse_gate(f"{metric} {condition}{place} on {on}")
+    field = "regression_max" if regression else "max" if sign == "<=" else "threshold"
+    assert found == Gate(
+        metric=metric,
+        on=on,
+        segment={"topic": value} if where == "segment" else None,
+        each="topic" if where == "each" else None,
+        **{field: number},
+    )
+
+
+@given(st.one_of(st.text(), st.text(alphabet="recall@5 mrr drop<=>0.85%ms in each=on bound")))
+def test_any_text_is_a_gate_or_refused(text: str) -> None:
+    found: Gate | None = None
+    with contextlib.suppress(KaratError):
+        found = parse_gate(text)
+    assert found is None or found.parsed

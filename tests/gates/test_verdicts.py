@@ -1,0 +1,558 @@
+"""Verdicts over whole runs: who blocks, what the exit code is, and what is said."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import karat
+from karat.errors import ConfigError
+from karat.gates.criteria import Criteria, Gate
+from karat.gates.gate import gate, judge_result
+from karat.gates.verdicts import GateVerdict, Judge, Verdicts, overall
+from karat.result import Result
+from karat.statistics.intervals import Sampling
+
+FAST = Sampling(resamples=1000)
+METRICS = ("hit@1", "mrr")
+
+
+def gold_of(size: int, **tags: Any) -> list[dict[str, Any]]:
+    """`tags`: attribute → value of each query, by its number."""
+    return [{"query_id": f"q{i:04}", "gold": ["a"], **{n: of(i) for n, of in tags.items()}} for i in range(size)]
+
+
+def run_of(hits: Any) -> dict[str, list[str]]:
+    """A run that finds the answer first where `hits` says so, and second elsewhere."""
+    return {f"q{i:04}": ["a", "b"] if hit else ["b", "a"] for i, hit in enumerate(hits)}
+
+
+def share(good: int, size: int) -> list[bool]:
+    return [i < good for i in range(size)]
+
+
+def scored(hits: Any, gold: list[dict[str, Any]] | None = None, **options: Any) -> Result:
+    hits = list(hits)
+    asked = options.pop("metrics", METRICS)
+    return karat.evaluate(run_of(hits), gold or gold_of(len(hits)), asked, sampling=FAST, **options)
+
+
+def verdict(result: Result, baseline: Result | None = None, **fields: Any) -> GateVerdict:
+    (found,) = judge_result(result, Criteria([Gate(**fields)]), baseline).verdicts
+    return found
+
+
+@pytest.mark.parametrize(
+    ("good", "fields", "outcome", "blocks"),
+    [
+        # The mean decides; the severity says whether it blocks.
+        (90, {"threshold": 0.8}, "pass", False),
+        (70, {"threshold": 0.8}, "fail", True),
+        (70, {"threshold": 0.8, "severity": "warning"}, "fail", False),
+        (82, {"threshold": 0.8}, "pass", False),
+        # Not proven: blocks for `on: bound` unless told otherwise, and never as a warning.
+        (82, {"threshold": 0.8, "on": "bound"}, "inconclusive", True),
+        (82, {"threshold": 0.8, "on": "bound", "inconclusive": "warn"}, "inconclusive", False),
+        (82, {"threshold": 0.8, "on": "bound", "inconclusive": "pass"}, "inconclusive", False),
+        (82, {"threshold": 0.8, "on": "bound", "severity": "warning"}, "inconclusive", False),
+        (99, {"threshold": 0.8, "on": "bound"}, "pass", False),
+        (60, {"threshold": 0.8, "on": "bound"}, "fail", True),
+    ],
+)
+def test_outcome_severity_and_policy(good: int, fields: dict[str, Any], outcome: str, blocks: bool) -> None:
+    found = judge_result(scored(share(good, 100)), Criteria([Gate(metric="hit@1", **fields)]), None)
+    (one,) = found.verdicts
+    assert (one.outcome, one.blocks, found.exit_code) == (outcome, blocks, int(blocks))
+    assert found.outcome == (outcome if blocks else "pass")
+
+
+@pytest.mark.parametrize(
+    ("drop", "fields", "outcome", "blocks"),
+    [
+        (0, {"regression_max": 0.03}, "pass", False),
+        (2, {"regression_max": 0.03}, "pass", False),
+        (3, {"regression_max": 0.02}, "inconclusive", False),  # 3 of 100 may be chance
+        (3, {"regression_max": 0.02, "inconclusive": "block"}, "inconclusive", True),
+        (15, {"regression_max": 0.03}, "fail", True),
+        (15, {"regression_max": 0.03, "severity": "warning"}, "fail", False),
+        (2, {"regression_max": 0.03, "on": "bound"}, "inconclusive", True),
+        (1, {"regression_max": 0.10, "on": "bound"}, "pass", False),
+        (40, {"regression_max": 0.10, "on": "bound"}, "fail", True),
+    ],
+)
+def test_a_regression(drop: int, fields: dict[str, Any], outcome: str, blocks: bool) -> None:
+    before, after = scored(share(80, 100)), scored(share(80 - drop, 100))
+    found = verdict(after, before, metric="hit@1", **fields)
+    assert (found.outcome, found.blocks) == (outcome, blocks)
+    (part,) = found.parts
+    assert part.difference is not None
+    assert (part.difference.losses, part.difference.wins) == (drop, 0)
+    if outcome == "inconclusive":
+        assert part.needed is not None
+        assert re.search(r"about [\d,]+ queries would settle it", found.reason)
+    if drop:
+        assert f"dropped from 80.0% to {80 - drop}.0% (−{drop}.0 pp, limit" in found.reason
+
+
+def test_the_same_rankings_pass_at_once_even_where_proof_is_asked_for() -> None:
+    small = scored(share(3, 5))
+    found = verdict(small, small, metric="hit@1", regression_max=0.0, on="bound")
+    assert (found.outcome, found.reason) == ("pass", "hit@1 stays at 60.0%.")
+
+
+def test_the_exit_code_is_the_worst_of_all_gates() -> None:
+    def of(outcome: str, blocks: bool) -> GateVerdict:
+        return GateVerdict("g", "mrr", None, "error", outcome, blocks, "", None, None, None, 0, "pp", [])
+
+    passing, told, blocked = of("pass", False), of("fail", False), of("fail", True)
+    unproven, invalid = of("inconclusive", True), of("invalid", True)
+    assert overall([passing, told]) == ("pass", 0)
+    assert overall([passing, unproven]) == ("inconclusive", 1)
+    assert overall([blocked, unproven]) == ("fail", 1)
+    assert overall([told, unproven]) == ("inconclusive", 1)
+    assert overall([blocked, invalid, passing]) == ("invalid", 2)
+
+
+def test_without_a_baseline_the_floor_decides_and_it_says_how_to_save_one() -> None:
+    for good, outcome in ((90, "pass"), (70, "fail")):
+        found = verdict(scored(share(good, 100)), metric="hit@1", threshold=0.8, regression_max=0.03)
+        assert found.outcome == outcome
+        assert [part.outcome for part in found.parts] == [outcome, "not checked"]
+        assert "not checked" in found.reason
+        assert "karat eval … -o baseline.json" in found.reason
+    only = verdict(scored(share(70, 100)), metric="hit@1", regression_max=0.03)
+    assert (only.outcome, only.blocks) == ("pass", False)
+
+
+def saved(folder: Path, name: str, result: Result, **changes: Any) -> Path:
+    """As `karat eval -o` writes it, with some of it changed."""
+    import msgspec
+
+    content = json.loads(msgspec.json.encode(result.saved()))
+    for path, value in changes.items():
+        place = content
+        *steps, last = path.split("__")
+        for step in steps:
+            place = place[step]
+        place[last] = value
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(content))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"dataset__version": "2"}, "dataset versions are 2 and 1"),
+        ({"definitions": {"hit@1": 99, "mrr": 1}}, "hit@1 is defined in another way"),
+        ({"settings__missing": "skip"}, "the setting missing"),
+        ({"settings__k": 7}, "the setting k is 7 and 5"),
+        ({"settings__doc_of": "/"}, "the setting doc_of"),
+    ],
+)
+@pytest.mark.parametrize("role", ["baseline", "anchor"])
+def test_what_does_not_measure_the_same_is_no_baseline(
+    tmp_path: Path, changes: dict[str, Any], word: str, role: str
+) -> None:
+    """Refused as a whole, exit code 2: whatever came out would be about the change of the data."""
+    result = karat.read_result(saved(tmp_path, "run", scored(share(8, 10)), dataset__version="1"))
+    file = saved(tmp_path, "before", scored(share(8, 10)), **{"dataset__version": "1", **changes})
+    asked = [Gate(metric="hit@1", regression_max=0.1, anchor=str(file) if role == "anchor" else None)]
+    with pytest.raises(ConfigError) as caught:
+        gate(result, None, asked, baseline=file if role == "baseline" else None)
+    assert caught.value.exit_code == 2
+    assert word in str(caught.value)
+    assert "--force" not in str(caught.value)  # which gate does not have
+    assert "anew" in str(caught.value)
+
+
+def test_a_saved_baseline_needs_only_what_is_compared_with_it(tmp_path: Path) -> None:
+    run, gold = run_of(share(8, 10)), gold_of(10)
+    file = saved(tmp_path, "before", scored(share(8, 10), metrics=["hit@1"]))
+    found = gate(run, gold, ["hit@1 drop <= 0.1", "mrr >= 0.5"], baseline=file, sampling=FAST)
+    assert [v.outcome for v in found.verdicts] == ["pass", "pass"]
+    assert "mrr" in " ".join(found.notes)
+    with pytest.raises(ConfigError) as caught:
+        gate(run, gold, ["hit@1 drop <= 0.1", "mrr drop <= 0.5"], baseline=file, sampling=FAST)
+    assert "lacks mrr" in str(caught.value)
+    assert "-m mrr" in str(caught.value)
+
+
+def test_a_saved_run_that_lacks_a_metric_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path, "run", scored(share(8, 10), metrics=["hit@1"]))
+    with pytest.raises(ConfigError, match="lacks mrr"):
+        gate(file, None, "mrr >= 0.5")
+
+
+def test_queries_that_only_one_side_has_are_told() -> None:
+    before = scored(share(8, 10))
+    after = scored(share(16, 20))
+    found = judge_result(after, Criteria([Gate(metric="hit@1", regression_max=0.1)]), before)
+    assert any("10 queries that both have" in note for note in found.notes)
+    part = found.verdicts[0].parts[0]
+    assert part.difference is not None
+    assert (part.difference.n, found.verdicts[0].n) == (10, 20)
+
+
+def test_a_baseline_of_other_queries_is_refused() -> None:
+    other = karat.evaluate({"x": ["a"]}, {"x": ["a"]}, METRICS)
+    with pytest.raises(ConfigError, match="no query in common"):
+        verdict(scored(share(8, 10)), other, metric="hit@1", regression_max=0.1)
+
+
+def test_a_segment_that_the_baseline_lacks_cannot_be_judged() -> None:
+    gold = gold_of(20, language=lambda i: "en" if i < 10 else "pt")
+    before = scored(share(8, 10), gold[:10])
+    after = scored(share(16, 20), gold)
+    criteria = Criteria([Gate(metric="hit@1", regression_max=0.1, each="language")])
+    found = judge_result(after, criteria, before)
+    assert [(v.segment, v.outcome) for v in found.verdicts] == [("language en", "pass"), ("language pt", "invalid")]
+    assert found.exit_code == 2
+    assert "none of these queries" in found.verdicts[1].reason
+
+
+@pytest.mark.parametrize("missing", ["worst", "skip"])
+def test_too_many_missing_queries_cannot_be_judged(tmp_path: Path, missing: Any) -> None:
+    """10 of 100 are allowed, 11 are not; the saved result says the same."""
+    for there, outcome in ((90, "pass"), (89, "invalid")):
+        run = run_of([True] * there)
+        result = karat.evaluate(run, gold_of(100), METRICS, missing=missing, sampling=FAST)
+        live = verdict(result, metric="hit@1", threshold=0.5)
+        again = gate(saved(tmp_path, "run", result), None, "hit@1 >= 0.5")
+        assert live.outcome == again.verdicts[0].outcome == outcome
+        assert again.exit_code == (2 if outcome == "invalid" else 0)
+    assert "lacks 11% of the gold set's queries; 10% are allowed" in live.reason
+    lenient = judge_result(result, Criteria([Gate(metric="hit@1", threshold=0.5)], max_missing=0.2), None)
+    assert lenient.exit_code == 0
+
+
+def test_too_few_queries_cannot_be_judged() -> None:
+    result = scored(share(8, 10))
+    assert verdict(result, metric="hit@1", threshold=0.5, min_queries=10).outcome == "pass"
+    found = verdict(result, metric="hit@1", threshold=0.5, min_queries=11, severity="warning")
+    assert (found.outcome, found.blocks, found.n) == ("invalid", True, 10)
+    assert found.reason == "Only 10 queries, and the gate asks for 11."
+
+
+def test_segments_by_any_kind_of_value() -> None:
+    gold = gold_of(
+        12, language=lambda i: ["en", "pt-BR"][i % 2], level=lambda i: float(i % 3), hard=lambda i: i % 2 == 0
+    )
+    result = scored([i % 2 for i in range(12)], gold)
+    for segment, label, n in (
+        ({"language": "pt-BR"}, "language pt-BR", 6),
+        ({"level": 1}, "level 1", 4),
+        ({"level": 1.0}, "level 1", 4),
+        ({"level": "1"}, "level 1", 4),
+        ({"hard": True}, "hard yes", 6),
+        ({"language": "en", "level": 2}, "language en, level 2", 2),
+    ):
+        found = verdict(result, metric="mrr", threshold=0.5, segment=segment)
+        assert (found.segment, found.n) == (label, n)
+    assert verdict(result, metric="hit@1", threshold=0.5, segment={"hard": False}).outcome == "pass"
+    assert verdict(result, metric="hit@1", threshold=0.5, segment={"hard": True}).outcome == "fail"
+
+
+def test_a_segment_without_a_query() -> None:
+    gold = gold_of(4, language=lambda i: "pt-BR" if i else "en", topic=lambda i: "a" if i else "b")
+    result = scored(share(4, 4), gold)
+    found = verdict(result, metric="mrr", threshold=0.5, segment={"language": "pt-br"})
+    assert (found.outcome, found.n) == ("invalid", 0)
+    assert found.reason == "No query has language pt-br (did you mean pt-BR?)."
+    both = verdict(result, metric="mrr", threshold=0.5, segment={"language": "en", "topic": "a"})
+    assert both.reason == "No query has language en, topic a."
+    for fields in ({"segment": {"langage": "en"}}, {"each": "langage"}):
+        with pytest.raises(ConfigError, match="langage") as caught:
+            verdict(result, metric="mrr", threshold=0.5, **fields)
+        assert "did you mean language" in str(caught.value)
+
+
+def test_a_large_segment_is_found_fast() -> None:
+    gold = gold_of(4000, language=lambda i: "en" if i % 2 else "pt")
+    result = scored(share(2000, 4000), gold)
+    begin = time.perf_counter()
+    assert verdict(result, metric="hit@1", threshold=0.4, segment={"language": "en"}).n == 2000
+    assert time.perf_counter() - begin < 2
+
+
+@pytest.mark.parametrize("on", ["mean", "bound"])
+@pytest.mark.parametrize("regression", [None, 0.1])
+def test_an_undefined_metric_cannot_be_judged(on: Any, regression: float | None) -> None:
+    """Also in one segment of several: the others keep their verdicts."""
+    gold = gold_of(40, language=lambda i: "en" if i < 20 else "xx")
+    for entry in gold[20:]:
+        entry["gold"] = []
+        entry["no_answer"] = True
+    result = scored(share(40, 40), gold)
+    criteria = Criteria([Gate(metric="hit@1", threshold=0.5, regression_max=regression, each="language", on=on)])
+    found = judge_result(result, criteria, result if regression is not None else None)
+    assert [(v.outcome, v.n) for v in found.verdicts] == [("pass", 20), ("invalid", 0)]
+    assert found.verdicts[1].reason == "hit@1 is undefined on every query."
+    assert found.exit_code == 2
+
+
+def test_segments_of_noise_go_red_rarely() -> None:
+    """Eight segments of 40 queries, a system against itself with other luck: the naked difference goes red in most."""
+    rng = np.random.default_rng(5)
+    size, rounds = 320, 60
+    gold = gold_of(size, topic=lambda i: f"t{i % 8}")
+    one = scored(share(size, size), gold, metrics=["hit@1"])
+    asked = Criteria([Gate(metric="hit@1", regression_max=0.03, each="topic")])
+    red = naked = told = 0
+    for _ in range(rounds):
+        chance = rng.random(size) < 0.8
+        sides = [np.where(rng.random(size) < 0.8, chance, rng.random(size) < 0.8).astype(float) for _ in range(2)]
+        before, after = (_with(one, values) for values in sides)
+        judge = Judge(after, baseline=None)
+        judge.baseline = _baseline(before)
+        verdicts = judge.verdicts(asked)
+        red += any(v.blocks for v in verdicts)
+        told += any(v.outcome == "inconclusive" for v in verdicts)
+        naked += any((sides[1] - sides[0])[i::8].mean() < -0.03 for i in range(8))
+    assert naked > 0.7 * rounds
+    assert red <= 0.1 * rounds
+    assert told > 0.5 * rounds  # and it is said aloud
+
+
+def _with(result: Result, values: Any) -> Result:
+    from dataclasses import replace
+
+    return replace(result, values={"hit@1": values})
+
+
+def _baseline(result: Result) -> Any:
+    from karat.gates.verdicts import Baseline
+
+    return Baseline("before", result)
+
+
+def test_one_bad_segment_of_eight_is_named() -> None:
+    gold = gold_of(320, topic=lambda i: f"t{i % 8}")
+    before = scored([True] * 320, gold)
+    after = scored([i % 8 != 3 or i % 3 > 0 for i in range(320)], gold)
+    found = judge_result(after, Criteria([Gate(metric="hit@1", regression_max=0.03, each="topic")]), before)
+    assert [v.segment for v in found.verdicts if v.outcome == "fail"] == ["topic t3"]
+    assert found.outcome == "fail"
+
+
+def test_a_missed_floor_does_not_lower_the_bar_for_regressions() -> None:
+    """Two segments miss the floor by their mean, which is no evidence of a regression anywhere."""
+    gold = gold_of(160, topic=lambda i: f"t{i % 4}")
+    low = [i % 4 in (2, 3) and i % 16 < 4 for i in range(160)]
+    before = scored([not x for x in low], gold)
+    lost = {0, 4, 8, 12}  # four of t0's 40 queries: fails alone, not as one of four
+    after = scored([not low[i] and i not in lost for i in range(160)], gold)
+    alone = verdict(after, before, metric="hit@1", regression_max=0.03, segment={"topic": "t0"})
+    assert alone.outcome == "fail"
+    for floor in (None, 0.999):
+        asked = Criteria([Gate(metric="hit@1", threshold=floor, regression_max=0.03, each="topic")])
+        parts = {v.segment: v.parts for v in judge_result(after, asked, before).verdicts}
+        (part,) = [p for p in parts["topic t0"] if p.kind == "regression"]
+        assert part.outcome == "inconclusive"
+        assert part.needed is not None
+
+
+def test_conversations_widen_the_doubt() -> None:
+    """Ten conversations of ten queries that fall together are ten cases, not a hundred."""
+    gold = gold_of(100, conversation_id=lambda i: f"c{i // 10}")
+    before = scored([True] * 100, gold)
+    after = scored([i >= 20 for i in range(100)], gold)  # two whole conversations
+    together = verdict(after, before, metric="hit@1", regression_max=0.05)
+    apart = verdict(
+        scored([i >= 20 for i in range(100)], gold, cluster="none"),
+        scored([True] * 100, gold, cluster="none"),
+        metric="hit@1",
+        regression_max=0.05,
+    )
+    assert (together.outcome, apart.outcome) == ("inconclusive", "fail")
+    assert together.value == apart.value == 0.8
+
+
+def outcomes(found: Verdicts) -> list[Any]:
+    return [(v.gate, v.segment, v.outcome, v.blocks, v.reason, v.value, v.low, v.high, v.n) for v in found.verdicts]
+
+
+def test_a_saved_result_gated_again_says_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    gold = gold_of(
+        90,
+        language=lambda i: ["en", "pt", "es"][i % 3],
+        conversation_id=lambda i: f"c{i // 3}",
+        query=lambda i: "word " * (i % 20),
+    )
+    run, before = run_of(rng.random(90) < 0.7), run_of(rng.random(90) < 0.8)
+    asked = [
+        "hit@1 >= 0.7 on bound",
+        "mrr drop <= 0.01 in each language",
+        "hit@1 drop <= 0.02 on bound",
+        "mrr >= 0.8 in each query_length",
+        "mrr >= 0.2 in language=pt",
+    ]
+    live = gate(run, gold, asked, baseline=before, sampling=FAST)
+    files = [
+        saved(tmp_path, name, karat.evaluate(r, gold, METRICS, sampling=FAST))
+        for name, r in (("r", run), ("b", before))
+    ]
+    again = gate(files[0], None, asked, baseline=files[1])
+    assert outcomes(again) == outcomes(live)
+    assert again.exit_code == live.exit_code
+
+
+def test_a_slow_slide_is_caught_by_the_anchor(tmp_path: Path) -> None:
+    """Each step is within the limit; against the last release the slide is not."""
+    steps = [scored(share(good, 200)) for good in (180, 176, 172, 168, 164)]
+    anchor = saved(tmp_path, "release", steps[0])
+    last = None
+    for before, after in itertools.pairwise(steps):
+        assert verdict(after, before, metric="hit@1", regression_max=0.03).outcome == "pass"
+        last = verdict(after, before, metric="hit@1", regression_max=0.03, anchor=str(anchor))
+    assert last is not None
+    assert last.outcome == "fail"
+    assert "against the anchor release.json" in last.reason
+    assert [p.outcome for p in last.parts] == ["pass", "fail"]
+
+
+def test_an_anchor_alone_is_a_check(tmp_path: Path) -> None:
+    anchor = saved(tmp_path, "release", scored(share(90, 100)))
+    found = verdict(scored(share(60, 100)), metric="hit@1", regression_max=0.03, anchor=str(anchor))
+    assert [p.outcome for p in found.parts] == ["fail", "not checked"]
+
+
+def test_an_anchor_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text("{}\n")
+    for name, word in (("none.json", "no such file"), ("run.jsonl", "not a saved result")):
+        with pytest.raises(ConfigError, match=word) as caught:
+            verdict(scored(share(6, 10)), metric="hit@1", regression_max=0.1, anchor=str(tmp_path / name))
+        assert "karat eval" in str(caught.value)
+    both = karat.evaluate_all(
+        [{"query_id": "q0000", "system": s, "topk": ["a"]} for s in "xy"], gold_of(1), METRICS, sampling=FAST
+    )
+    import msgspec
+
+    from karat.result import SavedResults
+
+    file = tmp_path / "two.json"
+    file.write_bytes(msgspec.json.encode(SavedResults(results=[r.saved() for r in both.values()])))
+    with pytest.raises(ConfigError, match="2 systems: x, y"):
+        verdict(scored(share(6, 10)), metric="hit@1", regression_max=0.1, anchor=str(file))
+
+
+def test_an_old_baseline_gets_a_note(tmp_path: Path) -> None:
+    file = saved(tmp_path, "baseline", scored(share(8, 10)))
+    run, gold = run_of(share(8, 10)), gold_of(10)
+    assert gate(run, gold, "hit@1 drop <= 0.1", baseline=file).notes == []
+    long_ago = time.time() - 200 * 86_400
+    os.utime(file, (long_ago, long_ago))
+    found = gate(run, gold, "hit@1 drop <= 0.1", baseline=file)
+    assert found.notes == ["The baseline baseline.json is 200 days old."]
+    assert found.exit_code == 0
+
+
+def test_several_systems_in_one_file_must_be_told_apart() -> None:
+    run = [{"query_id": "q0000", "system": s, "topk": ["a"]} for s in "xy"]
+    with pytest.raises(ConfigError, match="2 systems: x, y") as caught:
+        gate(run, gold_of(1), "hit@1 >= 0.5")
+    assert "--system" in str(caught.value)
+    with pytest.raises(ConfigError, match="the baseline holds 2 systems"):
+        gate(run_of([True]), gold_of(1), "hit@1 >= 0.5", baseline=run)
+
+
+def timed(times: Any) -> list[dict[str, Any]]:
+    return [
+        {"query_id": f"q{i:04}", "topk": ["a"], "latency_ms": {"retrieve": t, "rerank": 2 * t}}
+        for i, t in enumerate(times)
+    ]
+
+
+def test_latency_quantiles_are_better_when_lower() -> None:
+    slow, fast, gold = timed(range(20, 120)), timed(range(10, 110)), gold_of(100)
+
+    def outcome(text: str, baseline: Any = None) -> GateVerdict:
+        (found,) = gate(slow, gold, text, baseline=baseline, sampling=FAST).verdicts
+        return found
+
+    assert outcome("latency_p50 <= 250 ms").outcome == "pass"
+    assert outcome("latency_p50 <= 150 ms").outcome == "fail"
+    assert outcome("latency_p50(stage=rerank) <= 140 ms").outcome == "pass"
+    assert outcome("latency_p50(stage=retrieve) <= 60 ms").outcome == "fail"
+    assert outcome("latency_p90 <= 330 ms on bound").outcome == "inconclusive"
+    assert outcome("latency_p90 <= 200 ms on bound").outcome == "fail"
+    worse = outcome("latency_p50 rise <= 5 ms", fast)
+    assert (worse.outcome, worse.unit) == ("fail", "ms")
+    assert "latency_p50 rose from 178.5 ms to 208.5 ms (+30.0 ms, limit +5.0 ms)" in worse.reason
+    (better,) = gate(fast, gold, "latency_p50 rise <= 5 ms", baseline=slow, sampling=FAST).verdicts
+    assert (better.outcome, "dropped from 208.5 ms to 178.5 ms (−30.0 ms)" in better.reason) == ("pass", True)
+
+
+def test_a_quantile_of_few_queries_has_no_interval() -> None:
+    (found,) = gate(timed(range(10, 30)), gold_of(20), "latency_p90 <= 100 ms").verdicts
+    assert (found.outcome, found.low, found.parts[0].certain) == ("pass", None, False)
+    assert "too few queries for an interval" in found.reason
+    (proof,) = gate(timed(range(10, 30)), gold_of(20), "latency_p90 <= 100 ms on bound").verdicts
+    assert (proof.outcome, proof.blocks) == ("inconclusive", True)
+
+
+def test_a_stage_that_was_not_logged_cannot_be_judged() -> None:
+    found = gate(timed([1, 2]), gold_of(2), "latency_p50(stage=rerankk) <= 10")
+    assert (found.exit_code, found.verdicts[0].outcome) == (2, "invalid")
+
+
+def test_lower_is_better_by_sign_for_means_too() -> None:
+    gold = gold_of(60)
+    both = {f"q{i:04}": ["a#1", "b#1"] for i in range(60)}
+    same = {f"q{i:04}": ["a#1", "a#2"] for i in range(60)}
+    (found,) = gate(same, gold, "redundancy@2 rise <= 0.1", baseline=both, sampling=FAST).verdicts
+    assert (found.outcome, "rose from 0.0% to 50.0%" in found.reason) == ("fail", True)
+    (found,) = gate(both, gold, "redundancy@2 rise <= 0.1", baseline=same, sampling=FAST).verdicts
+    assert found.outcome == "pass"
+    (found,) = gate(both, gold, "redundancy@2 <= 0.1 on bound", sampling=FAST).verdicts
+    assert found.outcome == "pass"
+
+
+def test_a_micro_average_counts_items_not_queries() -> None:
+    """One query of nine items, found, and nine of one item, not found: half of the items, a tenth of the queries."""
+    items = [f"i{n}" for n in range(9)]
+    gold = {"big": items, **{f"s{n}": ["x"] for n in range(9)}}
+    run = {"big": items, **{f"s{n}": ["y"] for n in range(9)}}
+    (micro,) = gate(run, gold, "recall(average=micro)@10 >= 0.5", sampling=FAST).verdicts
+    (macro,) = gate(run, gold, "recall@10 >= 0.5", sampling=FAST).verdicts
+    assert (micro.value, micro.outcome, macro.value, macro.outcome) == (0.5, "pass", 0.1, "fail")
+    better = {**run, "s0": ["x"]}
+    (found,) = gate(run, gold, "recall(average=micro)@10 drop <= 0.01", baseline=better, sampling=FAST).verdicts
+    (part,) = found.parts
+    assert part.difference is not None
+    assert part.difference.delta == pytest.approx(-1 / 18)
+
+
+def test_a_number_that_looks_like_the_limit_is_told_with_more_digits() -> None:
+    found = verdict(scored(share(849_6, 1_0000)), metric="hit@1", threshold=0.85)
+    assert found.reason.startswith("hit@1 is 84.96% (")
+    assert "at least 85.00% wanted" in found.reason
+
+
+def test_gates_of_a_file_carry_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "ship-criteria.yaml"
+    file.write_text("gates:\n  - metric: hit@1\n    threshold: 0.5\n  - {metric: mrr, threshold: 0.2}\n")
+    found = gate(run_of(share(8, 10)), gold_of(10), file)
+    assert [(v.file, v.line) for v in found.verdicts] == [(str(file), 2), (str(file), 4)]
+    found = gate(run_of(share(8, 10)), gold_of(10), "hit@1 >= 0.5")
+    assert [(v.file, v.line) for v in found.verdicts] == [(None, None)]
+
+
+def test_the_breakdown_is_by_tags_that_part_the_queries() -> None:
+    gold = gold_of(40, language=lambda i: ["en", "pt"][i % 2], all_same=lambda i: "x", unique=lambda i: f"u{i}")
+    after, before = scored(share(20, 40), gold), scored(share(30, 40), gold)
+    alone = judge_result(after, Criteria([Gate(metric="hit@1", threshold=0.1)]), None)
+    assert {row.segment for row in alone.segments} == {"language"}
+    found = judge_result(after, Criteria([Gate(metric="hit@1", threshold=0.1)]), before)
+    assert found.comparison is not None
+    assert {g.segment for g in found.comparison.pairs[0].segments} == {"language"}
+    assert found.comparison.statistics["level"] == found.statistics["level"]
