@@ -25,21 +25,27 @@ _BETWEEN = " × "
 
 def segment_labels(gold: Gold, name: str) -> list[str]:
     """The segment of each query by one attribute, or by several: `language×topic` (also written with * or a comma)."""
-    whole = name in gold.tags or name in gold.fields  # a tag may have a comma in its name
-    parts = [name] if whole else [part.strip() for part in re.split(r"[×*,]", name)]
+    parts = _parts(gold, name)
     if not all(parts):
         raise ConfigError(f"cannot read the segment {name!r}", hint="write it like language, or language×topic")
     columns = [_labels(gold, part) for part in parts]
     return [_BETWEEN.join(row) for row in zip(*columns, strict=True)]
 
 
-def segment_title(name: str) -> str:
-    return _BETWEEN.join(part.strip() for part in re.split(r"[×*,]", name))
+def _parts(gold: Gold, name: str) -> list[str]:
+    """The attributes that a segment goes by. A tag may have a comma in its name."""
+    whole = name in gold.tags or name in gold.fields
+    return [name] if whole else [part.strip() for part in re.split(r"[×*,]", name)]
 
 
-def segment_titles(names: str | Iterable[str]) -> tuple[str, ...]:
+def segment_title(gold: Gold, name: str) -> str:
+    return _BETWEEN.join(_parts(gold, name))
+
+
+def segment_titles(gold: Gold, names: str | Iterable[str]) -> tuple[str, ...]:
     """What segments were asked for, each once, however it was written."""
-    return tuple(dict.fromkeys(map(segment_title, (names,) if isinstance(names, str) else names)))
+    asked = (names,) if isinstance(names, str) else names
+    return tuple(dict.fromkeys(segment_title(gold, name) for name in asked))
 
 
 def label_order(label: str) -> tuple[Any, ...]:

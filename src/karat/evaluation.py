@@ -91,7 +91,7 @@ def evaluate_all(
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
     asked = parse_metrics(PANEL if metrics is None else metrics)
-    segmented_by = segment_titles(segments)
+    segmented_by = segment_titles(gold, segments)
     cluster = _cluster(gold, cluster)
     for name in segmented_by:
         segment_labels(gold, name)  # an unknown name is an error now, not after the scoring

@@ -146,7 +146,7 @@ class Result:
 
     def segment_by(self, name: str) -> list[SegmentRow]:
         """All metrics by language, topic, language×topic, query_length …: any tag, field or derived attribute."""
-        title = segment_title(name)
+        title = segment_title(self.gold, name)
         return [self._segment(title, value, at) for value, at in self.groups(name)]
 
     def groups(self, name: str) -> list[tuple[str, Ints]]:
@@ -170,7 +170,9 @@ class Result:
         depth = int(self.depths.max(initial=0))
         ks, notes = measured_depths(wanted, depth)
         everything = [(ALL, ALL, np.arange(len(self.rows)))]
-        groups = [(segment_title(by), value, at) for by in self.segmented_by for value, at in self.groups(by)]
+        groups = [
+            (segment_title(self.gold, by), value, at) for by in self.segmented_by for value, at in self.groups(by)
+        ]
         return Sweep(
             karat=__version__,
             system=self.system,

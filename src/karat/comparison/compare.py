@@ -107,7 +107,7 @@ def compare_results(
     first = sides[0]
     sampling = sampling or first.sampling
     names = _names(sides)
-    segmented_by = segment_titles(segments)
+    segmented_by = segment_titles(first.gold, segments)
     pairs = [
         _pair(first, other, name, segmented_by, sampling, force, changes)
         for other, name in zip(sides[1:], names[1:], strict=True)
