@@ -91,7 +91,7 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
 
 
 def _write(found: Verdicts, kind: str, path: str) -> None:
-    from karat.cli.scoring import as_json_text
+    from karat.cli.scoring import as_json_text, print_json
     from karat.errors import no_commands
     from karat.output import write_whole
     from karat.report.comment import comment
@@ -107,8 +107,11 @@ def _write(found: Verdicts, kind: str, path: str) -> None:
         "codequality": lambda: render_code_quality(found),
     }[kind]()
     if path == "-":
-        text = made.decode()
-        click.echo(text if kind == "annotations" else no_commands(text), nl=False)
+        if kind in ("json", "codequality"):
+            print_json(made)
+        else:
+            text = made.decode()
+            click.echo(text if kind == "annotations" else no_commands(text), nl=False)
         return
     if kind == "summary":
         with open(path, "ab") as stream:  # the file of a step, to which others have written
