@@ -14,6 +14,11 @@ def code_version() -> str | None:
     return commit + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
 
 
+def code_date() -> str | None:
+    """The day of that commit: unlike the day of a file it is the same wherever the file is copied to."""
+    return _git("log", "-1", "--format=%cs") or None
+
+
 def _git(*arguments: str) -> str:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import time
 from pathlib import Path
@@ -445,15 +444,23 @@ def test_an_anchor_that_is_none(tmp_path: Path) -> None:
         verdict(scored(share(6, 10)), metric="hit@1", regression_max=0.1, anchor=str(file))
 
 
-def test_an_old_baseline_gets_a_note(tmp_path: Path) -> None:
-    file = saved(tmp_path, "baseline", scored(share(8, 10)))
-    run, gold = run_of(share(8, 10)), gold_of(10)
-    assert gate(run, gold, "hit@1 drop <= 0.1", baseline=file).notes == []
-    long_ago = time.time() - 200 * 86_400
-    os.utime(file, (long_ago, long_ago))
-    found = gate(run, gold, "hit@1 drop <= 0.1", baseline=file)
-    assert found.notes == ["The baseline baseline.json is 200 days old."]
+def test_an_old_baseline_gets_a_note() -> None:
+    """By the days of the code, which a checkout or a download does not change."""
+    before, after = scored(share(8, 10)), scored(share(8, 10))
+    before.provenance["code_date"], after.provenance["code_date"] = "2026-01-01", "2026-07-20"
+    found = gate(after, None, "hit@1 drop <= 0.1", baseline=before)
+    assert found.notes == ["The baseline is 200 days older than the run."]
     assert found.exit_code == 0
+    before.provenance["code_date"] = "2026-07-01"
+    assert gate(after, None, "hit@1 drop <= 0.1", baseline=before).notes == []
+
+
+def test_a_baseline_that_lacks_queries_hides_no_regression() -> None:
+    run, gold = run_of(share(6, 10)), gold_of(10)
+    half = dict(list(run_of(share(8, 10)).items())[:5])
+    (found,) = gate(run, gold, "hit@1 drop <= 0.1", baseline=half).verdicts
+    assert found.outcome == "invalid"
+    assert found.reason == "The baseline lacks 50% of the gold set's queries; 10% are allowed."
 
 
 def test_several_systems_in_one_file_must_be_told_apart() -> None:

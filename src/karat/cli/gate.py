@@ -53,7 +53,7 @@ def command(
     karat gate result.json -o comment.md -o junit.xml
     """
     from karat.cli.scoring import results_of, show
-    from karat.gates.gate import age_note, asked_for, baseline_metrics, gate_metrics, judge_result, only_one
+    from karat.gates.gate import asked_for, baseline_metrics, gate_metrics, judge_result, only_one
     from karat.report.gate import gate_report
 
     targets = [_target(output, (run, gold, criteria, baseline, options["corpus"])) for output in outputs]
@@ -64,7 +64,7 @@ def command(
     if baseline is not None:
         measured = baseline_metrics(baseline, metrics)
         before = only_one(results_of(baseline, gold, measured, **options), "baseline")
-    found = judge_result(result, asked, before, age_note(baseline))
+    found = judge_result(result, asked, before)
     show([found], [gate_report(found)], as_json, ())
     for kind, path in targets:
         _write(found, kind, path)
@@ -91,7 +91,7 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
 
 
 def _write(found: Verdicts, kind: str, path: str) -> None:
-    from karat.cli.scoring import as_json_text
+    from karat.cli.scoring import as_json_text, print_json
     from karat.errors import no_commands
     from karat.output import write_whole
     from karat.report.comment import comment
@@ -107,8 +107,11 @@ def _write(found: Verdicts, kind: str, path: str) -> None:
         "codequality": lambda: render_code_quality(found),
     }[kind]()
     if path == "-":
-        text = made.decode()
-        click.echo(text if kind == "annotations" else no_commands(text), nl=False)
+        if kind in ("json", "codequality"):
+            print_json(made)
+        else:
+            text = made.decode()
+            click.echo(text if kind == "annotations" else no_commands(text), nl=False)
         return
     if kind == "summary":
         with open(path, "ab") as stream:  # the file of a step, to which others have written

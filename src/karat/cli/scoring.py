@@ -49,7 +49,7 @@ def score_files(
     from karat.formats.read import read_gold, read_run
     from karat.metrics.grammar import REGISTRY
     from karat.progress import working
-    from karat.provenance import code_version
+    from karat.provenance import code_date, code_version
     from karat.result import is_saved_result
     from karat.statistics.intervals import Sampling
 
@@ -76,10 +76,9 @@ def score_files(
             cluster=cluster,
             sampling=sampling,
         )
-    version = code_version()
+    code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():
-        if version:
-            result.provenance["code_version"] = version
+        result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())
 
 

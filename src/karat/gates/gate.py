@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def gate(
     before = None
     if baseline is not None:
         before = only_one(as_results(baseline, gold, baseline_metrics(baseline, metrics), options), "baseline")
-    return judge_result(result, asked, before, age_note(baseline))
+    return judge_result(result, asked, before)
 
 
 def baseline_metrics(baseline: Any, metrics: list[str]) -> list[str] | None:
@@ -77,15 +77,16 @@ def gate_metrics(criteria: Criteria) -> list[str]:
     return list(dict.fromkeys(str(g.parsed) for g in criteria.gates))
 
 
-def judge_result(result: Result, criteria: Criteria, baseline: Result | None, notes: Sequence[str] = ()) -> Verdicts:
+def judge_result(result: Result, criteria: Criteria, baseline: Result | None) -> Verdicts:
     from karat import __version__
 
-    said = list(notes)
+    said: list[str] = []
     judge = Judge(result, max_missing=criteria.max_missing)
     comparison = None
     if baseline is not None:
         judge.baseline = Baseline(baseline.system or baseline.run, baseline)
         said += _same_measure(baseline, result, "the baseline")
+        said += _age_note(baseline, result)
         comparison = _breakdown(baseline, result)
         said += [note for note in comparison.pairs[0].notes if note not in said]
     for gate_ in criteria.gates:
@@ -147,9 +148,12 @@ def only_one(results: list[Result], what: str) -> Result:
     return results[0]
 
 
-def age_note(baseline: Any) -> list[str]:
-    """A baseline nobody renewed for long may no longer be what runs in production."""
-    if not isinstance(baseline, (str, Path)) or not Path(baseline).is_file():
+def _age_note(baseline: Result, result: Result) -> list[str]:
+    """A baseline that nobody renewed for long may no longer be what runs in production."""
+    days = [side.provenance.get("code_date") for side in (baseline, result)]
+    try:
+        before, now = (date.fromisoformat(str(day)) for day in days)
+    except ValueError:
         return []
-    days = (time.time() - Path(baseline).stat().st_mtime) / 86_400
-    return [f"The baseline {Path(baseline).name} is {days:.0f} days old."] if days > _OLD else []
+    age = (now - before).days
+    return [f"The baseline is {age} days older than the run."] if age > _OLD else []

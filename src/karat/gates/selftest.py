@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -119,8 +120,8 @@ class _Sides:
         if baseline is not None:
             paired = paired_sides(baseline, result)
             before, after = paired.baseline, paired.candidate
-            shared = set(baseline.queries)
-            keep = [i for i, query in enumerate(result.queries) if query in shared]
+            places = {query: i for i, query in enumerate(result.queries)}
+            keep = [places[query] for query in baseline.queries if query in places]  # in the order of the pairs
             attributes = {name: [column[i] for i in keep] for name, column in attributes.items()}
         size = len(next(iter(after.values.values())))
         clusters = np.arange(size) if after.clusters is None else after.clusters
@@ -148,7 +149,8 @@ class _Sides:
         elsewhere = np.where(rng.random(len(at)) < _ALIKE, at, rng.permutation(at))
         swapped = rng.random(len(at)) < 0.5
         left, right = np.where(swapped, elsewhere, at), np.where(swapped, at, elsewhere)
-        return {n: v[left] for n, v in values.items()}, {n: v[right] for n, v in values.items()}
+        one, other = ({n: _borrowed(v[at], v[of]) for n, v in values.items()} for of in (left, right))
+        return one, other
 
     def _gold(self, at: Ints) -> Gold:
         """The drawn queries, each with a name of its own, however often it was drawn."""
@@ -183,6 +185,11 @@ class _Sides:
 
 
 _UNIT = "drawn together"
+
+
+def _borrowed(own: Floats, other: Floats) -> Floats:
+    """Scores of other queries; on which queries a metric is defined stays as it is."""
+    return np.where(np.isnan(own) | np.isnan(other), own, other)
 
 
 @dataclass
@@ -232,11 +239,18 @@ class _Tally:
             proof = sure if gate.on == "bound" else 0.0
             yield max(0.0, (-room if beyond else room) + (proof + often) * float(np.std(self.values)))
         if gate.regression_max is not None and len(self.deltas) > 1:
-            spread = float(np.std(self.deltas))
-            if gate.on == "bound":
-                yield gate.regression_max + (sure + often) * spread
-            else:
-                yield max(gate.regression_max + often * spread, (sure + often) * spread)
+            yield self._caught_drop(gate.regression_max, sure, often)
+
+    def _caught_drop(self, most: float, sure: float, often: float) -> float:
+        shares = self.gate.parsed.range == (0.0, 1.0)
+        drop = 0.0
+        for _ in range(20):  # until it no longer changes
+            # A drop brings a spread of its own: some queries lose all, most lose nothing.
+            own = drop * (1 - drop) / float(np.mean(self.queries)) if shares and drop < 1 else 0.0
+            spread = math.sqrt(float(np.var(self.deltas)) + own)
+            proof = (sure + often) * spread
+            drop = most + proof if self.gate.on == "bound" else max(most + often * spread, proof)
+        return drop
 
 
 def _smallest(drops: Iterable[float]) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, cast
@@ -277,11 +277,20 @@ class Judge:
             return f"{gate.parsed} is undefined on every query."
         if gate.min_queries is not None and n < gate.min_queries:
             return f"Only {n} {'query' if n == 1 else 'queries'}, and the gate asks for {gate.min_queries}."
-        skipped = self.result.audit["missing_skipped"]
-        share = (self.result.audit["missing_queries"] + skipped) / (len(self.result.rows) + skipped)
-        if share > self.max_missing:
-            return f"The run lacks {share:.0%} of the gold set's queries; {self.max_missing:.0%} are allowed."
+        for name, result in self._lists(gate):
+            skipped = result.audit["missing_skipped"]
+            share = (result.audit["missing_queries"] + skipped) / (len(result.rows) + skipped)
+            if share > self.max_missing:
+                return f"{name} lacks {share:.0%} of the gold set's queries; {self.max_missing:.0%} are allowed."
         return None
+
+    def _lists(self, gate: Gate) -> Iterator[tuple[str, Result]]:
+        """The results that a gate hangs on: what a baseline lacks would look like a gain."""
+        yield "The run", self.result
+        if gate.regression_max is not None and self.baseline is not None:
+            yield "The baseline", self.baseline.result
+        if gate.regression_max is not None and gate.anchor in self.anchors:
+            yield "The anchor", self.anchors[gate.anchor].result
 
     def _invalid(self, gate: Gate, segment: str | None, reason: str, n: int = 0) -> GateVerdict:
         return GateVerdict(
