@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat.result import _exact_sum
+from karat.summary import _exact_sum
 
 SHARES = st.one_of(
     st.floats(0, 1),
