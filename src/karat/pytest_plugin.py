@@ -6,7 +6,7 @@ pytest loads this file at every start, also where nobody uses it: what is heavy 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,7 +32,7 @@ class KaratGate(Protocol):
 
 
 @pytest.fixture
-def karat_gate(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> KaratGate:
+def karat_gate(request: pytest.FixtureRequest) -> KaratGate:
     """Fails the test unless the run may ship.
 
     karat_gate("run.jsonl", "gold.jsonl", "recall@5 >= 0.85", "ndcg@5 drop <= 0.02", baseline="baseline.json")
@@ -50,7 +50,8 @@ def karat_gate(request: pytest.FixtureRequest, record_property: Callable[[str, o
         except KaratError as error:
             refused = str(error)  # failed outside of `except`: no second traceback
         else:
-            _tell(found, record_property)
+            # As record_property does, which warns of a report form that takes properties all the same.
+            _tell(found, request.node.user_properties)
             return found
         pytest.fail(f"Karat could not judge: {refused}", pytrace=False)
 
@@ -66,12 +67,12 @@ def _asked(criteria: tuple[Condition, ...]) -> Any:
     return [str(c) if isinstance(c, Path) else c for c in criteria]
 
 
-def _tell(found: Verdicts, record_property: Callable[[str, object], None]) -> None:
+def _tell(found: Verdicts, properties: list[tuple[str, object]]) -> None:
     """Every verdict as a property of the test, what only tells as a warning, what blocks as its failure."""
     from karat.report.gate import ANSWERS, consequence, counts, headline
 
     for verdict in found.verdicts:
-        record_property(f"karat: {_title(verdict)}", f"{verdict.outcome}: {verdict.reason}")
+        properties.append((f"karat: {_title(verdict)}", f"{verdict.outcome}: {verdict.reason}"))
         if consequence(verdict) == "tells only":
             warnings.warn(KaratWarning(f"{_title(verdict)}: {verdict.reason}"), stacklevel=3)
     for note in found.notes:

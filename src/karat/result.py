@@ -26,7 +26,7 @@ from karat.diagnosis.bands import Reading, readings
 from karat.diagnosis.evidence import Evidence
 from karat.diagnosis.finding import Finding
 from karat.diagnosis.rules import find
-from karat.errors import ConfigError, InputError
+from karat.errors import ConfigError, InputError, UnknownName
 from karat.gold import Dataset, Gold
 from karat.hits import Run
 from karat.ids import Floats, Ints
@@ -169,6 +169,9 @@ class Result:
             return self.again(names)[self.system].sweep(wanted)
         depth = int(self.depths.max(initial=0))
         ks, notes = measured_depths(wanted, depth)
+        before = self.provenance.get("k_raw")
+        if isinstance(before, int) and before > depth:
+            notes.append(f"before reranking the log's lists are {before} deep: `--hits raw` looks at those.")
         everything = [(ALL, ALL, np.arange(len(self.rows)))]
         groups = [
             (segment_title(self.gold, by), value, at) for by in self.segmented_by for value, at in self.groups(by)
@@ -194,7 +197,7 @@ class Result:
         ceilings = {n: values[at] for n, values in self.ceilings.items()}
         floors = {n: values[at] for n, values in self.floors.items()}
         rows = summarise(self.columns.select(at), self.sampling, ceilings, floors)
-        return SegmentRow(name, label, len(at), len(at) < FEW, rows)
+        return SegmentRow(name, label, len(at), any(row.few and row.n for row in rows) or len(at) < FEW, rows)
 
     @cached_property
     def bands(self) -> list[Reading]:
@@ -230,7 +233,10 @@ class Result:
 
     def score(self, metric: str | Metric) -> dict[str, float | None]:
         """Query → value of one metric, None where it is undefined."""
-        return dict(zip(self.queries, _nullable(self.values[str(parse_metric(metric))]), strict=True))
+        name = str(parse_metric(metric))
+        if name not in self.values:
+            raise UnknownName("metric of this result", name, self.values)
+        return dict(zip(self.queries, _nullable(self.values[name]), strict=True))
 
     @cached_property
     def scores(self) -> pl.DataFrame:

@@ -109,6 +109,8 @@ class Measured:
 def measured_depths(wanted: list[int], depth: int) -> tuple[list[int], list[str]]:
     """Depths that the lists reach: past their end a curve is flat because nobody looked."""
     ks = [k for k in wanted if k <= depth] or wanted[:1]
+    if ks[0] > depth:
+        return ks, [f"the lists are {depth} deep: recall@{ks[0]} is that of {depth} hits, and no k tells more."]
     if len(ks) == len(wanted):
         return ks, []
     left_out = ", ".join(str(k) for k in wanted if k not in ks)

@@ -175,7 +175,7 @@ def test_what_was_not_looked_at_is_not_said_to_be_missing() -> None:
     """Ten hits a query: that more stand further down is possible, and the finding says so."""
     (shallow,) = [f for f in karat.diagnose(evaluated(single(r10=0.4, r50=0.95), depth=10)) if f.code == "not_found"]
     assert shallow.sure == "likely"
-    assert "10 deep" in shallow.evidence
+    assert "further down than 10 hits" in shallow.evidence
     assert "raw" in shallow.what_to_try[0]
     assert all("@50" not in number.name for number in shallow.numbers)
     assert "not_found" not in codes(evaluated(single(r10=0.4, r50=0.95), depth=50))
@@ -185,7 +185,7 @@ def test_a_passage_may_stand_below_the_end_of_a_short_list() -> None:
     """Right documents in ten hits, and not their passages: these could be the eleventh."""
     (found,) = [f for f in karat.diagnose(evaluated(**FIRES["chunking"], depth=10)) if f.code == "chunking"]
     assert found.sure == "likely"
-    assert "10 deep" in found.evidence
+    assert "further down than 10 hits" in found.evidence
 
 
 def test_the_ceiling_is_allowed_for() -> None:

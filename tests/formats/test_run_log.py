@@ -298,3 +298,25 @@ def test_the_writer_writes_whole_lines_to_a_stream() -> None:
         "system": "s",
         "topk": [{"rank": 1, "chunk_id": "a"}],
     }
+
+
+def test_the_lists_before_reranking_can_be_scored(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    log.write_text('{"query_id": "q", "topk": ["x"], "raw": [{"chunk_id": "y"}, {"chunk_id": "a"}]}\n')
+    found = karat.evaluate(karat.read_run(log, hits="raw"), {"q": ["a"]}, ["recall@2", "mrr"])
+    assert found.means == {"recall@2": 1.0, "mrr": 0.5}
+    assert karat.evaluate(log, {"q": ["a"]}, ["recall@2"]).means == {"recall@2": 0.0}
+
+
+def test_a_log_without_them_says_so(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    log.write_text('{"query_id": "q", "topk": ["x"]}\n')
+    with pytest.raises(karat.KaratError, match="raw: the field is missing"):
+        karat.evaluate(karat.read_run(log, hits="raw"), {"q": ["a"]}, ["recall@2"])
+
+
+def test_other_formats_have_none(tmp_path: Path) -> None:
+    run = tmp_path / "run.trec"
+    run.write_text("q Q0 a 1 0.5 s\n")
+    with pytest.raises(karat.KaratError, match="has no raw lists"):
+        karat.read_run(run, hits="raw")

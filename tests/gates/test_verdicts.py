@@ -104,7 +104,7 @@ def test_a_regression(drop: int, fields: dict[str, Any], outcome: str, blocks: b
 def test_the_same_rankings_pass_at_once_even_where_proof_is_asked_for() -> None:
     small = scored(share(3, 5))
     found = verdict(small, small, metric="hit@1", regression_max=0.0, on="bound")
-    assert (found.outcome, found.reason) == ("pass", "hit@1 stays at 60.0%.")
+    assert (found.outcome, found.reason) == ("pass", "hit@1 stays at 60.0%. Too few to judge by: 5 queries.")
 
 
 def test_the_exit_code_is_the_worst_of_all_gates() -> None:

@@ -43,6 +43,13 @@ reading_options = _all(
     click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),
     click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder."),
     click.option("--system", help="Only this system of a run that holds several."),
+    click.option(
+        "--hits",
+        type=click.Choice(["topk", "raw"]),
+        default="topk",
+        show_default=True,
+        help="Which lists of a run log: the final ones, or those before reranking.",
+    ),
 )
 
 metric_option = click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -37,6 +37,7 @@ def score_files(
     target: str | None,
     split: str,
     system: str | None,
+    hits: Literal["topk", "raw"],
 ) -> list[Result]:
     """One result for each system of a run."""
     from pathlib import Path
@@ -64,7 +65,7 @@ def score_files(
         add_versions(judged, chunks)
     with working(f"scoring {run}"):
         results = evaluate_all(
-            read_run(run, format=run_format, system=system),
+            read_run(run, format=run_format, system=system, hits=hits),
             judged,
             metrics or None,
             k=k or load_config().metrics.retrieval.default_k,

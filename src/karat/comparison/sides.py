@@ -10,6 +10,7 @@ from typing import Any
 
 from karat.errors import ConfigError
 from karat.evaluation import evaluate_all
+from karat.formats.read import read_run
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metrics
 from karat.result import Result, SavedResult, is_saved_result, read_results, restore
@@ -23,6 +24,8 @@ def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, opt
         return [_restored(side, metrics, options)]
     if isinstance(side, (str, PathLike)) and is_saved_result(Path(side)):
         return [_restored(saved, metrics, options) for saved in read_results(side)]
+    if isinstance(side, (str, PathLike)) and not Path(side).exists():
+        read_run(side)  # says what is wrong with the path
     if gold is None:
         raise ConfigError("a run needs a gold set to be compared", hint="give --gold, or results saved by `karat eval`")
     return list(evaluate_all(side, gold, metrics, **options).values())
@@ -51,10 +54,22 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
             "these results do not measure the same: " + "; ".join(problems), hint="--force compares them all the same"
         )
     notes = [f"compared by force although {problem}." for problem in problems]
+    notes += [_lacking(name, side) for name, side in (("baseline", first), ("candidate", other)) if _missing(side)]
     hashes = {first.gold.dataset.hash, other.gold.dataset.hash} - {None}
     if len(hashes) > 1 and not problems:
         notes.append("the gold sets differ in content although no version says so.")
     return notes
+
+
+def _missing(side: Result) -> int:
+    return side.audit["missing_queries"]
+
+
+def _lacking(name: str, side: Result) -> str:
+    """What a run lacks counts against it, which a comparison must not hide."""
+    share = _missing(side) / max(len(side.rows), 1)
+    queries = "query" if _missing(side) == 1 else "queries"
+    return f"the {name} lacks {_missing(side):,} {queries} of the gold set ({share:.0%}): counted as failed."
 
 
 def _different_data(first: Result, other: Result) -> list[str]:

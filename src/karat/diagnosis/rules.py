@@ -149,8 +149,11 @@ def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
     """Of short lists it is certain that something is missing, not that the search lost it and not the order."""
     if e.depth >= at.DEEP_ENOUGH:
         return proof
-    said = f"{proof.evidence} The lists are {e.depth} deep, so nobody knows whether the rest stands further down."
-    first = "look at deeper lists (log 50 hits as `raw`): they tell whether search or order is to blame"
+    said = f"{proof.evidence} Nobody looked further down than {e.depth} hits, where the rest may stand."
+    first = (
+        "look at deeper lists (log 50 hits as `raw`, and score them with `--hits raw`): they tell whether search or "
+        "order is to blame"
+    )
     return replace(proof, sure=1, evidence=said, first_try=(first,))
 
 

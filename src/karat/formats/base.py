@@ -36,6 +36,7 @@ class Options(msgspec.Struct, frozen=True):
     target: str | None = None  # field that holds the target of a single-target set
     split: str = "test"  # which qrels of a BEIR folder
     system: str | None = None  # read only this system of a run
+    hits: Literal["topk", "raw"] = "topk"  # which lists of a run log: the final ones, or those before reranking
 
 
 class Source:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Options, Source
@@ -29,18 +29,26 @@ _RESULT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/')
 _GOLD = re.compile(rb'^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_answer)"?\s*:', re.M)
 
 
-def read_run(run: Any, *, format: str | None = None, system: str | None = None) -> Run:
-    """A run from a file (any format, recognised from its content), a dict, records, or a frame."""
-    options = Options(system=system)
+def read_run(
+    run: Any, *, format: str | None = None, system: str | None = None, hits: Literal["topk", "raw"] = "topk"
+) -> Run:
+    """A run from a file (any format, recognised from its content), a dict, records, or a frame.
+
+    `hits`: of a run log the final lists (`topk`), or those before reranking (`raw`).
+    """
+    options = Options(system=system, hits=hits)
     if isinstance(run, Run):
         return run
     if isinstance(run, (str, PathLike)):
         source = Source(Path(run))
-        return find_format(source, "run", format).read_run(source, options)
+        found = find_format(source, "run", format)
+        if hits == "raw" and found.name != "run-log":
+            raise ConfigError(f"the format {found.name!r} has no raw lists", file=source.label)
+        return found.read_run(source, options)
     if isinstance(run, Mapping):
         return run_from_dict(run)
     if isinstance(run, list):
-        return RunLog("run", run, system)
+        return RunLog("run", run, system, hits)
     frame = as_frame(run)
     if frame is not None:
         return FrameRun(frame, "run", system)

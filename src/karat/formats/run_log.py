@@ -23,6 +23,7 @@ from karat.formats.records import (
     decode_entries,
     extra_columns,
     no_gc,
+    read_batches,
     read_column_batches,
 )
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
@@ -106,8 +107,8 @@ _PROVENANCE = ("k_raw", "index_version", "chunker", "reranker")
 class RunLog(Run):
     """Records of a run log, from a file or from memory."""
 
-    def __init__(self, label: str, records: Any, system: str | None = None) -> None:
-        self.label, self._records, self._system = label, records, system
+    def __init__(self, label: str, records: Any, system: str | None = None, hits: str = "topk") -> None:
+        self.label, self._records, self._system, self._hits = label, records, system, hits
         self._noted: dict[str, dict[str, list[Any]]] = {}
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
@@ -150,6 +151,9 @@ class RunLog(Run):
         }
 
     def _parts(self, columns: frozenset[str]) -> Iterator[_Part]:
+        if self._hits == "raw":
+            yield from self._raw_parts()
+            return
         if not isinstance(self._records, Source):
             decoder = RecordDecoder(RunRecord)
             for records, lines in decode_entries(enumerate(self._records, 1), decoder, self.label):
@@ -159,6 +163,20 @@ class RunLog(Run):
         for records, lines, hits in read_column_batches(self._records, decoder):
             part = _Part(self.label, records, lines, decoder.extra_names)
             yield from (part if hits is None else part.with_columns(hits)).by_system()
+
+    def _raw_parts(self) -> Iterator[_Part]:
+        """The lists before reranking, in the place of the final ones."""
+        decoder = RecordDecoder(RunRecord)
+        from_file = isinstance(self._records, Source)
+        entries = enumerate(() if from_file else self._records, 1)
+        batches = read_batches(self._records, decoder) if from_file else decode_entries(entries, decoder, self.label)
+        for records, lines in batches:
+            part = _Part(self.label, records, lines, decoder.extra_names)
+            for at, record in enumerate(records):
+                if record.raw is None:
+                    raise part.error(at, "the field is missing", field="raw", hint="this log has final lists only")
+                record.topk = record.raw
+            yield from part.by_system()
 
     def _refuse_repeats(self, part: _Part, seen: set[str]) -> None:
         before = len(seen)
@@ -455,7 +473,7 @@ class RunLogFormat(Format):
         return "topk" in (source.first_object or {})
 
     def read_run(self, source: Source, options: Options) -> Run:
-        return RunLog(source.label, source, options.system)
+        return RunLog(source.label, source, options.system, options.hits)
 
 
 class RunLogWriter:

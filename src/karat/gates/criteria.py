@@ -159,6 +159,10 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
             yield ConfigError(f"{metric} cannot take this value", expected=expected, got=value), (name,)
     if gate.regression_max is not None and not 0 <= gate.regression_max < float("inf"):
         yield ConfigError("not a size", expected="0 or more", got=gate.regression_max), ("regression_max",)
+    span = metric.range[1] - metric.range[0]
+    if gate.regression_max is not None and gate.regression_max >= span:
+        what, hint = f"{metric} cannot drop by so much", "3 percentage points are 0.03 (as text: 3pp)"
+        yield ConfigError(what, expected=f"less than {span:g}", got=gate.regression_max, hint=hint), ("regression_max",)
     if gate.min_queries is not None and gate.min_queries < 1:
         yield ConfigError("not a number of queries", expected="1 or more", got=gate.min_queries), ("min_queries",)
     if gate.anchor is not None and gate.regression_max is None:

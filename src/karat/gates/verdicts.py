@@ -32,7 +32,7 @@ from karat.ids import Ints
 from karat.metrics.base import Metric
 from karat.result import Result, SegmentRow
 from karat.statistics.intervals import Sampling
-from karat.summary import Scores, intervals
+from karat.summary import FEW, Scores, intervals
 
 SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
 _WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
@@ -154,7 +154,7 @@ class Judge:
             severity=gate.severity,
             outcome=outcome,
             blocks=_blocks(gate, outcome),
-            reason=" ".join(p.reason for p in sorted(parts, key=_gravity)),
+            reason=" ".join(p.reason for p in sorted(parts, key=_gravity)) + _few(n),
             value=scores.mean(metric),
             low=low,
             high=high,
@@ -279,7 +279,8 @@ class Judge:
             return f"Only {n} {'query' if n == 1 else 'queries'}, and the gate asks for {gate.min_queries}."
         for name, result in self._lists(gate):
             skipped = result.audit["missing_skipped"]
-            share = (result.audit["missing_queries"] + skipped) / (len(result.rows) + skipped)
+            lacking = result.audit["missing_queries"] + result.audit["missing_no_answer"] + skipped
+            share = lacking / (len(result.rows) + skipped)
             if share > self.max_missing:
                 return f"{name} lacks {share:.0%} of the gold set's queries; {self.max_missing:.0%} are allowed."
         return None
@@ -324,6 +325,10 @@ def overall(verdicts: Sequence[GateVerdict]) -> tuple[Outcome, int]:
     if any(v.blocks for v in verdicts):
         return ("fail" if any(v.blocks and v.outcome == "fail" for v in verdicts) else "inconclusive"), 1
     return "pass", 0
+
+
+def _few(n: int) -> str:
+    return f" Too few to judge by: {n} {'query' if n == 1 else 'queries'}." if n < FEW else ""
 
 
 def _gravity(part: Part) -> int:

@@ -80,7 +80,7 @@ def regression_reason(
             f"to {amount(change.candidate, unit)}{against} "
             f"({'−' if falls else '+'}{size(change.delta, unit, digits)}{limit})"
         )
-    return f"{said}{_meaning(metric, ruling, on)}{_settle(ruling)}. {_queries(change)}".rstrip()
+    return f"{said}{_meaning(metric, ruling, on)}{_settle(ruling)}. {_queries(metric, change)}".rstrip()
 
 
 def _meaning(metric: Metric, ruling: Ruling, on: str) -> str:
@@ -90,10 +90,13 @@ def _meaning(metric: Metric, ruling: Ruling, on: str) -> str:
     return ": beyond chance" if ruling.outcome == "fail" else ""
 
 
-def _queries(change: Difference) -> str:
+def _queries(metric: Metric, change: Difference) -> str:
     if not change.wins and not change.losses:
         return ""
-    return f"{change.losses} {'query' if change.losses == 1 else 'queries'} lost, {change.wins} gained."
+    queries = "query" if change.losses == 1 else "queries"
+    if metric.direction == "lower":
+        return f"{change.losses} {queries} got worse, {change.wins} better."
+    return f"{change.losses} {queries} lost, {change.wins} gained."
 
 
 def _settle(ruling: Ruling) -> str:

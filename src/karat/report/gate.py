@@ -31,12 +31,20 @@ def headline(verdict: GateVerdict) -> str:
 def consequence(verdict: GateVerdict) -> str:
     if verdict.blocks:
         return "blocks"
-    return "tells only" if verdict.outcome in ("fail", "inconclusive") else "ok"
+    if verdict.outcome in ("fail", "inconclusive"):
+        return "tells only"
+    return "not checked" if _unchecked(verdict) else "ok"
+
+
+def _unchecked(verdict: GateVerdict) -> bool:
+    """Whether nothing of it could be looked at."""
+    return all(part.outcome == "not checked" for part in verdict.parts)
 
 
 def counts(found: Verdicts) -> str:
     """How many checks came out how."""
     words = {"pass": "passed", "fail": "failed", "inconclusive": "not certain", "invalid": "could not be judged"}
-    outcomes = [v.outcome for v in found.verdicts]
+    words["not checked"] = "not checked"
+    outcomes = ["not checked" if _unchecked(v) else v.outcome for v in found.verdicts]
     said = [f"{outcomes.count(o)} {word}" for o, word in words.items() if o in outcomes]
     return f"{len(outcomes)} {'check' if len(outcomes) == 1 else 'checks'}: {', '.join(said)}."

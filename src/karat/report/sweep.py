@@ -8,6 +8,8 @@ from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Tex
 from karat.report.numbers import with_interval
 from karat.sweeping import Curve, Knee, Sweep
 
+_NAMES = {"recall": "recall", "ndcg": "nDCG"}
+
 
 def sweep_report(sweep: Sweep) -> Report:
     everything, *segments = sweep.curves
@@ -43,9 +45,12 @@ def _sentences(curve: Curve) -> list[Block]:
 
 
 def _knee(knee: Knee) -> str:
+    if knee.k == max(knee.chosen) and len(knee.chosen) > 1:
+        name, share = _NAMES[knee.metric], knee.chosen[knee.k]
+        return f"No knee of {name} up to k = {knee.k}: it still rises there (in {share:.0%} of the resamples)."
     others = [f"k = {k} in {share:.0%}" for k, share in knee.chosen.items() if k != knee.k and share >= 0.005]
     doubt = f"; {', '.join(others)}" if others else ""
-    name = "recall" if knee.metric == "recall" else "nDCG"
+    name = _NAMES[knee.metric]
     return (
         f"Knee of {name}: k = {knee.k}, the smallest within 1 pp of the deepest "
         f"(chosen in {knee.chosen[knee.k]:.0%} of the resamples{doubt})."

@@ -17,7 +17,7 @@ class Artifacts(ReportSection):
     order = 90
 
     def blocks(self, result: Result) -> list[Block]:
-        dataset = result.gold.dataset
+        dataset, drawn = result.gold.dataset, result.sampling
         facts: dict[str, Any] = {
             "run": result.run,
             "system": result.system,
@@ -25,6 +25,7 @@ class Artifacts(ReportSection):
             "dataset": " ".join(x for x in (dataset.name, dataset.version) if x),
             "dataset hash": dataset.hash,
             "as of": " to ".join(dataset.as_of_range or []),
+            "intervals": f"{drawn.method}, {drawn.resamples:,} resamples, seed {drawn.seed}",
             **{name.replace("_", " "): value for name, value in result.provenance.items()},
         }
         rows = [[name, _plain(value)] for name, value in facts.items() if value not in (None, "", {})]
