@@ -1,4 +1,4 @@
-"""Do intervals hold the truth as often as they say? A small version of benchmarks/coverage.py."""
+"""Do intervals hold the truth as often as they say? A small version of benchmarks/interval_coverage.py."""
 
 from __future__ import annotations
 

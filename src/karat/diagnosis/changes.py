@@ -57,7 +57,7 @@ def got_slower(changes: Mapping[str, Difference]) -> Iterator[Proof]:
 def _slower(change: Difference) -> bool:
     if change.low is None or change.baseline is None:
         return False
-    return change.low > at.SLOWER * change.baseline
+    return change.low > max(at.SLOWER * change.baseline, at.NOTICED)
 
 
 def _sure(change: Difference) -> int:

@@ -199,7 +199,12 @@ def _explained(error: msgspec.ValidationError, value: Any, places: Places, file:
     if text.startswith("Invalid enum value"):
         field = str(path[-1]) if path else ""
         allowed = {"on": "mean or bound", "severity": "error or warning", "inconclusive": "pass, warn or block"}
-        problem = ConfigError("unknown choice", expected=allowed.get(field), got=_at(value, path))
+        got, choices = (
+            _at(value, path),
+            re.findall(r"pass|warn\b|block|error|warning|mean|bound", allowed.get(field, "")),
+        )
+        hint = did_you_mean(str(got), choices)
+        problem = ConfigError("unknown choice", expected=allowed.get(field), got=got, hint=hint)
         return _placed(problem, path, places, file)
     return _placed(ConfigError(text), path, places, file)
 

@@ -10,6 +10,7 @@ from karat.comparison.differences import Difference
 from karat.errors import shorten
 from karat.gates.verdicts import GateVerdict, Verdicts
 from karat.gates.wording import amount
+from karat.metrics.grammar import parse_metric
 from karat.report.gate import ANSWERS, consequence, counts
 from karat.report.numbers import points
 from karat.report.renderers.markdown import inert, safe
@@ -86,7 +87,8 @@ def _folded(found: Verdicts) -> Iterator[str]:
     names = list(dict.fromkeys(v.metric for v in found.verdicts))[:_METRICS]
     for segment, rows in _breakdown(found, names).items():
         few = any(row[0].endswith(_FEW) for row in rows)
-        yield _details(f"By {segment}", _table([segment, "queries", *names], rows, few))
+        columns = [f"{name}, change" if found.comparison is not None else name for name in names]
+        yield _details(f"By {segment}", _table([segment, "queries", *columns], rows, few))
     yield _details("How this was measured", _how(found))
 
 
@@ -142,11 +144,18 @@ def _moved(hits: list[Moved]) -> str:
 def _how(found: Verdicts) -> str:
     level = f"{found.statistics['level'] * 100:g}"
     lines = [
-        f"Numbers in brackets are {level} % intervals: with other queries of the same kind the value would lie there.",
+        *(f"{name}: {_definition(name)}" for name in dict.fromkeys(v.metric for v in found.verdicts)),
+        f"In brackets: where the value would lie in {level} of 100 sets of other queries of the same kind. "
+        "pp: percentage points.",
         "A drop blocks when it exceeds its limit and is beyond chance; one that could be chance is said to be so.",
         f"Gold set {shorten(found.gold, _CELL)}, {found.dataset.hash or 'no hash'}; Karat {found.karat}.",
     ]
     return "\n".join(f"- {safe(line)}" for line in lines)
+
+
+def _definition(metric: str) -> str:
+    """What a metric measures, in one sentence."""
+    return (type(parse_metric(metric)).__doc__ or "").partition("\n")[0]
 
 
 def _details(title: str, body: str) -> str:

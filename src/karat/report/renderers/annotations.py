@@ -61,7 +61,7 @@ def _issue(verdict: GateVerdict, seen: Counter[str]) -> dict[str, object]:
     seen[identity] += 1
     identity += "\0" * (seen[identity] - 1)
     return {
-        "description": f"{verdict.gate}: {verdict.reason}",
+        "description": f"{verdict.gate}{f' in {verdict.segment}' if verdict.segment else ''}: {verdict.reason}",
         "check_name": "karat",
         "fingerprint": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:32],
         "severity": "blocker" if verdict.blocks else "minor",

@@ -1,6 +1,6 @@
 """How often do intervals hold the true mean? Simulated, at every method; prints one page of Markdown.
 
-    python benchmarks/coverage.py [--quick] [--output FILE]
+    python benchmarks/interval_coverage.py [--quick] [--output FILE]
 
     hit            0/1 scores, one with the chance of the true mean
     recall         one to four relevant items a query, each found with that chance
@@ -68,8 +68,8 @@ def _page(trials: int) -> str:
     noise = 100 * (0.95 * 0.05 / trials) ** 0.5
     parts = [
         "# Coverage of 95 % intervals",
-        f"Written by `benchmarks/coverage.py`: {trials:,} trials a row (standard error {noise:.1f} points at 95 %), "
-        f"{RESAMPLES:,} resamples a trial.",
+        f"Written by `benchmarks/interval_coverage.py`: {trials:,} trials a row (standard error {noise:.1f} points at "
+        f"95 %), {RESAMPLES:,} resamples a trial.",
         "## Queries one by one",
         _table([Cell(*c) for c in product(["hit", "recall"], TRUTHS, SIZES, METHODS)], trials),
         "## Conversations",
