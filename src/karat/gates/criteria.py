@@ -197,15 +197,10 @@ def _explained(error: msgspec.ValidationError, value: Any, places: Places, file:
         hint = "write a plain number, such as 0.85" if wanted[1].startswith("float") and isinstance(got, str) else None
         return _placed(ConfigError("wrong type", expected=expected, got=got, hint=hint), path, places, file)
     if text.startswith("Invalid enum value"):
-        field = str(path[-1]) if path else ""
         allowed = {"on": "mean or bound", "severity": "error or warning", "inconclusive": "pass, warn or block"}
-        got, choices = (
-            _at(value, path),
-            re.findall(r"pass|warn\b|block|error|warning|mean|bound", allowed.get(field, "")),
-        )
-        hint = did_you_mean(str(got), choices)
-        problem = ConfigError("unknown choice", expected=allowed.get(field), got=got, hint=hint)
-        return _placed(problem, path, places, file)
+        expected, got = allowed.get(str(path[-1]) if path else "", ""), _at(value, path)
+        hint = did_you_mean(str(got), re.split(", | or ", expected))
+        return _placed(ConfigError("unknown choice", expected=expected, got=got, hint=hint), path, places, file)
     return _placed(ConfigError(text), path, places, file)
 
 
