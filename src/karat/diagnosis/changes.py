@@ -48,7 +48,7 @@ def order_got_worse(changes: Mapping[str, Difference]) -> Iterator[Proof]:
     "limit the number of candidates (`k_raw`), cache frequent queries",
 )
 def got_slower(changes: Mapping[str, Difference]) -> Iterator[Proof]:
-    """The median or the 90th percentile of the time rose by more than 10%, beyond noise."""
+    """The median or the 90th percentile of the time rose by more than 10% and a millisecond, beyond noise."""
     slower = [change for name in ("latency_p50", "latency_p90") if (change := changes.get(name)) and _slower(change)]
     if slower:
         yield Proof(1, f"{' and '.join(map(_moved, slower))}.", [_number(change) for change in slower])
