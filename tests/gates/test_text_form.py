@@ -75,7 +75,7 @@ METRICS = {"recall@5": ("drop", ">=", ""), "mrr": ("drop", ">=", ""), "latency_p
 
 @given(
     metric=st.sampled_from(sorted(METRICS)),
-    number=st.integers(0, 1000).map(lambda i: i / 1000),
+    number=st.integers(0, 999).map(lambda i: i / 1000),  # a drop by all there is is refused
     regression=st.booleans(),
     on=st.sampled_from(["mean", "bound"]),
     where=st.sampled_from([None, "each", "segment"]),

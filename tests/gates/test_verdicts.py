@@ -563,3 +563,18 @@ def test_the_breakdown_is_by_tags_that_part_the_queries() -> None:
     assert found.comparison is not None
     assert {g.segment for g in found.comparison.pairs[0].segments} == {"language"}
     assert found.comparison.statistics["level"] == found.statistics["level"]
+
+
+def test_a_segment_that_misses_its_floor_by_chance_is_not_named() -> None:
+    """One of many is named as failing only where it is surely under the floor; a single one goes by its value."""
+    gold = gold_of(160, topic=lambda i: f"t{i % 4}")
+    result = scored([i % 4 != 3 and (i % 4 != 0 or i % 20 != 0) for i in range(160)], gold)  # t0 80 %, t3 nothing
+    gates = Criteria([Gate(metric="hit@1", threshold=0.85, each="topic")])
+    outcomes = {v.segment: (v.outcome, v.blocks) for v in judge_result(result, gates, None).verdicts}
+    assert outcomes == {
+        "topic t0": ("inconclusive", False),
+        "topic t1": ("pass", False),
+        "topic t2": ("pass", False),
+        "topic t3": ("fail", True),
+    }
+    assert verdict(result, metric="hit@1", threshold=0.85, segment={"topic": "t0"}).outcome == "fail"

@@ -46,6 +46,15 @@ def floor_on_mean(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
     return Ruling(outcome, not straddles, _needed(estimate, floor, levels.passing) if straddles else None)
 
 
+def floor_of_many(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
+    """The value decides, but of many segments only one that is surely under the floor is named as failing."""
+    by_value = floor_on_mean(estimate, floor, levels)
+    _, high = estimate.limits(levels.failing)
+    if by_value.outcome == "pass" or (high is not None and high < floor):
+        return by_value
+    return Ruling("inconclusive", False, _settled(estimate, floor, levels))
+
+
 def floor_on_bound(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
     """The near end of the interval must clear the floor."""
     low, _ = estimate.limits(levels.passing)

@@ -21,6 +21,7 @@ from karat.gates.rules import (
     Limits,
     Ruling,
     failing_level,
+    floor_of_many,
     floor_on_bound,
     floor_on_mean,
     regression_on_bound,
@@ -35,6 +36,7 @@ from karat.statistics.intervals import Sampling
 from karat.summary import FEW, Scores, intervals
 
 SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
+_KINDS = ("floor", "regression")
 _WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
 
 
@@ -121,23 +123,25 @@ class Judge:
             places = self._places(gate)
             if isinstance(places, str):
                 return [self._invalid(gate, _label(gate), places)]
-            return [self._verdict(gate, _label(gate), places, Levels(self.level, self.level))]
+            return [self._verdict(gate, _label(gate), places, dict.fromkeys(_KINDS, Levels(self.level, self.level)))]
         groups = self.result.groups(gate.each)
         # Passing needs no correction, for all must pass; to be named as failing, one of many must be surely bad.
-        tests = [partial(self._fails, gate, at) for _, at in groups if self._unusable(gate, at) is None]
-        levels = Levels(self.level, failing_level(tests, self.level))
+        usable = [at for _, at in groups if self._unusable(gate, at) is None]
+        levels = {}
+        for kind in _KINDS:  # a missed floor is no evidence of a regression elsewhere
+            tests = [partial(self._fails, gate, at, kind) for at in usable]
+            levels[kind] = Levels(self.level, failing_level(tests, self.level))
         return [self._verdict(gate, f"{gate.each} {value}", at, levels) for value, at in groups]
 
     @property
     def level(self) -> float:
         return self.result.sampling.level
 
-    def _fails(self, gate: Gate, at: Ints, level: float) -> bool:
-        """With evidence: where the mean alone decides, certainty plays no part."""
-        parts = self._parts(gate, at, Levels(self.level, level))
-        return any(p.outcome == "fail" for p in parts if gate.on == "bound" or p.kind == "regression")
+    def _fails(self, gate: Gate, at: Ints, kind: str, level: float) -> bool:
+        parts = self._parts(gate, at, dict.fromkeys(_KINDS, Levels(self.level, level)))
+        return any(p.outcome == "fail" for p in parts if p.kind == kind)
 
-    def _verdict(self, gate: Gate, segment: str | None, at: Ints, levels: Levels) -> GateVerdict:
+    def _verdict(self, gate: Gate, segment: str | None, at: Ints, levels: dict[str, Levels]) -> GateVerdict:
         metric = gate.parsed
         scores = self._scores(metric).select(at)
         n = _count(scores, metric)
@@ -163,13 +167,13 @@ class Judge:
             parts=parts,
         )
 
-    def _parts(self, gate: Gate, at: Ints, levels: Levels) -> list[Part]:
+    def _parts(self, gate: Gate, at: Ints, levels: dict[str, Levels]) -> list[Part]:
         parts = []
         if gate.threshold is not None or gate.max is not None:
-            parts.append(self._floor(gate, at, levels))
+            parts.append(self._floor(gate, at, levels["floor"]))
         if gate.regression_max is not None:
             sides = [self.baseline, self.anchors.get(gate.anchor or "")]
-            parts += [self._regression(gate, at, levels, side) for side in sides if side is not None]
+            parts += [self._regression(gate, at, levels["regression"], side) for side in sides if side is not None]
             if self.baseline is None:
                 parts.append(_NOT_CHECKED)
         return parts
@@ -185,7 +189,7 @@ class Judge:
         estimate = Estimate(
             sign * value, lambda lv: _turned(self._limits(metric, at, lv), sign), _count(scores, metric)
         )
-        rule = floor_on_mean if gate.on == "mean" else floor_on_bound
+        rule = floor_on_bound if gate.on == "bound" else floor_of_many if gate.each else floor_on_mean
         ruling = rule(estimate, sign * line, levels)
         limits = self._limits(metric, at, self.level)
         reason = floor_reason(metric, _unit(metric), value, limits, line, gate.max is not None, gate.on, ruling)
