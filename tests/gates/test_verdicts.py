@@ -578,3 +578,11 @@ def test_a_segment_that_misses_its_floor_by_chance_is_not_named() -> None:
         "topic t3": ("fail", True),
     }
     assert verdict(result, metric="hit@1", threshold=0.85, segment={"topic": "t0"}).outcome == "fail"
+
+
+def test_an_attribute_that_the_gold_set_lacks_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "ship-criteria.yaml"
+    file.write_text("gates:\n  - metric: hit@1\n    threshold: 0.5\n    each: topik\n")
+    with pytest.raises(ConfigError, match="did you mean topic") as caught:
+        gate(run_of(share(6, 10)), gold_of(10, topic=lambda i: f"t{i % 2}"), file)
+    assert (caught.value.file, caught.value.line) == (str(file), 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from karat.cli.options import json_option, reading_options, scoring_options, statistics_options
+from karat.cli.options import gate_options, json_option, reading_options, scoring_options, statistics_options
 
 if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts
@@ -18,10 +18,7 @@ _ENDINGS = {".json": "json", ".md": "md", ".xml": "junit"}
 
 @click.command("gate", short_help="May it ship: check a run against ship-criteria.yaml.")
 @click.argument("run")
-@click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`.")
-@click.option("--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml]")
-@click.option("--gate", "gates", multiple=True, help="A gate as text, such as 'recall@5 >= 0.85'; repeat for more.")
-@click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind.")
+@gate_options
 @scoring_options
 @statistics_options
 @json_option
@@ -52,19 +49,13 @@ def command(
     karat gate run.jsonl --gold gold.jsonl --gate 'recall@5 >= 0.85' --gate 'ndcg@5 drop <= 0.02'
     karat gate result.json -o comment.md -o junit.xml
     """
-    from karat.cli.scoring import results_of, show
-    from karat.gates.gate import asked_for, baseline_metrics, gate_metrics, judge_result, only_one
+    from karat.cli.scoring import show, sides_of
+    from karat.gates.gate import asked_for, judge_result
     from karat.report.gate import gate_report
 
     targets = [_target(output, (run, gold, criteria, baseline, options["corpus"])) for output in outputs]
     asked = asked_for(criteria, gates)
-    metrics = gate_metrics(asked)
-    result = only_one(results_of(run, gold, metrics, **options), "run")
-    before = None
-    if baseline is not None:
-        measured = baseline_metrics(baseline, metrics)
-        before = only_one(results_of(baseline, gold, measured, **options), "baseline")
-    found = judge_result(result, asked, before)
+    found = judge_result(*sides_of(run, gold, asked, baseline, **options))
     show([found], [gate_report(found)], as_json, ())
     for kind, path in targets:
         _write(found, kind, path)

@@ -115,6 +115,13 @@ statistics_options = _all(
     ),
 )
 
+gate_options = _all(
+    click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`."),
+    click.option("--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml]"),
+    click.option("--gate", "gates", multiple=True, help="A gate as text, such as 'recall@5 >= 0.85'; repeat for more."),
+    click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind."),
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
 report_output = click.option(

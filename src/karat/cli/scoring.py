@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     import msgspec
 
+    from karat.gates.criteria import Criteria
     from karat.report.blocks import Report
     from karat.result import Result
 
@@ -94,6 +95,20 @@ def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **opt
         asked = {"cluster": options["cluster"]}
         return [_as_asked(result, options) for result in as_results(side, gold, metrics or None, asked)]
     return score_files(side, gold, metrics, **options)
+
+
+def sides_of(
+    run: str, gold: str | None, criteria: Criteria, baseline: str | None, **options: Any
+) -> tuple[Result, Criteria, Result | None]:
+    """What gates look at: the run, the gates and the baseline, measured in what the gates ask for."""
+    from karat.gates.gate import baseline_metrics, gate_metrics, only_one
+
+    metrics = gate_metrics(criteria)
+    result = only_one(results_of(run, gold, metrics, **options), "run")
+    if baseline is None:
+        return result, criteria, None
+    measured = baseline_metrics(baseline, metrics)
+    return result, criteria, only_one(results_of(baseline, gold, measured, **options), "baseline")
 
 
 def _as_asked(result: Result, options: dict[str, Any]) -> Result:

@@ -6,15 +6,19 @@ from typing import Any
 
 import click
 
-from karat.cli.options import json_option, reading_options, report_output, scoring_options, statistics_options
+from karat.cli.options import (
+    gate_options,
+    json_option,
+    reading_options,
+    report_output,
+    scoring_options,
+    statistics_options,
+)
 
 
 @click.command("selftest", short_help="How often would the gates block although nothing changed.")
 @click.argument("run")
-@click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`.")
-@click.option("--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml]")
-@click.option("--gate", "gates", multiple=True, help="A gate as text, such as 'recall@5 >= 0.85'; repeat for more.")
-@click.option("--baseline", "-b", metavar="RUN", help="A second version: how much two versions differ by chance.")
+@gate_options
 @click.option("--rounds", type=int, default=200, show_default=True, help="How often the queries are drawn anew.")
 @scoring_options
 @statistics_options
@@ -38,20 +42,15 @@ def command(
     karat selftest run.jsonl --gold gold.jsonl --criteria ship-criteria.yaml
     karat selftest run.jsonl --gold gold.jsonl --gate 'recall@5 drop <= 0.02' --baseline other.jsonl
     """
-    from karat.cli.scoring import check_outputs, results_of, show
-    from karat.gates.gate import asked_for, baseline_metrics, gate_metrics, only_one
+    from karat.cli.scoring import check_outputs, show, sides_of
+    from karat.gates.gate import asked_for
     from karat.gates.selftest import selftest
     from karat.progress import working
     from karat.report.selftest import selftest_report
 
     check_outputs(outputs, (run, gold, baseline, options["corpus"]))
     asked = asked_for(criteria, gates)
-    metrics = gate_metrics(asked)
-    result = only_one(results_of(run, gold, metrics, **options), "run")
-    before = None
-    if baseline is not None:
-        measured = baseline_metrics(baseline, metrics)
-        before = only_one(results_of(baseline, gold, measured, **options), "baseline")
+    sides = sides_of(run, gold, asked, baseline, **options)
     with working(f"drawing {rounds} rounds"):
-        found = selftest(result, asked, before, rounds, options["seed"])
+        found = selftest(*sides, rounds, options["seed"])
     show([found], [selftest_report(found)], as_json, outputs)

@@ -110,12 +110,18 @@ class Judge:
     _known: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)  # what was drawn need not be again
 
     def verdicts(self, criteria: Criteria) -> list[GateVerdict]:
-        return [
-            msgspec.structs.replace(verdict, file=line and criteria.file, line=line)
-            for gate in criteria.gates
-            for line in [criteria.line(gate)]
-            for verdict in self.judge(gate)
-        ]
+        found: list[GateVerdict] = []
+        for gate in criteria.gates:
+            line = criteria.line(gate)
+            file = criteria.file if line else None
+            try:
+                verdicts = self.judge(gate)
+            except ConfigError as error:  # what only the gold set can tell, such as an attribute that it lacks
+                if error.file is None:
+                    error.file, error.line = file, line
+                raise
+            found += [msgspec.structs.replace(verdict, file=file, line=line) for verdict in verdicts]
+        return found
 
     def judge(self, gate: Gate) -> list[GateVerdict]:
         """One verdict, or one for each value of the attribute that the gate goes by."""
