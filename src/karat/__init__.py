@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from karat.evaluation import evaluate_all as evaluate_all
     from karat.formats.read import read_gold as read_gold
     from karat.formats.read import read_run as read_run
-    from karat.formats.run_log import RunLogWriter as RunLogWriter
+    from karat.formats.run_log_writer import RunLogWriter as RunLogWriter
     from karat.gates.gate import gate as gate
     from karat.gates.verdicts import Verdicts as Verdicts
     from karat.gold import Gold as Gold
@@ -46,7 +46,7 @@ _WHERE = {
     "Plan": "karat.planning",
     "Result": "karat.result",
     "Run": "karat.hits",
-    "RunLogWriter": "karat.formats.run_log",
+    "RunLogWriter": "karat.formats.run_log_writer",
     "Sampling": "karat.statistics.intervals",
     "Sweep": "karat.sweeping",
     "Verdicts": "karat.gates.verdicts",

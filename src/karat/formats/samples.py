@@ -12,7 +12,9 @@ from karat.errors import InputError
 from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal
 from karat.formats.gold_file import _header_of, dataset_of
 from karat.formats.records import RecordDecoder, S, decode_entries, list_entries, read_batches, read_document
-from karat.formats.run_log import RunLog, RunRecord, _Part
+from karat.formats.run_log import RunLog
+from karat.formats.run_parts import Part
+from karat.formats.run_records import RunRecord
 from karat.gold import Gold, GoldBuilder
 from karat.hits import Run
 
@@ -92,10 +94,10 @@ class OutputRun(RunLog):
     def __init__(self, source: Source, system: str | None) -> None:
         super().__init__(source.label, source, system)
 
-    def _parts(self, columns: frozenset[str]) -> Iterator[_Part]:
+    def _parts(self, columns: frozenset[str]) -> Iterator[Part]:
         decoder = RecordDecoder(RunRecord)
         for records, lines in decode_entries(self._entries(), decoder, self.label):
-            yield from _Part(self.label, records, lines, decoder.extra_names).by_system()
+            yield from Part(self.label, records, lines, decoder.extra_names).by_system()
 
     def _entries(self) -> Iterator[tuple[int | None, dict[str, Any]]]:
         decoder = RecordDecoder(Output)
