@@ -14,7 +14,8 @@ import pytest
 import karat
 from karat.errors import InputError, KaratError
 from karat.export import export
-from karat.result import Result, SavedResult, is_saved_result, read_results, restore
+from karat.result import Result, restore
+from karat.saved_result import SavedResult, is_saved_result, read_results
 from karat.schemas import schema_text
 
 DEMO = Path(__file__).parents[1] / "examples" / "helpdesk"

@@ -18,7 +18,8 @@ from karat.attributes import NOT_GIVEN, add_versions, attribute_names
 from karat.errors import ConfigError
 from karat.export import export
 from karat.formats.corpus import read_corpus
-from karat.result import Result, SegmentRow
+from karat.result import Result
+from karat.saved_result import SegmentRow
 from karat.summary import SummaryRow
 
 DEMO = Path(__file__).parents[1] / "examples" / "helpdesk"

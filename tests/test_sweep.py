@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import karat
 from karat.errors import ConfigError, KaratError
-from karat.result import read_results, restore
+from karat.result import restore
+from karat.saved_result import read_results
 from karat.sweeping import Curve, Sweep
 
 DEMO = Path(__file__).parents[1] / "examples" / "helpdesk"

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from karat.planning import Plan as Plan
     from karat.planning import plan as plan
     from karat.result import Result as Result
-    from karat.result import read_result as read_result
+    from karat.saved_result import read_result as read_result
+    from karat.saved_result import read_results as read_results
     from karat.statistics.intervals import Sampling as Sampling
     from karat.sweeping import Sweep as Sweep
 
@@ -59,7 +60,8 @@ _WHERE = {
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
     "read_gold": "karat.formats.read",
-    "read_result": "karat.result",
+    "read_result": "karat.saved_result",
+    "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
 }
 

@@ -14,7 +14,8 @@ from karat.output import check_writable, refuse_overwriting, write_whole
 from karat.report.blocks import Column, Report, Section, Table
 from karat.report.build import evaluation_report
 from karat.report.renderers.markdown import render_markdown
-from karat.result import Result, SavedResults
+from karat.result import Result
+from karat.saved_result import SavedResults
 
 if TYPE_CHECKING:
     import polars as pl

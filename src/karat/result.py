@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,18 +18,19 @@ from karat.attributes import (
     segment_labels,
     segment_title,
 )
-from karat.audit import Audit, Entry
+from karat.audit import Audit
 from karat.diagnosis.bands import Reading, readings
 from karat.diagnosis.evidence import Evidence
 from karat.diagnosis.finding import Finding
 from karat.diagnosis.rules import find
 from karat.errors import ConfigError, InputError, UnknownName
-from karat.gold import Dataset, Gold
+from karat.gold import Gold
 from karat.hits import Run
 from karat.ids import Floats, Ints
 from karat.judged import Rules
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
+from karat.saved_result import SavedResult, SegmentRow
 from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import Sampling
 from karat.summary import FEW, Scores, SummaryRow, summarise
@@ -41,55 +39,7 @@ from karat.sweeping import ALL, DEFAULT_KS, Measured, Sweep, checked_depths, dra
 if TYPE_CHECKING:
     import polars as pl
 
-SCHEMA: Literal["karat/result/1"] = "karat/result/1"
-SEVERAL = "karat/results/1"
 _S = TypeVar("_S", Rules, Sampling)
-_SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
-
-
-class SegmentRow(msgspec.Struct, frozen=True):
-    """One group of queries, with all metrics over it."""
-
-    segment: str  # what the groups go by, such as language
-    value: str
-    queries: int
-    few: bool  # too few queries to judge by
-    summary: list[SummaryRow]
-
-
-class SavedResult(msgspec.Struct, kw_only=True):
-    """The saved form of a result. Later versions add keys and never change the meaning of these."""
-
-    schema: Literal["karat/result/1"] = SCHEMA
-    karat: str
-    system: str
-    run: str
-    gold: str
-    dataset: Dataset
-    settings: dict[str, Any]
-    provenance: dict[str, Any]
-    audit: list[Entry]
-    summary: list[SummaryRow]
-    scores: dict[str, dict[str, float | None]]
-    queries: dict[str, str | None]  # text of each query, null where the gold set has none
-    statistics: dict[str, Any] = {}  # how the intervals were made
-    segments: list[SegmentRow] = []
-    attributes: dict[str, list[Any]] = {}  # what is known of the queries, in their order
-    votes: dict[str, list[float]] = {}  # of each query in a micro average, in their order
-    definitions: dict[str, int] = {}  # version of each metric's definition
-    bands: list[Reading] = []  # poor, acceptable, good or excellent
-    findings: list[Finding] = []  # what stands out beyond noise, and what to try
-
-
-class SavedResults(msgspec.Struct, kw_only=True):
-    """Several results in one file, one for each system of a run."""
-
-    schema: Literal["karat/results/1"] = "karat/results/1"
-    results: list[SavedResult]
-
-
-class _Schema(msgspec.Struct):
-    schema: str = ""
 
 
 @dataclass(frozen=True)
@@ -302,42 +252,6 @@ class Result:
     def __repr__(self) -> str:
         shown = ", ".join(f"{m}={'–' if v is None else format(v, '.4f')}" for m, v in self.means.items())
         return f"Result({self.system or self.run!r}, {len(self.rows)} queries: {shown})"
-
-
-def is_saved_result(path: Path) -> bool:
-    """Whether a file says of itself that it is a saved result, or several."""
-    if path.suffix != ".json" or not path.is_file():
-        return False
-    with path.open("rb") as stream:
-        return _SAYS_SO.match(stream.read(200)) is not None
-
-
-def read_results(path: str | PathLike[str]) -> list[SavedResult]:
-    """All results of a file saved with `karat eval … -o out.json`."""
-    from karat.formats.base import Source, refusal
-
-    source = Source(str(path))
-    with source.open() as stream:
-        text = stream.read()
-    try:
-        if msgspec.json.decode(text, type=_Schema).schema == SEVERAL:
-            return msgspec.json.decode(text, type=SavedResults).results
-        return [msgspec.json.decode(text, type=SavedResult)]
-    except msgspec.ValidationError as error:
-        problem = refusal(error, source.label, None, text)
-        problem.hint = f"expected a result saved by Karat ({SCHEMA})"
-        raise problem from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not a saved result: {error}", file=source.label) from error
-
-
-def read_result(path: str | PathLike[str]) -> SavedResult:
-    """A result that was saved with `karat eval … -o out.json`."""
-    results = read_results(path)
-    if len(results) > 1:
-        systems = ", ".join(r.system or "(unnamed)" for r in results)
-        raise InputError("the file holds several results", file=str(path), hint=f"read_results reads all of: {systems}")
-    return results[0]
 
 
 def restore(saved: SavedResult) -> Result:

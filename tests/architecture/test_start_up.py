@@ -65,6 +65,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "plan",
         "read_gold",
         "read_result",
+        "read_results",
         "read_run",
         "__version__",
     ]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import karat
 from karat.metrics.base import Relevance
-from karat.result import SummaryRow
+from karat.summary import SummaryRow
 
 Record = dict[str, Any]
 Gold = dict[str, dict[str, float]]

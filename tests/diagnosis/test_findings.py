@@ -17,7 +17,8 @@ from karat.diagnosis.diagnose import reference
 from karat.export import to_json
 from karat.report.build import evaluation_report
 from karat.report.sections.findings import NOTHING
-from karat.result import read_result, restore
+from karat.result import restore
+from karat.saved_result import read_result
 from karat.schemas import schema_text
 
 ROOT = Path(__file__).parents[2]

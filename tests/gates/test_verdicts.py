@@ -436,7 +436,7 @@ def test_an_anchor_that_is_none(tmp_path: Path) -> None:
     )
     import msgspec
 
-    from karat.result import SavedResults
+    from karat.saved_result import SavedResults
 
     file = tmp_path / "two.json"
     file.write_bytes(msgspec.json.encode(SavedResults(results=[r.saved() for r in both.values()])))

@@ -52,7 +52,7 @@ def score_files(
     from karat.metrics.grammar import REGISTRY
     from karat.progress import working
     from karat.provenance import code_date, code_version
-    from karat.result import is_saved_result
+    from karat.saved_result import is_saved_result
     from karat.statistics.intervals import Sampling
 
     REGISTRY.refuse_clashes()
@@ -89,7 +89,7 @@ def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **opt
     from pathlib import Path
 
     from karat.comparison.sides import as_results
-    from karat.result import is_saved_result
+    from karat.saved_result import is_saved_result
 
     if gold is None or is_saved_result(Path(side)):
         asked = {"cluster": options["cluster"]}

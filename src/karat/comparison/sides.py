@@ -13,7 +13,8 @@ from karat.evaluation import evaluate_all
 from karat.formats.read import read_run
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metrics
-from karat.result import Result, SavedResult, is_saved_result, read_results, restore
+from karat.result import Result, restore
+from karat.saved_result import SavedResult, is_saved_result, read_results
 
 
 def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, options: dict[str, Any]) -> list[Result]:

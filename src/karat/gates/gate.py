@@ -17,7 +17,8 @@ from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
 from karat.gates.verdicts import Baseline, Judge, Verdicts, overall
-from karat.result import Result, SavedResult, is_saved_result
+from karat.result import Result
+from karat.saved_result import SavedResult, is_saved_result
 
 _OLD = 90  # days after which a baseline is worth a note
 _GROUPS, _TAGS = 15, 5  # a breakdown with more is no longer read

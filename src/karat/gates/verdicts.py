@@ -31,7 +31,8 @@ from karat.gates.wording import floor_reason, regression_reason
 from karat.gold import Dataset
 from karat.ids import Ints
 from karat.metrics.base import Metric
-from karat.result import Result, SegmentRow
+from karat.result import Result
+from karat.saved_result import SegmentRow
 from karat.statistics.intervals import Sampling
 from karat.summary import FEW, Scores, intervals
 

@@ -25,7 +25,7 @@ def generate(name: str) -> str:
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
     from karat.planning import Plan
-    from karat.result import SavedResult
+    from karat.saved_result import SavedResult
     from karat.sweeping import Sweep
 
     kinds: dict[str, Any] = {

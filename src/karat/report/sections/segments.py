@@ -8,7 +8,8 @@ from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import titled, with_interval
 from karat.report.sections.base import ReportSection
-from karat.result import Result, SegmentRow
+from karat.result import Result
+from karat.saved_result import SegmentRow
 
 # Three metrics with intervals fit a line; all others are in the saved result.
 _PREFERRED = ("recall@5", "ndcg@5", "latency_p50")
