@@ -216,11 +216,17 @@ def test_different_queries_are_compared_where_both_have_them_and_it_is_said() ->
     ]
     assert found.differences[0].delta == pytest.approx(1 / 3)
     as_failed = pair(finds(4, {0}), {q: h for q, h in finds(5, {1}).items() if q != "q0"}, gold)
-    assert (as_failed.queries, as_failed.differences[0].delta) == (5, 0.0)
+    assert (as_failed.queries, as_failed.differences[0].delta) == (4, 0.0)  # one found, one lost by not answering
     assert as_failed.notes == [
-        "the baseline lacks 1 query of the gold set (20%): counted as failed.",
-        "the candidate lacks 1 query of the gold set (20%): counted as failed.",
+        "the baseline lacks 1 query of the gold set: left out here.",
+        "the candidate lacks 1 query of the gold set: counted as failed.",
     ]
+
+
+def test_runs_without_a_common_query_cannot_be_compared() -> None:
+    with pytest.raises(ConfigError, match="no query in common") as caught:
+        pair({"q0": ["a"]}, {"q1": ["a"]}, {"q0": ["a"], "q1": ["a"]})
+    assert "one has 'q0', the other 'q1'" in str(caught.value)
 
 
 def test_metrics_of_one_side_are_left_out_and_it_is_said() -> None:

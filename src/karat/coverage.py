@@ -10,11 +10,11 @@ from karat.ids import Ints, take_list
 from karat.judged import Judged
 
 
-def count_missing(gold: Gold, missing: Ints, audit: Audit) -> None:
+def count_missing(gold: Gold, missing: Ints, audit: Audit, code: str = "missing_queries") -> None:
     """Queries that the run lacks; one that has no answer has nothing to lose, so it is counted apart."""
     lost = gold.no_answer[missing] == 0
-    for code, rows in (("missing_queries", missing[lost]), ("missing_no_answer", missing[~lost])):
-        audit.count(code, len(rows), (gold.queries[i] for i in rows[:3]))
+    for kind, rows in ((code, missing[lost]), ("missing_no_answer", missing[~lost])):
+        audit.count(kind, len(rows), (gold.queries[i] for i in rows[:3]))
 
 
 class SharedItems:

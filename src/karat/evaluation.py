@@ -195,6 +195,7 @@ class _Scorer:
         self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
+        self.missing: frozenset[str] = frozenset()
 
     def add(self, chunks: Judged, documents: Judged) -> None:
         at = chunks.queries
@@ -233,9 +234,10 @@ class _Scorer:
         if not len(missing):
             return
         if self.rules.missing == "skip":
-            self.audit.count("missing_skipped", len(missing), (self.gold.queries[i] for i in missing[:3]))
+            count_missing(self.gold, missing, self.audit, "missing_skipped")
         else:
             count_missing(self.gold, missing, self.audit)
+            self.missing = frozenset(map(self.gold.queries.__getitem__, missing.tolist()))
             sides = (judge_missing(gold, missing, self.rules) for gold in (self.gold, documents))
             self.add(*sides)
 
@@ -269,6 +271,7 @@ class _Scorer:
             corpus_size=self.corpus_size,
             votes={n: self.votes[n][rows] for n in names if n in self.votes},
             depths=self.depths[rows],
+            missing=self.missing,
             background=background,
             source=run,
             **statistics,

@@ -63,6 +63,7 @@ class Result:
     cluster: str | None = None  # the attribute by which queries belong together
     segmented_by: tuple[str, ...] = ()
     depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # hits that each query got
+    missing: frozenset[str] = frozenset()  # queries that the run lacks, and that were scored as failed
     again: Callable[[list[str]], dict[str, Result]] | None = None  # measures other metrics of the same run
     source: Run | None = None  # to read the hits again; a saved result has none
     background: dict[str, Floats] = field(default_factory=dict)  # measured for the diagnosis only
@@ -72,6 +73,14 @@ class Result:
     @cached_property
     def queries(self) -> list[str]:
         return [self.gold.queries[i] for i in self.rows.tolist()]
+
+    @property
+    def missing_share(self) -> float:
+        """Of the queries that have an answer, how many the run lacks, whether they were scored as failed or skipped."""
+        skipped = self.audit["missing_skipped"]
+        left_out = skipped + self.audit["missing_no_answer"] if self.rules.missing == "skip" else 0
+        answerable = len(self.rows) + left_out - self.audit["no_answer_queries"]
+        return (self.audit["missing_queries"] + skipped) / max(answerable, 1)
 
     @property
     def definitions(self) -> dict[str, int]:
@@ -241,6 +250,7 @@ class Result:
             attributes=self._attributes(),
             votes={name: votes.tolist() for name, votes in self.votes.items()},
             definitions=self.definitions,
+            missing=sorted(self.missing),
             bands=self.bands,
             findings=self.findings,
         )
@@ -290,6 +300,7 @@ def restore(saved: SavedResult) -> Result:
         sampling=_settings(saved.statistics, Sampling),
         cluster=saved.statistics.get("cluster"),
         segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
+        missing=frozenset(saved.missing),
         saved_findings=saved.findings,
         saved_definitions=saved.definitions,
     )

@@ -52,6 +52,7 @@ class SavedResult(msgspec.Struct, kw_only=True):
     attributes: dict[str, list[Any]] = {}  # what is known of the queries, in their order
     votes: dict[str, list[float]] = {}  # of each query in a micro average, in their order
     definitions: dict[str, int] = {}  # version of each metric's definition
+    missing: list[str] = []  # queries that the run lacks, and that were scored as failed
     bands: list[Reading] = []  # poor, acceptable, good or excellent
     findings: list[Finding] = []  # what stands out beyond noise, and what to try
 

@@ -181,6 +181,11 @@ def test_what_was_not_looked_at_is_not_said_to_be_missing() -> None:
     assert "not_found" not in codes(evaluated(single(r10=0.4, r50=0.95), depth=50))
 
 
+def test_lists_that_are_deeper_than_what_was_asked_for_are_no_short_lists() -> None:
+    run, gold = make(single(r1=0.2, r5=0.3, r50=0.9))
+    assert karat.evaluate(run, gold, ["recall@5"]).findings == []
+
+
 def test_a_passage_may_stand_below_the_end_of_a_short_list() -> None:
     """Right documents in ten hits, and not their passages: these could be the eleventh."""
     (found,) = [f for f in karat.diagnose(evaluated(**FIRES["chunking"], depth=10)) if f.code == "chunking"]

@@ -228,7 +228,7 @@ def test_too_many_missing_queries_cannot_be_judged(tmp_path: Path, missing: Any)
         again = gate(saved(tmp_path, "run", result), None, "hit@1 >= 0.5")
         assert live.outcome == again.verdicts[0].outcome == outcome
         assert again.exit_code == (2 if outcome == "invalid" else 0)
-    assert "lacks 11% of the gold set's queries; 10% are allowed" in live.reason
+    assert "lacks 11.0% of the gold set's queries; 10.0% are allowed" in live.reason
     lenient = judge_result(result, Criteria([Gate(metric="hit@1", threshold=0.5)], max_missing=0.2), None)
     assert lenient.exit_code == 0
 
@@ -460,7 +460,24 @@ def test_a_baseline_that_lacks_queries_hides_no_regression() -> None:
     half = dict(list(run_of(share(8, 10)).items())[:5])
     (found,) = gate(run, gold, "hit@1 drop <= 0.1", baseline=half).verdicts
     assert found.outcome == "invalid"
-    assert found.reason == "The baseline lacks 50% of the gold set's queries; 10% are allowed."
+    assert found.reason == "The baseline lacks 50.0% of the gold set's queries; 10.0% are allowed."
+
+
+def test_what_the_baseline_lacks_is_no_gain_of_the_candidate() -> None:
+    """The five queries that the baseline never answered would hide five that the candidate lost."""
+    gold, there = gold_of(100), run_of([True] * 100)
+    baseline = dict(list(there.items())[5:])
+    candidate = run_of([True] * 94 + [False] * 6)
+    (found,) = gate(candidate, gold, "hit@1 drop <= 0.05", baseline=baseline, sampling=FAST).verdicts
+    assert found.outcome == "fail"
+
+
+def test_queries_without_an_answer_may_lack() -> None:
+    gold = {f"q{i:04}": ["a"] for i in range(80)}
+    rows = [{"query_id": q, "gold": ids} for q, ids in gold.items()]
+    rows += [{"query_id": f"n{i}", "no_answer": True} for i in range(20)]
+    (found,) = gate({q: ["a"] for q in gold}, rows, "hit@1 >= 0.5", sampling=FAST).verdicts
+    assert found.outcome == "pass"
 
 
 def test_several_systems_in_one_file_must_be_told_apart() -> None:

@@ -165,15 +165,15 @@ def _paired(first: Result, other: Result, notes: list[str]) -> tuple[Paired, Int
 
 
 def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Ints, Ints]:
-    """Places of the queries that both have, in the order of the first."""
+    """Places of the queries that both have, in the order of the first; the other may have failed on them."""
     places = {query: i for i, query in enumerate(other.queries)}
-    shared = [(i, places[q]) for i, q in enumerate(first.queries) if q in places]
-    if not shared:
-        raise ConfigError(
-            "the runs have no query in common",
-            hint=f"one has {shorten(first.queries[0], 40)!r}, the other {shorten(other.queries[0], 40)!r}",
-        )
-    left, right = len(first.queries) - len(shared), len(other.queries) - len(shared)
+    shared = [(i, places[q]) for i, q in enumerate(first.queries) if q in places and q not in first.missing]
+    if all(first.queries[i] in other.missing for i, _ in shared):
+        examples = [next((q for q in side.queries if q not in side.missing), None) for side in (first, other)]
+        one, another = (shorten(str(example), 40) for example in examples)
+        raise ConfigError("the runs have no query in common", hint=f"one has {one!r}, the other {another!r}")
+    lacking = sum(query in places for query in first.missing)  # said elsewhere
+    left, right = (len(side.queries) - len(shared) - lacking for side in (first, other))
     if left or right:
         notes.append(
             f"compared on the {len(shared):,} queries that both have; "

@@ -145,7 +145,9 @@ class Evidence:
         """
         returned = self.depths[self.depths > 0]
         for k in DEPTHS:
-            if f"recall@{k}" in self.values and len(returned) and np.median(returned) >= k:
+            if len(returned) and np.median(returned) >= k:
+                if f"recall@{k}" not in self.values:
+                    break  # deeper lists are there, and recall was not asked for
                 return k
         raise NotMeasured("recall at any depth")
 

@@ -151,8 +151,8 @@ def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
         return proof
     said = f"{proof.evidence} Nobody looked further down than {e.depth} hits, where the rest may stand."
     first = (
-        "look at deeper lists (log 50 hits as `raw`, and score them with `--hits raw`): they tell whether search or "
-        "order is to blame"
+        "look at deeper lists, which tell whether search or order is to blame: `--hits raw` scores those that the log "
+        "keeps as `raw` (if it keeps none, log 50 hits)"
     )
     return replace(proof, sure=1, evidence=said, first_try=(first,))
 

@@ -92,7 +92,7 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None) ->
         said += [note for note in comparison.pairs[0].notes if note not in said]
     for gate_ in criteria.gates:
         if gate_.anchor is not None and gate_.anchor not in judge.anchors:
-            anchor = _anchor(gate_.anchor)
+            anchor = _anchor(gate_.anchor, criteria)
             said += _same_measure(anchor.result, result, anchor.name)
             judge.anchors[gate_.anchor] = anchor
     verdicts = judge.verdicts(criteria)
@@ -134,10 +134,11 @@ def _tags(result: Result) -> list[str]:
     return [tag for tag, groups in parted if 1 < groups <= _GROUPS][:_TAGS]
 
 
-def _anchor(path: str) -> Baseline:
+def _anchor(path: str, criteria: Criteria) -> Baseline:
     if not is_saved_result(Path(path)):
         what = "not a saved result" if Path(path).exists() else "no such file"
-        raise ConfigError(what, file=path, expected="an anchor saved with `karat eval … -o release.json`")
+        hint = f"it is named in {criteria.file}" if criteria.file else None
+        raise ConfigError(what, file=path, expected="an anchor saved with `karat eval … -o release.json`", hint=hint)
     name = f"the anchor {Path(path).name}"
     return Baseline(name, only_one(as_results(path, None, None, {}), name.removeprefix("the ")))
 

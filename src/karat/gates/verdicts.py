@@ -247,7 +247,8 @@ class Judge:
     def _shared(self, side: Baseline, at: Ints) -> list[tuple[int, int]]:
         """Places, in the baseline and here, of those of the queries that both have, in the baseline's order."""
         place = {self.result.queries[i]: i for i in at.tolist()}
-        return [(i, place[query]) for i, query in enumerate(side.result.queries) if query in place]
+        had = (i for i, query in enumerate(side.result.queries) if query not in side.result.missing)
+        return [(i, place[side.result.queries[i]]) for i in had if side.result.queries[i] in place]
 
     def _paired(self, side: Baseline, metric: Metric, at: Ints) -> Paired:
         if str(metric) not in side.result.values:
@@ -267,6 +268,8 @@ class Judge:
             of_gold = segment_labels(self.result.gold, name)
             labels = [of_gold[row] for row in self.result.rows.tolist()]
             wanted = label_text(value)
+            if wanted not in labels:  # as text a truth value has no type
+                wanted = {"true": "yes", "false": "no"}.get(wanted.lower(), wanted)
             keep &= np.array([label == wanted for label in labels])
             if wanted not in labels:
                 known = did_you_mean(wanted, dict.fromkeys(labels))
@@ -289,11 +292,9 @@ class Judge:
         if gate.min_queries is not None and n < gate.min_queries:
             return f"Only {n} {'query' if n == 1 else 'queries'}, and the gate asks for {gate.min_queries}."
         for name, result in self._lists(gate):
-            skipped = result.audit["missing_skipped"]
-            lacking = result.audit["missing_queries"] + result.audit["missing_no_answer"] + skipped
-            share = lacking / (len(result.rows) + skipped)
-            if share > self.max_missing:
-                return f"{name} lacks {share:.0%} of the gold set's queries; {self.max_missing:.0%} are allowed."
+            if result.missing_share > self.max_missing:
+                share = f"{result.missing_share:.1%}"
+                return f"{name} lacks {share} of the gold set's queries; {self.max_missing:.1%} are allowed."
         return None
 
     def _lists(self, gate: Gate) -> Iterator[tuple[str, Result]]:

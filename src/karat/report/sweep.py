@@ -38,14 +38,14 @@ def _curve(curve: Curve) -> Table:
 
 def _sentences(curve: Curve) -> list[Block]:
     blocks: list[Block] = [Text(f"Area under recall ({curve.auc_recall.metric}): {with_interval(curve.auc_recall)}.")]
-    blocks += [Text(_knee(knee)) for knee in curve.knees]
+    blocks += [Text(_knee(knee)) for knee in curve.knees if len(knee.chosen) > 1]  # one point has no knee
     if curve.few:
         blocks.append(Text("too few queries to judge by", "warning"))
     return blocks
 
 
 def _knee(knee: Knee) -> str:
-    if knee.k == max(knee.chosen) and len(knee.chosen) > 1:
+    if knee.k == max(knee.chosen):
         name, share = _NAMES[knee.metric], knee.chosen[knee.k]
         return f"No knee of {name} up to k = {knee.k}: it still rises there (in {share:.0%} of the resamples)."
     others = [f"k = {k} in {share:.0%}" for k, share in knee.chosen.items() if k != knee.k and share >= 0.005]
