@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import karat
 from karat.comparison.compare import Pair, compare_results
-from karat.comparison.differences import Difference
+from karat.differences import Difference
 from karat.errors import ConfigError
 from karat.export import export
 from karat.statistics.corrections import benjamini_hochberg, holm

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import karat
-from karat.attributes import NOT_GIVEN, add_versions, attribute_names
+from karat.attributes import NOT_GIVEN, attribute_names, with_versions
 from karat.errors import ConfigError
 from karat.export import export
 from karat.formats.corpus import read_corpus
@@ -376,7 +376,7 @@ def test_versions_of_the_gold_documents_come_from_the_corpus(tmp_path: Path) -> 
             entry("document", ["d2"]),
         ]
     )
-    add_versions(gold, read_corpus(str(tmp_path / "corpus.jsonl")))
+    gold = with_versions(gold, read_corpus(str(tmp_path / "corpus.jsonl")))
     result = karat.evaluate({q: ["x"] for q in gold.queries}, gold, "recall@1", sampling=QUICK)
     assert sizes(result.segment_by("doc_version")) == {"2024": 1, "2025": 2, "several": 1, NOT_GIVEN: 1}
 

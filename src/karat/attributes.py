@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,11 @@ from karat.gold import Gold
 from karat.ids import Ints
 
 if TYPE_CHECKING:
-    from karat.formats.corpus import Corpus
+    from karat.corpus import Corpus
 
 CONVERSATION = "conversation_id"
 NOT_GIVEN = "(not given)"
 _CONSTRAINTS = ("constraints", "n_constraints", "num_constraints", "constraint_count")
-_VERSIONS = ("doc_version", "version")
 _LENGTHS = ("short (< 8 words)", "8–15 words", "long (> 15 words)")
 _BETWEEN = " × "
 
@@ -76,11 +76,11 @@ def attribute_names(gold: Gold) -> list[str]:
     return [*gold.tags, *fields, *derived]
 
 
-def add_versions(gold: Gold, corpus: Corpus) -> None:
-    """Let the versions of the documents in a corpus tell the version of each query's relevant gold."""
-    column = next((corpus.fields[name] for name in _VERSIONS if name in corpus.fields), None)
+def with_versions(gold: Gold, corpus: Corpus) -> Gold:
+    """The gold set with the version of each query's relevant documents, as a corpus tells it, for a tag."""
+    column = corpus.versions
     if column is None or "doc_version" in gold.tags:
-        return
+        return gold
     of_item = dict(zip(corpus.ids, column, strict=True))
     of_document = dict(zip(corpus.fields.get("doc_id", ()), column, strict=False))
     found: list[set[str]] = [set() for _ in gold.queries]
@@ -88,7 +88,8 @@ def add_versions(gold: Gold, corpus: Corpus) -> None:
         version = of_item.get(item, of_document.get(item))
         if grade > 0 and version is not None:
             found[query].add(str(version))
-    gold.tags["doc_version"] = [None if not f else f.pop() if len(f) == 1 else "several" for f in found]
+    versions = [None if not f else f.pop() if len(f) == 1 else "several" for f in found]
+    return replace(gold, tags={**gold.tags, "doc_version": versions})
 
 
 def attribute(gold: Gold, name: str) -> list[Any]:

@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from karat.attributes import CONVERSATION, cluster_numbers, segment_labels, segment_titles
+from karat.attributes import CONVERSATION, cluster_numbers, segment_labels, segment_titles, with_versions
 from karat.audit import Audit
+from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
 from karat.errors import ConfigError, InputError, shorten
+from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
 from karat.gold import Gold
 from karat.hits import Run, Ungrouped
@@ -71,16 +73,20 @@ def evaluate_all(
     missing: Literal["worst", "skip"] = "worst",
     min_score: float | None = None,
     doc_of: str = "#",
+    corpus: Any = None,
     corpus_size: int | None = None,
     segments: Iterable[str] = (),
     cluster: str | None = None,
     sampling: Sampling | None = None,
+    facts: Iterable[str] = (),
 ) -> dict[str, Result]:
     """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
     `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
-    `doc_of`: what parts a chunk id from its document; `corpus_size`: for the random floor; `segments`: attributes
-    such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together (default:
-    conversations, where the gold set has them; `none`: every query for itself); `sampling`: how intervals are made."""
+    `doc_of`: what parts a chunk id from its document; `corpus`: a file, a BEIR folder or a `Corpus`, which lends hits
+    what the run does not say of them; `corpus_size`: for the random floor (default: the corpus's); `segments`:
+    attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together
+    (default: conversations, where the gold set has them; `none`: every query for itself); `sampling`: how intervals are
+    made; `facts`: what the run says of a query (`route` …) and the result should keep."""
     if k < 1:
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
     if corpus_size is not None and corpus_size < 1:
@@ -90,6 +96,9 @@ def evaluate_all(
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
+    if corpus is not None:
+        corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
+        run, gold, corpus_size = DescribedRun(run, corpus), with_versions(gold, corpus), corpus_size or len(corpus)
     asked = parse_metrics(PANEL if metrics is None else metrics)
     segmented_by = segment_titles(gold, segments)
     cluster = _cluster(gold, cluster)
@@ -98,31 +107,31 @@ def evaluate_all(
     rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)
     background = _background(gold, rules) if metrics is None else []
     try:
-        scorers = _score(run, gold, asked, background, rules, corpus_size)
+        scorers = _score(run, gold, asked, background, rules, corpus_size, frozenset(facts))
     except Ungrouped:
-        scorers = _score(run.grouped(), gold, asked, background, rules, corpus_size)
+        scorers = _score(run.grouped(), gold, asked, background, rules, corpus_size, frozenset(facts))
     provenance = run.provenance()
+    options: dict[str, Any] = {
+        "k": k,
+        "missing": missing,
+        "min_score": min_score,
+        "doc_of": doc_of,
+        "corpus": corpus,
+        "corpus_size": corpus_size,
+        "segments": segmented_by,
+        "cluster": cluster or "none",
+        "sampling": sampling,
+    }
 
-    def again(others: list[str]) -> dict[str, Result]:
-        return evaluate_all(
-            run,
-            gold,
-            others,
-            k=k,
-            missing=missing,
-            min_score=min_score,
-            doc_of=doc_of,
-            corpus_size=corpus_size,
-            segments=segmented_by,
-            cluster=cluster or "none",
-            sampling=sampling,
-        )
+    def again(others: Iterable[str], hits: str | None = None, **changes: Any) -> dict[str, Result]:
+        return evaluate_all(run if hits is None else run.lists(hits), gold, others, **(options | changes))
 
     statistics = {
         "sampling": sampling or Sampling(),
         "cluster": cluster,
         "segmented_by": segmented_by,
         "again": again,
+        "corpus": corpus,
     }
     return {
         system: scorer.finish(
@@ -147,10 +156,16 @@ def _background(gold: Gold, rules: Rules) -> list[Metric]:
 
 
 def _score(
-    run: Run, gold: Gold, asked: list[Metric], background: list[Metric], rules: Rules, corpus_size: int | None
+    run: Run,
+    gold: Gold,
+    asked: list[Metric],
+    background: list[Metric],
+    rules: Rules,
+    corpus_size: int | None,
+    facts: frozenset[str],
 ) -> dict[str, _Scorer]:
     metrics = [*asked, *background]
-    columns = frozenset().union(*(m.needs for m in metrics))
+    columns = facts.union(*(m.needs for m in metrics))
     depth = max((m.k or int(max(gold.k.max(), rules.k)) for m in metrics if m.uses_hits), default=0)
     documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
     scorers: dict[str, _Scorer] = {}
@@ -158,7 +173,7 @@ def _score(
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
-            scorer = scorers[hits.system] = _Scorer(gold, asked, background, rules, corpus_size)
+            scorer = scorers[hits.system] = _Scorer(gold, asked, background, rules, corpus_size, facts)
         judged = judge(hits, gold, rules, scorer.audit, depth)
         # What was settled for the documents was settled, and counted, for the chunks already.
         scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
@@ -179,7 +194,13 @@ class _Scorer:
     """Scores of one system, put together from slices in the order of the gold set."""
 
     def __init__(
-        self, gold: Gold, asked: list[Metric], background: list[Metric], rules: Rules, corpus_size: int | None
+        self,
+        gold: Gold,
+        asked: list[Metric],
+        background: list[Metric],
+        rules: Rules,
+        corpus_size: int | None,
+        facts: frozenset[str],
     ) -> None:
         self.gold, self.asked, self.rules, self.corpus_size = gold, asked, rules, corpus_size
         self.metrics = metrics = [*asked, *background]
@@ -196,6 +217,7 @@ class _Scorer:
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
         self.missing: frozenset[str] = frozenset()
+        self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(facts)}
 
     def add(self, chunks: Judged, documents: Judged) -> None:
         at = chunks.queries
@@ -214,7 +236,12 @@ class _Scorer:
             if self.corpus_size:
                 self.floors[name][at] = metric.floor(judged, self.corpus_size)
 
-        if self.stages is not None and chunks.hits is not None:
+        if chunks.hits is None:
+            return
+        for name, column in self.facts.items():
+            for row, value in zip(at.tolist(), chunks.hits.fields.get(name, ()), strict=False):
+                column[row] = value
+        if self.stages is not None:
             for stage, times in chunks.hits.latency.items():
                 self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
 
@@ -272,6 +299,7 @@ class _Scorer:
             votes={n: self.votes[n][rows] for n in names if n in self.votes},
             depths=self.depths[rows],
             missing=self.missing,
+            facts={name: [column[row] for row in rows.tolist()] for name, column in self.facts.items()},
             background=background,
             source=run,
             **statistics,

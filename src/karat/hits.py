@@ -79,6 +79,10 @@ class Ungrouped(Exception):
     """A query came back after its slice was handed out: the run must be read whole and grouped first."""
 
 
+class NoLists(Exception):
+    """The run keeps no lists of this kind."""
+
+
 class Run(ABC):
     """One file or object with the hits of one or more systems. It can be read again and again."""
 
@@ -91,6 +95,13 @@ class Run(ABC):
     def grouped(self) -> Run:
         """The same run with every query's hits together; what to use after Ungrouped."""
         return self
+
+    def lists(self, name: str) -> Run:
+        """The same run with the lists before reranking (`raw`) or of the query before rewriting (`topk_original`).
+
+        Queries that have none are left out. Raises NoLists, now or when it is read, where no query has one.
+        """
+        raise NoLists(name)
 
     def provenance(self) -> dict[str, Any]:
         """What is known of the run besides its hits, once it was read."""

@@ -34,6 +34,7 @@ class Rules(msgspec.Struct, frozen=True):
 class Judged:
     """Some queries with the rank and grade of every judged hit: all that an id-based metric needs."""
 
+    gold: Gold
     queries: Ints  # row of each query in the gold set
     present: Bools  # does the run have the query
     depth: Ints  # hits returned
@@ -70,6 +71,7 @@ class Judged:
         first = np.searchsorted(self.gold_query, np.arange(self.n))
         depth = np.bincount(self.gold_query, minlength=self.n)
         return Judged(
+            gold=self.gold,
             queries=self.queries,
             present=np.ones(self.n, np.bool_),
             depth=depth,
@@ -121,6 +123,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     rows, items, rank = rows[by_place], items[by_place], rank[by_place]
     gold_query, gold_grade = _gold_side(gold, queries)
     return Judged(
+        gold=gold,
         queries=queries,
         present=np.ones(len(queries), np.bool_),
         depth=np.diff(hits.offsets),
@@ -143,6 +146,7 @@ def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
     gold_query, gold_grade = _gold_side(gold, queries)
     none: Any = np.zeros(0, np.int64)
     return Judged(
+        gold=gold,
         queries=queries,
         present=np.zeros(len(queries), np.bool_),
         depth=np.zeros(len(queries), np.int64),

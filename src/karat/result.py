@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
+from karat.analyses.analyse import Analyses, analyse, restore_analyses
+from karat.analyses.base import Lacking
 from karat.attributes import (
     attribute,
     attribute_names,
@@ -19,17 +21,18 @@ from karat.attributes import (
     segment_title,
 )
 from karat.audit import Audit
+from karat.corpus import Corpus
 from karat.diagnosis.bands import Reading, readings
 from karat.diagnosis.evidence import Evidence
 from karat.diagnosis.finding import Finding
 from karat.diagnosis.rules import find
 from karat.errors import ConfigError, InputError, UnknownName
 from karat.gold import Gold
-from karat.hits import Run
+from karat.hits import NoLists, Run
 from karat.ids import Floats, Ints
 from karat.judged import Rules
 from karat.metrics.base import Metric
-from karat.metrics.grammar import parse_metric
+from karat.metrics.grammar import parse_metric, parse_metrics
 from karat.saved_result import SavedResult, SegmentRow
 from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import Sampling
@@ -64,11 +67,14 @@ class Result:
     segmented_by: tuple[str, ...] = ()
     depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # hits that each query got
     missing: frozenset[str] = frozenset()  # queries that the run lacks, and that were scored as failed
-    again: Callable[[list[str]], dict[str, Result]] | None = None  # measures other metrics of the same run
+    facts: dict[str, list[Any]] = field(default_factory=dict)  # what the run says of a query, where asked for
+    corpus: Corpus | None = None
+    again: Callable[..., dict[str, Result]] | None = None  # measures the same run once more, as `measure` says
     source: Run | None = None  # to read the hits again; a saved result has none
     background: dict[str, Floats] = field(default_factory=dict)  # measured for the diagnosis only
     saved_findings: list[Finding] | None = None  # of a saved result, which has no background to look at
     saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved
+    saved_analyses: Analyses | None = None  # of a saved result, which has no run to look at
 
     @cached_property
     def queries(self) -> list[str]:
@@ -115,6 +121,30 @@ class Result:
         for place, row in enumerate(self.rows.tolist()):
             found.setdefault(labels[row], []).append(place)
         return [(label, np.array(found[label])) for label in sorted(found, key=label_order)]
+
+    def measure(self, metrics: Iterable[str], hits: str | None = None, **changes: Any) -> Result:
+        """The same run measured in other metrics, lists (`raw`, `topk_original`) or options of `evaluate`."""
+        asked = [str(metric) for metric in parse_metrics(metrics)]
+        key = (hits, *sorted((name, str(value)) for name, value in changes.items() if name != "facts"))
+        known: dict[Any, Result] = self.__dict__.setdefault("_measured", {})
+        there = known.get(key) or (self if len(key) == 1 and hits is None else None)
+        if there is not None and set(asked) <= set(there.values) and set(changes.get("facts", ())) <= set(there.facts):
+            return there
+        if self.again is None:
+            raise Lacking("a saved result keeps no hits: give the run itself")
+        try:
+            found = self.again(asked, hits, **changes)
+        except NoLists:
+            raise Lacking(f"`{hits}` in the run log") from None
+        if self.system not in found:
+            raise Lacking(f"`{hits}` in the run log")
+        known[key] = found[self.system]
+        return known[key]
+
+    @cached_property
+    def analyses(self) -> Analyses:
+        """Stages, routes, time, cost …: all that the run's own data tells beyond the scores."""
+        return self.saved_analyses or analyse(self)
 
     def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
         """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
@@ -253,6 +283,8 @@ class Result:
             missing=sorted(self.missing),
             bands=self.bands,
             findings=self.findings,
+            analyses=self.analyses.found,
+            lacking=self.analyses.lacking,
         )
 
     def _attributes(self) -> dict[str, list[Any]]:
@@ -303,6 +335,7 @@ def restore(saved: SavedResult) -> Result:
         missing=frozenset(saved.missing),
         saved_findings=saved.findings,
         saved_definitions=saved.definitions,
+        saved_analyses=restore_analyses(saved.analyses, saved.lacking),
     )
 
 

@@ -55,6 +55,8 @@ class SavedResult(msgspec.Struct, kw_only=True):
     missing: list[str] = []  # queries that the run lacks, and that were scored as failed
     bands: list[Reading] = []  # poor, acceptable, good or excellent
     findings: list[Finding] = []  # what stands out beyond noise, and what to try
+    analyses: dict[str, Any] = {}  # what the run's own data tells beyond the scores, by name
+    lacking: dict[str, str] = {}  # analyses that could not be made, and which data they miss
 
 
 class SavedResults(msgspec.Struct, kw_only=True):

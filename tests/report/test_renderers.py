@@ -127,7 +127,16 @@ def test_a_metric_that_names_no_cutoff_shows_which_was_used() -> None:
 def test_an_evaluation_has_its_sections() -> None:
     result = karat.evaluate({"q": ["7", "3"], "r": []}, {"q": ["3"], "r": ["1"], "s": ["2"]}, corpus_size=10)
     report = evaluation_report(result)
-    assert [s.name for s in report.sections] == ["panel", "bands", "spread", "worst", "audit", "findings", "artifacts"]
+    assert [s.name for s in report.sections] == [
+        "panel",
+        "bands",
+        "spread",
+        "worst",
+        "audit",
+        "findings",
+        "not_measured",
+        "artifacts",
+    ]
     blocks = json.loads(render_json(report))
     assert "missing" not in blocks["title"]
     assert "queries of the gold set that the run does not have" in json.dumps(blocks)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import karat
+from karat.corpus import Corpus
 from karat.errors import KaratError
-from karat.formats.corpus import Corpus, read_corpus
+from karat.formats.corpus import read_corpus
 from karat.retrievers.base import REGISTRY
 from karat.retrievers.bm25 import BM25
 from karat.retrievers.static_embedding import StaticEmbedder

@@ -45,10 +45,10 @@ reading_options = _all(
     click.option("--system", help="Only this system of a run that holds several."),
     click.option(
         "--hits",
-        type=click.Choice(["topk", "raw"]),
+        type=click.Choice(["topk", "raw", "topk_original"]),
         default="topk",
         show_default=True,
-        help="Which lists of a run log: the final ones, or those before reranking.",
+        help="Which lists of a run log: the final ones, those before reranking, or those before rewriting.",
     ),
 )
 

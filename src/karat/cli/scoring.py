@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     import msgspec
 
+    from karat.formats.base import Lists
     from karat.gates.criteria import Criteria
     from karat.report.blocks import Report
     from karat.result import Result
@@ -38,16 +39,14 @@ def score_files(
     target: str | None,
     split: str,
     system: str | None,
-    hits: Literal["topk", "raw"],
+    hits: Lists,
 ) -> list[Result]:
     """One result for each system of a run."""
     from pathlib import Path
 
-    from karat.attributes import add_versions
     from karat.config import load_config
     from karat.errors import ConfigError
     from karat.evaluation import evaluate_all
-    from karat.formats.corpus import read_corpus
     from karat.formats.read import read_gold, read_run
     from karat.metrics.grammar import REGISTRY
     from karat.progress import working
@@ -60,10 +59,6 @@ def score_files(
     if is_saved_result(Path(run)):
         raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
     judged = read_gold(gold, format=gold_format, target=target, split=split)
-    if corpus is not None:
-        chunks = read_corpus(corpus)
-        corpus_size = corpus_size or len(chunks)
-        add_versions(judged, chunks)
     with working(f"scoring {run}"):
         results = evaluate_all(
             read_run(run, format=run_format, system=system, hits=hits),
@@ -73,6 +68,7 @@ def score_files(
             missing=missing,  # type: ignore[arg-type]
             min_score=min_score,
             doc_of=doc_of,
+            corpus=corpus,
             corpus_size=corpus_size,
             segments=segments,
             cluster=cluster,

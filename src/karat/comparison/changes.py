@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from karat.audit import Audit
-from karat.comparison.differences import SAME, Paired
+from karat.differences import SAME, Paired
 from karat.hits import Run, Ungrouped
 from karat.ids import take_list
 from karat.judged import judge

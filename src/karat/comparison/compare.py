@@ -11,10 +11,10 @@ import numpy as np
 
 from karat.attributes import segment_titles
 from karat.comparison.changes import Change, biggest_changes
-from karat.comparison.differences import SAME, Difference, Paired
 from karat.comparison.sides import as_results, refuse_different, shared_metrics
 from karat.diagnosis.changes import find_changes
 from karat.diagnosis.finding import Finding
+from karat.differences import SAME, Difference, Paired
 from karat.errors import ConfigError, shorten
 from karat.formats.read import read_gold
 from karat.gold import Dataset

@@ -11,7 +11,7 @@ from karat.diagnosis.finding import Finding, Number
 from karat.diagnosis.rule import Proof, Table
 
 if TYPE_CHECKING:
-    from karat.comparison.differences import Difference
+    from karat.differences import Difference
 
 TABLE: Table[Mapping[str, Difference]] = Table()
 rule = TABLE.rule

@@ -19,6 +19,8 @@ from karat.gold import Gold
 from karat.hits import Run
 
 Kind = Literal["run", "gold"]
+# Lists of a run log: the final ones, those before reranking, those of the query before rewriting.
+Lists = Literal["topk", "raw", "topk_original"]
 
 _GZIP, _ZSTD, _BOM = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xef\xbb\xbf"
 _HEAD = 1 << 16
@@ -36,7 +38,7 @@ class Options(msgspec.Struct, frozen=True):
     target: str | None = None  # field that holds the target of a single-target set
     split: str = "test"  # which qrels of a BEIR folder
     system: str | None = None  # read only this system of a run
-    hits: Literal["topk", "raw"] = "topk"  # which lists of a run log: the final ones, or those before reranking
+    hits: Lists = "topk"  # which lists of a run log
 
 
 class Source:

@@ -1,14 +1,14 @@
-"""A corpus: the chunks or documents that a retriever searches."""
+"""Reads a corpus."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from karat.corpus import Corpus
 from karat.errors import InputError
 from karat.formats.base import Source
 from karat.formats.records import RecordDecoder, no_gc, read_batches
@@ -22,20 +22,6 @@ class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
     _id: str | int | None = None
     title: str | None = None
     text: str = ""
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Parallel lists, in the order of the file."""
-
-    label: str
-    ids: list[str]
-    titles: list[str]
-    texts: list[str]
-    fields: dict[str, list[Any]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 def read_corpus(path: str | PathLike[str]) -> Corpus:

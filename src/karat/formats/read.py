@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from karat.errors import ConfigError, InputError, meant, shorten
-from karat.formats.base import SWAPPED, Format, Kind, Options, Source
+from karat.formats.base import SWAPPED, Format, Kind, Lists, Options, Source
 from karat.formats.dicts import gold_from_dict, run_from_dict
 from karat.formats.gold_file import TARGET_FIELD, GoldReader
 from karat.formats.records import decode_entries
@@ -29,12 +29,11 @@ _RESULT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/')
 _GOLD = re.compile(rb'^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_answer)"?\s*:', re.M)
 
 
-def read_run(
-    run: Any, *, format: str | None = None, system: str | None = None, hits: Literal["topk", "raw"] = "topk"
-) -> Run:
+def read_run(run: Any, *, format: str | None = None, system: str | None = None, hits: Lists = "topk") -> Run:
     """A run from a file (any format, recognised from its content), a dict, records, or a frame.
 
-    `hits`: of a run log the final lists (`topk`), or those before reranking (`raw`).
+    `hits`: of a run log the final lists (`topk`), those before reranking (`raw`), or those of the query before it was
+    rewritten (`topk_original`).
     """
     options = Options(system=system, hits=hits)
     if isinstance(run, Run):
@@ -42,8 +41,8 @@ def read_run(
     if isinstance(run, (str, PathLike)):
         source = Source(Path(run))
         found = find_format(source, "run", format)
-        if hits == "raw" and found.name != "run-log":
-            raise ConfigError(f"the format {found.name!r} has no raw lists", file=source.label)
+        if hits != "topk" and found.name != "run-log":
+            raise ConfigError(f"the format {found.name!r} has no {hits} lists", file=source.label)
         return found.read_run(source, options)
     if isinstance(run, Mapping):
         return run_from_dict(run)

@@ -14,7 +14,7 @@ from karat.formats.json_columns import ValueKind
 from karat.formats.records import ListField, RecordDecoder, decode_entries, no_gc, read_batches, read_column_batches
 from karat.formats.run_parts import Part, Slice
 from karat.formats.run_records import RunRecord, SlimRecord
-from karat.hits import OPTIONAL_COLUMNS, Hits, Run
+from karat.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
 
 _SLICE_HITS = 64_000
 _NOTED = 100
@@ -30,8 +30,11 @@ _TOPK = ListField("topk", _RANKED)
 class RunLog(Run):
     """Records of a run log, from a file or from memory."""
 
-    def __init__(self, label: str, records: Any, system: str | None = None, hits: str = "topk") -> None:
-        self.label, self._records, self._system, self._hits = label, records, system, hits
+    def __init__(
+        self, label: str, records: Any, system: str | None = None, hits: str = "topk", *, needed: bool = True
+    ) -> None:
+        self.label, self._records, self._system = label, records, system
+        self._hits, self._needed = hits, needed  # which lists, and whether every line needs one
         self._noted: dict[str, dict[str, list[Any]]] = {}
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
@@ -62,6 +65,9 @@ class RunLog(Run):
         for rest in slices.values():
             yield rest.hits()
 
+    def lists(self, name: str) -> RunLog:
+        return self if name == self._hits else RunLog(self.label, self._records, self._system, name, needed=False)
+
     def provenance(self) -> dict[str, Any]:
         """Per system, the fields that are no hits: one value, or how many different ones there are."""
         return {
@@ -74,8 +80,8 @@ class RunLog(Run):
         }
 
     def _parts(self, columns: frozenset[str]) -> Iterator[Part]:
-        if self._hits == "raw":
-            yield from self._raw_parts()
+        if self._hits != "topk":
+            yield from self._other_parts()
             return
         if not isinstance(self._records, Source):
             decoder = RecordDecoder(RunRecord)
@@ -87,19 +93,27 @@ class RunLog(Run):
             part = Part(self.label, records, lines, decoder.extra_names)
             yield from (part if hits is None else part.with_columns(hits)).by_system()
 
-    def _raw_parts(self) -> Iterator[Part]:
-        """The lists before reranking, in the place of the final ones."""
+    def _other_parts(self) -> Iterator[Part]:
+        """The lists before reranking or rewriting, in the place of the final ones."""
         decoder = RecordDecoder(RunRecord)
         from_file = isinstance(self._records, Source)
         entries = enumerate(() if from_file else self._records, 1)
         batches = read_batches(self._records, decoder) if from_file else decode_entries(entries, decoder, self.label)
+        there = False
         for records, lines in batches:
             part = Part(self.label, records, lines, decoder.extra_names)
-            for at, record in enumerate(records):
-                if record.raw is None:
-                    raise part.error(at, "the field is missing", field="raw", hint="this log has final lists only")
-                record.topk = record.raw
-            yield from part.by_system()
+            lists = [getattr(record, self._hits) for record in records]
+            if None in lists and self._needed:
+                at = lists.index(None)
+                raise part.error(at, "the field is missing", field=self._hits, hint="this log has final lists only")
+            at_hand = [i for i, hits in enumerate(lists) if hits is not None]
+            for i in at_hand:
+                records[i].topk = lists[i]
+            if at_hand:
+                there = True
+                yield from part.pick(at_hand).by_system()
+        if not there and not self._needed:
+            raise NoLists(self._hits)
 
     def _refuse_repeats(self, part: Part, seen: set[str]) -> None:
         before = len(seen)

@@ -12,7 +12,7 @@ import numpy as np
 
 from karat.attributes import label_text, segment_labels
 from karat.comparison.compare import Comparison
-from karat.comparison.differences import Difference, Paired
+from karat.differences import Difference, Paired
 from karat.errors import ConfigError, did_you_mean
 from karat.gates.criteria import Criteria, Gate, Outcome
 from karat.gates.rules import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from karat.comparison.differences import Difference
+from karat.differences import Difference
 from karat.gates.rules import Limits, Ruling
 from karat.metrics.base import Metric
 

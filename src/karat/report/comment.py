@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator
 
 from karat.comparison.changes import Change, Moved
-from karat.comparison.differences import Difference
+from karat.differences import Difference
 from karat.errors import shorten
 from karat.gates.verdicts import GateVerdict, Verdicts
 from karat.gates.wording import amount

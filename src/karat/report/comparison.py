@@ -6,7 +6,7 @@ from itertools import groupby
 
 from karat.comparison.changes import Change, Moved
 from karat.comparison.compare import Comparison, Pair, SegmentDifferences
-from karat.comparison.differences import Difference
+from karat.differences import Difference
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.numbers import difference, p_value, points, titled, written

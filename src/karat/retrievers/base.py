@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from karat.formats.corpus import Corpus
+from karat.corpus import Corpus
 from karat.registry import Registry
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from karat.corpus import Corpus
 from karat.errors import InputError, MissingExtra
-from karat.formats.corpus import Corpus
 from karat.retrievers.base import Retriever, ranked
 from karat.retrievers.words import words
 

@@ -1,0 +1,1 @@
+"""What a run's own data tells beyond the scores, one file an analysis."""

@@ -1,0 +1,77 @@
+"""A corpus: the chunks or documents that a retriever searches, and what they lend to hits that say little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from karat.hits import OPTIONAL_COLUMNS, Hits, Run
+from karat.ids import as_list
+
+if TYPE_CHECKING:
+    from karat.audit import Audit
+
+VERSIONS = ("doc_version", "version")  # how corpora call it
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel lists, in the order of the file."""
+
+    label: str
+    ids: list[str]
+    titles: list[str]
+    texts: list[str]
+    fields: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Id → its place."""
+        return {item: i for i, item in enumerate(self.ids)}
+
+    @property
+    def versions(self) -> list[Any] | None:
+        """The version of each chunk's document, where the corpus says it."""
+        return next((self.fields[name] for name in VERSIONS if name in self.fields), None)
+
+    def column(self, name: str) -> list[Any] | None:
+        """A column of hits (text, doc_version, source) as the corpus has it."""
+        if name == "text":
+            return self.texts
+        return self.versions if name == "doc_version" else self.fields.get(name)
+
+
+class DescribedRun(Run):
+    """A run whose hits take from a corpus what they do not say themselves."""
+
+    def __init__(self, run: Run, corpus: Corpus) -> None:
+        self._run, self._corpus = run, corpus
+        self.label = run.label
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
+        for hits in self._run.slices(columns, audit):
+            yield self._describe(hits, lent) if lent else hits
+
+    def _describe(self, hits: Hits, lent: dict[str, list[Any]]) -> Hits:
+        places = list(map(self._corpus.index.get, as_list(hits.ids)))
+        columns = dict(hits.columns)
+        for name, column in lent.items():
+            said = columns.get(name) or [None] * len(places)
+            found = (None if at is None else column[at] for at in places)
+            columns[name] = [own if own is not None else other for own, other in zip(said, found, strict=True)]
+        return replace(hits, columns=columns)
+
+    def grouped(self) -> Run:
+        return DescribedRun(self._run.grouped(), self._corpus)
+
+    def lists(self, name: str) -> Run:
+        return DescribedRun(self._run.lists(name), self._corpus)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._run.provenance()
