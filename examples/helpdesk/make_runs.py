@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import karat
-from karat.formats.corpus import Corpus, read_corpus
+from karat.corpus import Corpus
+from karat.formats.corpus import read_corpus
 from karat.gold import Gold
 from karat.retrievers.bm25 import BM25
 from karat.retrievers.static_embedding import StaticEmbedder
