@@ -98,6 +98,8 @@ def attribute(gold: Gold, name: str) -> list[Any]:
     if column is not None and (name in gold.tags or _is_scalar(column)):
         return column
     labels = _DERIVED[name](gold) if name in _DERIVED else None
+    if labels is None and name == "doc_version":
+        raise ConfigError("the gold set says nothing of doc_version", hint="a corpus does: add --corpus")
     if labels is None:
         raise UnknownName("attribute", name, attribute_names(gold), hint=_known(gold))
     return list(labels)

@@ -78,7 +78,7 @@ class Audit:
         for example in examples:
             if len(shown) >= _EXAMPLES:
                 break
-            shown.append(shorten(example, 60))
+            shown.append(shorten(example, 100))
 
     def merge(self, other: Audit) -> None:
         for entry in other:

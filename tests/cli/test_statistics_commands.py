@@ -323,13 +323,22 @@ def test_every_system_is_swept(karat: Call, small: Path) -> None:
 
 def test_a_saved_result_cannot_be_swept(karat: Call, small: Path) -> None:
     assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
-    for command in ("sweep", "eval", "power"):
+    for command in ("sweep", "eval"):
         code, out, err = karat(command, "a.json", "-g", "gold.jsonl", *QUICK)
         assert (code, out) == (2, "")
         assert "a.json: this is a saved result, which keeps no hits" in err
 
 
 # --- power
+
+
+def test_a_saved_result_tells_its_power_without_gold(karat: Call, small: Path) -> None:
+    assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
+    code, out, _ = karat("power", "a.json", *QUICK)
+    assert (code, out) == (0, karat("power", "a.jsonl", "-g", "gold.jsonl", *QUICK)[1])
+    code, out, err = karat("power", "a.jsonl", *QUICK)
+    assert (code, out) == (2, "")
+    assert "give --gold" in err
 
 
 def test_power_says_whether_the_set_is_enough(karat: Call) -> None:

@@ -67,6 +67,7 @@ def test_what_cannot_be_read_is_refused_with_a_word_why(text: str) -> None:
     with pytest.raises(KaratError) as caught:
         parse_gate(text)
     assert REFUSED[text] in str(caught.value)
+    assert text in str(caught.value)
     assert "hint" in str(caught.value) or "expected" in str(caught.value)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from karat.cli.options import (
-    NeedsGold,
     json_option,
     metric_option,
     reading_options,
@@ -17,11 +16,9 @@ from karat.cli.options import (
 )
 
 
-@click.command(
-    "power", cls=NeedsGold, short_help="Which differences can this set find, and how many queries do others need."
-)
+@click.command("power", short_help="Which differences can this set find, and how many queries do others need.")
 @click.argument("run")
-@click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
+@click.option("--gold", "-g", help="Gold set; not needed for results saved by `karat eval`.")
 @click.option("--detect", type=float, default=0.03, show_default=True, help="The difference that should be found.")
 @click.option("--against", metavar="RUN", help="A second run, to measure how much two runs differ by chance.")
 @click.option("--power", type=float, default=0.8, show_default=True, help="How often it should be found.")
@@ -40,7 +37,7 @@ from karat.cli.options import (
 @reading_options
 def command(
     run: str,
-    gold: str,
+    gold: str | None,
     detect: float,
     against: str | None,
     power: float,
@@ -56,14 +53,14 @@ def command(
     karat power run.jsonl --gold gold.jsonl --detect 0.03
     karat power old.jsonl --against new.jsonl --gold gold.jsonl
     """
-    from karat.cli.scoring import check_outputs, score_files, show
+    from karat.cli.scoring import check_outputs, results_of, show
     from karat.planning import plan
     from karat.report.power import power_report
 
     check_outputs(outputs, (run, gold, against, options["corpus"]))
-    sides = [None] if against is None else score_files(against, gold, metrics, **options)[:1]
+    sides = [None] if against is None else results_of(against, gold, metrics, **options)[:1]
     plans = [
         plan(result, sides[0], detect=detect, power=power, correlation=correlation)
-        for result in score_files(run, gold, metrics, **options)
+        for result in results_of(run, gold, metrics, **options)
     ]
     show(plans, [power_report(p) for p in plans], as_json, outputs)

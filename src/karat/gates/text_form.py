@@ -36,13 +36,21 @@ def parse_gate(text: str) -> Gate:
     gate = Gate(metric=found["metric"], on=(found["on"] or "mean").lower(), segment=segment, each=found["each"])  # type: ignore[arg-type]
     unit = (found["unit"] or "").lower()
     setattr(gate, field, _number(found["number"], text) / (100 if unit in ("%", "pp") else 1))
-    _refuse_misreading(gate, found["change"], unit)
-    return check_gates([gate])[0]
+    try:
+        _refuse_misreading(gate, found["change"], unit)
+        return check_gates([gate])[0]
+    except ConfigError as error:
+        error.what += f" (in {text!r})"
+        raise
 
 
 def _refuse_misreading(gate: Gate, change: str | None, unit: str) -> None:
     """What has a meaning for other metrics only."""
     metric = gate.parsed
+    if gate.threshold is not None and metric.direction == "lower":
+        raise ConfigError(f"{metric} is better when lower", hint=f"limit it from above: '{metric} <= …'")
+    if gate.max is not None and metric.direction == "higher":
+        raise ConfigError(f"{metric} is better when higher", hint=f"ask for a least value: '{metric} >= …'")
     worse = "drop" if metric.direction == "higher" else "rise"
     if change is not None and change.lower() != worse:
         raise ConfigError(f"{metric} gets worse when it {worse}s", hint=f"limit its {worse}: '{metric} {worse} <= …'")

@@ -288,7 +288,7 @@ class Judge:
         """Why these queries cannot be judged."""
         n = _count(self._scores(gate.parsed).select(at), gate.parsed)
         if n == 0:
-            return f"{gate.parsed} is undefined on every query."
+            return f"{gate.parsed} is undefined on every query{self._reason(gate.parsed)}."
         if gate.min_queries is not None and n < gate.min_queries:
             return f"Only {n} {'query' if n == 1 else 'queries'}, and the gate asks for {gate.min_queries}."
         for name, result in self._lists(gate):
@@ -296,6 +296,11 @@ class Judge:
                 share = f"{result.missing_share:.1%}"
                 return f"{name} lacks {share} of the gold set's queries; {self.max_missing:.1%} are allowed."
         return None
+
+    def _reason(self, metric: Metric) -> str:
+        """Which data a metric lacks, where the audit knows it."""
+        noted = (text for entry in self.result.audit if entry.code == "no_data" for text in entry.examples)
+        return next((text.removeprefix(str(metric)) for text in noted if text.startswith(f"{metric}: ")), "")
 
     def _lists(self, gate: Gate) -> Iterator[tuple[str, Result]]:
         """The results that a gate hangs on: what a baseline lacks would look like a gain."""
