@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,20 @@ def shared_data() -> Path:
     if os.environ.get("KARAT_REQUIRE_SHARED") == "1":
         pytest.fail(f"{reason}, and KARAT_REQUIRE_SHARED=1 asks for it")
     pytest.skip(reason)
+
+
+@pytest.fixture
+def karat_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """The program with some arguments: exit code, output, errors. Anything but a clean end is an exception here."""
+    from karat.cli.main import main
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["karat", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from karat.saved_result import read_results as read_results
     from karat.statistics.intervals import Sampling as Sampling
     from karat.sweeping import Sweep as Sweep
+    from karat.triaging import Triage as Triage
+    from karat.triaging import triage as triage
 
 __version__ = "0.1.0"
 
@@ -50,6 +52,7 @@ _WHERE = {
     "RunLogWriter": "karat.formats.run_log_writer",
     "Sampling": "karat.statistics.intervals",
     "Sweep": "karat.sweeping",
+    "Triage": "karat.triaging",
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
     "compare": "karat.comparison.compare",
@@ -63,6 +66,7 @@ _WHERE = {
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
+    "triage": "karat.triaging",
 }
 
 __all__ = [*sorted(_WHERE), "__version__"]  # noqa: PLE0604

@@ -54,6 +54,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "RunLogWriter",
         "Sampling",
         "Sweep",
+        "Triage",
         "Verdicts",
         "all_metrics",
         "compare",
@@ -67,6 +68,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "read_result",
         "read_results",
         "read_run",
+        "triage",
         "__version__",
     ]
     assert all(getattr(karat, name) is not None for name in karat.__all__)

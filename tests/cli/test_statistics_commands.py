@@ -14,7 +14,6 @@ import jsonschema
 import polars as pl
 import pytest
 
-from karat.cli.main import main
 from karat.schemas import schema_text
 
 ROOT = Path(__file__).parents[2]
@@ -25,17 +24,8 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def karat(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The program with some arguments: exit code, output, errors. Anything but a clean end is an exception here."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["karat", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return call
+def karat(karat_command: Call) -> Call:
+    return karat_command
 
 
 @pytest.fixture

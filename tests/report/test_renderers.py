@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import karat
-from karat.report.blocks import Chart, Column, Example, Report, Section, Series, Table, Text, Verdict
+from karat.report.blocks import Chart, Column, Example, Line, Listing, Report, Section, Series, Table, Text, Verdict
 from karat.report.build import evaluation_report
 from karat.report.renderers.json import render_json
 from karat.report.renderers.markdown import render_markdown
@@ -38,6 +38,19 @@ def everything() -> Report:
         chart,
         Verdict("fail", "recall@5", "dropped from 87% to 81%"),
         Example("q1", "refund window?", {"recall@5": 0.0, "rank": None}),
+        Example(
+            "q2",
+            "wire | fees",
+            {"recall@10": 0.0},
+            {"language": "en"},
+            ["Lost before reranking."],
+            [
+                Listing("should be found", [Line("", "d1#1", None, {"grade": 2, "found at": None}, "A fee", [(2, 5)])]),
+                Listing(
+                    "was found", [Line("1", "<b>", "miss", {"score": "3.5"}), Line("2", "x", "unjudged")], "a note"
+                ),
+            ],
+        ),
     ]
     return Report(
         "A title",

@@ -5,13 +5,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from karat.audit import Audit
 from karat.differences import SAME, Paired
-from karat.hits import Run, Ungrouped
-from karat.ids import take_list
-from karat.judged import judge
 from karat.metrics.base import Metric
 from karat.result import Result
+from karat.top_lists import ListedHit, top_lists
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -69,41 +66,14 @@ def _depth(result: Result, metric: Metric, query: str) -> int:
 
 def _lists(
     baseline: Result, candidate: Result, depths: dict[str, int]
-) -> tuple[dict[str, list[Moved]], dict[str, list[Moved]]]:
+) -> tuple[dict[str, list[ListedHit]], dict[str, list[ListedHit]]]:
     """The hits of both sides. A saved result keeps none, and one list alone would tell of moves that never were."""
     if baseline.source is None or candidate.source is None:
         return {}, {}
-    return _top(baseline, depths), _top(candidate, depths)
+    return top_lists(baseline, depths), top_lists(candidate, depths)
 
 
-def _top(result: Result, depths: dict[str, int]) -> dict[str, list[Moved]]:
-    """The first hits of some queries, read again from the run."""
-    assert result.source is not None
-    try:
-        return _read_top(result, result.source, depths)
-    except Ungrouped:
-        return _read_top(result, result.source.grouped(), depths)
-
-
-def _read_top(result: Result, source: Run, depths: dict[str, int]) -> dict[str, list[Moved]]:
-    found: dict[str, list[Moved]] = {}
-    for hits in source.slices(frozenset(), Audit()):
-        keep = np.array([q in depths for q in hits.queries], np.bool_)
-        if hits.system != result.system or not keep.any():
-            continue
-        judged = judge(hits.select_queries(keep), result.gold, result.rules, Audit(), depth=max(depths.values()))
-        assert judged.hits is not None
-        names = judged.hits.queries
-        places = zip(judged.hit_query.tolist(), judged.hit_rank.tolist(), strict=True)
-        grades = dict(zip(places, judged.hit_grade.tolist(), strict=True))
-        of, rows = judged.top(np.array([depths[q] for q in names]))
-        for query, name in zip(of.tolist(), take_list(judged.hits.ids, rows), strict=True):
-            moved = found.setdefault(names[query], [])
-            rank = len(moved) + 1
-            moved.append(Moved(name, rank, grades.get((query, rank))))
-    return found
-
-
-def _only_in(these: list[Moved], those: list[Moved]) -> list[Moved]:
+def _only_in(these: list[ListedHit], those: list[ListedHit]) -> list[Moved]:
     other = {hit.id for hit in those}
-    return sorted((hit for hit in these if hit.id not in other), key=lambda hit: (-(hit.grade or 0.0), hit.rank))
+    only = sorted((hit for hit in these if hit.id not in other), key=lambda hit: (-(hit.grade or 0.0), hit.rank))
+    return [Moved(hit.id, hit.rank, hit.grade) for hit in only]

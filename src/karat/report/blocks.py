@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from karat.errors import shorten
+
 Cell: TypeAlias = str | float | int | None
 
 
@@ -60,12 +62,34 @@ class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
     reason: str
 
 
+class Line(msgspec.Struct, frozen=True):
+    """One place of a list; `marks`: places (from, to) in the text that the reader should see at once."""
+
+    place: str
+    id: str
+    state: Literal["hit", "miss", "unjudged"] | None = None
+    facts: dict[str, Cell] = {}
+    text: str | None = None
+    marks: Sequence[tuple[int, int]] = ()
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """A list of hits, or of what should have been found. Those of one example stand side by side where they can."""
+
+    title: str
+    lines: Sequence[Line]
+    note: str | None = None
+
+
 class Example(msgspec.Struct, frozen=True, tag="example"):
-    """One query with what is said of it."""
+    """One query with what is said of it. `labels` are what a reader may filter by."""
 
     query_id: str
     query: str | None
     facts: dict[str, Cell]
+    labels: dict[str, str] = {}
+    notes: Sequence[str] = ()
+    listings: Sequence[Listing] = ()
 
 
 Block: TypeAlias = Text | Table | Chart | Verdict | Example
@@ -85,6 +109,29 @@ class Report(msgspec.Struct, frozen=True):
     title: str
     sections: Sequence[Section]
     facts: dict[str, Any] = {}
+
+
+_LINE = 110  # letters of a hit's text in a table
+_STATES = {"hit": "✓ hit", "miss": "✗ miss", "unjudged": "? unjudged", None: ""}  # never colour alone
+
+
+def listing_table(listing: Listing) -> Table:
+    """A list as a table, each text cut to a line or two."""
+    facts = list(dict.fromkeys(name for line in listing.lines for name in line.facts))
+    states = [Column("")] if any(line.state for line in listing.lines) else []
+    places = [Column("#")] if any(line.place for line in listing.lines) else []
+    columns = [*places, Column(listing.title), *states, *map(Column, facts), Column("text")]
+    rows = [
+        [
+            *(line.place for _ in places),
+            line.id,
+            *(_STATES[line.state] for _ in states),
+            *(line.facts.get(name) for name in facts),
+            shorten(line.text or "", _LINE),
+        ]
+        for line in listing.lines
+    ]
+    return Table(columns, rows, listing.note)
 
 
 def write_cell(value: Cell, style: str) -> str:

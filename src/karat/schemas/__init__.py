@@ -7,7 +7,10 @@ from typing import Any
 
 import msgspec
 
-NAMES = ("comparison", "corpus", "gates", "gold", "plan", "result", "run-log", "selftest", "ship-criteria", "sweep")
+NAMES = (
+    *("comparison", "corpus", "gates", "gold", "plan", "result"),
+    *("run-log", "selftest", "ship-criteria", "sweep", "triage"),
+)
 
 
 def schema_text(name: str) -> str:
@@ -27,6 +30,7 @@ def generate(name: str) -> str:
     from karat.planning import Plan
     from karat.saved_result import SavedResult
     from karat.sweeping import Sweep
+    from karat.triaging import Triage
 
     kinds: dict[str, Any] = {
         "run-log": RunRecord,
@@ -39,6 +43,7 @@ def generate(name: str) -> str:
         "ship-criteria": CriteriaFile,
         "gates": Verdicts,
         "selftest": SelfTest,
+        "triage": Triage,
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

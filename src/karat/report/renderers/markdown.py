@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from karat.report.blocks import Block, Chart, Column, Example, Report, Table, Text, Verdict, write_cell
+from karat.report.blocks import Block, Chart, Column, Example, Report, Table, Text, Verdict, listing_table, write_cell
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$&-])")
 # What hosts make a link of after Markdown was read, so that no escape keeps them from it. recall@5 is none.
@@ -52,9 +52,16 @@ def _block(block: Block) -> str:
     if isinstance(block, Verdict):
         return f"**{_MARKS[block.outcome]}** {safe(block.title)}: {safe(block.reason)}"
     if isinstance(block, Example):
-        facts = ", ".join(f"{safe(n)} {safe(write_cell(v, 'score'))}" for n, v in block.facts.items())
-        return f"**{safe(block.query_id)}** {safe(block.query or '')} ({facts})"
+        return _example(block)
     return _chart(block)
+
+
+def _example(block: Example) -> str:
+    facts = [f"{safe(n)} {safe(write_cell(v, 'score'))}" for n, v in block.facts.items()]
+    labels = [f"{safe(n)} {safe(v)}" for n, v in block.labels.items()]
+    parts = [f"**{safe(block.query_id)}** {safe(block.query or '')} ({', '.join([*facts, *labels])})"]
+    parts += [safe(note) for note in block.notes]
+    return "\n\n".join([*parts, *(_block(listing_table(listing)) for listing in block.listings)])
 
 
 def _table(columns: Sequence[Column], rows: list[list[str]], note: str | None) -> str:

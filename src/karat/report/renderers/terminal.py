@@ -13,7 +13,18 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from karat.errors import no_commands
-from karat.report.blocks import Block, Chart, Example, Report, Section, Table, Text, Verdict, write_cell
+from karat.report.blocks import (
+    Block,
+    Chart,
+    Example,
+    Report,
+    Section,
+    Table,
+    Text,
+    Verdict,
+    listing_table,
+    write_cell,
+)
 
 WIDTH = 100
 _GAP = 3  # between two columns
@@ -70,9 +81,22 @@ def _block(block: Block) -> RenderableType:
     if isinstance(block, Verdict):
         return RichText(f"{_MARKS[block.outcome]}  {clean(block.title)}: {clean(block.reason)}")
     if isinstance(block, Example):
-        facts = "  ".join(f"{name} {write_cell(value, 'score')}" for name, value in block.facts.items())
-        return RichText(clean(f"{block.query_id}  {block.query or ''}\n  {facts}"))
+        return _example(block)
     return _chart(block)
+
+
+def _example(block: Example) -> RenderableType:
+    facts = [f"{name} {write_cell(value, 'score')}" for name, value in block.facts.items()]
+    labels = [f"{name} {value}" for name, value in block.labels.items()]
+    parts: list[RenderableType] = [
+        "",
+        RichText(clean(f"{block.query_id}  {block.query or ''}"), style="bold"),
+        RichText(clean("  ".join([*facts, *labels])), style="dim"),
+        *(RichText(clean(note)) for note in block.notes),
+    ]
+    for listing in block.listings:
+        parts += ["", _table(listing_table(listing))]
+    return Group(*parts)
 
 
 def _table(block: Table) -> RenderableType:

@@ -1,0 +1,41 @@
+"""`karat triage`: the queries that failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from karat.cli.options import (
+    NeedsGold,
+    json_option,
+    reading_options,
+    report_output,
+    scoring_options,
+)
+
+
+@click.command("triage", cls=NeedsGold, short_help="Look at the queries that failed, one by one.")
+@click.argument("run")
+@click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
+@click.option("-n", "most", type=click.IntRange(min=1), default=20, show_default=True, help="How many queries.")
+@scoring_options
+@json_option
+@report_output
+@reading_options
+def command(run: str, gold: str, most: int, as_json: bool, outputs: tuple[str, ...], **options: Any) -> None:
+    """Show the queries with nothing relevant among the first ten hits, then those that lost most.
+
+    Each with its gold, its hits (hit, miss or unjudged) and, where a corpus is given, what plain word search finds.
+
+    \b
+    karat triage run.jsonl --gold gold.jsonl
+    karat triage run.jsonl --gold gold.jsonl --corpus corpus.jsonl -n 5
+    """
+    from karat.cli.scoring import check_outputs, score_files, show
+    from karat.report.triage import triage_report
+    from karat.triaging import LOSS, MISSED, triage
+
+    check_outputs(outputs, (run, gold, options["corpus"]))
+    found = [triage(result, most) for result in score_files(run, gold, [MISSED, LOSS], **options)]
+    show(found, [triage_report(one) for one in found], as_json, outputs)

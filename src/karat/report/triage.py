@@ -1,0 +1,58 @@
+"""Triage → Report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from karat.highlight import Passage
+from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
+from karat.triaging import DEPTH, Case, ShownGold, ShownHit, Triage
+
+
+def triage_report(found: Triage) -> Report:
+    cases: list[Block] = [case_block(case) for case in found.cases]
+    section = Section("triage", "Where it fails", [Text(summary(found)), *map(Text, found.notes), *cases])
+    return Report(title=f"{found.system or found.run} against {found.gold}", sections=[section])
+
+
+def summary(found: Triage) -> str:
+    said = (
+        f"{found.nothing_found:,} of {found.queries:,} queries have nothing relevant among the first {DEPTH} hits; "
+        f"{found.losing:,} more fall short of what the gold allows."
+    )
+    failed = found.nothing_found + found.losing
+    return said if failed <= len(found.cases) else f"{said} Shown: the {len(found.cases):,} worst."
+
+
+def case_block(case: Case) -> Example:
+    left = case.gold_items - len(case.gold)
+    listings = [Listing("should be found", [_gold(item) for item in case.gold], f"and {left} more" if left else None)]
+    listings.append(Listing("was found", _hits(case.hits), None if case.hits else "nothing"))
+    if case.bm25 is not None:
+        listings.append(Listing("word search (BM25)", _hits(case.bm25), None if case.bm25 else "nothing"))
+    return Example(
+        query_id=case.query_id,
+        query=case.query,
+        facts=dict(case.scores),
+        labels={"case": case.kind, **case.tags},
+        listings=listings,
+    )
+
+
+def _gold(item: ShownGold) -> Line:
+    facts: dict[str, Cell] = {"grade": item.grade, "found at": item.rank}
+    return Line("", item.id, None, facts, *_text(item.passage))
+
+
+def _hits(hits: Sequence[ShownHit]) -> list[Line]:
+    return [Line(str(hit.rank), hit.id, hit.mark, _score(hit.score), *_text(hit.passage)) for hit in hits]
+
+
+def _score(score: float | None) -> dict[str, Cell]:
+    return {} if score is None else {"score": f"{score:.4g}"}
+
+
+def _text(passage: Passage | None) -> tuple[str | None, list[tuple[int, int]]]:
+    if passage is None:
+        return None, []
+    return passage.text, list(passage.marks)
