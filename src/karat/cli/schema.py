@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import click
 
-# The same as karat.schemas.NAMES, which would load msgspec for a mere --help; a test holds the two together.
-_NAMES = (
-    "comparison",
-    "corpus",
-    "gates",
-    "gold",
-    "plan",
-    "result",
-    "run-log",
-    "selftest",
-    "ship-criteria",
-    "sweep",
-)
+from karat.schemas import NAMES
 
 
 @click.command("schema", short_help="Print the JSON Schema of a file that Karat reads or writes.")
-@click.argument(
-    "name",
-    type=click.Choice(
-        ["comparison", "corpus", "gates", "gold", "plan", "result", "run-log", "selftest", "ship-criteria", "sweep"]
-    ),
-)
+@click.argument("name", type=click.Choice(NAMES))
 def command(name: str) -> None:
     """Print the JSON Schema of NAME, as it ships in the package."""
     from karat.schemas import schema_text

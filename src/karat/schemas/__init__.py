@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib import resources
 from typing import Any
 
-import msgspec
-
 NAMES = (
     *("comparison", "corpus", "gates", "gold", "plan", "result"),
     *("run-log", "selftest", "ship-criteria", "sweep", "triage"),
@@ -20,6 +18,8 @@ def schema_text(name: str) -> str:
 
 def generate(name: str) -> str:
     """The schema made anew from the code; a test holds the shipped file to it."""
+    import msgspec  # not for those who only print a schema
+
     from karat.comparison.compare import Comparison
     from karat.formats.corpus import CorpusEntry
     from karat.formats.gold_file import GoldEntry
