@@ -5,6 +5,8 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 import karat
@@ -133,9 +135,8 @@ def test_undefined_and_failed() -> None:
 )
 def test_the_audit_says_what_is_lacking(texts: list[str | None], gold: list[Any], reason: str) -> None:
     audit = karat.evaluate([record("q", *texts)], gold, ["evidence_hit@3"]).audit
-    assert [e.examples for e in audit if e.code == "no_data"] == [(f"evidence_hit@3: {reason}"[:60],)] or any(
-        reason in example for e in audit for example in e.examples
-    )
+    (lacking,) = [entry for entry in audit if entry.code == "no_data"]
+    assert lacking.examples[0].startswith(f"evidence_hit@3: {reason}")
 
 
 # What the gold set says
@@ -170,21 +171,15 @@ def test_metadata_of_another_type_is_refused(tmp_path: Any, field: str, value: A
     """Formats that keep any field as it is hand in anything."""
     file = tmp_path / "samples.json"
     sample = {"id": "q", "input": {"question": "?"}, "expected_output": ["a"], "metadata": {field: value}}
-    file.write_bytes(karat_json({"samples": [sample]}))
+    file.write_bytes(msgspec.json.encode({"samples": [sample]}))
     with pytest.raises(InputError, match=field):
         read_gold(file)
-
-
-def karat_json(value: Any) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(value)
 
 
 def test_answers_in_the_metadata_of_samples(tmp_path: Any) -> None:
     file = tmp_path / "samples.json"
     metadata = {"answer": "five days", "evidence": FIVE}
-    file.write_bytes(karat_json({"samples": [{"id": "q", "expected_output": ["c0"], "metadata": metadata}]}))
+    file.write_bytes(msgspec.json.encode({"samples": [{"id": "q", "expected_output": ["c0"], "metadata": metadata}]}))
     means = karat.evaluate([record("q", FIVE)], file, ["answer-containment-at-k", "coverage@1"]).means
     assert means == {"answer_containment@k": 1.0, "coverage@1": 1.0}
 
@@ -269,7 +264,7 @@ def test_what_was_seen() -> None:
     )
     (hits,) = run.slices(frozenset({"text"}), Audit())
     found = Covering.of(judge(hits, gold, Rules(), Audit(), 10))
-    found.within(covering.np.array([10]))
+    found.within(np.array([10]))
     (seen,) = found.looked()
     listed = [(c.evidence, c.rank, c.chunk_id, c.rule) for c in seen.covered]
     assert listed == [

@@ -60,11 +60,11 @@ def _rules(found: EvidenceFound) -> list[Block]:
 def _caveats(found: EvidenceFound) -> list[Block]:
     said = []
     if found.without_text:
-        said.append(f"{found.without_text:,} of {found.hits:,} hits looked at have no text, and cover nothing.")
+        said.append(f"Hits without a text, which cover nothing: {found.without_text:,} of {found.hits:,}.")
     if found.too_long:
-        said.append(f"{found.too_long:,} pairs of texts were too long to be compared letter by letter: not covered.")
+        said.append(f"Pairs of texts too long to be compared letter by letter, taken as uncovered: {found.too_long:,}.")
     if found.longer:
-        said.append(f"{found.longer:,} uncovered evidences are longer than every chunk of their query's top.")
+        said.append(f"Uncovered evidences that are longer than every chunk of their query's top: {found.longer:,}.")
     return [Text(text, "note") for text in said]
 
 
