@@ -198,10 +198,10 @@ class GoldBuilder:
             several = name == "evidence"
             for at, value in enumerate(self.fields.get(name, ())):
                 texts = value if several and isinstance(value, list) else [] if value is None else [value]
-                wrong = [text for text in texts if not isinstance(text, str)]
+                wrong = [text for text in texts if not isinstance(text, str) or not is_whole(text)]
                 if wrong:
                     raise InputError(
-                        "wrong type",
+                        "half a character" if isinstance(wrong[0], str) else "wrong type",
                         file=self.label,
                         line=self.lines[at],
                         field=name,

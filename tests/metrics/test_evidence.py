@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -158,7 +160,7 @@ def test_a_single_text_is_a_list_of_one() -> None:
     assert karat.evaluate([record("q", FIVE)], gold, ["coverage@1"]).means == {"coverage@1": 1.0}
 
 
-@pytest.mark.parametrize("evidence", [5, [5], {"text": FIVE}, [[FIVE]], [None]])
+@pytest.mark.parametrize("evidence", [5, [5], {"text": FIVE}, [[FIVE]], [None], ["half \ud800"]])
 def test_evidence_of_another_type_is_refused(evidence: Any) -> None:
     with pytest.raises(InputError, match="evidence"):
         read_gold([{"query_id": "q", "gold": ["a"], "evidence": evidence}])
@@ -255,6 +257,21 @@ def test_all_of_the_list_is_in_order_where_all_of_it_is_looked_at() -> None:
     hits = [{"chunk_id": f"c{i}", "score": 1.0, "text": FIVE if i == 0 else "nothing"} for i in range(20)]
     result = karat.evaluate([{"query_id": "q", "topk": hits}], [entry("q", FIVE)], ["evidence_mrr", "evidence_map"])
     assert result.means == {"evidence_mrr": 1 / 20, "evidence_map": 1 / 20}
+
+
+def test_what_is_remembered_of_a_slice_goes_with_it() -> None:
+    """A run is read with the garbage collector off: a circle would keep every slice in memory."""
+    (hits,) = read_run([record("q", FIVE)]).slices(frozenset({"text"}), Audit())
+    judged = judge(hits, read_gold([entry("q", FIVE, answer="five")]), Rules(), Audit(), 1)
+    for name in ("coverage@1", "answer_containment@1"):
+        assert karat.parse_metric(name).score(judged).tolist() == [1.0]
+    kept = weakref.ref(judged)
+    gc.disable()
+    try:
+        del judged
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_what_was_seen() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,11 +19,17 @@ from karat.metrics.base import INFINITE
 LOOKED = "evidence_covered"  # what analyses ask for as a fact of each query: what `Covering.looked` tells
 
 
+def _copy(judged: Judged) -> Judged:
+    """What is kept on these queries must not lead back to them: without the garbage collector, which is off while a
+    run is read, slice after slice would stay in memory."""
+    return replace(judged)
+
+
 class HitTexts:
     """The texts of the hits of some queries, each made ready for matching once."""
 
     def __init__(self, judged: Judged) -> None:
-        self._judged = judged
+        self._judged = judged = _copy(judged)
         self._texts = [] if judged.hits is None else judged.hits.columns.get("text", [])
         self._plain: dict[str, str] = {}
 
@@ -121,7 +127,7 @@ class Covering:
     """Which hits of some queries cover which of their evidences. A question about more hits looks at those only."""
 
     def __init__(self, judged: Judged, threshold: float) -> None:
-        self._judged, self._threshold, self._texts = judged, threshold, HitTexts.of(judged)
+        self._judged, self._threshold, self._texts = _copy(judged), threshold, HitTexts.of(judged)
         column = judged.gold.fields.get("evidence")
         self._wanted: list[list[str]] = [[] for _ in range(judged.n)]
         if column is not None:
