@@ -91,6 +91,7 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
         "docs/configuration.md",
         "docs/statistics.md",
         "docs/diagnosis.md",
+        "docs/evidence.md",
         "docs/gates.md",
         "docs/ci.md",
         "benchmarks/README.md",

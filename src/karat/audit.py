@@ -38,6 +38,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "pruned_hits": ("hits under the score threshold", "cut before evaluation"),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),
     "duplicate_gold": ("gold items listed twice with the same grade", "counted once"),
+    "empty_evidence": ("evidence texts in the gold set that are empty", "left out"),
+    "duplicate_evidence": ("evidence texts that stand twice in one query", "counted once"),
     "negative_grades": ("gold items with a grade below 0", "treated as unjudged, as trec_eval does"),
 }
 

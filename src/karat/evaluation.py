@@ -18,7 +18,9 @@ from karat.gold import Gold
 from karat.hits import Run, Ungrouped
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
-from karat.metrics.base import Metric, Relevance
+from karat.matching.cover import THRESHOLD
+from karat.metrics.base import INFINITE, Metric, Relevance
+from karat.metrics.covering import LOOKED, Covering
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
 from karat.result import Result
@@ -73,6 +75,7 @@ def evaluate_all(
     missing: Literal["worst", "skip"] = "worst",
     min_score: float | None = None,
     doc_of: str = "#",
+    fuzzy_threshold: float = THRESHOLD,
     corpus: Any = None,
     corpus_size: int | None = None,
     segments: Iterable[str] = (),
@@ -82,7 +85,8 @@ def evaluate_all(
 ) -> dict[str, Result]:
     """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
     `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
-    `doc_of`: what parts a chunk id from its document; `corpus`: a file, a BEIR folder or a `Corpus`, which lends hits
+    `doc_of`: what parts a chunk id from its document; `fuzzy_threshold`: from which likeness on a text covers an
+    evidence; `corpus`: a file, a BEIR folder or a `Corpus`, which lends hits
     what the run does not say of them; `corpus_size`: for the random floor (default: the corpus's); `segments`:
     attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together
     (default: conversations, where the gold set has them; `none`: every query for itself); `sampling`: how intervals are
@@ -93,6 +97,8 @@ def evaluate_all(
         raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
     if min_score is not None and not np.isfinite(min_score):
         raise ConfigError("the score threshold is no number", expected="a finite number", got=min_score)
+    if not 0 < fuzzy_threshold <= 1:
+        raise ConfigError("bad fuzzy threshold", expected="above 0, at most 1", got=fuzzy_threshold)
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
@@ -104,7 +110,7 @@ def evaluate_all(
     cluster = _cluster(gold, cluster)
     for name in segmented_by:
         segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
-    rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)
+    rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k, fuzzy_threshold=fuzzy_threshold)
     background = _background(gold, rules) if metrics is None else []
     try:
         scorers = _score(run, gold, asked, background, rules, corpus_size, frozenset(facts))
@@ -116,6 +122,7 @@ def evaluate_all(
         "missing": missing,
         "min_score": min_score,
         "doc_of": doc_of,
+        "fuzzy_threshold": fuzzy_threshold,
         "corpus": corpus,
         "corpus_size": corpus_size,
         "segments": segmented_by,
@@ -166,7 +173,7 @@ def _score(
 ) -> dict[str, _Scorer]:
     metrics = [*asked, *background]
     columns = facts.union(*(m.needs for m in metrics))
-    depth = max((m.k or int(max(gold.k.max(), rules.k)) for m in metrics if m.uses_hits), default=0)
+    depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits), default=0)
     documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
@@ -184,6 +191,12 @@ def _score(
         scorer.shared.report(scorer.audit)
         scorer.add_missing(documents or gold)
     return scorers
+
+
+def _depth(metric: Metric, gold: Gold, rules: Rules) -> int:
+    """How many hits of a query a metric looks at, at most."""
+    deepest = INFINITE if metric.cutoff == "optional" else max(gold.k.max(), rules.k)
+    return metric.k or int(deepest)
 
 
 def _by_document(metric: Metric) -> bool:
@@ -239,7 +252,8 @@ class _Scorer:
         if chunks.hits is None:
             return
         for name, column in self.facts.items():
-            for row, value in zip(at.tolist(), chunks.hits.fields.get(name, ()), strict=False):
+            said = Covering.of(chunks).looked() if name == LOOKED else chunks.hits.fields.get(name, ())
+            for row, value in zip(at.tolist(), said, strict=False):
                 column[row] = value
         if self.stages is not None:
             for stage, times in chunks.hits.latency.items():

@@ -12,9 +12,13 @@ import numpy as np
 from karat.audit import Audit
 from karat.errors import InputError, is_whole
 from karat.ids import Bools, DocRule, Floats, Ints, Packed, has_repeats, hashes, keys, pack
+from karat.matching.cover import normalise
 
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
+
+# Texts to be found, never tags, whatever format they come from.
+_TEXTS = ("evidence", "answer", "answer_span")
 
 
 class Dataset(msgspec.Struct):
@@ -135,7 +139,7 @@ class GoldBuilder:
 
     def say_all(self, name: str, start: int, values: list[Any], *, tag: bool = False) -> None:
         """Something said of the queries from `start` on."""
-        column = (self.tags if tag else self.fields).setdefault(name, [])
+        column = (self.tags if tag and name not in _TEXTS else self.fields).setdefault(name, [])
         column += [None] * (start - len(column))
         column += values
 
@@ -146,7 +150,9 @@ class GoldBuilder:
         if len(index) < len(self.queries):
             raise self._repeated_query()
         self._refuse_half_characters()
+        self._refuse_other_than_texts()
         audit = Audit()
+        self._settle_evidence(audit)
         ids, grades, kinds, counts = self._items(audit)
         for column in (*self.fields.values(), *self.tags.values()):
             column += [None] * (len(self.queries) - len(column))
@@ -186,6 +192,36 @@ class GoldBuilder:
             if not is_whole("".join(texts)):
                 half = next(text for text in texts if not is_whole(text))
                 raise InputError("half a character", file=self.label, field=name, expected="text", got=half)
+
+    def _refuse_other_than_texts(self) -> None:
+        for name in _TEXTS:
+            several = name == "evidence"
+            for at, value in enumerate(self.fields.get(name, ())):
+                texts = value if several and isinstance(value, list) else [] if value is None else [value]
+                wrong = [text for text in texts if not isinstance(text, str) or not is_whole(text)]
+                if wrong:
+                    raise InputError(
+                        "half a character" if isinstance(wrong[0], str) else "wrong type",
+                        file=self.label,
+                        line=self.lines[at],
+                        field=name,
+                        query=self.queries[at],
+                        expected="a text or a list of texts" if several else "text",
+                        got=wrong[0],
+                    )
+
+    def _settle_evidence(self, audit: Audit) -> None:
+        """Every evidence of a query once; an empty one would be covered by anything."""
+        column = self.fields.get("evidence", [])
+        for at, value in enumerate(column):
+            texts: list[str] = [value] if isinstance(value, str) else value or []
+            filled = [text for text in texts if text.strip()]
+            different: dict[str, str] = {}
+            for text in filled:
+                different.setdefault(normalise(text), text)
+            column[at] = list(different.values()) or None
+            audit.count("empty_evidence", len(texts) - len(filled), [self.queries[at]])
+            audit.count("duplicate_evidence", len(filled) - len(different), [self.queries[at]])
 
     def _items(self, audit: Audit) -> tuple[list[str], Floats, Ints, Ints]:
         grades, kinds = np.array(self.grades, np.float64), np.array(self.kinds, np.int64)

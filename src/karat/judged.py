@@ -15,6 +15,7 @@ from karat.audit import Audit
 from karat.gold import DOC, Gold
 from karat.hits import Hits
 from karat.ids import Bools, DocRule, Floats, Ints, as_list, find, like, may_repeat, take, take_list
+from karat.matching.cover import THRESHOLD
 from karat.ranking import drop_repeats, inspect_order, places_of, rank_order
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Rules(msgspec.Struct, frozen=True):
     min_score: float | None = None
     doc_of: str = "#"
     k: int = 5
+    fuzzy_threshold: float = THRESHOLD  # from which likeness on a text covers an evidence
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Judged:
     hits: Hits | None = None  # the hits themselves, in ranking order as deep as was asked for
     order: Ints | None = None  # row at each place of the ranking; None = as listed
     doc_rule: DocRule = field(default_factory=DocRule)
+    fuzzy_threshold: float = THRESHOLD
 
     @property
     def n(self) -> int:
@@ -138,6 +141,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
         hits=hits,
         order=order,
         doc_rule=doc_rule,
+        fuzzy_threshold=rules.fuzzy_threshold,
     )
 
 

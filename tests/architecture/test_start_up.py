@@ -7,7 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-OPTIONAL = ("bm25s", "Stemmer", "safetensors", "tokenizers", "wordllama", "zstandard", "pandas", "pyarrow", "jinja2")
+OPTIONAL = (
+    "bm25s",
+    "Stemmer",
+    "safetensors",
+    "tokenizers",
+    "wordllama",
+    "zstandard",
+    "pandas",
+    "pyarrow",
+    "jinja2",
+    "rapidfuzz",
+)
 ROOT = Path(__file__).parents[2]
 
 

@@ -18,7 +18,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import karat
+from karat.metrics.answer import AnswerContainment
 from karat.metrics.base import Relevance
+from karat.metrics.evidence import EvidenceMetric
 from karat.summary import SummaryRow
 
 Record = dict[str, Any]
@@ -81,6 +83,7 @@ def allowed(kind: Any, value: float) -> bool:
 
 
 ALL = [metric for kind in METRICS.values() for metric in forms(kind)]
+BY_TEXT = (EvidenceMetric, AnswerContainment)
 RELEVANCE = [metric for metric in ALL if isinstance(metric, Relevance)]
 AT_K = [metric for metric in ALL if metric.k in (1, K) or (metric.k is None and metric.cutoff == "required")]
 
@@ -110,6 +113,7 @@ TEXTS = (
     "cards",
     "",
 )
+EVIDENCE = ["a refund takes five days to arrive.", "Cards ship in two\nweeks", "nothing of the kind"]
 # Sums of these three depend on the order in which they are added.
 FORWARD = {"embed": 0.1, "retrieve": 0.2, "write": 0.3}
 BACKWARD = {"write": 0.3, "retrieve": 0.2, "embed": 0.1}
@@ -168,7 +172,14 @@ class Outcome(NamedTuple):
 
 
 def evaluate(world: World, metrics: list[karat.Metric] = ALL, **options: Any) -> karat.Result:
-    return karat.evaluate(world.run, world.gold, metrics, k=K, corpus_size=CORPUS, **options)
+    return karat.evaluate(world.run, with_texts(world.gold), metrics, k=K, corpus_size=CORPUS, **options)
+
+
+def with_texts(gold: Gold) -> list[Record]:
+    """Where there is something to find, it may be found by its text as well."""
+    found = {query: sum(grade > 0 for grade in grades.values()) for query, grades in gold.items()}
+    texts = {query: {"evidence": EVIDENCE[:n], "answer_span": "five days"} if n else {} for query, n in found.items()}
+    return [{"query_id": query, "gold": grades, **texts[query]} for query, grades in gold.items()]
 
 
 def outcomes(world: World, metrics: list[karat.Metric] = ALL, **options: Any) -> dict[str, Outcome]:
@@ -362,6 +373,12 @@ def test_slices_of_dicts(world: World) -> None:
         assert differences(whole, by_metric(karat.evaluate(run, world.gold, ALL, k=K))) == {}
 
 
+def test_texts_are_found_and_missed() -> None:
+    """Guards the tests above: the texts of these worlds tell one list from another."""
+    scores = [outcomes(listed(item, d0=1.0, d1=1.0))["coverage@k"].scores["q"] for item in PLAIN]
+    assert {0.0, 0.5} <= set(scores)
+
+
 def test_slices_are_slices() -> None:
     """Guards the two tests above: with these sizes a run of three queries really comes in three slices."""
     records = [{"query_id": f"q{i}", "topk": ["a"]} for i in range(3)]
@@ -483,6 +500,8 @@ def test_a_missing_query(world: World, grade: float) -> None:
 def worst_value(metric: karat.Metric, grade: float) -> float | None:
     """None where the item is not relevant to the metric, and for a rank: it has no worst value."""
     worst = metric.range[0] if metric.direction == "higher" else metric.range[1]
+    if isinstance(metric, BY_TEXT):
+        return worst
     if not isinstance(metric, Relevance) or math.isinf(worst):
         return None
     return worst if metric.rel is None or grade >= metric.rel else None

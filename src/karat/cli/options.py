@@ -80,6 +80,13 @@ scoring_options = _all(
         show_default=True,
         help="What parts a chunk id from its document: a separator, or a regular expression with a group.",
     ),
+    click.option(
+        "--fuzzy-threshold",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=0.7,
+        show_default=True,
+        help="From which likeness on a chunk covers an evidence text.",
+    ),
     click.option("--corpus", help="Corpus file or BEIR folder: its size gives the random floor."),
     click.option(
         "--corpus-size", type=click.IntRange(min=1), help="Number of items in the corpus, for the random floor."

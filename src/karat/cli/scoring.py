@@ -26,6 +26,7 @@ def score_files(
     missing: str,
     min_score: float | None,
     doc_of: str,
+    fuzzy_threshold: float,
     corpus: str | None,
     corpus_size: int | None,
     segments: Sequence[str] = (),
@@ -68,6 +69,7 @@ def score_files(
             missing=missing,  # type: ignore[arg-type]
             min_score=min_score,
             doc_of=doc_of,
+            fuzzy_threshold=fuzzy_threshold,
             corpus=corpus,
             corpus_size=corpus_size,
             segments=segments,

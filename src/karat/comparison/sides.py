@@ -83,7 +83,7 @@ def _different_data(first: Result, other: Result) -> list[str]:
 def _different_definitions(first: Result, other: Result) -> list[str]:
     shared = [name for name in first.definitions if name in other.definitions]
     found = [f"{n} is defined in another way" for n in shared if first.definitions[n] != other.definitions[n]]
-    for setting in ("missing", "doc_of", "k"):
+    for setting in ("missing", "doc_of", "k", "fuzzy_threshold"):
         values = [getattr(side.rules, setting) for side in (first, other)]
         if values[0] != values[1]:
             found.append(f"the setting {setting} is {values[0]!r} and {values[1]!r}")

@@ -53,7 +53,7 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     id: str | int | None = None
     query: str | None = None
     gold: list[str | int | GoldItem] | dict[str, float] | None = None
-    evidence: list[str] | None = None
+    evidence: list[str] | str | None = None
     answer: str | None = None
     answer_span: str | None = None
     negatives: list[str] | None = None

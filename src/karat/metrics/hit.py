@@ -21,7 +21,7 @@ class Hit(Relevance, frozen=True, kw_only=True):
 
     name = "hit"
     cutoff = "required"
-    aliases = {"hit_rate": "hit", "hitrate": "hit", "success": "hit", "any_pass": "hit"}
+    aliases = {"hit_rate": "hit", "hit-rate": "hit", "success": "hit", "any_pass": "hit"}
     trec_eval = "success_{k}"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:

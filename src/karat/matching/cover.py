@@ -1,0 +1,96 @@
+"""The rule: equal, one in the other, or alike by difflib. Verdicts are difflib's own, found with less work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from karat.matching.subsequence import reaches, reaches_fast
+
+THRESHOLD = 0.7
+# Longer texts that neither contain each other nor differ at a glance are not compared letter by letter: difflib takes
+# 0.4 s for two texts of 30,000 characters, and minutes to hours for two of a million.
+LIMIT = 10**9
+
+Rule = Literal["exact", "contains", "contained", "fuzzy"]
+
+
+class Cover(NamedTuple):
+    """Why a chunk covers an evidence; `contains`: the chunk contains the evidence, `contained`: lies inside it."""
+
+    rule: Rule
+    ratio: float | None = None  # difflib's, where it was asked
+
+
+class TooLong(Exception):
+    """The two texts are too long to be compared letter by letter."""
+
+
+def normalise(text: str) -> str:
+    """Lower-case, with every stretch of white space as one blank and none at the ends.
+
+    >>> normalise("  Refunds take\\n5\\u3000DAYS ")
+    'refunds take 5 days'
+    """
+    return " ".join(text.lower().split())
+
+
+def cover(evidence: str, chunk: str, threshold: float = THRESHOLD) -> Cover | None:
+    """Whether and why a chunk covers an evidence, both normalised; an empty text neither covers nor is covered.
+
+    >>> cover("90 days", "within 90 days of the sale"), cover("paid by card, or in cash", "paid by card or cash")
+    (Cover(rule='contains', ratio=None), Cover(rule='fuzzy', ratio=0.9090909090909091))
+    >>> cover("90 days", "two weeks") is None
+    True
+    """
+    if not evidence or not chunk:
+        return None
+    if evidence in chunk:
+        return Cover("exact" if len(evidence) == len(chunk) else "contains")
+    if chunk in evidence:
+        return Cover("contained")
+    # The order of the arguments matters to difflib: always evidence first, then chunk.
+    if not _may_reach(evidence, chunk, threshold):
+        return None
+    ratio = SequenceMatcher(None, evidence, chunk).ratio()
+    return Cover("fuzzy", ratio) if ratio >= threshold else None
+
+
+def _may_reach(evidence: str, chunk: str, threshold: float) -> bool:
+    """Bounds of difflib's ratio, cheapest first. What difflib matches is a common subsequence of the two texts."""
+    needed = fewest_matches(len(evidence) + len(chunk), threshold)
+    if min(len(evidence), len(chunk)) < needed:
+        return False
+    too_long = len(evidence) * len(chunk) > LIMIT
+    # The fast subsequence is cheaper than counting letters, the slow one is not.
+    fast = reaches_fast()
+    if (too_long or fast is None) and _shared_letters(evidence, chunk) < needed:
+        return False
+    if too_long:
+        raise TooLong
+    return (fast or reaches)(evidence, chunk, needed)
+
+
+def _shared_letters(one: str, other: str) -> int:
+    return (_letters(one) & _letters(other)).total()
+
+
+@lru_cache(maxsize=64)
+def _letters(text: str) -> Counter[str]:
+    return Counter(text)
+
+
+def fewest_matches(length: int, threshold: float) -> int:
+    """The fewest matches with which difflib's ratio, 2.0 · matches / length in floating point, reaches a threshold.
+
+    >>> fewest_matches(10, 0.7), fewest_matches(1200, 0.7), fewest_matches(1200, 1.0)
+    (4, 420, 600)
+    """
+    matches = int(threshold * length / 2)
+    while 2.0 * matches / length < threshold:
+        matches += 1
+    while matches and 2.0 * (matches - 1) / length >= threshold:
+        matches -= 1
+    return matches
