@@ -52,6 +52,30 @@ reading_options = _all(
     ),
 )
 
+
+def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for name, equals, run in pairs:
+        if not (name and equals and run):
+            raise click.BadParameter(f"{name + equals + run!r} is not of the form NAME=RUN", ctx, option)
+    return {name: run for name, _, run in pairs}
+
+
+stage_options = _all(
+    click.option("--raw", metavar="RUN", help="Run with the lists before reranking, where the log has no `raw`."),
+    click.option(
+        "--original", metavar="RUN", help="Run with the lists before rewriting, where the log has no `topk_original`."
+    ),
+    click.option(
+        "--route",
+        "routes",
+        multiple=True,
+        metavar="NAME=RUN",
+        callback=_named_runs,
+        help="Run that asked the source NAME only, to tell what routing costs; repeat for more.",
+    ),
+)
+
 metric_option = click.option(
     "--metric",
     "-m",
