@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from karat.saved_result import read_result as read_result
     from karat.saved_result import read_results as read_results
     from karat.statistics.intervals import Sampling as Sampling
+    from karat.stressing.stress import Stress as Stress
+    from karat.stressing.stress import stress as stress
     from karat.sweeping import Sweep as Sweep
 
 __version__ = "0.1.0"
@@ -49,6 +51,7 @@ _WHERE = {
     "Run": "karat.hits",
     "RunLogWriter": "karat.formats.run_log_writer",
     "Sampling": "karat.statistics.intervals",
+    "Stress": "karat.stressing.stress",
     "Sweep": "karat.sweeping",
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
@@ -63,6 +66,7 @@ _WHERE = {
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
+    "stress": "karat.stressing.stress",
 }
 
 __all__ = [*sorted(_WHERE), "__version__"]  # noqa: PLE0604

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import karat
 from karat.analyses.reranker import Reranked, best_places
+from karat.cli.main import karat_command
 from karat.judged import Rules, judge_places
 from karat.metrics.grammar import parse_metric
 
@@ -185,3 +188,42 @@ def test_another_run_without_any_common_query_is_an_error() -> None:
     result = karat.evaluate({"q": ["r"]}, {"q": ["r"]}, raw={"other": ["r"]})
     with pytest.raises(karat.KaratError, match="no query of run stands in gold"):
         _ = result.analyses
+
+
+def run_eval(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(karat_command, ["eval", *map(str, arguments)])
+
+
+def test_the_command_takes_lists_of_other_runs(tmp_path: Path) -> None:
+    raw, original, faq, final, gold = (tmp_path / name for name in ("raw", "original", "faq", "final", "gold"))
+    raw.write_text('{"q": ["x", "r"]}')
+    original.write_text('{"q": ["x", "y", "r"]}')
+    faq.write_text('{"q": ["r"]}')
+    final.write_text('{"query_id": "q", "topk": ["r"], "route": "web"}')
+    gold.write_text('{"query_id": "q", "gold": ["r"], "source": "faq"}')
+    others = ("--raw", raw, "--original", original, "--route", f"faq={faq}")
+    done = run_eval(final, "-g", gold, *others, "--json")
+    assert done.exit_code == 0, done.output
+    analyses = json.loads(done.stdout)["analyses"]
+    assert analyses["reranker"]["raw_depth"] == 2
+    assert analyses["rewriter"]["differences"][0]["baseline"] == 0.5
+    assert analyses["router"]["regret"]["against"] == ["faq"]
+    assert "would be overwritten" in str(run_eval(final, "-g", gold, *others, "-o", f"summary={faq}").exception)
+
+
+@pytest.mark.parametrize("given", ["faq", "faq=", "=run.jsonl"])
+def test_a_route_without_name_or_run(given: str) -> None:
+    done = run_eval("run", "-g", "gold", "--route", given)
+    assert done.exit_code == 2
+    assert "is not of the form NAME=RUN" in done.output
+
+
+def test_the_page_about_components_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (DEMO.parents[1] / "docs" / "components.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    (tmp_path / "run.jsonl").write_bytes((DEMO / "bm25_rerank.jsonl").read_bytes())
+    (tmp_path / "gold.jsonl").write_bytes(GOLD.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"karat": karat}
+    exec(block, names)
+    assert names["tested"].queries == 50

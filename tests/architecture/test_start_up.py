@@ -53,6 +53,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "Run",
         "RunLogWriter",
         "Sampling",
+        "Stress",
         "Sweep",
         "Verdicts",
         "all_metrics",
@@ -67,6 +68,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "read_result",
         "read_results",
         "read_run",
+        "stress",
         "__version__",
     ]
     assert all(getattr(karat, name) is not None for name in karat.__all__)

@@ -152,39 +152,43 @@ class Located:
 
 
 def locate(side: Side) -> Located:
-    """The stage of every relevant item."""
+    """The stage of every relevant item: the first reason that holds."""
     gold = side.gold
     place_of_row = np.full(len(gold.queries), -1)
     place_of_row[side.rows] = np.arange(len(side.rows))
     rows = np.flatnonzero((gold.grades > 0) & (place_of_row[gold.query_of_item] >= 0))
     query = place_of_row[gold.query_of_item[rows]]
-    k = cutoffs(gold, side.rows, side.rules)[query]
-    final = side.places[rows]
-    steps = [(stage, step.places[rows], step.depths[query]) for stage, step in _filter_steps(side)]
-    place, depth = steps[0][1], steps[0][2]
     raw = _raw_places(side)[rows]
-    ran = _ran(side)
-    reach = np.minimum(k, depth)  # what the final list could hold of the top k
-    unlisted = (place == 0) & (raw <= 0)
-
-    conditions: list[tuple[str, Bools]] = [("", (final > 0) & (final <= k))]
-    if side.corpus is not None:
-        conditions.append((NOT_IN_CORPUS, _not_in(side.corpus, gold, rows, unlisted, DocRule(side.rules.doc_of))))
-    if not ran.all():
-        conditions.append((NOT_RUN, ~ran[query]))
-    for (_, before, _), (stage, after, _) in pairwise(steps):
-        conditions.append((stage, (place > 0) & (place <= k) & (before > 0) & (after == 0)))
-    conditions += [(DEMOTED, (raw > 0) & (raw <= reach)), (CUT, place > 0), (CUT_EARLY, raw > 0)]
-    misrouted = _misrouted(side, rows, query)
-    if misrouted is not None:
-        conditions.append((MISROUTED, misrouted))
-    conditions += [(NOT_RETRIEVED, raw == 0), (NOT_LISTED, raw < 0)]
-    numbers = [STAGES.index(name) if name else _FOUND for name, _ in conditions]
-    stages: Ints = np.select([holds for _, holds in conditions], numbers)
-    told = {name for name, _ in conditions}
+    steps = _filter_steps(side)
+    reasons = _reasons(side, rows, query, raw, steps)
+    stages: Ints = np.select([holds for _, holds in reasons], [STAGES.index(name) for name, _ in reasons], _FOUND)
+    told = {name for name, _ in reasons}
     told -= set() if (raw >= 0).any() else {NOT_RETRIEVED, DEMOTED, CUT_EARLY}
     told -= set() if (raw < 0).any() else {NOT_LISTED}
-    return Located(side, rows, query, stages, raw, place, frozenset(told))
+    return Located(side, rows, query, stages, raw, steps[0][1].places[rows], frozenset(told))
+
+
+def _reasons(side: Side, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[str, Side]]) -> list[tuple[str, Bools]]:
+    """Stage → which items it lost, the most certain first; every item that is not found has one."""
+    k = cutoffs(side.gold, side.rows, side.rules)[query]
+    final, place = side.places[rows], steps[0][1].places[rows]
+    lost = (final == 0) | (final > k)
+    unlisted = (place == 0) & (raw <= 0)
+    reach = np.minimum(k, steps[0][1].depths[query])  # what the final list could hold of the top k
+    ran, misrouted = _ran(side), _misrouted(side, rows, query)
+    reasons: list[tuple[str, Bools]] = []
+    if side.corpus is not None:
+        reasons.append((NOT_IN_CORPUS, _not_in(side.corpus, side.gold, rows, unlisted, DocRule(side.rules.doc_of))))
+    if not ran.all():
+        reasons.append((NOT_RUN, ~ran[query]))
+    for (_, before), (stage, after) in pairwise(steps):
+        gone = (before.places[rows] > 0) & (after.places[rows] == 0)
+        reasons.append((stage, (place > 0) & (place <= k) & gone))
+    reasons += [(DEMOTED, (raw > 0) & (raw <= reach)), (CUT, place > 0), (CUT_EARLY, raw > 0)]
+    if misrouted is not None:
+        reasons.append((MISROUTED, misrouted))
+    reasons += [(NOT_RETRIEVED, raw == 0), (NOT_LISTED, raw < 0)]
+    return [(stage, lost & holds) for stage, holds in reasons]
 
 
 def _filter_steps(side: Side) -> list[tuple[str, Side]]:
@@ -192,7 +196,7 @@ def _filter_steps(side: Side) -> list[tuple[str, Side]]:
     active = [(name, stage) for name, stage in FILTERS.items() if getattr(side.rules, name) != UNFILTERED[name]]
     if not active:
         return [("", side)]
-    off = dict(UNFILTERED)
+    off = {name: UNFILTERED[name] for name, _ in active}
     steps = [("", side.measure((), **off))]
     for name, stage in active:
         del off[name]

@@ -84,6 +84,13 @@ metric_option = click.option(
     help="Metric such as recall@5; repeat for more. `karat metrics` lists them.",
 )
 
+doc_option = click.option(
+    "--doc-of",
+    default="#",
+    show_default=True,
+    help="What parts a chunk id from its document: a separator, or a regular expression with a group.",
+)
+
 scoring_options = _all(
     click.option(
         "--k",
@@ -98,12 +105,7 @@ scoring_options = _all(
         help="Queries of the gold set that the run lacks.",
     ),
     click.option("--min-score", type=float, help="Cut hits with a lower score before evaluation."),
-    click.option(
-        "--doc-of",
-        default="#",
-        show_default=True,
-        help="What parts a chunk id from its document: a separator, or a regular expression with a group.",
-    ),
+    doc_option,
     click.option("--corpus", help="Corpus file or BEIR folder: its size gives the random floor."),
     click.option(
         "--corpus-size", type=click.IntRange(min=1), help="Number of items in the corpus, for the random floor."

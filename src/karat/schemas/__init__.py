@@ -7,7 +7,19 @@ from typing import Any
 
 import msgspec
 
-NAMES = ("comparison", "corpus", "gates", "gold", "plan", "result", "run-log", "selftest", "ship-criteria", "sweep")
+NAMES = (
+    "comparison",
+    "corpus",
+    "gates",
+    "gold",
+    "plan",
+    "result",
+    "run-log",
+    "selftest",
+    "ship-criteria",
+    "stress",
+    "sweep",
+)
 
 
 def schema_text(name: str) -> str:
@@ -26,6 +38,7 @@ def generate(name: str) -> str:
     from karat.gates.verdicts import Verdicts
     from karat.planning import Plan
     from karat.saved_result import SavedResult
+    from karat.stressing.stress import Stress
     from karat.sweeping import Sweep
 
     kinds: dict[str, Any] = {
@@ -39,6 +52,7 @@ def generate(name: str) -> str:
         "ship-criteria": CriteriaFile,
         "gates": Verdicts,
         "selftest": SelfTest,
+        "stress": Stress,
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
