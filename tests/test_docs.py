@@ -94,6 +94,7 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
         "docs/evidence.md",
         "docs/gates.md",
         "docs/ci.md",
+        "docs/components.md",
         "benchmarks/README.md",
     ],
 )

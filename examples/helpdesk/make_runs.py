@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -76,6 +78,16 @@ class Reranker:
 
     def settings(self) -> dict[str, object]:
         return {"model": self.model.name_of_model, "weight": 0.5, "depth": K_RAW}
+
+
+@cache
+def reranker() -> Reranker:
+    return Reranker(read_corpus(HERE / "corpus.jsonl"))
+
+
+def rerank(query: str, hits: list[dict[str, Any]]) -> Hits:
+    """The same reranker for `karat stress … --reranker make_runs:rerank`, in this folder."""
+    return reranker().rerank(query, [(hit["chunk_id"], hit["score"]) for hit in hits])
 
 
 def scaled(values: np.ndarray) -> np.ndarray:

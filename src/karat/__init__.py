@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from karat.saved_result import read_result as read_result
     from karat.saved_result import read_results as read_results
     from karat.statistics.intervals import Sampling as Sampling
+    from karat.stressing.stress import Stress as Stress
+    from karat.stressing.stress import stress as stress
     from karat.sweeping import Sweep as Sweep
     from karat.triaging import Triage as Triage
     from karat.triaging import triage as triage
@@ -51,6 +53,7 @@ _WHERE = {
     "Run": "karat.hits",
     "RunLogWriter": "karat.formats.run_log_writer",
     "Sampling": "karat.statistics.intervals",
+    "Stress": "karat.stressing.stress",
     "Sweep": "karat.sweeping",
     "Triage": "karat.triaging",
     "Verdicts": "karat.gates.verdicts",
@@ -66,6 +69,7 @@ _WHERE = {
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
+    "stress": "karat.stressing.stress",
     "triage": "karat.triaging",
 }
 

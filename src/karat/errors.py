@@ -94,6 +94,10 @@ class InputError(KaratError):
     """A run, gold or corpus file that cannot be used as it is."""
 
 
+class NoOverlap(InputError):
+    """A run and a gold set that have no query in common."""
+
+
 class ConfigError(KaratError):
     """A setting, option or configuration file that makes no sense."""
 

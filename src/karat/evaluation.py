@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
+from karat.analyses.base import route_lists
 from karat.attributes import CONVERSATION, cluster_numbers, segment_labels, segment_titles, with_versions
 from karat.audit import Audit
 from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
-from karat.errors import ConfigError, InputError, shorten
+from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
 from karat.gold import Gold
-from karat.hits import Run, Ungrouped
+from karat.hits import NoLists, Run, StagedRun, Ungrouped
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
 from karat.matching.cover import THRESHOLD
@@ -40,7 +41,7 @@ PANEL = (
     "latency_p90",
 )
 # What the diagnosis looks at besides; measured with the panel, never shown in it.
-BACKGROUND = ("recall@20", "recall@50", "rprecision")
+BACKGROUND = ("recall@20", "recall@50", "rprecision", "route_accuracy")
 BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
 
 
@@ -82,6 +83,9 @@ def evaluate_all(
     cluster: str | None = None,
     sampling: Sampling | None = None,
     facts: Iterable[str] = (),
+    raw: Any = None,
+    original: Any = None,
+    routes: Mapping[str, Any] | None = None,
 ) -> dict[str, Result]:
     """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
     `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
@@ -90,7 +94,9 @@ def evaluate_all(
     what the run does not say of them; `corpus_size`: for the random floor (default: the corpus's); `segments`:
     attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together
     (default: conversations, where the gold set has them; `none`: every query for itself); `sampling`: how intervals are
-    made; `facts`: what the run says of a query (`route` …) and the result should keep."""
+    made; `facts`: what the run says of a query (`route` …) and the result should keep; `raw`: a run that has the lists
+    before reranking, `original`: those of the queries before rewriting, `routes`: source → a run that asked this source
+    only, where the run itself does not log them."""
     if k < 1:
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
     if corpus_size is not None and corpus_size < 1:
@@ -102,6 +108,9 @@ def evaluate_all(
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
+    logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {})}
+    lent = _lent(**stages)
+    run = staged = StagedRun(run, lent) if lent else run
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         run, gold, corpus_size = DescribedRun(run, corpus), with_versions(gold, corpus), corpus_size or len(corpus)
@@ -131,7 +140,14 @@ def evaluate_all(
     }
 
     def again(others: Iterable[str], hits: str | None = None, **changes: Any) -> dict[str, Result]:
-        return evaluate_all(run if hits is None else run.lists(hits), gold, others, **(options | changes))
+        if hits is None:
+            return evaluate_all(logged, gold, others, **(options | stages | changes))
+        try:
+            return evaluate_all(staged.lists(hits), gold, others, **(options | changes))
+        except NoOverlap:
+            if hits in lent:
+                raise
+            raise NoLists(hits) from None
 
     statistics = {
         "sampling": sampling or Sampling(),
@@ -139,6 +155,7 @@ def evaluate_all(
         "segmented_by": segmented_by,
         "again": again,
         "corpus": corpus,
+        "routes": tuple(stages["routes"]),
     }
     return {
         system: scorer.finish(
@@ -146,6 +163,12 @@ def evaluate_all(
         )
         for system, scorer in scorers.items()
     }
+
+
+def _lent(raw: Any, original: Any, routes: Mapping[str, Any]) -> dict[str, Run]:
+    """Lists that other runs have for this one."""
+    others = {"raw": raw, "topk_original": original, **{route_lists(name): lists for name, lists in routes.items()}}
+    return {name: read_run(other) for name, other in others.items() if other is not None}
 
 
 def _cluster(gold: Gold, name: str | None) -> str | None:
@@ -229,6 +252,7 @@ class _Scorer:
         self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
+        self.places = np.zeros(len(gold.ids), np.int64)
         self.missing: frozenset[str] = frozenset()
         self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(facts)}
 
@@ -237,6 +261,8 @@ class _Scorer:
         self.shared.look(chunks)
         self.seen[at] = True
         self.depths[at] = chunks.depth
+        if chunks.hit_item is not None:
+            self.places[chunks.hit_item[chunks.hit_new]] = chunks.hit_rank[chunks.hit_new]
         for metric in self.metrics:
             name, judged = str(metric), documents if _by_document(metric) else chunks
             self.values[name][at] = metric.score(judged)
@@ -265,7 +291,7 @@ class _Scorer:
         of = f" (system {shorten(system, 40)!r})" if system else ""
         examples = [e.examples[0] for e in self.audit if e.code == "unknown_queries" and e.examples]
         run_has = "".join(f", the run {example!r}" for example in examples)
-        raise InputError(
+        raise NoOverlap(
             f"no query of {run.label}{of} stands in {gold.label}",
             hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
         )
@@ -312,6 +338,7 @@ class _Scorer:
             corpus_size=self.corpus_size,
             votes={n: self.votes[n][rows] for n in names if n in self.votes},
             depths=self.depths[rows],
+            places=self.places,
             missing=self.missing,
             facts={name: [column[row] for row in rows.tolist()] for name, column in self.facts.items()},
             background=background,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat.errors import ConfigError
 from karat.ids import Bools, Floats, Ints, take
 
 if TYPE_CHECKING:
@@ -106,3 +107,53 @@ class Run(ABC):
     def provenance(self) -> dict[str, Any]:
         """What is known of the run besides its hits, once it was read."""
         return {}
+
+
+class StagedRun(Run):
+    """A run whose other lists (before reranking, of another query, of one route) stand in runs of their own."""
+
+    def __init__(self, run: Run, lists: dict[str, Run], systems: set[str] | None = None) -> None:
+        self._run, self._lists = run, lists
+        self._systems: set[str] = set() if systems is None else systems  # known once the run was read
+        self.label = run.label
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        for hits in self._run.slices(columns, audit):
+            self._systems.add(hits.system)
+            yield hits
+
+    def grouped(self) -> Run:
+        return StagedRun(self._run.grouped(), self._lists, self._systems)
+
+    def lists(self, name: str) -> Run:
+        return _LentRun(self._lists[name], self._systems) if name in self._lists else self._run.lists(name)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._run.provenance()
+
+
+class _LentRun(Run):
+    """Lists that serve the systems of another run: each its namesake, or all of them where there is but one."""
+
+    def __init__(self, run: Run, systems: set[str]) -> None:
+        self._run, self._systems = run, systems
+        self.label = run.label
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        first: str | None = None
+        for hits in self._run.slices(columns, audit):
+            first = hits.system if first is None else first
+            if first in self._systems:
+                if hits.system in self._systems:
+                    yield hits
+            elif hits.system != first:
+                raise ConfigError(
+                    f"several systems ({first!r}, {hits.system!r} …), none of which has the name of one of the run",
+                    file=self.label,
+                    hint="keep one system in this file, or name them alike: " + ", ".join(sorted(self._systems)),
+                )
+            else:
+                yield from (replace(hits, system=system) for system in sorted(self._systems))
+
+    def grouped(self) -> Run:
+        return _LentRun(self._run.grouped(), self._systems)

@@ -52,6 +52,7 @@ class Judged:
     order: Ints | None = None  # row at each place of the ranking; None = as listed
     doc_rule: DocRule = field(default_factory=DocRule)
     fuzzy_threshold: float = THRESHOLD
+    hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
 
     @property
     def n(self) -> int:
@@ -130,7 +131,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
         queries=queries,
         present=np.ones(len(queries), np.bool_),
         depth=np.diff(hits.offsets),
-        k=_cutoffs(gold, queries, rules),
+        k=cutoffs(gold, queries, rules),
         gold_query=gold_query,
         gold_grade=gold_grade,
         hit_query=query[rows],
@@ -142,6 +143,30 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
         order=order,
         doc_rule=doc_rule,
         fuzzy_threshold=rules.fuzzy_threshold,
+        hit_item=items,
+    )
+
+
+def judge_places(gold: Gold, queries: Ints, places: Ints, rules: Rules) -> Judged:
+    """Queries of which only the place of each gold item (all of the set's) is known, 0 = not in the list."""
+    gold_query, gold_grade = _gold_side(gold, queries)
+    items = gold.items_of(queries)
+    query = np.repeat(np.arange(len(queries)), gold.offsets[queries + 1] - gold.offsets[queries])
+    found = np.flatnonzero(places[items])
+    found = found[np.lexsort((places[items[found]], query[found]))]
+    return Judged(
+        gold=gold,
+        queries=queries,
+        present=np.ones(len(queries), np.bool_),
+        depth=np.zeros(len(queries), np.int64),
+        k=cutoffs(gold, queries, rules),
+        gold_query=gold_query,
+        gold_grade=gold_grade,
+        hit_query=query[found],
+        hit_rank=places[items[found]],
+        hit_grade=gold.grades[items[found]],
+        hit_new=np.ones(len(found), np.bool_),
+        hit_item=items[found],
     )
 
 
@@ -154,7 +179,7 @@ def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
         queries=queries,
         present=np.zeros(len(queries), np.bool_),
         depth=np.zeros(len(queries), np.int64),
-        k=_cutoffs(gold, queries, rules),
+        k=cutoffs(gold, queries, rules),
         gold_query=gold_query,
         gold_grade=gold_grade,
         hit_query=none,
@@ -257,6 +282,7 @@ def _gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
     return query[order], grade[order]
 
 
-def _cutoffs(gold: Gold, queries: Ints, rules: Rules) -> Ints:
+def cutoffs(gold: Gold, queries: Ints, rules: Rules) -> Ints:
+    """How deep to look where a metric does not say it: the query's own k, else the configured one."""
     own = gold.k[queries]
     return np.where(own > 0, own, rules.k)

@@ -66,9 +66,11 @@ class Result:
     cluster: str | None = None  # the attribute by which queries belong together
     segmented_by: tuple[str, ...] = ()
     depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # hits that each query got
+    places: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # of each gold item in its list, 0 = not there
     missing: frozenset[str] = frozenset()  # queries that the run lacks, and that were scored as failed
     facts: dict[str, list[Any]] = field(default_factory=dict)  # what the run says of a query, where asked for
     corpus: Corpus | None = None
+    routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
     again: Callable[..., dict[str, Result]] | None = None  # measures the same run once more, as `measure` says
     source: Run | None = None  # to read the hits again; a saved result has none
     background: dict[str, Floats] = field(default_factory=dict)  # measured for the diagnosis only
@@ -212,6 +214,7 @@ class Result:
                 wrong_hits_judged=bool((self.gold.grades == 0).any()),
                 attributes=tuple(dict.fromkeys((*self.gold.tags, *self.segmented_by))),
                 groups=self.groups,
+                found=self.analyses.found,
             )
         )
 

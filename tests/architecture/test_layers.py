@@ -15,9 +15,9 @@ def layers() -> dict[str, int]:
     page = (ROOT / "docs" / "architecture.md").read_text()
     listed = page.partition("<!-- layers -->")[2].partition("<!-- /layers -->")[0]
     found: dict[str, int] = {}
-    for line in listed.strip().splitlines():
-        number, _, names = line.partition(".")
-        found.update(dict.fromkeys(re.findall(r"`(\w+)`", names), int(number)))
+    for number, line in enumerate(listed.strip().splitlines()):
+        names = line.partition(".")[2]
+        found.update(dict.fromkeys(re.findall(r"`(\w+)`", names), number))
     return found
 
 

@@ -64,6 +64,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "Run",
         "RunLogWriter",
         "Sampling",
+        "Stress",
         "Sweep",
         "Triage",
         "Verdicts",
@@ -79,6 +80,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "read_result",
         "read_results",
         "read_run",
+        "stress",
         "triage",
         "__version__",
     ]

@@ -25,10 +25,12 @@ def make(
     tags: Callable[[int], dict[str, Any]] | None = None,
     latency: Callable[[np.random.Generator, int], dict[str, float]] | None = None,
     change: Callable[[int, list[str]], list[str]] | None = None,
+    stages: Callable[[int, list[str]], dict[str, Any]] | None = None,
+    source: Callable[[int], str] | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """A run and its gold. `ranks`: where the relevant items of query i stand; `one_document`: what is not found is
     replaced by another chunk of its document; `wrong`: judged wrong items in the gold; `change`: the last word on
-    the list of query i."""
+    the list of query i; `stages`: what else the log says of it (raw lists, a route); `source`: what it should ask."""
     rng = np.random.default_rng(seed)
     run, gold = [], []
     for i in range(n):
@@ -45,8 +47,10 @@ def make(
         entry: dict[str, Any] = {"query_id": f"q{i}", "system": "made", "topk": hits}
         if latency:
             entry["latency_ms"] = latency(rng, i)
-        run.append(entry)
+        run.append({**entry, **(stages(i, hits) if stages else {})})
         gold.append({"query_id": f"q{i}", "query": f"query {i}", "gold": grades, "tags": tags(i) if tags else {}})
+        if source:
+            gold[-1]["source"] = source(i)
     return run, gold
 
 
@@ -100,6 +104,24 @@ def language(worse: float) -> dict[str, Any]:
     return {"ranks": ranks, "n": 300, "tags": lambda i: {"language": ("pt-BR", "en", "es-AR")[i % 3]}}
 
 
+def turned(share: float, back: int) -> Callable[[int, list[str]], list[str]]:
+    """In so many queries the first hit goes back by some places."""
+    return lambda i, hits: [*hits[1 : back + 1], hits[0], *hits[back + 1 :]] if i % 100 < share * 100 else hits
+
+
+def reranked(before: Callable[[int, list[str]], list[str]]) -> Callable[[int, list[str]], dict[str, Any]]:
+    return lambda i, hits: {"raw": before(i, hits)}
+
+
+def rewritten(before: Callable[[int, list[str]], list[str]]) -> Callable[[int, list[str]], dict[str, Any]]:
+    return lambda i, hits: {"topk_original": before(i, hits), "rewritten_query": f"other words for query {i}"}
+
+
+def restored(i: int, hits: list[str]) -> list[str]:
+    """As the list was before `turned(…, 3)`."""
+    return [hits[3], *hits[:3], *hits[4:]] if i % 100 < 30 else hits
+
+
 FIRES: dict[str, dict[str, Any]] = {
     "worse_than_random": {"ranks": single(r50=0.05), "corpus_size": 20, "depth": 5},
     "short_lists": {"ranks": GOOD, "change": lambda i, hits: hits[:2] if i % 5 == 0 else hits},
@@ -115,6 +137,14 @@ FIRES: dict[str, dict[str, Any]] = {
         "ranks": single(r5=0.5, r50=0.95),
         "change": lambda i, hits: [f"other#{j}" if hit.startswith("other") else hit for j, hit in enumerate(hits)],
     },
+    "reranker_hurts": {"ranks": fixed(1), "change": turned(0.3, 3), "stages": reranked(restored)},
+    "reranker_wins_little": {"ranks": fixed(4), "stages": reranked(lambda i, hits: turned(0.2, 5)(i, hits))},
+    "misrouted": {
+        "ranks": GOOD,
+        "source": lambda i: "faq",
+        "stages": lambda i, hits: {"route": "web" if i % 4 == 0 else "faq"},
+    },
+    "rewriting_harms": {"ranks": fixed(1), "change": turned(0.3, 3), "stages": rewritten(restored)},
     "weak_segment": language(0.4),
     "slow": {"ranks": GOOD, "latency": times(0, retrieve=40, rerank=200)},
     "slow_tail": {"ranks": GOOD, "latency": times(50, tail=400)},
@@ -133,6 +163,15 @@ SILENT: dict[str, dict[str, Any]] = {
     "clutter": {"ranks": single(r1=0.9, r5=0.95)},  # precision@5 is 0.19, and cannot be more than 0.2
     "first_hit_only": {"ranks": fixed(1, 2)},
     "same_documents": {"ranks": single(r5=0.5, r50=0.95)},
+    # The final lists are the raw ones; that these could stand better is no fault of a reranker.
+    "reranker_hurts": {"ranks": fixed(1), "change": turned(0.3, 3), "stages": reranked(lambda i, hits: hits)},
+    "reranker_wins_little": {"ranks": fixed(1), "stages": reranked(turned(0.3, 3))},  # it wins all
+    "misrouted": {
+        "ranks": GOOD,
+        "source": lambda i: "faq",
+        "stages": lambda i, hits: {"route": ["web", "faq"] if i % 4 == 0 else "web" if i % 20 == 1 else "faq"},
+    },
+    "rewriting_harms": {"ranks": fixed(1), "stages": rewritten(turned(0.3, 3))},  # it helps
     "weak_segment": language(0.0),
     "slow": {"ranks": GOOD, "latency": times(0, retrieve=20, rerank=40)},
     "slow_tail": {"ranks": GOOD, "latency": times(50, tail=40)},

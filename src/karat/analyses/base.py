@@ -13,13 +13,22 @@ from karat.audit import Audit
 from karat.corpus import Corpus
 from karat.differences import Paired
 from karat.gold import Gold
-from karat.ids import Floats, Ints
+from karat.ids import Bools, Floats, Ints
 from karat.judged import Rules
 from karat.metrics.grammar import parse_metrics
-from karat.statistics.intervals import Sampling
-from karat.summary import Scores, SummaryRow
+from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.sums import sum_up
+from karat.summary import FEW, Scores, SummaryRow, mean_of, number
 
 PERMUTATIONS = 10_000
+# Options of `evaluate` with which every hit that was logged counts. A threshold for final lists says nothing of others,
+# whose scores are on another scale.
+UNFILTERED: dict[str, Any] = {"min_score": None}
+
+
+def route_lists(source: str) -> str:
+    """What the lists of a run that asked one source only are called."""
+    return f"route {source}"
 
 
 class Lacking(Exception):
@@ -48,6 +57,8 @@ class Side(Protocol):
     @property
     def depths(self) -> Ints: ...  # hits that each query got
     @property
+    def places(self) -> Ints: ...  # of each item of the gold set in the list of its query, 0 = not there
+    @property
     def missing(self) -> frozenset[str]: ...  # queries that the run lacks, scored as failed
     @property
     def facts(self) -> dict[str, list[Any]]: ...  # what the run says of a query, None = nothing
@@ -59,6 +70,8 @@ class Side(Protocol):
     def sampling(self) -> Sampling: ...
     @property
     def corpus(self) -> Corpus | None: ...
+    @property
+    def routes(self) -> tuple[str, ...]: ...  # sources whose own lists `measure(…, hits=route_lists(source))` gives
     @property
     def segmented_by(self) -> tuple[str, ...]: ...
     @property
@@ -89,13 +102,35 @@ class Analysis:
         raise NotImplementedError
 
 
+def with_lists(side: Side) -> Bools:
+    """Which of a side's queries the run has; the others were scored as failed."""
+    return np.array([query not in side.missing for query in side.queries], np.bool_)
+
+
 def pair(before: Side, after: Side, metrics: Sequence[str]) -> tuple[Paired, Ints]:
     """Both sides in these metrics on the queries that the first has, and the rows of these in the gold set.
 
     What the second lacks of them has failed; what the first lacks says nothing about a change.
     """
-    had = np.array([query not in before.missing for query in before.queries], np.bool_)
-    rows = np.intersect1d(before.rows[had], after.rows, assume_unique=True)
+    rows = np.intersect1d(before.rows[with_lists(before)], after.rows, assume_unique=True)
     asked = parse_metrics(metrics)
     sides = [replace(side.columns.select(np.searchsorted(side.rows, rows)), metrics=asked) for side in (before, after)]
     return Paired(*sides), rows
+
+
+def unfiltered(side: Side, metrics: Iterable[str]) -> Side:
+    """The side in these metrics without any filter; nothing is measured anew where there is none."""
+    filtered = any(getattr(side.rules, name) != off for name, off in UNFILTERED.items())
+    return side.measure(metrics, **UNFILTERED) if filtered else side
+
+
+def other_lists(side: Side, metrics: Iterable[str], hits: str) -> Side:
+    """Other lists of the log in these metrics, over the queries that have one. Raises Lacking where none has."""
+    return side.measure(metrics, hits, missing="skip", **UNFILTERED)
+
+
+def rate(name: str, happened: Floats, clusters: Ints | None, sampling: Sampling) -> SummaryRow:
+    """The share of the queries (1 happened, 0 not, NaN not asked) with its interval."""
+    ((low, high),) = mean_intervals(sum_up(happened[:, None], None, clusters), [(0.0, 1.0)], sampling).tolist()
+    n = int((~np.isnan(happened)).sum())
+    return SummaryRow(name, n, len(happened) - n, mean_of(happened), number(low), number(high), few=n < FEW)

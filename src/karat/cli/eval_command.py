@@ -13,6 +13,7 @@ from karat.cli.options import (
     reading_options,
     scoring_options,
     segment_option,
+    stage_options,
     statistics_options,
 )
 
@@ -25,6 +26,7 @@ from karat.cli.options import (
 @click.option("--criteria", "-c", metavar="FILE", help="Also measure what these gates ask of a baseline.")
 @segment_option
 @scoring_options
+@stage_options
 @statistics_options
 @click.option("--json", "as_json", is_flag=True, help="Print the saved form of the result instead of tables.")
 @click.option(
@@ -61,7 +63,7 @@ def command(
     from karat.export import check_target, export, to_json
 
     for output in outputs:
-        check_target(output, inputs=[path for path in (run, gold, options["corpus"]) if path])
+        check_target(output, inputs=_inputs(run, gold, **options))
     asked: Sequence[str] = metrics if criteria is None else _with_gates(metrics, criteria)
     results = score_files(run, gold, _with_documents(asked) if by_document else asked, **options)
     if as_json:
@@ -77,6 +79,12 @@ def command(
             print_report(evaluation_report(result), console)
     for output in outputs:
         click.echo(f"wrote {export(results, output)}", err=True)
+
+
+def _inputs(
+    run: str, gold: str, corpus: str | None, raw: str | None, original: str | None, routes: dict[str, str], **_: Any
+) -> list[str]:
+    return [path for path in (run, gold, corpus, raw, original, *routes.values()) if path]
 
 
 def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:

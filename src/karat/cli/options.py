@@ -52,12 +52,43 @@ reading_options = _all(
     ),
 )
 
+
+def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for name, equals, run in pairs:
+        if not (name and equals and run):
+            raise click.BadParameter(f"{name + equals + run!r} is not of the form NAME=RUN", ctx, option)
+    return {name: run for name, _, run in pairs}
+
+
+stage_options = _all(
+    click.option("--raw", metavar="RUN", help="Run with the lists before reranking, where the log has no `raw`."),
+    click.option(
+        "--original", metavar="RUN", help="Run with the lists before rewriting, where the log has no `topk_original`."
+    ),
+    click.option(
+        "--route",
+        "routes",
+        multiple=True,
+        metavar="NAME=RUN",
+        callback=_named_runs,
+        help="Run that asked the source NAME only, to tell what routing costs; repeat for more.",
+    ),
+)
+
 metric_option = click.option(
     "--metric",
     "-m",
     "metrics",
     multiple=True,
     help="Metric such as recall@5; repeat for more. `karat metrics` lists them.",
+)
+
+doc_option = click.option(
+    "--doc-of",
+    default="#",
+    show_default=True,
+    help="What parts a chunk id from its document: a separator, or a regular expression with a group.",
 )
 
 scoring_options = _all(
@@ -74,12 +105,7 @@ scoring_options = _all(
         help="Queries of the gold set that the run lacks.",
     ),
     click.option("--min-score", type=float, help="Cut hits with a lower score before evaluation."),
-    click.option(
-        "--doc-of",
-        default="#",
-        show_default=True,
-        help="What parts a chunk id from its document: a separator, or a regular expression with a group.",
-    ),
+    doc_option,
     click.option(
         "--fuzzy-threshold",
         type=click.FloatRange(0, 1, min_open=True),

@@ -41,6 +41,9 @@ def score_files(
     split: str,
     system: str | None,
     hits: Lists,
+    raw: str | None = None,
+    original: str | None = None,
+    routes: dict[str, str] | None = None,
 ) -> list[Result]:
     """One result for each system of a run."""
     from pathlib import Path
@@ -75,6 +78,9 @@ def score_files(
             segments=segments,
             cluster=cluster,
             sampling=sampling,
+            raw=raw,
+            original=original,
+            routes=routes,
         )
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():

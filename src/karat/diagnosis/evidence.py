@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -80,11 +81,18 @@ class Evidence:
     wrong_hits_judged: bool = False  # the gold says of some items that they are not relevant
     attributes: tuple[str, ...] = ()  # by which queries can be grouped
     groups: Callable[[str], list[tuple[str, Ints]]] = field(default=lambda name: [])
+    found: Mapping[str, Any] = field(default_factory=dict)  # what the analyses found, by name
 
     def column(self, name: str) -> Floats:
         if name not in self.values:
             raise NotMeasured(name)
         return self.values[name]
+
+    def analysis(self, name: str) -> Any:
+        """What an analysis found."""
+        if name not in self.found:
+            raise NotMeasured(name)
+        return self.found[name]
 
     def ceiling(self, name: str) -> Floats:
         self.column(name)

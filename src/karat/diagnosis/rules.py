@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,17 @@ from karat.diagnosis import thresholds as at
 from karat.diagnosis.evidence import DIFFERENCE, Estimate, Evidence, NotMeasured
 from karat.diagnosis.finding import Finding, Number
 from karat.diagnosis.rule import Proof, Table
-from karat.diagnosis.words import listed, milliseconds, percent, points, share
+from karat.diagnosis.words import (
+    listed,
+    milliseconds,
+    moved,
+    number_of,
+    percent,
+    points,
+    share,
+    share_of,
+    sure_of,
+)
 from karat.errors import shorten
 from karat.ids import Bools, Floats
 from karat.statistics.apart import apart_p
@@ -256,6 +267,87 @@ def same_documents(e: Evidence) -> Iterator[Proof]:
             f"{_said(e, 'recall@5', recall)}."
         )
         yield Proof(sure, said, [redundancy.number, recall.number])
+
+
+@rule(
+    "reranker_hurts",
+    "The reranker puts the hits in a worse order than the retriever's own.",
+    "switch the reranker off, or mix its score with the retriever's, until it wins on these queries",
+    "check what it reads: the right field, the right language, texts that were cut off",
+    'look at the queries that it demoted: `karat eval` names some under "Retriever and reranker"',
+)
+def reranker_hurts(e: Evidence) -> Iterator[Proof]:
+    """nDCG@k of the final lists lies 0.02 or more below that of the raw lists, beyond noise."""
+    change = _reranked(e).differences[0]
+    if change.certain and change.delta <= -at.NDCG_DROPS:
+        yield Proof(sure_of(change), f"From the raw lists to the final ones {moved(change)}.", [number_of(change)])
+
+
+@rule(
+    "reranker_wins_little",
+    "The reranker wins little of what a better order could.",
+    "try a stronger reranker (a cross-encoder), or train it on queries such as these",
+    "let it read more: the title beside the text, whole chunks, the whole raw list",
+    unless=("reranker_hurts",),
+)
+def reranker_wins_little(e: Evidence) -> Iterator[Proof]:
+    """Of what the best order of the raw lists would win in nDCG@k, which is more than 10 points, less than half was."""
+    found = _reranked(e)
+    gain = found.gain
+    if gain is None or gain.captured is None or gain.captured.high is None or gain.possible <= at.WIDE:
+        return
+    if gain.captured.high < at.CAPTURED:
+        captured, change = gain.captured, found.differences[0]
+        said = (
+            f"The best order of the raw lists would take {gain.metric} from {change.baseline:.2f} to {gain.best:.2f}. "
+            f"Of that way reranking goes {share_of(captured)}."
+        )
+        numbers = [Number("share captured", captured.mean, captured.low, captured.high)]
+        yield Proof(1, said, [*numbers, Number(f"{gain.metric}, best order − raw", gain.possible)])
+
+
+def _reranked(e: Evidence) -> Any:
+    """Of a reranker that is at work, on enough queries."""
+    found = e.analysis("reranker")
+    if not found.reordered or found.differences[0].few:
+        raise NotMeasured("reranker")
+    return found
+
+
+@rule(
+    "misrouted",
+    "Many queries are sent to the wrong source.",
+    'look at the confusion table under "Routing": which source is taken for which?',
+    "where the router is unsure, ask two sources and let the reranker decide",
+    "give the router examples of the queries that it gets wrong",
+)
+def misrouted(e: Evidence) -> Iterator[Proof]:
+    """Less than 90% of the queries asked every source that they need."""
+    right = e.score("route_accuracy")
+    if sure := right.below(at.ROUTED_RIGHT):
+        yield Proof(sure, f"{share(right)} of the queries asked the source that they need.", [right.number])
+
+
+@rule(
+    "rewriting_harms",
+    "Rewriting the query harms{where}.",
+    "search with the original query too and merge both lists",
+    "rewrite only where it is needed, such as follow-ups that make no sense alone",
+    "look at the queries that lost most: does the rewrite drop names, numbers or the language?",
+)
+def rewriting_harms(e: Evidence) -> Iterator[Proof]:
+    """nDCG@k with the rewritten query lies 0.02 or more below that with the original one, beyond noise; or more than
+    20% of the queries are harmed, whatever the others win."""
+    found = e.analysis("rewriter")
+    change, harmed = found.differences[0], found.harmed
+    if change.few:
+        raise NotMeasured("rewriter")
+    numbers = [number_of(change), Number("share harmed", harmed.mean, harmed.low, harmed.high)]
+    said = f"With the rewritten query {moved(change)}; {share_of(harmed)} of the queries were harmed."
+    if change.certain and change.delta <= -at.NDCG_DROPS:
+        yield Proof(sure_of(change), said, numbers, about={"where": " more than it helps"})
+    elif harmed.low is not None and harmed.low > at.HARMED:
+        yield Proof(1, said, numbers, about={"where": " many queries"})
 
 
 @rule(

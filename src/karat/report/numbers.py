@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
+from karat.differences import Difference
+from karat.report.blocks import Column, Table
 from karat.summary import SummaryRow
 
 Limits: TypeAlias = tuple[float | None, float | None]
@@ -103,3 +106,41 @@ def p_value(p: float | None) -> str:
     if p is None:
         return "–"
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def queries(count: int) -> str:
+    """
+    >>> queries(1), queries(1200)
+    ('1 query', '1,200 queries')
+    """
+    return f"{count:,} {'query' if count == 1 else 'queries'}"
+
+
+def share(row: SummaryRow) -> str:
+    """A share of queries with its limits, in percent.
+
+    >>> share(SummaryRow("harmed", 30, 0, 0.123, 0.05, 0.2)), share(SummaryRow("captured", 30, 0, -0.5)), share(
+    ...     SummaryRow("none", 0, 3, None))
+    ('12% [5%, 20%]', '−50%', '–')
+    """
+    value, low, high = (None if v is None else f"{v:.0%}".replace("-", "−") for v in (row.mean, row.low, row.high))
+    if value is None:
+        return "–"
+    return value if low is None or high is None else f"{value} [{low}, {high}]"
+
+
+def such_as(examples: Sequence[str]) -> str:
+    """
+    >>> such_as(["q1", "q2"]), such_as([])
+    (' (q1, q2)', '')
+    """
+    return f" ({', '.join(examples)})" if examples else ""
+
+
+def difference_table(found: Sequence[Difference], before: str, after: str) -> Table:
+    """Metrics of two kinds of lists beside each other, with what the second changes."""
+    rows = [
+        [d.metric, written(d.baseline), written(d.candidate), points(d.delta, limits=(d.low, d.high)), p_value(d.p)]
+        for d in found
+    ]
+    return Table([Column(c) for c in ("metric", before, after, "difference", "p")], rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 NAMES = (
     *("comparison", "corpus", "gates", "gold", "plan", "result"),
-    *("run-log", "selftest", "ship-criteria", "sweep", "triage"),
+    *("run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
 )
 
 
@@ -29,6 +29,7 @@ def generate(name: str) -> str:
     from karat.gates.verdicts import Verdicts
     from karat.planning import Plan
     from karat.saved_result import SavedResult
+    from karat.stressing.stress import Stress
     from karat.sweeping import Sweep
     from karat.triaging import Triage
 
@@ -43,6 +44,7 @@ def generate(name: str) -> str:
         "ship-criteria": CriteriaFile,
         "gates": Verdicts,
         "selftest": SelfTest,
+        "stress": Stress,
         "triage": Triage,
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}

@@ -58,7 +58,11 @@ def sum_up(values: Floats, weights: Floats | None = None, clusters: Ints | None 
     `clusters`: queries with the same number belong together."""
     defined = ~np.isnan(values)
     below = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
-    above = np.where(defined, values, 0.0) * below
+    return ratio(np.where(defined, values, 0.0) * below, below, clusters)
+
+
+def ratio(above: Floats, below: Floats, clusters: Ints | None = None) -> Sums:
+    """Numerators and denominators of each query, both query × column, where a query may add to one of them only."""
     if clusters is not None and len(clusters):
         above, below = by_cluster(above, clusters), by_cluster(below, clusters)
     return _collapse(above, below, np.ones(len(above), np.int64))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from karat.analyses.reranker import Reranked
-from karat.report.blocks import Block, Column, Table, Text
-from karat.report.numbers import p_value, points, with_interval, written
+from karat.analyses.reranker import Gain, Reranked
+from karat.report.blocks import Block, Text
+from karat.report.numbers import difference_table, queries, share, such_as, with_interval
 from karat.report.sections.base import ReportSection
 from karat.result import Result
 
@@ -20,23 +20,35 @@ class RerankerSection(ReportSection):
         found: Reranked | None = result.analyses.found.get("reranker")
         if found is None:
             return []
-        rows = [
-            [d.metric, written(d.baseline), written(d.candidate), points(d.delta, limits=(d.low, d.high)), p_value(d.p)]
-            for d in found.differences
-        ]
-        columns = [Column(c) for c in ("metric", "raw", "final", "difference", "p")]
         raw = "; ".join(f"{row.metric} {with_interval(row)}" for row in found.raw)
-        return [
-            Text(f"The raw lists ({found.raw_depth} deep): {raw}."),
-            Table(columns, rows),
-            Text(f"Reranking brought a relevant hit into the top {found.k} of {_queries(found.rescued)}."),
-            Text(f"It lost the last one of {_queries(found.demoted)}{_such_as(found.demoted_examples)}."),
-        ]
+        blocks: list[Block] = [Text(f"The raw lists (up to {found.raw_depth} deep): {raw}.")]
+        if found.without_raw:
+            blocks.append(Text(f"{queries(found.without_raw)} without a raw list, left out here.", "warning"))
+        if not found.reordered:
+            blocks.append(Text("No reranker is at work: the final lists are the raw ones, cut." + _room(found.gain)))
+            return blocks
+        return [*blocks, difference_table(found.differences, "raw", "final"), *_told(found)]
 
 
-def _queries(count: int) -> str:
-    return f"{count:,} {'query' if count == 1 else 'queries'}"
+def _told(found: Reranked) -> list[Block]:
+    rescued, demoted = such_as(found.rescued_examples), such_as(found.demoted_examples)
+    return [
+        *([] if found.gain is None else [Text(_captured(found.gain))]),
+        Text(f"Reranking brought a relevant hit into the top {found.k} of {queries(found.rescued)}{rescued}."),
+        Text(f"It lost the last one of {queries(found.demoted)}{demoted}."),
+    ]
 
 
-def _such_as(examples: list[str]) -> str:
-    return f" ({', '.join(examples)})" if examples else ""
+def _captured(gain: Gain) -> str:
+    if gain.captured is None:
+        return "The raw order could not be better: there was nothing to win."
+    return (
+        f"The best order of the raw lists would reach {gain.metric} {gain.best:.4f}. "
+        f"Of this possible gain ({gain.possible * 100:.1f} pp) {share(gain.captured)} was captured."
+    )
+
+
+def _room(gain: Gain | None) -> str:
+    if gain is None or gain.captured is None:
+        return ""
+    return f" Their best order would reach {gain.metric} {gain.best:.4f}, {gain.possible * 100:.1f} pp more."

@@ -1,0 +1,74 @@
+"""A stress test as a report."""
+
+from __future__ import annotations
+
+from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.report.numbers import p_value, points, queries, written
+from karat.stressing.stress import Stress, StressRow
+
+_LISTS = {"topk": "final lists", "raw": "raw lists", "topk_original": "lists of the original query"}
+
+
+def stress_report(found: Stress) -> Report:
+    blocks: list[Block] = [Text(_what(found)), _table(found), *(Text(note, "warning") for note in _notes(found))]
+    sections = [Section("stress", "Hard-negative stress", blocks)]
+    if found.worst:
+        sections.append(Section("worst", "Queries that lost most", [_worst(found)]))
+    return Report(f"{found.system or found.run} against {found.gold}", sections)
+
+
+def _what(found: Stress) -> str:
+    said = f"Negatives were put into the {_LISTS[found.lists]} of {queries(found.queries)}"
+    if found.drawn_from > found.queries:
+        said += f" (drawn from {found.drawn_from:,} with seed {found.statistics['seed']})"
+    if found.reranker is None:
+        return f"{said}. Nothing moves them down again: no reranker was given."
+    return f"{said}; with and without them, {found.reranker} reranked the lists."
+
+
+def _table(found: Stress) -> Table:
+    titles = ["negatives at", "without", "with", f"change of {found.metric}", "p"]
+    reranked = found.reranker is not None
+    columns = [*titles, "before reranking"] if reranked else titles
+    note = "before reranking: the change that the reranker had to make good" if reranked else None
+    return Table([Column(c) for c in columns], [_row(row) for row in found.rows], note)
+
+
+def _row(row: StressRow) -> list[Cell]:
+    change, bare = row.change, row.unranked
+    cells: list[Cell] = [
+        _ranks(row.at),
+        written(change.baseline),
+        written(change.candidate),
+        points(change.delta, limits=(change.low, change.high)),
+        p_value(change.p),
+    ]
+    return cells if bare is None else [*cells, points(bare.delta)]
+
+
+def _ranks(at: list[int]) -> str:
+    return f"rank {at[0]}" if len(at) == 1 else f"ranks {', '.join(map(str, at))} together"
+
+
+def _notes(found: Stress) -> list[str]:
+    left_out = ", ".join(f"{why} ({count:,})" for why, count in found.left_out.items())
+    counted = (
+        (sum(found.left_out.values()), "{} of the gold set left out: " + left_out),
+        (found.fewer_negatives, "{} with fewer negatives than ranks: all together means as many as there are"),
+        (found.short_lists, "{} with a list that ends before a rank: the negative was put at its end"),
+    )
+    notes = [text.format(queries(count)) + "." for count, text in counted if count]
+    if found.moved:
+        notes.append(f"Negatives that stood in the list already, and were moved: {found.moved:,}.")
+    if found.relevant_negatives:
+        notes.append(f"Negatives that the gold set calls relevant, and were not used: {found.relevant_negatives:,}.")
+    if found.without_text:
+        notes.append(f"The reranker got {found.without_text:,} hits without text: --corpus lends it to them.")
+    if found.rows[0].change.few:
+        notes.append("Too few queries to judge by.")
+    return notes
+
+
+def _worst(found: Stress) -> Table:
+    rows: list[list[Cell]] = [[d.query_id, f"{d.before:.2f} → {d.after:.2f}", d.query] for d in found.worst]
+    return Table([Column(c) for c in ("query", found.metric, "text")], rows, "with all negatives together")
