@@ -87,7 +87,7 @@ def _top(result: Result, depths: dict[str, int]) -> dict[str, list[Moved]]:
 
 def _read_top(result: Result, source: Run, depths: dict[str, int]) -> dict[str, list[Moved]]:
     found: dict[str, list[Moved]] = {}
-    for hits in source.slices(frozenset(), Audit()):
+    for hits in source.slices(result.rules.needs, Audit()):
         keep = np.array([q in depths for q in hits.queries], np.bool_)
         if hits.system != result.system or not keep.any():
             continue
