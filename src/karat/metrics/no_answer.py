@@ -30,6 +30,11 @@ def _relevant(judged: Judged, inside: Bools) -> tuple[Ints, Ints]:
     return query, places if judged.order is None else judged.order[places]
 
 
+def _scored(judged: Judged, best: Floats) -> Bools:
+    """Queries of which a threshold can be asked: a hit among them has a score, or there is no hit."""
+    return np.asarray(~np.isnan(best) | (judged.depth == 0))
+
+
 def _no_scores(judged: Judged) -> str | None:
     scores = None if judged.hits is None else judged.hits.score
     return "the hits have no score" if scores is None or np.isnan(scores).all() else None
@@ -70,7 +75,7 @@ class FalseEvidence(Metric, frozen=True, kw_only=True):
     """1 when a query that has no answer gets a hit in the top k (with a score of at least `min_score`), else 0.
 
     Undefined for queries that have an answer. A query that the run lacks got no hit: 0. With `min_score`, undefined
-    where there are hits and none has a score.
+    where there are hits and none of the top k has a score.
 
     >>> import karat
     >>> run = {"a": {"x": 0.9}, "b": {"x": 0.3}, "c": {"x": 0.8}}
@@ -93,12 +98,11 @@ class FalseEvidence(Metric, frozen=True, kw_only=True):
         return None if self.min_score is None else _no_scores(judged)
 
     def score(self, judged: Judged) -> Floats:
-        got = judged.depth > 0
         if self.min_score is None or judged.hits is None:
-            values = got.astype(np.float64)
+            values = (judged.depth > 0).astype(np.float64)
         else:
             best = _best(judged, *judged.top(self.limit(judged)))
-            values = np.where(got & np.isnan(best), np.nan, best >= self.min_score)
+            values = np.where(_scored(judged, best), best >= self.min_score, np.nan)
         return self._without_answer(judged, values)
 
     def ceiling(self, judged: Judged) -> Floats:
@@ -112,7 +116,7 @@ class Miss(Relevance, frozen=True, kw_only=True):
     """1 when no relevant item stands in the top k (with a score of at least `min_score`), else 0.
 
     What a score threshold costs: 1 − hit@k without one. Undefined for queries that have no answer; a query that the run
-    lacks is a miss. With `min_score`, undefined where relevant hits stand in the top k and none of them has a score.
+    lacks is a miss. With `min_score`, undefined where there are hits and none of the top k has a score.
 
     >>> import karat
     >>> run, gold = {"a": {"x": 0.9}, "b": {"x": 0.3}}, {"a": ["x"], "b": ["x"]}
@@ -123,6 +127,7 @@ class Miss(Relevance, frozen=True, kw_only=True):
     name = "miss"
     direction = "lower"
     cutoff = "required"
+    uses_hits = True
     aliases = {"miss_rate": "miss"}
 
     min_score: Threshold | None = None
@@ -132,12 +137,13 @@ class Miss(Relevance, frozen=True, kw_only=True):
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         # Every chunk of a document: a later one may be the one that reaches the threshold.
-        inside = self.found(judged, self.limit(judged), every_chunk=True)
-        there = judged.per_query(judged.hit_query[inside]) > 0
+        limit = self.limit(judged)
+        inside = self.found(judged, limit, every_chunk=True)
         if self.min_score is None or judged.hits is None:
-            return (~there).astype(np.float64)
-        best = _best(judged, *_relevant(judged, inside))
-        return np.where(there & np.isnan(best), np.nan, ~(best >= self.min_score))
+            return np.where(judged.per_query(judged.hit_query[inside]) == 0, 1.0, 0.0)
+        reached = _best(judged, *_relevant(judged, inside)) >= self.min_score
+        asked = _scored(judged, _best(judged, *judged.top(limit)))
+        return np.where(asked, 1.0 - reached, np.nan)
 
     def ceiling(self, judged: Judged) -> Floats:
         """With a threshold it depends on scores, which the gold does not have."""

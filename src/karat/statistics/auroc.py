@@ -32,7 +32,7 @@ def auroc(values: Floats, positive: Bools) -> float:
     >>> auroc(np.array([3.0, 2.0, 2.0, 1.0]), np.array([True, True, False, False]))
     0.875
     """
-    return _Ranked(values, positive).area(np.ones((1, len(values))))[0].item()
+    return float(_Ranked(values, positive).area(np.ones((1, len(values))))[0])
 
 
 def auroc_interval(
@@ -40,7 +40,7 @@ def auroc_interval(
 ) -> tuple[float, float]:
     """(low, high). `clusters`: values with the same number belong together and are drawn together."""
     ranked = _Ranked(values, positive)
-    estimate = ranked.area(np.ones((1, len(values))))[0].item()
+    estimate = float(ranked.area(np.ones((1, len(values))))[0])
     units = _units(ranked, clusters)
     if len(values) > _LARGE:
         low, high = _normal_limits(ranked, units, estimate, sampling)
