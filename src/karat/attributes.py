@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.errors import ConfigError, UnknownName
+from karat.audit import Audit
+from karat.errors import ConfigError, UnknownName, shorten
 from karat.gold import Gold
 from karat.ids import Ints
 
@@ -90,6 +91,28 @@ def with_versions(gold: Gold, corpus: Corpus) -> Gold:
             found[query].add(str(version))
     versions = [None if not f else f.pop() if len(f) == 1 else "several" for f in found]
     return replace(gold, tags={**gold.tags, "doc_version": versions})
+
+
+def with_no_answer(gold: Gold, rule: str) -> Gold:
+    """The gold set with more queries marked as having no answer: those whose attribute has one of the values, as in
+    `answerability=UNANSWERABLE` or `type=Null,None`."""
+    name, equals, values = (part.strip() for part in rule.partition("="))
+    if not name or not equals or not values:
+        raise ConfigError(f"cannot read {rule!r}", expected="a field and its value", hint="such as type=Null")
+    wanted = {value.strip() for value in values.split(",")}
+    labels = [None if value is None else label_text(value) for value in attribute(gold, name)]
+    marked = np.array([label in wanted for label in labels], np.bool_)
+    if not marked.any():
+        there = sorted({label for label in labels if label is not None}, key=label_order)
+        raise ConfigError(f"no query has {rule}", hint=f"{name} is {', '.join(shorten(v, 40) for v in there[:10])}")
+    relevant = np.bincount(gold.query_of_item[gold.grades > 0], minlength=len(marked)) > 0
+    if (marked & relevant).any():
+        query = gold.queries[int(np.flatnonzero(marked & relevant)[0])]
+        raise ConfigError(f"{rule} and relevant gold contradict each other", file=gold.label, query=query)
+    audit = Audit.of(gold.audit)
+    new = np.flatnonzero(marked & (gold.no_answer == 0)).tolist()
+    audit.count("no_answer_queries", len(new), (gold.queries[i] for i in new))
+    return replace(gold, no_answer=(marked | (gold.no_answer > 0)).astype(np.int64), audit=audit)
 
 
 def attribute(gold: Gold, name: str) -> list[Any]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from karat.errors import InputError, shorten
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
 from karat.ids import as_list
+from karat.versions import EXPECTED, Version, is_said
 
 if TYPE_CHECKING:
     from karat.audit import Audit
@@ -37,13 +39,25 @@ class Corpus:
     @property
     def versions(self) -> list[Any] | None:
         """The version of each chunk's document, where the corpus says it."""
-        return next((self.fields[name] for name in VERSIONS if name in self.fields), None)
+        return None if self._version_field is None else self.fields[self._version_field]
+
+    @property
+    def _version_field(self) -> str | None:
+        return next((name for name in VERSIONS if name in self.fields), None)
 
     def column(self, name: str) -> list[Any] | None:
         """A column of hits (text, doc_version, source) as the corpus has it."""
         if name == "text":
             return self.texts
-        return self.versions if name == "doc_version" else self.fields.get(name)
+        return self._read_versions() if name == "doc_version" else self.fields.get(name)
+
+    def _read_versions(self) -> list[Any] | None:
+        """Versions that somebody wants to compare: each must be one."""
+        for item, value in zip(self.ids, self.versions or (), strict=False):
+            if is_said(value) and Version.read(value) is None:
+                what, field = f"the version of {shorten(item, 40)!r} is not a time or version", self._version_field
+                raise InputError(what, file=self.label, field=field, expected=EXPECTED, got=value)
+        return self.versions
 
 
 class DescribedRun(Run):

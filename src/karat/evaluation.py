@@ -8,7 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from karat.analyses.base import route_lists
-from karat.attributes import CONVERSATION, cluster_numbers, segment_labels, segment_titles, with_versions
+from karat.attributes import (
+    CONVERSATION,
+    cluster_numbers,
+    segment_labels,
+    segment_titles,
+    with_no_answer,
+    with_versions,
+)
 from karat.audit import Audit
 from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
@@ -42,6 +49,8 @@ PANEL = (
 )
 # What the diagnosis looks at besides; measured with the panel, never shown in it.
 BACKGROUND = ("recall@20", "recall@50", "rprecision", "route_accuracy")
+_NO_TIME = "to leave out newer documents, give queries an as_of, such as 2025-06-01"
+_NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
 BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
 
 
@@ -75,6 +84,9 @@ def evaluate_all(
     k: int = 5,
     missing: Literal["worst", "skip"] = "worst",
     min_score: float | None = None,
+    no_future: bool = False,
+    no_answer: str | None = None,
+    target_false_evidence: float = 0.1,
     doc_of: str = "#",
     fuzzy_threshold: float = THRESHOLD,
     corpus: Any = None,
@@ -89,10 +101,12 @@ def evaluate_all(
 ) -> dict[str, Result]:
     """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
     `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
-    `doc_of`: what parts a chunk id from its document; `fuzzy_threshold`: from which likeness on a text covers an
-    evidence; `corpus`: a file, a BEIR folder or a `Corpus`, which lends hits
-    what the run does not say of them; `corpus_size`: for the random floor (default: the corpus's); `segments`:
-    attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together
+    `no_future`: hits newer than their query's `as_of` are removed; `no_answer`: which queries have no answer besides
+    those that say so, such as `type=Null`; `target_false_evidence`: what share of them may get hits, for the score
+    threshold that the no-answer analysis looks for; `doc_of`: what parts a chunk id from its document;
+    `fuzzy_threshold`: from which likeness on a text covers an evidence; `corpus`: a file, a BEIR folder or a `Corpus`,
+    which lends hits what the run does not say of them; `corpus_size`: for the random floor (default: the corpus's);
+    `segments`: attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together
     (default: conversations, where the gold set has them; `none`: every query for itself); `sampling`: how intervals are
     made; `facts`: what the run says of a query (`route` …) and the result should keep; `raw`: a run that has the lists
     before reranking, `original`: those of the queries before rewriting, `routes`: source → a run that asked this source
@@ -105,6 +119,9 @@ def evaluate_all(
         raise ConfigError("the score threshold is no number", expected="a finite number", got=min_score)
     if not 0 < fuzzy_threshold <= 1:
         raise ConfigError("bad fuzzy threshold", expected="above 0, at most 1", got=fuzzy_threshold)
+    if not 0 <= target_false_evidence < 1:
+        expected, got = "from 0 to under 1, such as 0.1", target_false_evidence
+        raise ConfigError("the target for false evidence is no share", expected=expected, got=got)
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     run, gold = read_run(run), read_gold(gold)
@@ -114,12 +131,23 @@ def evaluate_all(
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         run, gold, corpus_size = DescribedRun(run, corpus), with_versions(gold, corpus), corpus_size or len(corpus)
+    gold = gold if no_answer is None else with_no_answer(gold, no_answer)
+    if no_future and not any(gold.as_of):
+        raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
     asked = parse_metrics(PANEL if metrics is None else metrics)
     segmented_by = segment_titles(gold, segments)
     cluster = _cluster(gold, cluster)
     for name in segmented_by:
         segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
-    rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k, fuzzy_threshold=fuzzy_threshold)
+    rules = Rules(
+        missing=missing,
+        min_score=min_score,
+        doc_of=doc_of,
+        k=k,
+        fuzzy_threshold=fuzzy_threshold,
+        no_future=no_future,
+        target_false_evidence=target_false_evidence,
+    )
     background = _background(gold, rules) if metrics is None else []
     try:
         scorers = _score(run, gold, asked, background, rules, corpus_size, frozenset(facts))
@@ -130,6 +158,8 @@ def evaluate_all(
         "k": k,
         "missing": missing,
         "min_score": min_score,
+        "no_future": no_future,
+        "target_false_evidence": target_false_evidence,
         "doc_of": doc_of,
         "fuzzy_threshold": fuzzy_threshold,
         "corpus": corpus,
@@ -195,7 +225,7 @@ def _score(
     facts: frozenset[str],
 ) -> dict[str, _Scorer]:
     metrics = [*asked, *background]
-    columns = facts.union(*(m.needs for m in metrics))
+    columns = facts.union(rules.needs, *(m.needs for m in metrics))
     depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits), default=0)
     documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
     scorers: dict[str, _Scorer] = {}
@@ -204,13 +234,18 @@ def _score(
         scorer = scorers.get(hits.system)
         if scorer is None:
             scorer = scorers[hits.system] = _Scorer(gold, asked, background, rules, corpus_size, facts)
-        judged = judge(hits, gold, rules, scorer.audit, depth)
-        # What was settled for the documents was settled, and counted, for the chunks already.
-        scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
+        try:
+            judged = judge(hits, gold, rules, scorer.audit, depth)
+            # What was settled for the documents was settled, and counted, for the chunks already.
+            scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
+        except InputError as error:
+            error.file = error.file or run.label  # hits know their line and not their file
+            raise
     if not scorers:
         raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
     for system, scorer in scorers.items():
         scorer.refuse_no_overlap(run, gold, system)
+        scorer.refuse_no_versions(run)
         scorer.shared.report(scorer.audit)
         scorer.add_missing(documents or gold)
     return scorers
@@ -295,6 +330,13 @@ class _Scorer:
             f"no query of {run.label}{of} stands in {gold.label}",
             hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
         )
+
+    def refuse_no_versions(self, run: Run) -> None:
+        """Where no hit says how old it is, nothing can be removed, and nobody should believe that it was."""
+        undated = self.audit["undated_hits"]
+        asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_) if undated else self.seen
+        if undated and undated == self.depths[asked].sum() + self.audit["future_hits"]:
+            raise InputError("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
 
     def add_missing(self, documents: Gold) -> None:
         missing: Ints = np.flatnonzero(~self.seen)

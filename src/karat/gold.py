@@ -13,6 +13,7 @@ from karat.audit import Audit
 from karat.errors import InputError, is_whole
 from karat.ids import Bools, DocRule, Floats, Ints, Packed, has_repeats, hashes, keys, pack
 from karat.matching.cover import normalise
+from karat.versions import EXPECTED, Version, is_said
 
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
@@ -59,6 +60,19 @@ class Gold:
     def text(self, i: int) -> str | None:
         value = self.fields["query"][i] if "query" in self.fields else None
         return None if value is None else str(value)
+
+    @cached_property
+    def as_of(self) -> list[Version | None]:
+        """The time or version that each query asks from, None where none is given."""
+        values = self.fields.get("as_of") or self.tags.get("as_of") or [None] * len(self.queries)
+        return [self._as_of(query, value) if is_said(value) else None for query, value in enumerate(values)]
+
+    def _as_of(self, query: int, value: Any) -> Version:
+        found = Version.read(value)
+        if found is None:
+            what, where = "not a time or version", self.queries[query]
+            raise InputError(what, file=self.label, field="as_of", query=where, expected=EXPECTED, got=value)
+        return found
 
     def names_document(self, rule: DocRule) -> Bools:
         """Which items a chunk of a document may match: those that say so, and bare ids that are no chunk's."""

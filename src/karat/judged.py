@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from karat.audit import Audit
+from karat.freshness import newer
 from karat.gold import DOC, Gold
 from karat.hits import Hits
 from karat.ids import Bools, DocRule, Floats, Ints, as_list, find, like, may_repeat, take, take_list
@@ -30,6 +31,13 @@ class Rules(msgspec.Struct, frozen=True):
     doc_of: str = "#"
     k: int = 5
     fuzzy_threshold: float = THRESHOLD  # from which likeness on a text covers an evidence
+    no_future: bool = False  # hits newer than their query's as_of are removed
+    target_false_evidence: float = 0.1  # share of the queries without an answer that may get hits
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Optional columns of hits."""
+        return frozenset({"doc_version"}) if self.no_future else frozenset()
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,8 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     doc_rule = DocRule(rules.doc_of)
     if may_repeat(hits.ids, hits.offsets):
         hits = drop_repeats(hits, audit)
+    if rules.no_future:
+        hits = _drop_newer(hits, gold, queries, doc_rule, audit)
     query = hits.query_of_row
     rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit)
     order = rank_order(hits, query, rows, depth)
@@ -216,6 +226,24 @@ def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
         return hits
     audit.count("pruned_hits", int(low.sum()))
     return hits.select_rows(np.flatnonzero(~low))
+
+
+def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit: Audit) -> Hits:
+    """Hits that did not exist yet at their query's as_of. The gold stays whole: what it lists is still asked for."""
+    late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
+    dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
+    audit.count("undated_hits", int((np.isnan(late) & dated[hits.query_of_row]).sum()))
+    if not (late == 1).any():
+        return hits
+    gone = hits.select_rows(np.flatnonzero(late == 1))
+    query = gone.query_of_row
+    named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
+    audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
+    _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit())
+    wanted = np.unique(items[gold.grades[items] > 0]).tolist()
+    examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
+    audit.count("future_gold", len(wanted), examples)
+    return hits.select_rows(np.flatnonzero(late != 1))
 
 
 def _match(

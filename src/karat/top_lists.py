@@ -37,7 +37,7 @@ def top_lists(result: Result, depths: dict[str, int], *, texts: bool = False) ->
 
 def _read(result: Result, source: Run, depths: dict[str, int], texts: bool) -> dict[str, list[ListedHit]]:
     found: dict[str, list[ListedHit]] = {}
-    for hits in source.slices(frozenset({"text"} if texts else ()), Audit()):
+    for hits in source.slices(result.rules.needs | ({"text"} if texts else set()), Audit()):
         keep = np.array([q in depths for q in hits.queries], np.bool_)
         if hits.system != result.system or not keep.any():
             continue

@@ -27,6 +27,14 @@ from karat.cli.options import (
 @segment_option
 @scoring_options
 @stage_options
+@click.option(
+    "--target-false-evidence",
+    type=float,
+    default=0.1,
+    show_default=True,
+    metavar="SHARE",
+    help="Find the score threshold at which at most this share of the queries without an answer get a hit.",
+)
 @statistics_options
 @click.option("--json", "as_json", is_flag=True, help="Print the saved form of the result instead of tables.")
 @click.option(

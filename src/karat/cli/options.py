@@ -106,6 +106,12 @@ scoring_options = _all(
     ),
     click.option("--min-score", type=float, help="Cut hits with a lower score before evaluation."),
     doc_option,
+    click.option("--no-future", is_flag=True, help="Remove hits newer than their query's as_of before evaluation."),
+    click.option(
+        "--no-answer",
+        metavar="FIELD=VALUE",
+        help="Which queries have no answer, besides those that say so: type=Null, or type=Null,None.",
+    ),
     click.option(
         "--fuzzy-threshold",
         type=click.FloatRange(0, 1, min_open=True),

@@ -15,7 +15,7 @@ from karat.gold import Gold, GoldBuilder
 
 
 class BeirQuery(msgspec.Struct, kw_only=True):
-    """One line of queries.jsonl; single values of its metadata become tags."""
+    """One line of queries.jsonl; single values of its metadata become tags; `no_answer: true` is meant."""
 
     _id: str | int
     text: str = ""
@@ -48,16 +48,25 @@ class BeirFormat(Format):
         builder = GoldBuilder(source.label)
         for query in [*judged, *(q for q in known if q in unjudged)]:
             ids, grades = judged.get(query, ([], []))
-            builder.add(query, ids, grades)
             record = known.get(query)
+            metadata = {} if record is None else record.metadata or {}
+            builder.add(query, ids, grades, no_answer=_has_no_answer(metadata, grades, query, str(queries)))
             if record is not None:
                 builder.say("query", record.text)
-                for name, value in (record.metadata or {}).items():
+                for name, value in metadata.items():
                     value = value[0] if isinstance(value, list) and len(value) == 1 else value
                     builder.say(name, value, tag=not isinstance(value, (list, dict)))
         dataset = dataset_of(source)
         dataset.hash = Source(qrels).content_hash()
         return builder.build(dataset)
+
+
+def _has_no_answer(metadata: dict[str, Any], grades: list[float], query: str, label: str) -> bool:
+    if metadata.get("no_answer") is not True:
+        return False
+    if any(grade > 0 for grade in grades):
+        raise InputError("no_answer and relevant gold contradict each other", file=label, query=query)
+    return True
 
 
 def _read_qrels(source: Source) -> dict[str, tuple[list[str], list[float]]]:

@@ -32,6 +32,7 @@ from karat.formats.records import (
 )
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.ids import Floats, as_list
+from karat.versions import EXPECTED, Version, is_said
 
 
 class GoldItem(msgspec.Struct, gc=False):
@@ -151,6 +152,7 @@ class GoldReader:
         builder.k += batch.cutoffs()
         builder.no_answer += map(bool, column(entries, "no_answer"))
         batch.refuse_contradictions()
+        batch.refuse_odd_dates()
         for name, values in batch.fields().items():
             builder.say_all(name, start, values)
         for name, values in batch.tags().items():
@@ -276,6 +278,13 @@ class _Batch:
                     query=self.query_ids()[at],
                     hint="remove one of them (grade 0 is fine)",
                 )
+
+    def refuse_odd_dates(self) -> None:
+        for at, value in enumerate(column(self.entries, "as_of")):
+            if is_said(value) and Version.read(value) is None:
+                what, query = "not a time or version", self.query_ids()[at]
+                hint = "leave it out where it is not known"
+                raise self.error(at, what, field="as_of", query=query, expected=EXPECTED, got=value, hint=hint)
 
     def fields(self) -> dict[str, list[Any]]:
         """What is said of the queries and is no tag."""

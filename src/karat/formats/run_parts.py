@@ -17,6 +17,7 @@ from karat.formats.records import column, extra_columns
 from karat.formats.run_records import Hit, RunRecord
 from karat.hits import OPTIONAL_COLUMNS, Hits
 from karat.ids import Floats, Packed, as_list, compact
+from karat.versions import EXPECTED, Version, is_said
 
 if TYPE_CHECKING:
     from karat.ids import Ids
@@ -125,6 +126,15 @@ class Part:
         docs = [h.doc_id for h in self.hits]
         return None if docs.count(None) == len(docs) else ["" if d is None else str(d) for d in docs]
 
+    def optional(self, name: str) -> list[Any]:
+        """A column that was asked for."""
+        values = [getattr(hit, name) for hit in self.hits]
+        if name == "doc_version":
+            for row, value in enumerate(values):
+                if is_said(value) and Version.read(value) is None:
+                    raise self.hit_error(row, name, "not a time or version", expected=EXPECTED, got=value)
+        return values
+
     def latency(self) -> dict[str, Floats]:
         logged = [r.latency_ms or {} for r in self.records]
         columns = {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
@@ -216,7 +226,7 @@ class Slice:
         if docs is not None:
             self.docs += [""] * (self.size - len(self.docs)) + docs
         for name, values in self.columns.items():
-            values += [getattr(h, name) for h in part.hits]
+            values += part.optional(name)
         for name in _QUERY_FIELDS:
             self.fields[name] += column(part.records, name)
         self.size += sum(part.counts)

@@ -1,0 +1,95 @@
+"""What newer documents did to the scores: the run once more, without hits that are newer than their query's as_of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from karat.analyses.base import PERMUTATIONS, Analysis, Lacking, Side, pair
+from karat.corpus import Corpus
+from karat.differences import Difference
+from karat.errors import InputError
+from karat.gold import Gold
+from karat.summary import SummaryRow
+from karat.versions import Version
+
+_EXAMPLES = 3
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """How many hits are newer than their query's as_of, and how the scores change without them."""
+
+    k: int
+    queries: int  # that have as_of
+    freshness: SummaryRow  # freshness@k
+    affected: int  # queries with a newer hit in the top k
+    hits: int  # of the queries that have as_of, at any depth
+    newer_hits: int
+    undated_hits: int  # say no version, and are kept
+    differences: list[Difference]  # without newer hits against the lists as they are
+    newer_gold: int  # relevant items that are newer than their query's as_of: labels to look at
+    newer_gold_examples: list[str]
+    all_gold: bool  # a corpus told the version of the gold items; else they are known of those that the run returned
+
+
+class FreshnessAnalysis(Analysis):
+    """The lists as they are against the same lists without newer documents."""
+
+    name = "freshness"
+    title = "Freshness"
+    finds = Fresh
+
+    def find(self, side: Side) -> Fresh:
+        if not any(side.gold.as_of):
+            raise Lacking("`as_of` in the gold set")
+        k = side.rules.k
+        names = [f"recall@{k}", f"ndcg@{k}", f"precision@{k}", "mrr"]
+        fresh = f"freshness@{k}"
+        try:
+            before = side.measure([*names, fresh], no_future=False)
+            if np.isnan(before.values[fresh]).all():
+                raise Lacking("`doc_version` on the hits of the run log, or `version` in a corpus (--corpus)")
+            after = side.measure(names, no_future=True)
+        except InputError as error:
+            raise Lacking(f"versions that can be compared ({str(error).partition(chr(10))[0]})") from None
+        asked = np.array([side.gold.as_of[row] is not None for row in before.rows.tolist()], np.bool_)
+        gold, of_all = _newer_gold(side, after)
+        return Fresh(
+            k=k,
+            queries=int(asked.sum()),
+            freshness=next(row for row in before.summary_rows if row.metric == fresh),
+            affected=int((before.values[fresh] < 1).sum()),
+            hits=int(before.depths[asked].sum()),
+            newer_hits=after.audit["future_hits"],
+            undated_hits=after.audit["undated_hits"],
+            differences=pair(before, after, names)[0].differences(side.sampling, PERMUTATIONS),
+            newer_gold=len(gold) if of_all else after.audit["future_gold"],
+            newer_gold_examples=gold[:_EXAMPLES],
+            all_gold=of_all,
+        )
+
+
+def _newer_gold(side: Side, after: Side) -> tuple[list[str], bool]:
+    """Relevant items that are newer than their query's as_of (all, or some that the run returned), and whether all."""
+    if side.corpus is None or side.corpus.versions is None:
+        return [name for entry in after.audit if entry.code == "future_gold" for name in entry.examples], False
+    return _newer_than_as_of(side.gold, side.corpus), True
+
+
+def _newer_than_as_of(gold: Gold, corpus: Corpus) -> list[str]:
+    versions = _versions(corpus)
+    found = []
+    for query, item, grade in zip(gold.query_of_item.tolist(), gold.ids, gold.grades.tolist(), strict=True):
+        as_of, version = gold.as_of[query], Version.read(versions.get(item))
+        if grade > 0 and as_of is not None and version is not None and version.newer_than(as_of):
+            found.append(f"{gold.queries[query]}: {item}")
+    return found
+
+
+def _versions(corpus: Corpus) -> dict[str, Any]:
+    """Of chunks, and of their documents."""
+    assert corpus.versions is not None
+    of_document = dict(zip(corpus.fields.get("doc_id", ()), corpus.versions, strict=False))
+    return of_document | dict(zip(corpus.ids, corpus.versions, strict=True))
