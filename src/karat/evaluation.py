@@ -18,9 +18,10 @@ from karat.gold import Gold
 from karat.hits import Run, Ungrouped
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
-from karat.metrics.base import Metric, Relevance
+from karat.metrics.base import INFINITE, Metric, Relevance
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
+from karat.prices import read_prices
 from karat.result import Result
 from karat.statistics.intervals import Sampling
 
@@ -72,6 +73,8 @@ def evaluate_all(
     k: int = 5,
     missing: Literal["worst", "skip"] = "worst",
     min_score: float | None = None,
+    top_k: int | None = None,
+    prices: Any = None,
     doc_of: str = "#",
     corpus: Any = None,
     corpus_size: int | None = None,
@@ -82,6 +85,7 @@ def evaluate_all(
 ) -> dict[str, Result]:
     """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
     `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
+    `top_k`: lists are cut after so many hits; `prices`: a price table (a YAML file, a dict or `Prices`), for `cost`;
     `doc_of`: what parts a chunk id from its document; `corpus`: a file, a BEIR folder or a `Corpus`, which lends hits
     what the run does not say of them; `corpus_size`: for the random floor (default: the corpus's); `segments`:
     attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together
@@ -89,12 +93,15 @@ def evaluate_all(
     made; `facts`: what the run says of a query (`route` …) and the result should keep."""
     if k < 1:
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
+    if top_k is not None and top_k < 1:
+        raise ConfigError("top_k must be 1 or more", got=top_k, expected="1 or more")
     if corpus_size is not None and corpus_size < 1:
         raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
     if min_score is not None and not np.isfinite(min_score):
         raise ConfigError("the score threshold is no number", expected="a finite number", got=min_score)
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
+    prices = None if prices is None else read_prices(prices)
     run, gold = read_run(run), read_gold(gold)
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
@@ -104,7 +111,7 @@ def evaluate_all(
     cluster = _cluster(gold, cluster)
     for name in segmented_by:
         segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
-    rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)
+    rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k, top_k=top_k, prices=prices)
     background = _background(gold, rules) if metrics is None else []
     try:
         scorers = _score(run, gold, asked, background, rules, corpus_size, frozenset(facts))
@@ -115,6 +122,8 @@ def evaluate_all(
         "k": k,
         "missing": missing,
         "min_score": min_score,
+        "top_k": top_k,
+        "prices": prices,
         "doc_of": doc_of,
         "corpus": corpus,
         "corpus_size": corpus_size,
@@ -124,6 +133,8 @@ def evaluate_all(
     }
 
     def again(others: Iterable[str], hits: str | None = None, **changes: Any) -> dict[str, Result]:
+        if hits is not None:  # the cut is one of the final lists
+            changes = {"top_k": None, **changes}
         return evaluate_all(run if hits is None else run.lists(hits), gold, others, **(options | changes))
 
     statistics = {
@@ -165,8 +176,8 @@ def _score(
     facts: frozenset[str],
 ) -> dict[str, _Scorer]:
     metrics = [*asked, *background]
-    columns = facts.union(*(m.needs for m in metrics))
-    depth = max((m.k or int(max(gold.k.max(), rules.k)) for m in metrics if m.uses_hits), default=0)
+    columns = facts.union(*(m.reads for m in metrics))
+    depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits or m.budget), default=0)
     documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
@@ -184,6 +195,11 @@ def _score(
         scorer.shared.report(scorer.audit)
         scorer.add_missing(documents or gold)
     return scorers
+
+
+def _depth(metric: Metric, gold: Gold, rules: Rules) -> int:
+    """How deep a metric may look at the hits themselves; how many fit into a budget, nobody knows beforehand."""
+    return int(INFINITE) if metric.budget else metric.k or int(max(gold.k.max(), rules.k))
 
 
 def _by_document(metric: Metric) -> bool:
@@ -204,7 +220,7 @@ class _Scorer:
     ) -> None:
         self.gold, self.asked, self.rules, self.corpus_size = gold, asked, rules, corpus_size
         self.metrics = metrics = [*asked, *background]
-        self.stages: dict[str, Floats] | None = {} if background else None  # stage → ms a query
+        self.stages: dict[str, Floats] = {}  # stage → ms a query, where somebody asked for times
         self.audit = Audit()
         self.audit.merge(gold.audit)
         self.shared = SharedItems(gold)
@@ -227,23 +243,28 @@ class _Scorer:
         for metric in self.metrics:
             name, judged = str(metric), documents if _by_document(metric) else chunks
             self.values[name][at] = metric.score(judged)
-            self.ceilings[name][at] = metric.ceiling(judged)
+            if metric.budget:
+                self.values[name][at[~judged.fitting(metric.budget)[1]]] = np.nan
+            else:  # what would fit into a budget, neither the gold nor chance can say
+                self._add_bounds(metric, judged)
             if judged.hits is not None and (reason := metric.lacks(judged)):
                 self.lacking[name] = reason
             votes = metric.votes(judged)
             if votes is not None:
                 self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
-            if self.corpus_size:
-                self.floors[name][at] = metric.floor(judged, self.corpus_size)
 
         if chunks.hits is None:
             return
         for name, column in self.facts.items():
             for row, value in zip(at.tolist(), chunks.hits.fields.get(name, ()), strict=False):
                 column[row] = value
-        if self.stages is not None:
-            for stage, times in chunks.hits.latency.items():
-                self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
+        for stage, times in chunks.hits.latency.items():
+            self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
+
+    def _add_bounds(self, metric: Metric, judged: Judged) -> None:
+        self.ceilings[str(metric)][judged.queries] = metric.ceiling(judged)
+        if self.corpus_size:
+            self.floors[str(metric)][judged.queries] = metric.floor(judged, self.corpus_size)
 
     def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
         if self.seen.any():
@@ -282,7 +303,9 @@ class _Scorer:
         reasons = [f"{n}: {self.lacking[n]}" for n in names if n in silent and n in self.lacking]
         self.audit.count("no_data", len(reasons), reasons)
         background = {str(m): self.values[str(m)][rows] for m in self.metrics if m not in self.asked}
-        background |= {str(Latency(stage=stage)): times[rows] for stage, times in (self.stages or {}).items()}
+        stages = {stage: times[rows] for stage, times in self.stages.items()}
+        if background:
+            background |= {str(Latency(stage=stage)): times for stage, times in stages.items()}
         return Result(
             system=system,
             run=run.label,
@@ -300,6 +323,7 @@ class _Scorer:
             depths=self.depths[rows],
             missing=self.missing,
             facts={name: [column[row] for row in rows.tolist()] for name, column in self.facts.items()},
+            stages=stages,
             background=background,
             source=run,
             **statistics,

@@ -68,6 +68,7 @@ class Result:
     depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # hits that each query got
     missing: frozenset[str] = frozenset()  # queries that the run lacks, and that were scored as failed
     facts: dict[str, list[Any]] = field(default_factory=dict)  # what the run says of a query, where asked for
+    stages: dict[str, Floats] = field(default_factory=dict)  # ms a query, where a metric of time was asked for
     corpus: Corpus | None = None
     again: Callable[..., dict[str, Result]] | None = None  # measures the same run once more, as `measure` says
     source: Run | None = None  # to read the hits again; a saved result has none

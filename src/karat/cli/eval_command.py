@@ -61,7 +61,7 @@ def command(
     from karat.export import check_target, export, to_json
 
     for output in outputs:
-        check_target(output, inputs=[path for path in (run, gold, options["corpus"]) if path])
+        check_target(output, inputs=[path for path in (run, gold, options["corpus"], options["prices"]) if path])
     asked: Sequence[str] = metrics if criteria is None else _with_gates(metrics, criteria)
     results = score_files(run, gold, _with_documents(asked) if by_document else asked, **options)
     if as_json:

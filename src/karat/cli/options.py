@@ -74,6 +74,8 @@ scoring_options = _all(
         help="Queries of the gold set that the run lacks.",
     ),
     click.option("--min-score", type=float, help="Cut hits with a lower score before evaluation."),
+    click.option("--top-k", type=click.IntRange(min=1), help="Cut each list after so many hits before evaluation."),
+    click.option("--prices", metavar="FILE", help="Price table in YAML, for the cost.  [default: karat.yaml's]"),
     click.option(
         "--doc-of",
         default="#",

@@ -25,6 +25,8 @@ def score_files(
     k: int | None,
     missing: str,
     min_score: float | None,
+    top_k: int | None,
+    prices: str | None,
     doc_of: str,
     corpus: str | None,
     corpus_size: int | None,
@@ -58,15 +60,18 @@ def score_files(
     sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
     if is_saved_result(Path(run)):
         raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
+    config = load_config()
     judged = read_gold(gold, format=gold_format, target=target, split=split)
     with working(f"scoring {run}"):
         results = evaluate_all(
             read_run(run, format=run_format, system=system, hits=hits),
             judged,
             metrics or None,
-            k=k or load_config().metrics.retrieval.default_k,
+            k=k or config.metrics.retrieval.default_k,
             missing=missing,  # type: ignore[arg-type]
             min_score=min_score,
+            top_k=top_k,
+            prices=prices or config.prices,
             doc_of=doc_of,
             corpus=corpus,
             corpus_size=corpus_size,
