@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+import karat
 from karat.errors import ConfigError
 from karat.prices import Prices, Usage, read_prices, unpriced
 
@@ -161,6 +164,17 @@ def test_a_mistake_is_told_with_its_place(file: Path, mistake: str) -> None:
     error = refused.value
     assert (error.file, error.line, error.column, error.field) == (str(file), line, column, field), error
     assert [word for word in words if word not in str(error)] == [], error
+
+
+def test_the_page_shows_a_table_and_a_log_that_are_read(file: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "cost.md").read_text()
+    (text,), (line,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("yaml", "json"))
+    prices = table(file, text)
+    assert [prices.one_off_amount(one) for one in prices.one_off] == [0.24, 25.0]
+    result = karat.evaluate([json.loads(line)], {"q1": ["a"]}, ["cost"], prices=file)
+    assert result.means["cost"] == pytest.approx(21 * 0.02e-6 + 0.001 + 180 * 0.15e-6 + 24 * 0.6e-6)
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", page)
+    assert [target for target in targets if not (Path(__file__).parents[1] / "docs" / target).exists()] == []
 
 
 def test_a_file_that_is_not_there(file: Path) -> None:

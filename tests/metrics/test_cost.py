@@ -17,7 +17,11 @@ from karat.report.renderers.markdown import render_markdown
 
 PRICES = {
     "currency": "USD",
-    "models": {"embed": {"per_1m": 2}, "cross": {"per_call": 0.001}, "chat": {"per_1k": {"prompt": 1, "completion": 2}}},
+    "models": {
+        "embed": {"per_1m": 2},
+        "cross": {"per_call": 0.001},
+        "chat": {"per_1k": {"prompt": 1, "completion": 2}},
+    },
 }
 EMBED = {"stage": "embed", "model": "embed", "prompt_tokens": 50}
 RERANK = {"stage": "rerank", "model": "cross", "calls": 3}

@@ -7,7 +7,19 @@ from typing import Any
 
 import msgspec
 
-NAMES = ("comparison", "corpus", "gates", "gold", "plan", "result", "run-log", "selftest", "ship-criteria", "sweep")
+NAMES = (
+    "comparison",
+    "corpus",
+    "gates",
+    "gold",
+    "plan",
+    "prices",
+    "result",
+    "run-log",
+    "selftest",
+    "ship-criteria",
+    "sweep",
+)
 
 
 def schema_text(name: str) -> str:
@@ -25,6 +37,7 @@ def generate(name: str) -> str:
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
     from karat.planning import Plan
+    from karat.prices import Prices
     from karat.saved_result import SavedResult
     from karat.sweeping import Sweep
 
@@ -37,6 +50,7 @@ def generate(name: str) -> str:
         "sweep": Sweep,
         "plan": Plan,
         "ship-criteria": CriteriaFile,
+        "prices": Prices,
         "gates": Verdicts,
         "selftest": SelfTest,
     }

@@ -44,9 +44,11 @@ def _sentences(found: Costs) -> Iterator[str]:
     for name, said in (("cost", "costs"), ("prompt_tokens", "sends"), ("completion_tokens", "gets")):
         if row := rows.get(name):
             unit = (found.currency or "") if name == "cost" else "tokens"
-            yield f"On average a query {said} {written(row.mean, unit)} {interval(row.low, row.high, unit)}."
+            limits = "" if row.low is None else f" {interval(row.low, row.high, unit)}"
+            yield f"On average a query {said} {written(row.mean, unit)}{limits}."
     if found.total is not None and "cost" in rows:
-        yield f"In all: {money(found.total)} {found.currency} for {rows['cost'].n:,} queries."
+        queries = "query" if rows["cost"].n == 1 else "queries"
+        yield f"In all: {money(found.total)} {found.currency} for {rows['cost'].n:,} {queries}."
 
 
 def _table(title: str, parts: list[Part], currency: str | None) -> Table:
