@@ -106,7 +106,8 @@ def evaluate_all(
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         run, gold, corpus_size = DescribedRun(run, corpus), with_versions(gold, corpus), corpus_size or len(corpus)
-    asked = parse_metrics(PANEL if metrics is None else metrics)
+    panel = PANEL if prices is None else (*PANEL, "cost")
+    asked = parse_metrics(panel if metrics is None else metrics)
     segmented_by = segment_titles(gold, segments)
     cluster = _cluster(gold, cluster)
     for name in segmented_by:

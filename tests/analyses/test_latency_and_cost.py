@@ -112,6 +112,13 @@ def test_stages_add_up_to_the_whole_and_one_off_costs_stay_out_of_it() -> None:
     assert "no part of what the queries cost" in shown
 
 
+def test_the_cost_joins_the_panel_where_there_are_prices() -> None:
+    usage = {"usage": USAGE}
+    assert evaluate([usage], prices=PRICES).means["cost"] == pytest.approx(0.0021)
+    assert "cost" not in evaluate([usage]).means
+    assert "cost" not in evaluate([{}], prices=PRICES).means
+
+
 def test_without_prices_there_are_tokens_and_a_word_about_prices() -> None:
     result = evaluate([{"usage": USAGE}])
     found: Costs = result.analyses.found["cost"]

@@ -9,6 +9,7 @@ from karat.diagnosis import thresholds as at
 from karat.diagnosis.evidence import NotMeasured
 from karat.diagnosis.finding import Finding, Number
 from karat.diagnosis.rule import Proof, Table
+from karat.prices import money
 
 if TYPE_CHECKING:
     from karat.differences import Difference
@@ -54,6 +55,19 @@ def got_slower(changes: Mapping[str, Difference]) -> Iterator[Proof]:
         yield Proof(1, f"{' and '.join(map(_moved, slower))}.", [_number(change) for change in slower])
 
 
+@rule(
+    "got_dearer",
+    "The change made answers dearer.",
+    "look at the cost by stage and by model, before and after: which of them grew",
+    "rerank fewer candidates, shorten what is sent, or give the stage that grew a smaller model",
+)
+def got_dearer(changes: Mapping[str, Difference]) -> Iterator[Proof]:
+    """The mean cost of a query rose by more than 10%, beyond noise."""
+    cost = changes.get("cost")
+    if cost is not None and cost.low is not None and cost.baseline is not None and cost.low > at.DEARER * cost.baseline:
+        yield Proof(_sure(cost), f"{_moved(cost)}.", [_number(cost)])
+
+
 def _slower(change: Difference) -> bool:
     if change.low is None or change.baseline is None:
         return False
@@ -68,7 +82,8 @@ def _moved(change: Difference) -> str:
     """`ndcg@5 went from 0.81 to 0.76 (a change of −0.07 to −0.03)`."""
     values = (change.baseline, change.candidate, change.low, change.high)
     digits, unit = (1, " ms") if change.metric.startswith("latency") else (2, "")
-    before, after, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in values)
+    texts = (money(value or 0.0) if change.metric == "cost" else f"{value:.{digits}f}" for value in values)
+    before, after, low, high = (text.replace("-", "−") for text in texts)
     return f"{change.metric} went from {before} to {after}{unit} (change between {low} and {high})"
 
 
