@@ -85,6 +85,21 @@ def refused_gold(path: Path, *said: str) -> KaratError:
         ('{"query_id":"q2","topk":["a"],"latency_ms":12}', "latency_ms", ["expected an object", "got 12"]),
         ('{"query_id":"q2","topk":["a"],"latency_ms":{"x":"fast"}}', "latency_ms", ["a number", "fast"]),
         ('{"query_id":"q2","topk":["a"],"usage":5}', "usage", ["a list", "got 5"]),
+        ('{"query_id":"q2","topk":["a"],"usage":{"model":"m"}}', "usage", ["a list"]),
+        ('{"query_id":"q2","topk":["a"],"usage":["m"]}', "usage[0]", ["an object", "got 'm'"]),
+        (
+            '{"query_id":"q2","topk":["a"],"usage":[{"prompt_tokens":-5}]}',
+            *("usage[0].prompt_tokens", ["a whole number >= 0", "got -5"]),
+        ),
+        (
+            '{"query_id":"q2","topk":["a"],"usage":[{"completion_tokens":1.5}]}',
+            *("usage[0].completion_tokens", ["a whole number", "got 1.5"]),
+        ),
+        ('{"query_id":"q2","topk":["a"],"usage":[{"calls":"two"}]}', "usage[0].calls", ["a whole number", "got 'two'"]),
+        ('{"query_id":"q2","topk":["a"],"usage":[{"model":5}]}', "usage[0].model", ["text", "got 5"]),
+        ('{"query_id":"q2","topk":["a"],"usage":[{"calls":1e99}]}', "usage[0].calls", ["a whole number"]),
+        ('{"query_id":"q2","topk":["a"],"latency_ms":{"x":-1}}', "latency_ms.x", ["0 or more", "got -1"]),
+        ('{"query_id":"q2","topk":["a"],"entities":["a",{}]}', "entities[1].id", ["the field is missing"]),
         ('{"query_id":"q2","topk":["a"],"system":5}', "system", ["text", "got 5"]),
     ],
 )

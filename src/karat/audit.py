@@ -38,6 +38,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "rank_against_score": ("queries in which rank and score disagree", "rank decides"),
     "partial_order": ("queries in which only some hits have a rank or score", "position in the list decides"),
     "score_ties": ("queries with hits of equal score", "id decides, descending, as trec_eval does"),
+    "cut_hits": ("hits after the first --top-k", "cut before evaluation"),
     "pruned_hits": ("hits under the score threshold", "cut before evaluation"),
     "future_hits": ("hits newer than their query's as_of", "removed before ranking, as asked"),
     "future_gold": (
@@ -45,6 +46,8 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "still asked for; are the labels right?",
     ),
     "undated_hits": ("hits without a version, of queries with as_of", "kept: nothing says that they are newer"),
+    "estimated_tokens": ("hits that say no number of tokens", "estimated from their text, 4 bytes a token"),
+    "unpriced_queries": ("queries whose cost is not known", "undefined (null); complete the price table or the log"),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),
     "duplicate_gold": ("gold items listed twice with the same grade", "counted once"),
     "empty_evidence": ("evidence texts in the gold set that are empty", "left out"),
@@ -89,7 +92,8 @@ class Audit:
         for example in examples:
             if len(shown) >= _EXAMPLES:
                 break
-            shown.append(shorten(example, 100))
+            if (text := shorten(example, 100)) not in shown:
+                shown.append(text)
 
     def merge(self, other: Audit) -> None:
         for entry in other:

@@ -28,6 +28,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     """The whole file."""
 
     metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
+    prices: str | None = None  # a price table; its path as seen from this file
 
 
 def fields(kind: type[msgspec.Struct] = Config, above: str = "") -> dict[str, msgspec.structs.FieldInfo]:
@@ -58,7 +59,7 @@ def load_config(start: Path | None = None) -> Config:
 def _read(file: Path) -> Config:
     try:
         value, _ = load_yaml(file.read_bytes(), str(file))
-        return msgspec.convert(value or {}, Config)
+        config = msgspec.convert(value or {}, Config)
     except msgspec.ValidationError as error:
         found = refusal(error, str(file), None, value)
         raise ConfigError(
@@ -71,3 +72,6 @@ def _read(file: Path) -> Config:
         ) from error
     except InputError as error:
         raise ConfigError(error.what, file=error.file, line=error.line) from error
+    if config.prices is not None:
+        config.prices = str(file.parent / config.prices)
+    return config

@@ -48,7 +48,7 @@ class Corpus:
     def column(self, name: str) -> list[Any] | None:
         """A column of hits (text, doc_version, source) as the corpus has it."""
         if name == "text":
-            return self.texts
+            return self.texts if any(self.texts) else None  # a corpus of bare ids is not one of empty texts
         return self._read_versions() if name == "doc_version" else self.fields.get(name)
 
     def _read_versions(self) -> list[Any] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from karat.ids import Floats, Ints
+from karat.ids import Bools, Floats, Ints
 from karat.metrics.base import Metric
 from karat.statistics.intervals import Sampling, mean_intervals
 from karat.statistics.quantile_difference import quantile_difference_interval
@@ -70,7 +70,7 @@ class Paired:
         before, after = (_value(side.select(np.flatnonzero(there)), metric) for side in (self.baseline, self.candidate))
         delta = None
         if before is not None and after is not None:
-            delta = after - before if metric.aggregate is not None else mean_of(deltas, self._votes(name))
+            delta = after - before if metric.aggregate is not None else mean_of(*self._moved(metric))
         return Difference(
             metric=name,
             n=len(better),
@@ -79,17 +79,17 @@ class Paired:
             delta=delta,
             low=limits[0],
             high=limits[1],
-            p=self._p(metric, deltas, there, sampling.seed, permutations),
+            p=self._p(metric, there, sampling.seed, permutations),
             wins=int((better > SAME).sum()),
             losses=int((better < -SAME).sum()),
             ties=int((np.abs(better) <= SAME).sum()),
             few=len(better) < FEW,
         )
 
-    def _p(self, metric: Metric, deltas: Floats, there: Floats, seed: int, permutations: int) -> float | None:
+    def _p(self, metric: Metric, there: Bools, seed: int, permutations: int) -> float | None:
         if metric.aggregate is not None or not there.any():
             return None
-        votes = self._votes(str(metric))
+        deltas, votes = self._moved(metric)
         weighed = deltas if votes is None else deltas * votes
         clusters = None if self.baseline.clusters is None else self.baseline.clusters[there]
         return sign_flip_p(np.where(np.abs(weighed[there]) <= SAME, 0.0, weighed[there]), permutations, seed, clusters)
@@ -97,7 +97,7 @@ class Paired:
     def _limits(self, sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
         found: dict[str, tuple[float | None, float | None]] = {}
         means = [m for m in self.baseline.metrics if m.aggregate is None]
-        bounded = [m for m in means if math.isfinite(m.range[1])]
+        bounded = [m for m in means if math.isfinite(self._span(m))]
         for metrics in (bounded, *([m] for m in means if m not in bounded)):
             if metrics:
                 found |= self._mean_limits(metrics, sampling)
@@ -107,13 +107,13 @@ class Paired:
         return found
 
     def _mean_limits(self, metrics: list[Metric], sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
-        deltas = np.column_stack([self.deltas(m) for m in metrics])
+        moved = [self._moved(m) for m in metrics]
+        deltas = np.column_stack([column for column, _ in moved])
         ones = np.ones(len(deltas))
-        votes = [self._votes(str(m)) for m in metrics]
         weights = None
-        if any(v is not None for v in votes):
-            weights = np.column_stack([ones if v is None else v for v in votes])
-        spans = [m.range[1] - m.range[0] for m in metrics]
+        if any(votes is not None for _, votes in moved):
+            weights = np.column_stack([ones if votes is None else votes for _, votes in moved])
+        spans = [self._span(m) for m in metrics]
         sums = sum_up(deltas, weights, self.baseline.clusters)
         limits = mean_intervals(sums, [(-span, span) for span in spans], sampling)
         names = [str(m) for m in metrics]
@@ -124,9 +124,29 @@ class Paired:
         before, after = (side.values[str(metric)][there] for side in (self.baseline, self.candidate))
         return quantile_difference_interval(before, after, at, sampling.tails, sampling.seed) or (None, None)
 
-    def _votes(self, name: str) -> Floats | None:
-        """What a query counts in the mean; what is found may differ between runs, what is to be found does not."""
-        return self.baseline.weights.get(name)
+    def _moved(self, metric: Metric) -> tuple[Floats, Floats | None]:
+        """What each query adds to the difference of the means, and how much it counts there."""
+        deltas, votes = self.deltas(metric), self.baseline.weights.get(str(metric))
+        if not self._own_votes(metric):
+            return deltas, votes
+        there = ~np.isnan(deltas)
+        before, after = (_linear(side, metric, there) for side in (self.baseline, self.candidate))
+        return after - before, None
+
+    def _own_votes(self, metric: Metric) -> bool:
+        """Whether each run divides by something of its own, such as the links that it made."""
+        before, after = (side.weights.get(str(metric)) for side in (self.baseline, self.candidate))
+        return before is not None and after is not None and not np.array_equal(before, after)
+
+    def _span(self, metric: Metric) -> float:
+        return math.inf if self._own_votes(metric) else metric.range[1] - metric.range[0]
+
+
+def _linear(side: Scores, metric: Metric, there: Bools) -> Floats:
+    """Values without votes whose mean is the mean by votes, and whose spread is its spread (the delta method)."""
+    values, votes = (np.where(there, column[str(metric)], np.nan) for column in (side.values, side.weights))
+    mean, vote = mean_of(values, votes), mean_of(votes)
+    return values if mean is None or vote is None else np.asarray(mean + votes * (values - mean) / vote)
 
 
 def _value(scores: Scores, metric: Metric) -> float | None:

@@ -31,6 +31,7 @@ from karat.metrics.base import INFINITE, Metric, Relevance
 from karat.metrics.covering import LOOKED, Covering
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
+from karat.prices import read_prices
 from karat.result import Result
 from karat.statistics.intervals import Sampling
 
@@ -87,6 +88,8 @@ def evaluate_all(
     no_future: bool = False,
     no_answer: str | None = None,
     target_false_evidence: float = 0.1,
+    top_k: int | None = None,
+    prices: Any = None,
     doc_of: str = "#",
     fuzzy_threshold: float = THRESHOLD,
     corpus: Any = None,
@@ -99,20 +102,30 @@ def evaluate_all(
     original: Any = None,
     routes: Mapping[str, Any] | None = None,
 ) -> dict[str, Result]:
-    """Score every system of a run. `k`: cutoff for metrics that name none, where a query has none of its own;
-    `missing`: queries that the run lacks score worst, or are skipped; `min_score`: hits under it are cut;
-    `no_future`: hits newer than their query's `as_of` are removed; `no_answer`: which queries have no answer besides
-    those that say so, such as `type=Null`; `target_false_evidence`: what share of them may get hits, for the score
-    threshold that the no-answer analysis looks for; `doc_of`: what parts a chunk id from its document;
-    `fuzzy_threshold`: from which likeness on a text covers an evidence; `corpus`: a file, a BEIR folder or a `Corpus`,
-    which lends hits what the run does not say of them; `corpus_size`: for the random floor (default: the corpus's);
-    `segments`: attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong together
-    (default: conversations, where the gold set has them; `none`: every query for itself); `sampling`: how intervals are
-    made; `facts`: what the run says of a query (`route` …) and the result should keep; `raw`: a run that has the lists
-    before reranking, `original`: those of the queries before rewriting, `routes`: source → a run that asked this source
-    only, where the run itself does not log them."""
+    """Score every system of a run.
+
+    - `k`: cutoff for metrics that name none, where a query has none of its own.
+    - `missing`: queries that the run lacks score worst, or are skipped.
+    - `min_score`: hits under it are cut; `top_k`: lists are cut after so many hits; `no_future`: hits newer than their
+      query's `as_of` are removed.
+    - `doc_of`: what parts a chunk id from its document.
+    - `corpus`: a file, a BEIR folder or a `Corpus`, which lends hits what the run does not say of them; `corpus_size`:
+      for the random floor (default: the corpus's).
+    - `segments`: attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong
+      together (default: conversations, where the gold set has them; `none`: every query for itself); `sampling`: how
+      intervals are made.
+    - `fuzzy_threshold`: from which likeness on a text covers an evidence.
+    - `no_answer`: which queries have no answer besides those that say so, such as `type=Null`; `target_false_evidence`:
+      what share of them may get hits, for the score threshold that the no-answer analysis looks for.
+    - `prices`: a price table (a YAML file, a dict or `Prices`), for `cost`.
+    - `raw`: a run that has the lists before reranking, `original`: those of the queries before rewriting, `routes`:
+      source → a run that asked this source only, where the run itself does not log them.
+    - `facts`: what the run says of a query (`route` …) and the result should keep.
+    """
     if k < 1:
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
+    if top_k is not None and top_k < 1:
+        raise ConfigError("top_k must be 1 or more", got=top_k, expected="1 or more")
     if corpus_size is not None and corpus_size < 1:
         raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
     if min_score is not None and not np.isfinite(min_score):
@@ -124,6 +137,7 @@ def evaluate_all(
         raise ConfigError("the target for false evidence is no share", expected=expected, got=got)
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
+    prices = None if prices is None else read_prices(prices)
     run, gold = read_run(run), read_gold(gold)
     logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {})}
     lent = _lent(**stages)
@@ -134,7 +148,8 @@ def evaluate_all(
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
         raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
-    asked = parse_metrics(PANEL if metrics is None else metrics)
+    panel = PANEL if prices is None else (*PANEL, "cost")
+    asked = parse_metrics(panel if metrics is None else metrics)
     segmented_by = segment_titles(gold, segments)
     cluster = _cluster(gold, cluster)
     for name in segmented_by:
@@ -147,6 +162,8 @@ def evaluate_all(
         fuzzy_threshold=fuzzy_threshold,
         no_future=no_future,
         target_false_evidence=target_false_evidence,
+        top_k=top_k,
+        prices=prices,
     )
     background = _background(gold, rules) if metrics is None else []
     try:
@@ -160,6 +177,8 @@ def evaluate_all(
         "min_score": min_score,
         "no_future": no_future,
         "target_false_evidence": target_false_evidence,
+        "top_k": top_k,
+        "prices": prices,
         "doc_of": doc_of,
         "fuzzy_threshold": fuzzy_threshold,
         "corpus": corpus,
@@ -172,8 +191,8 @@ def evaluate_all(
     def again(others: Iterable[str], hits: str | None = None, **changes: Any) -> dict[str, Result]:
         if hits is None:
             return evaluate_all(logged, gold, others, **(options | stages | changes))
-        try:
-            return evaluate_all(staged.lists(hits), gold, others, **(options | changes))
+        try:  # top_k cuts the final lists
+            return evaluate_all(staged.lists(hits), gold, others, **(options | {"top_k": None} | changes))
         except NoOverlap:
             if hits in lent:
                 raise
@@ -225,8 +244,8 @@ def _score(
     facts: frozenset[str],
 ) -> dict[str, _Scorer]:
     metrics = [*asked, *background]
-    columns = facts.union(rules.needs, *(m.needs for m in metrics))
-    depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits), default=0)
+    columns = facts.union(rules.needs, *(m.reads for m in metrics))
+    depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits or m.budget), default=0)
     documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
@@ -252,8 +271,8 @@ def _score(
 
 
 def _depth(metric: Metric, gold: Gold, rules: Rules) -> int:
-    """How many hits of a query a metric looks at, at most."""
-    deepest = INFINITE if metric.cutoff == "optional" else max(gold.k.max(), rules.k)
+    """How many hits of a query a metric looks at, at most; how many fit into a budget, nobody knows beforehand."""
+    deepest = INFINITE if metric.budget or metric.cutoff == "optional" else max(gold.k.max(), rules.k)
     return metric.k or int(deepest)
 
 
@@ -275,7 +294,7 @@ class _Scorer:
     ) -> None:
         self.gold, self.asked, self.rules, self.corpus_size = gold, asked, rules, corpus_size
         self.metrics = metrics = [*asked, *background]
-        self.stages: dict[str, Floats] | None = {} if background else None  # stage → ms a query
+        self.stages: dict[str, Floats] = {}  # stage → ms a query, where somebody asked for times
         self.audit = Audit()
         self.audit.merge(gold.audit)
         self.shared = SharedItems(gold)
@@ -301,14 +320,15 @@ class _Scorer:
         for metric in self.metrics:
             name, judged = str(metric), documents if _by_document(metric) else chunks
             self.values[name][at] = metric.score(judged)
-            self.ceilings[name][at] = metric.ceiling(judged)
+            if metric.budget:
+                self.values[name][at[~judged.fitting(metric.budget)[1]]] = np.nan
+            else:  # what would fit into a budget, neither the gold nor chance can say
+                self._add_bounds(metric, judged)
             if judged.hits is not None and (reason := metric.lacks(judged)):
                 self.lacking[name] = reason
             votes = metric.votes(judged)
             if votes is not None:
                 self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
-            if self.corpus_size:
-                self.floors[name][at] = metric.floor(judged, self.corpus_size)
 
         if chunks.hits is None:
             return
@@ -316,9 +336,13 @@ class _Scorer:
             said = Covering.of(chunks).looked() if name == LOOKED else chunks.hits.fields.get(name, ())
             for row, value in zip(at.tolist(), said, strict=False):
                 column[row] = value
-        if self.stages is not None:
-            for stage, times in chunks.hits.latency.items():
-                self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
+        for stage, times in chunks.hits.latency.items():
+            self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
+
+    def _add_bounds(self, metric: Metric, judged: Judged) -> None:
+        self.ceilings[str(metric)][judged.queries] = metric.ceiling(judged)
+        if self.corpus_size:
+            self.floors[str(metric)][judged.queries] = metric.floor(judged, self.corpus_size)
 
     def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
         if self.seen.any():
@@ -364,7 +388,9 @@ class _Scorer:
         reasons = [f"{n}: {self.lacking[n]}" for n in names if n in silent and n in self.lacking]
         self.audit.count("no_data", len(reasons), reasons)
         background = {str(m): self.values[str(m)][rows] for m in self.metrics if m not in self.asked}
-        background |= {str(Latency(stage=stage)): times[rows] for stage, times in (self.stages or {}).items()}
+        stages = {stage: times[rows] for stage, times in self.stages.items()}
+        if background:
+            background |= {str(Latency(stage=stage)): times for stage, times in stages.items()}
         return Result(
             system=system,
             run=run.label,
@@ -383,6 +409,7 @@ class _Scorer:
             places=self.places,
             missing=self.missing,
             facts={name: [column[row] for row in rows.tolist()] for name, column in self.facts.items()},
+            stages=stages,
             background=background,
             source=run,
             **statistics,

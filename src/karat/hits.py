@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from karat.ids import Ids
 
 # Columns of a hit that cost time and memory, and are read only when something asks for them.
-OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source"})
+OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
 
 
 @dataclass(frozen=True)

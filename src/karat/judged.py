@@ -12,15 +12,21 @@ import msgspec
 import numpy as np
 
 from karat.audit import Audit
+from karat.errors import InputError
 from karat.freshness import newer
 from karat.gold import DOC, Gold
 from karat.hits import Hits
 from karat.ids import Bools, DocRule, Floats, Ints, as_list, find, like, may_repeat, take, take_list
 from karat.matching.cover import THRESHOLD
+from karat.prices import Prices, unpriced
 from karat.ranking import drop_repeats, inspect_order, places_of, rank_order
+from karat.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from karat.ids import Ids
+
+
+_SIZED = ("tokens", "text")
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -33,6 +39,8 @@ class Rules(msgspec.Struct, frozen=True):
     fuzzy_threshold: float = THRESHOLD  # from which likeness on a text covers an evidence
     no_future: bool = False  # hits newer than their query's as_of are removed
     target_false_evidence: float = 0.1  # share of the queries without an answer that may get hits
+    top_k: int | None = None  # lists are cut after so many hits
+    prices: Prices | None = None
 
     @property
     def needs(self) -> frozenset[str]:
@@ -61,6 +69,7 @@ class Judged:
     doc_rule: DocRule = field(default_factory=DocRule)
     fuzzy_threshold: float = THRESHOLD
     hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
+    prices: Prices | None = None
 
     @property
     def n(self) -> int:
@@ -105,6 +114,42 @@ class Judged:
         at = np.arange(len(query)) + (self.hits.offsets[:-1] - (np.cumsum(counts) - counts))[query]
         return query, at if self.order is None else self.order[at]
 
+    def fitting(self, budget: int) -> tuple[Ints, Bools]:
+        """How many hits of each query fit into a budget of tokens, and whether that is known.
+
+        The first that does not fit ends the list, whatever comes after it. Of one that says neither tokens nor text
+        nobody knows whether it fits.
+        """
+        cache: dict[int, tuple[Ints, Bools]] = self.__dict__.setdefault("_fitting", {})
+        if budget not in cache:
+            cache[budget] = self._fit(budget)
+        return cache[budget]
+
+    def _fit(self, budget: int) -> tuple[Ints, Bools]:
+        counts, known = np.zeros(self.n, np.int64), np.ones(self.n, np.bool_)
+        if self.hits is None:
+            return counts, known
+        starts = self.hits.offsets.tolist()
+        for query in range(self.n):
+            left = budget
+            for place in range(starts[query], starts[query + 1]):
+                size = self._tokens(place if self.order is None else int(self.order[place]))
+                known[query] = size is not None
+                if size is None or size > left:
+                    break
+                left -= size
+                counts[query] += 1
+        return counts, known
+
+    def _tokens(self, row: int) -> int | None:
+        """Of one hit: as logged, else estimated from its text."""
+        sizes: dict[int, int | None] = self.__dict__.setdefault("_sizes", {})
+        if row not in sizes:
+            assert self.hits is not None
+            said, text = (self.hits.columns[name][row] if name in self.hits.columns else None for name in _SIZED)
+            sizes[row] = _whole(said) if said is not None else None if text is None else estimate_tokens(text)
+        return sizes[row]
+
     def docs_of(self, rows: Ints) -> list[str]:
         assert self.hits is not None
         guessed = [self.doc_rule.doc(i) for i in take_list(self.hits.ids, rows)]
@@ -122,8 +167,10 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits."""
     hits, queries = _known_queries(hits, gold, audit)
     count_states(hits, audit)
+    _count_unpriced(hits, rules, audit)
     inspect_order(hits, audit)
-    hits = _prune(hits, rules, audit)
+    hits = _prune(_cut(hits, rules, audit), rules, audit)
+    _count_estimated(hits, audit)
     doc_rule = DocRule(rules.doc_of)
     if may_repeat(hits.ids, hits.offsets):
         hits = drop_repeats(hits, audit)
@@ -154,6 +201,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
         doc_rule=doc_rule,
         fuzzy_threshold=rules.fuzzy_threshold,
         hit_item=items,
+        prices=rules.prices,
     )
 
 
@@ -216,6 +264,48 @@ def count_states(hits: Hits, audit: Audit) -> None:
     audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
     failed = [q for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
     audit.count("failed_queries", len(failed), failed)
+
+
+def _count_unpriced(hits: Hits, rules: Rules, audit: Audit) -> None:
+    """Queries whose cost is not known although there is a price table."""
+    if rules.prices is None:
+        return
+    reasons = [
+        next((why for used in usage or () if (why := unpriced(used, rules.prices))), None)
+        for usage in hits.fields.get("usage", ())
+    ]
+    found = [why for why in reasons if why]
+    audit.count("unpriced_queries", len(found), dict.fromkeys(found))
+
+
+def _count_estimated(hits: Hits, audit: Audit) -> None:
+    """Only where somebody asked for tokens."""
+    if "tokens" in hits.columns:
+        said, texts = hits.columns["tokens"], hits.columns.get("text", [])
+        estimated = sum(own is None and text is not None for own, text in zip(said, texts, strict=False))
+        audit.count("estimated_tokens", estimated)
+
+
+def _whole(tokens: Any) -> int:
+    """A number of tokens, whatever it comes from: a log, a column of a table, a field of the corpus."""
+    text = str(tokens)
+    if isinstance(tokens, bool) or not text.isdecimal():
+        raise InputError("not a number of tokens", field="tokens", expected="a whole number, 0 or more", got=tokens)
+    return int(text)
+
+
+def _cut(hits: Hits, rules: Rules, audit: Audit) -> Hits:
+    """The first hits as they were returned, before anything else is taken out of the list."""
+    if rules.top_k is None:
+        return hits
+    query = hits.query_of_row
+    over = np.arange(len(query)) - hits.offsets[query] >= rules.top_k
+    if not over.any():
+        return hits
+    audit.count("cut_hits", int(over.sum()))
+    order = rank_order(hits, query, np.zeros(0, np.int64), rules.top_k)
+    kept = np.flatnonzero(~over)
+    return hits.select_rows(kept if order is None else np.sort(order[kept]))
 
 
 def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:

@@ -69,6 +69,7 @@ class Result:
     places: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # of each gold item in its list, 0 = not there
     missing: frozenset[str] = frozenset()  # queries that the run lacks, and that were scored as failed
     facts: dict[str, list[Any]] = field(default_factory=dict)  # what the run says of a query, where asked for
+    stages: dict[str, Floats] = field(default_factory=dict)  # ms a query, where a metric of time was asked for
     corpus: Corpus | None = None
     routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
     again: Callable[..., dict[str, Result]] | None = None  # measures the same run once more, as `measure` says

@@ -40,10 +40,11 @@ examples = settings(max_examples=100)
 def forms(kind: type[karat.Metric]) -> list[karat.Metric]:
     """The metric as it is, with cutoffs where it takes them, and with other values of each parameter."""
     changed = [{name: value} for name, values in parameters(kind).items() for value in values]
+    budgets = [kind(budget=1), kind(budget=20)] if kind.cutoff != "none" and kind.by_tokens else []
     if kind.cutoff == "required":
-        return [kind(), kind(k=1), kind(k=50), *(kind(**given) for given in changed)]
+        return [kind(), kind(k=1), kind(k=50), *(kind(**given) for given in changed), *budgets]
     cutoffs = [None, K] if kind.cutoff == "optional" else [None]
-    return [kind(k=k, **given) for given in [{}, *changed] for k in cutoffs]
+    return [*(kind(k=k, **given) for given in [{}, *changed] for k in cutoffs), *budgets]
 
 
 def parameters(kind: type[karat.Metric]) -> dict[str, list[Any]]:
@@ -52,7 +53,7 @@ def parameters(kind: type[karat.Metric]) -> dict[str, list[Any]]:
     return {
         field.name: [value for value in values_of(field.type) if value != field.default]
         for field in declared.fields
-        if field.name != "k"
+        if field.name not in ("k", "budget")
     }
 
 
@@ -85,7 +86,11 @@ def allowed(kind: Any, value: float) -> bool:
 ALL = [metric for kind in METRICS.values() for metric in forms(kind)]
 BY_TEXT = (EvidenceMetric, AnswerContainment)
 RELEVANCE = [metric for metric in ALL if isinstance(metric, Relevance)]
-AT_K = [metric for metric in ALL if metric.k in (1, K) or (metric.k is None and metric.cutoff == "required")]
+BY_PLACE = [metric for metric in ALL if metric.budget is None]
+AT_K = [metric for metric in BY_PLACE if metric.k in (1, K) or (metric.k is None and metric.cutoff == "required")]
+# Under a budget of tokens these divide by the hits that fit, whatever those are.
+OF_WHAT_FITS = [metric for metric in RELEVANCE if metric.budget and metric.name in ("precision", "f1")]
+OF_THE_GOLD = [metric for metric in RELEVANCE if metric not in OF_WHAT_FITS]
 
 
 # Runs and gold to try them on
@@ -120,6 +125,11 @@ BACKWARD = {"write": 0.3, "retrieve": 0.2, "embed": 0.1}
 LATENCIES = st.sampled_from(
     [None, {}, {"retrieve": 10.5}, {"rerank": None}, {"retrieve": 7.0, "total": 9.5}, FORWARD, BACKWARD]
 )
+# These sums depend on the order as well.
+CHEAP, DEAR = {"stage": "retrieve", "model": "m", "prompt_tokens": 1}, {"stage": "total", "model": "m", "calls": 3}
+SILENT, UNPRICED = {"model": "m", "calls": 0, "completion_tokens": 2}, {"stage": "retrieve", "model": "other"}
+USAGES = st.sampled_from([None, [], [CHEAP, SILENT], [SILENT, CHEAP], [DEAR, CHEAP], [UNPRICED, SILENT], [SILENT] * 3])
+PRICES = {"currency": "USD", "models": {"m": {"per_1k": {"prompt": 0.1, "completion": 0.3}, "per_call": 0.2}}}
 
 
 @st.composite
@@ -133,7 +143,7 @@ def worlds(draw: st.DrawFn, *, scored: bool | None = None, kinds: tuple[str, ...
         ids = draw(st.permutations(returned))[: draw(st.integers(0, 9))]
         with_text = draw(st.booleans())
         hits = [hit(item, text=with_text, **({"score": draw(SCORES)} if with_scores else {})) for item in ids]
-        run.append({"query_id": f"q{i}", "topk": hits, "latency_ms": draw(LATENCIES)})
+        run.append({"query_id": f"q{i}", "topk": hits, "latency_ms": draw(LATENCIES), "usage": draw(USAGES)})
         gold[f"q{i}"] = draw(st.dictionaries(st.sampled_from(wanted), GRADES, max_size=6))
     return World(run, gold)
 
@@ -172,7 +182,7 @@ class Outcome(NamedTuple):
 
 
 def evaluate(world: World, metrics: list[karat.Metric] = ALL, **options: Any) -> karat.Result:
-    return karat.evaluate(world.run, with_texts(world.gold), metrics, k=K, corpus_size=CORPUS, **options)
+    return karat.evaluate(world.run, with_texts(world.gold), metrics, k=K, corpus_size=CORPUS, prices=PRICES, **options)
 
 
 def with_texts(gold: Gold) -> list[Record]:
@@ -282,7 +292,7 @@ def renamed(item: str) -> str:
 def test_unjudged_hits_at_the_end(world: World) -> None:
     """What follows the last hit and is not in the gold can neither help nor hurt relevance, at any depth."""
     longer = [{**record, "topk": record["topk"] + extra_hits(12)} for record in world.run]
-    assert differences(outcomes(world, RELEVANCE), outcomes(World(longer, world.gold), RELEVANCE)) == {}
+    assert differences(outcomes(world, OF_THE_GOLD), outcomes(World(longer, world.gold), OF_THE_GOLD)) == {}
 
 
 @examples
@@ -391,7 +401,8 @@ def test_slices_are_slices() -> None:
 # What goes in one direction
 
 # By document a better chunk may stand in a worse place: it is another chunk of a document that was found before.
-BY_CHUNK = [m for m in RELEVANCE if getattr(m, "level", "chunk") == "chunk"]
+# Into a budget the better chunk may not fit, where the worse did.
+BY_CHUNK = [m for m in RELEVANCE if getattr(m, "level", "chunk") == "chunk" and m.budget is None]
 
 
 @examples

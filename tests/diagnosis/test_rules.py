@@ -297,8 +297,22 @@ def test_a_slower_change(ms: float, slower: bool) -> None:
     assert [f.code for f in found] == (["got_slower"] if slower else [])
 
 
+@pytest.mark.parametrize(("tokens", "dearer"), [(130, True), (105, False), (100, False), (80, False)])
+def test_a_dearer_change(tokens: int, dearer: bool) -> None:
+    run, gold = make(GOOD)
+    sides = [
+        [{**entry, "usage": [{"model": "m", "prompt_tokens": n + i % 7}]} for i, entry in enumerate(run)]
+        for n in (100, tokens)
+    ]
+    prices = {"currency": "EUR", "models": {"m": {"per_1m": 0.5}}}
+    found = karat.compare(*sides, gold, prices=prices).pairs[0].findings
+    assert [f.code for f in found] == (["got_dearer"] if dearer else [])
+    if dearer:
+        assert found[0].evidence.startswith("cost went from 0.0000515 to 0.0000665 (change between 0.0000150 and")
+
+
 def test_every_rule_over_two_runs_is_tested() -> None:
-    assert [rule.code for rule in changes.TABLE.rules] == ["order_got_worse", "got_slower"]
+    assert [rule.code for rule in changes.TABLE.rules] == ["order_got_worse", "got_slower", "got_dearer"]
 
 
 def test_an_unknown_candidate_is_an_error() -> None:

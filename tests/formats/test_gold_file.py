@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import karat
+from karat.entities import Entity
 from karat.errors import InputError
 from karat.gold import BARE, CHUNK, DOC, Gold
 
@@ -121,8 +122,9 @@ def test_what_is_said_of_a_query_is_kept(tmp_path: Path) -> None:
     }
     gold = read(tmp_path, lines(entry))
     assert gold.text(0) == "how?"
-    for name in ("evidence", "answer", "answer_span", "negatives", "as_of", "conversation_id", "source", "entities"):
+    for name in ("evidence", "answer", "answer_span", "negatives", "as_of", "conversation_id", "source"):
         assert gold.fields[name] == [entry[name]], name
+    assert gold.fields["entities"] == [["Visa", Entity(1)]]
     assert gold.fields["spans"] == [[("so it is", 3, 11)]]
     assert gold.fields["links"] == [["more"]]  # a list is no tag
     assert gold.tags == {}

@@ -15,6 +15,7 @@ from karat.audit import Audit
 from karat.errors import ConfigError, InputError
 from karat.formats import records as record_reader
 from karat.formats import run_log
+from karat.prices import Usage
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 
@@ -90,6 +91,7 @@ def test_everything_the_contract_names_is_read(tmp_path: Path) -> None:
         "rewritten_query": ["how to refund"],
         "route": ["kb"],
         "entities": [["Visa"]],
+        "usage": [[Usage("rerank", "m", 10, 0, 1)]],
     }
     result = karat.evaluate(path, GOLD, ["mrr"])
     assert result.provenance["k_raw"] == 50

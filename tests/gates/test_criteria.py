@@ -155,7 +155,7 @@ MISTAKES = {
     ),
     "a list in a segment": (
         "gates: [{metric: mrr, threshold: 0.5, segment: {a: [b]}}]",
-        *(1, 48, "gates.0.segment", ["wrong type", "or text"]),
+        *(1, 52, "gates.0.segment.a", ["wrong type", "or text"]),
     ),
     "out of range": ("gates: [{metric: mrr, threshold: 85}]", 1, 34, "gates.0.threshold", ["between 0 and 1, got 85"]),
     "not a number": (

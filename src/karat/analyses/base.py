@@ -63,6 +63,8 @@ class Side(Protocol):
     @property
     def facts(self) -> dict[str, list[Any]]: ...  # what the run says of a query, None = nothing
     @property
+    def stages(self) -> dict[str, Floats]: ...  # ms a query, where a metric of time was asked for
+    @property
     def audit(self) -> Audit: ...
     @property
     def rules(self) -> Rules: ...

@@ -107,6 +107,8 @@ scoring_options = _all(
     click.option("--min-score", type=float, help="Cut hits with a lower score before evaluation."),
     doc_option,
     click.option("--no-future", is_flag=True, help="Remove hits newer than their query's as_of before evaluation."),
+    click.option("--top-k", type=click.IntRange(min=1), help="Cut each list after so many hits before evaluation."),
+    click.option("--prices", metavar="FILE", help="Price table in YAML, for the cost.  [default: karat.yaml's]"),
     click.option(
         "--no-answer",
         metavar="FIELD=VALUE",

@@ -27,6 +27,8 @@ def score_files(
     min_score: float | None,
     no_future: bool,
     no_answer: str | None,
+    top_k: int | None,
+    prices: str | None,
     doc_of: str,
     fuzzy_threshold: float,
     corpus: str | None,
@@ -65,18 +67,21 @@ def score_files(
     sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
     if is_saved_result(Path(run)):
         raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
+    config = load_config()
     judged = read_gold(gold, format=gold_format, target=target, split=split)
     with working(f"scoring {run}"):
         results = evaluate_all(
             read_run(run, format=run_format, system=system, hits=hits),
             judged,
             metrics or None,
-            k=k or load_config().metrics.retrieval.default_k,
+            k=k or config.metrics.retrieval.default_k,
             missing=missing,  # type: ignore[arg-type]
             min_score=min_score,
             no_future=no_future,
             no_answer=no_answer,
             target_false_evidence=target_false_evidence,
+            top_k=top_k,
+            prices=prices or config.prices,
             doc_of=doc_of,
             fuzzy_threshold=fuzzy_threshold,
             corpus=corpus,

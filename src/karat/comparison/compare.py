@@ -117,7 +117,7 @@ def compare_results(
         baseline=names[0],
         dataset=first.gold.dataset,
         statistics={**msgspec.structs.asdict(sampling), "cluster": first.cluster},
-        units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit for m in first.metrics},
+        units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit_by(first.rules) for m in first.metrics},
         lower_is_better=[str(m) for m in first.metrics if m.direction == "lower"],
         pairs=_adjusted(pairs),
     )

@@ -83,6 +83,8 @@ def _different_data(first: Result, other: Result) -> list[str]:
 def _different_definitions(first: Result, other: Result) -> list[str]:
     shared = [name for name in first.definitions if name in other.definitions]
     found = [f"{n} is defined in another way" for n in shared if first.definitions[n] != other.definitions[n]]
+    if first.rules.prices != other.rules.prices:
+        found += [f"{m} is counted by other prices" for m in first.metrics if "prices" in m.needs and str(m) in shared]
     for setting in ("missing", "doc_of", "k", "fuzzy_threshold"):
         values = [getattr(side.rules, setting) for side in (first, other)]
         if values[0] != values[1]:

@@ -55,6 +55,19 @@ def got_slower(changes: Mapping[str, Difference]) -> Iterator[Proof]:
         yield Proof(1, f"{' and '.join(map(moved, slower))}.", [number_of(change) for change in slower])
 
 
+@rule(
+    "got_dearer",
+    "The change made answers dearer.",
+    "look at the cost by stage and by model, before and after: which of them grew",
+    "rerank fewer candidates, shorten what is sent, or give the stage that grew a smaller model",
+)
+def got_dearer(changes: Mapping[str, Difference]) -> Iterator[Proof]:
+    """The mean cost of a query rose by more than 10%, beyond noise."""
+    cost = changes.get("cost")
+    if cost is not None and cost.low is not None and cost.baseline is not None and cost.low > at.DEARER * cost.baseline:
+        yield Proof(sure_of(cost), f"{moved(cost)}.", [number_of(cost)])
+
+
 def _slower(change: Difference) -> bool:
     if change.low is None or change.baseline is None:
         return False

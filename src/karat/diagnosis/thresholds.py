@@ -33,6 +33,7 @@ FALSE_EVIDENCE = 0.20  # share of the queries without an answer that may get hit
 RECALL_HOLDS = 0.03  # gates: recall may drop by so much
 NDCG_DROPS = 0.02  # a smaller drop is not worth a reader's time
 SLOWER = 0.10  # share of the baseline's time that a change may add unnoticed; no number in the seeds
+DEARER = 0.10  # the same share of its cost; no number in the seeds
 NOTICED = 1.0  # milliseconds: less than that nobody notices; no number in the seeds
 
 DEPTHS = (50, 20, 10, 5)  # playbook: recall@50; where lists are shorter, the depths of the k-sweep

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from karat.diagnosis.evidence import Estimate
 from karat.diagnosis.finding import Number
 from karat.differences import Difference
+from karat.prices import money
 from karat.summary import SummaryRow
 
 
@@ -49,7 +50,8 @@ def moved(change: Difference) -> str:
     """`ndcg@5 went from 0.81 to 0.76 (change between −0.07 and −0.03)`."""
     values = (change.baseline, change.candidate, change.low, change.high)
     digits, unit = (1, " ms") if change.metric.startswith("latency") else (2, "")
-    before, after, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in values)
+    texts = (money(value or 0.0) if change.metric == "cost" else f"{value:.{digits}f}" for value in values)
+    before, after, low, high = (text.replace("-", "−") for text in texts)
     return f"{change.metric} went from {before} to {after}{unit} (change between {low} and {high})"
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from karat.entities import Entity
 from karat.errors import InputError, did_you_mean, meant
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.json_columns import Columns, ValueKind
@@ -63,7 +64,7 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     conversation_id: str | int | None = None
     tier: str | int | None = None
     source: str | list[str] | None = None
-    entities: list[Any] | None = None
+    entities: list[str | int | Entity | None] | None = None
     k: Annotated[int, msgspec.Meta(le=2**53)] | None = None
     tags: dict[str, Any] | None = None
 

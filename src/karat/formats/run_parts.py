@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from karat.ids import Ids
 
 # One value a query, kept for later steps; the rest of the record is either hits or provenance.
-_QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "error")
+_QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "usage", "error")
 _PROVENANCE = ("k_raw", "index_version", "chunker", "reranker")
 
 

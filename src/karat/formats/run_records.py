@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from karat.entities import Entity
+from karat.prices import Count, Usage
+
 
 class RankedId(msgspec.Struct, gc=False):
     """What every metric needs of a hit; the rest of it is skipped, not built, where nobody asks for it."""
@@ -23,16 +26,7 @@ class Hit(RankedId, gc=False):
     doc_version: str | int | float | None = None
     text: str | None = None
     source: str | None = None
-
-
-class Usage(msgspec.Struct):
-    """Tokens and calls of one stage of one query."""
-
-    stage: str | None = None
-    model: str | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    calls: int = 1
+    tokens: Count | None = None  # of the text, for metrics with a token budget
 
 
 class RunRecord(msgspec.Struct, kw_only=True, gc=False):
@@ -50,7 +44,7 @@ class RunRecord(msgspec.Struct, kw_only=True, gc=False):
     rewritten_query: str | None = None
     topk_original: list[str | int | Hit] | None = None  # hits of the query before rewriting
     route: str | list[str] | None = None
-    entities: list[Any] | None = None
+    entities: list[str | int | Entity | None] | None = None
     reranker: Any = None
     usage: list[Usage] | None = None
     error: Any = None

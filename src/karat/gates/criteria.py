@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from karat.errors import ConfigError, InputError, did_you_mean
+from karat.errors import ConfigError
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
-from karat.yaml_io import KEY, Places, load_yaml_places
+from karat.strict_yaml import read_document
 
 DEFAULT_FILES = ("ship-criteria.yaml", "config/ship-criteria.yaml")
 Outcome = Literal["pass", "fail", "inconclusive", "invalid"]
@@ -85,23 +84,13 @@ def find_criteria(folder: Path | None = None) -> Path:
 
 def read_criteria(file: Path) -> Criteria:
     """The criteria of a file; a mistake is told with its line and column."""
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=str(file)) from error
-    try:
-        value, places = load_yaml_places(text, str(file))
-    except InputError as error:
-        raise ConfigError(error.what, file=error.file, line=error.line, column=error.column, hint=error.hint) from error
-    if not isinstance(value, dict):
-        raise _placed(ConfigError("no gates", expected="a list under `gates:`", got=value), (), places, str(file))
-    try:
-        found = msgspec.convert(value, CriteriaFile)
-    except msgspec.ValidationError as error:
-        raise _explained(error, value, places, str(file)) from error
+    document = read_document(file)
+    if not isinstance(document.value, dict):
+        raise document.placed(ConfigError("no gates", expected="a list under `gates:`", got=document.value), ())
+    found = document.convert(CriteriaFile)
     for problem, path in _problems(found):
-        raise _placed(problem, path, places, str(file))
-    lines = tuple(_place(("gates", i), places)[0] for i in range(len(found.gates)))
+        raise document.placed(problem, path)
+    lines = tuple(document.line(("gates", i)) for i in range(len(found.gates)))
     return Criteria(_anchored(found, file.parent), found.max_missing, str(file), lines)
 
 
@@ -171,59 +160,3 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
         yield ConfigError("segment and each contradict each other", hint="keep one"), ("each",)
     if gate.segment is not None and not gate.segment:
         yield ConfigError("an empty segment", expected="such as {language: pt-BR}"), ("segment",)
-
-
-_PATH = re.compile(r" - at `\$([^`]*)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.S)
-_TYPE = re.compile(r"Expected `(.*)`, got `(.*)`")
-_NAMES = {"float": "number", "str": "text", "int": "whole number", "object": "mapping", "array": "list"}
-
-
-def _explained(error: msgspec.ValidationError, value: Any, places: Places, file: str) -> ConfigError:
-    """What msgspec found, in the words and at the place of the file."""
-    message = str(error)
-    found = _PATH.search(message)
-    path = _path(found[1] if found else "")
-    text = message[: found.start()] if found else message
-    unknown = _UNKNOWN.match(text)
-    if unknown:
-        known = Gate.__struct_fields__ if path else CriteriaFile.__struct_fields__
-        problem = ConfigError(f"unknown field {unknown[1]!r}", hint=did_you_mean(unknown[1], known))
-        return _placed(problem, (*path, unknown[1], KEY), places, file)
-    wanted = _TYPE.match(text)
-    if wanted:
-        expected = " or ".join(_NAMES.get(k, k) for k in wanted[1].split(" | ") if k != "null")
-        got = _at(value, path)
-        hint = "write a plain number, such as 0.85" if wanted[1].startswith("float") and isinstance(got, str) else None
-        return _placed(ConfigError("wrong type", expected=expected, got=got, hint=hint), path, places, file)
-    if text.startswith("Invalid enum value"):
-        allowed = {"on": "mean or bound", "severity": "error or warning", "inconclusive": "pass, warn or block"}
-        expected, got = allowed.get(str(path[-1]) if path else "", ""), _at(value, path)
-        hint = did_you_mean(str(got), re.split(", | or ", expected))
-        return _placed(ConfigError("unknown choice", expected=expected, got=got, hint=hint), path, places, file)
-    return _placed(ConfigError(text), path, places, file)
-
-
-def _path(text: str) -> tuple[str | int, ...]:
-    parts = re.findall(r"\.(\w+)|\[(\d+)\]", text)
-    return tuple(name or int(number) for name, number in parts)
-
-
-def _at(value: Any, path: tuple[str | int, ...]) -> Any:
-    for step in path:
-        value = value[step]
-    return value
-
-
-def _placed(problem: ConfigError, path: tuple[str | int, ...], places: Places, file: str) -> ConfigError:
-    problem.file = file
-    problem.line, problem.column = _place(path, places)
-    problem.field = ".".join(str(p) for p in path if p != KEY) or None
-    return problem
-
-
-def _place(path: tuple[str | int, ...], places: Places) -> tuple[int, int]:
-    """Of a value, or of the nearest thing around it: what comes through a merge key has no place of its own."""
-    while path and path not in places:
-        path = path[:-1]
-    return places.get(path, (1, 1))

@@ -200,6 +200,7 @@ class _Tally:
     outcomes: list[str] = field(default_factory=list)
     blocked: int = 0
     queries: list[int] = field(default_factory=list)
+    unit: str = ""
     values: list[float] = field(default_factory=list)
     deltas: list[float] = field(default_factory=list)
 
@@ -207,6 +208,7 @@ class _Tally:
         self.outcomes.append(verdict.outcome)
         self.blocked += verdict.blocks
         self.queries.append(verdict.n)
+        self.unit = verdict.unit
         if verdict.value is not None:
             self.values.append(verdict.value)
         self.deltas += [p.difference.delta for p in verdict.parts if p.difference and p.difference.delta is not None]
@@ -225,7 +227,7 @@ class _Tally:
             invalid=share.get("invalid", 0.0),
             blocked=self.blocked / rounds,
             caught=_smallest(self._caught(many if self.gate.each else 1, level)),
-            unit="pp" if metric.range == (0.0, 1.0) else metric.unit,
+            unit=self.unit,
         )
 
     def _caught(self, many: int, level: float) -> Iterable[float]:

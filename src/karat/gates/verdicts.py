@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -144,6 +144,9 @@ class Judge:
     def level(self) -> float:
         return self.result.sampling.level
 
+    def _unit(self, metric: Metric) -> str:
+        return "pp" if metric.range == (0.0, 1.0) else metric.unit_by(self.result.rules)
+
     def _fails(self, gate: Gate, at: Ints, kind: str, level: float) -> bool:
         parts = self._parts(gate, at, dict.fromkeys(_KINDS, Levels(self.level, level)))
         return any(p.outcome == "fail" for p in parts if p.kind == kind)
@@ -170,7 +173,7 @@ class Judge:
             low=low,
             high=high,
             n=n,
-            unit=_unit(metric),
+            unit=self._unit(metric),
             parts=parts,
         )
 
@@ -199,7 +202,7 @@ class Judge:
         rule = floor_on_bound if gate.on == "bound" else floor_of_many if gate.each else floor_on_mean
         ruling = rule(estimate, sign * line, levels)
         limits = self._limits(metric, at, self.level)
-        reason = floor_reason(metric, _unit(metric), value, limits, line, gate.max is not None, gate.on, ruling)
+        reason = floor_reason(metric, self._unit(metric), value, limits, line, gate.max is not None, gate.on, ruling)
         return Part("floor", ruling.outcome, reason, ruling.certain, ruling.needed)
 
     def _regression(self, gate: Gate, at: Ints, levels: Levels, side: Baseline) -> Part:
@@ -224,7 +227,7 @@ class Judge:
             rule = regression_on_mean if gate.on == "mean" else regression_on_bound
             ruling = rule(change, most, levels)
         other = None if side is self.baseline else side.name
-        reason = regression_reason(metric, _unit(metric), shown, most, gate.on, ruling, other)
+        reason = regression_reason(metric, self._unit(metric), shown, most, gate.on, ruling, other)
         return Part("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
 
     def _limits(self, metric: Metric, at: Ints, level: float) -> Limits:
@@ -259,7 +262,7 @@ class Judge:
         theirs, mine = np.array(self._shared(side, at)).T
         before = _only(side.result.columns, metric).select(theirs)
         after = _only(self.result.columns, metric).select(mine)
-        return Paired(Scores(before.metrics, before.values, after.weights, after.clusters), after)
+        return Paired(replace(before, weights=after.weights | before.weights, clusters=after.clusters), after)
 
     def _places(self, gate: Gate) -> Ints | str:
         """The queries that a gate looks at, or what is wrong with its segment."""
@@ -291,6 +294,8 @@ class Judge:
             return f"{gate.parsed} is undefined on every query{self._reason(gate.parsed)}."
         if gate.min_queries is not None and n < gate.min_queries:
             return f"Only {n} {'query' if n == 1 else 'queries'}, and the gate asks for {gate.min_queries}."
+        if "prices" in gate.parsed.needs and (unknown := self._unpriced()):
+            return unknown
         for name, result in self._lists(gate):
             if result.missing_share > self.max_missing:
                 share = f"{result.missing_share:.1%}"
@@ -301,6 +306,14 @@ class Judge:
         """Which data a metric lacks, where the audit knows it."""
         noted = (text for entry in self.result.audit if entry.code == "no_data" for text in entry.examples)
         return next((text.removeprefix(str(metric)) for text in noted if text.startswith(f"{metric}: ")), "")
+
+    def _unpriced(self) -> str | None:
+        """A cost that is known of some queries only may not pass a gate."""
+        entry = next((entry for entry in self.result.audit if entry.code == "unpriced_queries"), None)
+        if entry is None:
+            return None
+        queries = f"{entry.count:,} {'query' if entry.count == 1 else 'queries'}"
+        return f"The cost of {queries} is not known: {', '.join(entry.examples)}."
 
     def _lists(self, gate: Gate) -> Iterator[tuple[str, Result]]:
         """The results that a gate hangs on: what a baseline lacks would look like a gain."""
@@ -323,7 +336,7 @@ class Judge:
             low=None,
             high=None,
             n=n,
-            unit=_unit(gate.parsed),
+            unit=self._unit(gate.parsed),
             parts=[Part("data", "invalid", reason)],
         )
 
@@ -384,7 +397,3 @@ def _turned(limits: Limits, sign: float) -> Limits:
     if sign > 0 or low is None or high is None:
         return limits
     return -high, -low
-
-
-def _unit(metric: Metric) -> str:
-    return "pp" if metric.range == (0.0, 1.0) else metric.unit

@@ -7,15 +7,18 @@ import math
 from karat.differences import Difference
 from karat.gates.rules import Limits, Ruling
 from karat.metrics.base import Metric
+from karat.prices import is_currency, money
 
 _MOST_DIGITS = 6
 
 
 def amount(value: float, unit: str, digits: int = 1) -> str:
     """
-    >>> amount(0.8712, "pp"), amount(61.25, "ms"), amount(3.0, ""), amount(0.84996, "pp", 2)
-    ('87.1%', '61.2 ms', '3.00', '85.00%')
+    >>> amount(0.8712, "pp"), amount(61.25, "ms"), amount(3.0, ""), amount(0.84996, "pp", 2), amount(0.0040123, "USD")
+    ('87.1%', '61.2 ms', '3.00', '85.00%', '0.00401 USD')
     """
+    if is_currency(unit):
+        return f"{money(value, digits + 2)} {unit}"
     if unit == "pp":
         return f"{value * 100:.{digits}f}%"
     return f"{value:.{digits}f} {unit}" if unit else f"{value:.{digits + 1}f}"

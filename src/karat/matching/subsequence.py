@@ -18,7 +18,7 @@ def reaches_fast() -> Callable[[str, str, int], bool] | None:
 
     def fast(one: str, other: str, least: int) -> bool:
         # Without its score_cutoff: rapidfuzz 3.14 then misses some subsequences that have just the length asked for.
-        return LCSseq.similarity(one, other) >= least
+        return bool(LCSseq.similarity(one, other) >= least)
 
     return fast
 

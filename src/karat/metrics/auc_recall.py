@@ -23,6 +23,7 @@ class AucRecall(Relevance, frozen=True, kw_only=True):
 
     name = "auc_recall"
     cutoff = "required"
+    by_tokens = False
     aliases = {"recall_auc": "auc_recall"}
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:

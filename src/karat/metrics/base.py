@@ -8,13 +8,14 @@ import msgspec
 import numpy as np
 
 from karat.ids import Bools, Floats, Ints
-from karat.judged import Judged, relevance
+from karat.judged import Judged, Rules, relevance
 
 Direction = Literal["higher", "lower"]
 Level = Annotated[float, msgspec.Meta(gt=0)]
 Cutoff = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 INFINITE = np.int64(2**62)
+CUTOFFS = ("k", "budget")  # fields that are written after the @, and are no parameters
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +31,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {}  # other names → the text they stand for
     trec_eval: ClassVar[str | None] = None  # trec_eval's name, {k} for the cutoff
     cutoff: ClassVar[Literal["required", "optional", "none"]] = "none"
+    by_tokens: ClassVar[bool] = True  # may the cutoff be a budget of tokens; not where places themselves are counted
     needs: ClassVar[frozenset[str]] = frozenset()  # optional columns of hits, or "latency"
     uses_hits: ClassVar[bool] = False  # looks at the hits themselves, not only at judged ones
     aggregate: ClassVar[float | None] = None  # None: the mean over queries; else this quantile
@@ -37,6 +39,16 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     version: ClassVar[int] = 1  # of the definition: raised whenever its numbers change
 
     k: Cutoff | None = None
+    budget: Cutoff | None = None  # tokens, instead of k: the top of the list that fits into it
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Columns of hits that this metric looks at."""
+        return self.needs if self.budget is None else self.needs | {"text", "tokens"}
+
+    def unit_by(self, rules: Rules) -> str:
+        """The unit of its values under the rules that they were measured by."""
+        return self.unit
 
     def score(self, judged: Judged) -> Floats:
         """One value a query, NaN where undefined."""
@@ -52,7 +64,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     def lacks(self, judged: Judged) -> str | None:
         """What this metric needs and these queries of the run do not have; None where nothing is lacking."""
-        return None
+        if self.budget is None or judged.hits is None:
+            return None
+        columns = (judged.hits.columns.get(name, []) for name in ("tokens", "text"))
+        said = any(value is not None for column in columns for value in column)
+        return None if said else "the hits have no tokens and no text"
 
     def votes(self, judged: Judged) -> Floats | None:
         """How much each query counts in the mean; None: all the same."""
@@ -60,6 +76,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     def limit(self, judged: Judged) -> Ints:
         """The cutoff of each query: the name's, else the query's own or the configured one."""
+        if self.budget is not None:
+            return judged.fitting(self.budget)[0]
         if self.k is not None:
             return np.full(judged.n, self.k, np.int64)
         return judged.k if self.cutoff == "required" else np.full(judged.n, INFINITE)
@@ -68,12 +86,13 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         """Parameters that differ from their defaults, in the order in which they are declared."""
         fields = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
         given = {name: getattr(self, name) for name, default in fields if getattr(self, name) != default}
-        given.pop("k", None)
-        return given
+        return {name: value for name, value in given.items() if name not in CUTOFFS}
 
     def __str__(self) -> str:
         given = ",".join(f"{name}={_plain(value)}" for name, value in self.parameters().items())
         text = f"{self.name}({given})" if given else self.name
+        if self.budget is not None:
+            return f"{text}@{self.budget}tok"
         if self.k is not None:
             return f"{text}@{self.k}"
         return f"{text}@k" if self.cutoff == "required" else text

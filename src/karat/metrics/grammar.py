@@ -1,4 +1,4 @@
-"""Text ↔ metric: `recall@5`, `ndcg(gain=linear)@10`, `recall(rel=2)@5`, and the names other tools use."""
+"""Text ↔ metric: `recall@5`, `ndcg(gain=linear)@10`, `recall@2000tok`, and the names other tools use."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import msgspec
 
 from karat.errors import ConfigError, UnknownName, did_you_mean
 from karat.formats.base import refusal
-from karat.metrics.base import Metric
+from karat.metrics.base import CUTOFFS, Metric
 from karat.registry import Registry
 
 REGISTRY: Registry[Metric] = Registry("metric", "karat.metrics", Metric)
 
-_FORM = re.compile(r"\s*(?P<name>[\w.-]+?)\s*(?:\((?P<given>[^()]*)\))?\s*(?:@\s*(?P<k>k|\d+))?\s*", re.I)
+_FORM = re.compile(
+    r"\s*(?P<name>[\w.-]+?)\s*(?:\((?P<given>[^()]*)\))?\s*(?:@\s*(?P<k>k|\d+(?:\s*tok(?:ens?)?)?))?\s*", re.I
+)
+_CUTOFF_NAMES = {"k": "cutoff", "budget": "token budget"}
 # retrieval-recall-at-k, recall_at_5, ndcg_cut_10, P_5
 _TAIL = re.compile(r"(?:[-_ ]at[-_ ](?P<at>k|\d+)|(?:_cut)?_(?P<cut>\d+))$", re.I)
 
@@ -34,7 +37,7 @@ def parse_metric(text: str | Metric) -> Metric:
     if form is None:
         raise ConfigError(
             f"cannot read the metric {text!r}",
-            hint="write it like recall@5, ndcg(gain=linear)@10 or map",
+            hint="write it like recall@5, ndcg(gain=linear)@10, recall@2000tok or map",
         )
     name, k = _resolve(form["name"], form["k"])
     base = _FORM.fullmatch(name)
@@ -96,13 +99,17 @@ def _parameters(given: str | None, text: str) -> dict[str, str]:
 
 
 def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str) -> Metric:
-    fields = [name for name in found.__struct_fields__ if name != "k"]
+    fields = [name for name in found.__struct_fields__ if name not in CUTOFFS]
     for name in given:
         if name not in fields:
             known = ", ".join(fields) or "none"
             raise ConfigError(f"{found.name} has no parameter {name!r} (in {text!r})", hint=f"it has: {known}")
     values: dict[str, object] = dict(given)
-    if k is not None and k.lower() != "k":
+    if k is not None and "tok" in k.lower():
+        if not found.by_tokens:
+            raise ConfigError(f"{found.name} counts places, not tokens (in {text!r})", hint=f"write {found.name}@10")
+        values["budget"] = k.lower().partition("tok")[0].strip()
+    elif k is not None and k.lower() != "k":
         values["k"] = k
     elif k is not None and found.cutoff == "optional":
         raise ConfigError(
@@ -124,7 +131,7 @@ def _refused(found: type[Metric], values: dict[str, object], text: str, error: m
     kinds = {f.name: f.type for f in msgspec.structs.fields(found)}
     choices = [str(choice) for choice in get_args(kinds.get(name)) if get_origin(kinds[name]) is Literal]
     return ConfigError(
-        f"bad {'cutoff' if name == 'k' else f'parameter {name}'} in the metric {text!r}",
+        f"bad {_CUTOFF_NAMES.get(name, f'parameter {name}')} in the metric {text!r}",
         expected=" or ".join(choices) or (problem.expected or "a usable value").removesuffix(" or null"),
         got=values.get(name),
         hint=did_you_mean(str(values.get(name)), choices) if choices else None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from karat.ids import Floats, Ints
 from karat.judged import Judged, relevance
-from karat.metrics.base import Relevance
+from karat.metrics.base import INFINITE, Relevance
 
 _LARGEST = 500.0
 
@@ -18,7 +18,8 @@ class NDCG(Relevance, frozen=True, kw_only=True):
 
     The gain of grade g is 2^g − 1, or g with gain=linear (trec_eval's choice); for binary gold both are equal.
     The discount is 1 / log2(rank + 1). The ideal comes from the gold, never from what was retrieved: tools
-    that sort the retrieved list give a perfect score to a run that found one item of ten.
+    that sort the retrieved list give a perfect score to a run that found one item of ten. Under a budget of
+    tokens (`ndcg@2000tok`) the ideal is not cut: which items would fit, the gold does not say.
 
     >>> import karat
     >>> result = karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["ndcg@5"])
@@ -43,7 +44,7 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         limit = self.limit(judged)
         found = self.found(judged, limit)
         actual = self._dcg(judged, judged.hit_query[found], judged.hit_grade[found], judged.hit_rank[found])
-        return actual / self._ideal(judged, limit)
+        return actual / self._ideal(judged, limit if self.budget is None else np.full(judged.n, INFINITE))
 
     def _ideal(self, judged: Judged, limit: Ints) -> Floats:
         counts = relevance(judged.gold_grade, self.rel)

@@ -18,6 +18,7 @@ class Precision(Relevance, frozen=True, kw_only=True):
     """Share of the top k that is relevant.
 
     Always divides by k, as trec_eval does: a list shorter than k does not score higher for being short.
+    Under a budget of tokens (`precision@2000tok`) there is no k, and it divides by the hits that fit.
     Where gold names documents, every chunk of a relevant document counts.
 
     >>> import karat
@@ -32,7 +33,7 @@ class Precision(Relevance, frozen=True, kw_only=True):
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         limit = self.limit(judged)
-        return self.count_found(judged, limit, every_chunk=True) / limit
+        return self.count_found(judged, limit, every_chunk=True) / np.maximum(limit, 1)
 
     def ceiling(self, judged: Judged) -> Floats:
         return _without_documents(judged, super().ceiling(judged))
@@ -58,7 +59,7 @@ class F1(Relevance, frozen=True, kw_only=True):
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         limit = self.limit(judged)
-        precision = self.count_found(judged, limit, every_chunk=True) / limit
+        precision = self.count_found(judged, limit, every_chunk=True) / np.maximum(limit, 1)
         recall = self.count_found(judged, limit) / relevant
         return np.nan_to_num(2 * precision * recall / (precision + recall))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from karat.differences import Difference
+from karat.prices import is_currency, money
 from karat.report.blocks import Column, Table
 from karat.summary import SummaryRow
 
@@ -19,8 +20,8 @@ def _plain(value: float, digits: int, sign: str = "") -> str:
     return f"{value:{sign}.{digits}f}" if abs(value) < _LARGE else f"{value:{sign}.3g}"
 
 
-def _time(value: float) -> str:
-    return _plain(value, 1 if abs(value) >= 10 else 2)
+def _measured(value: float, unit: str) -> str:
+    return money(value) if is_currency(unit) else _plain(value, 1 if abs(value) >= 10 else 2)
 
 
 def written(value: float | None, unit: str = "") -> str:
@@ -28,10 +29,12 @@ def written(value: float | None, unit: str = "") -> str:
 
     >>> written(0.65092), written(12.34, "ms"), written(3.456, "ms"), written(1.5e9, "ms"), written(None)
     ('0.6509', '12.3 ms', '3.46 ms', '1.5e+09 ms', '–')
+    >>> written(0.000401, "USD"), written(312.4, "EUR")
+    ('0.000401 USD', '312.40 EUR')
     """
     if value is None:
         return "–"
-    return f"{_time(value)} {unit}" if unit else _plain(value, 4)
+    return f"{_measured(value, unit)} {unit}" if unit else _plain(value, 4)
 
 
 def interval(low: float | None, high: float | None, unit: str = "") -> str:
@@ -42,7 +45,7 @@ def interval(low: float | None, high: float | None, unit: str = "") -> str:
     """
     if low is None or high is None:
         return "–"
-    return "[" + ", ".join(_time(v) if unit else _plain(v, 3) for v in (low, high)) + "]"
+    return "[" + ", ".join(_measured(v, unit) if unit else _plain(v, 3) for v in (low, high)) + "]"
 
 
 def with_interval(row: SummaryRow, unit: str = "") -> str:
@@ -55,7 +58,7 @@ def with_interval(row: SummaryRow, unit: str = "") -> str:
     """
     if row.mean is None:
         return "–"
-    mean = _time(row.mean) if unit else _plain(row.mean, 3)
+    mean = _measured(row.mean, unit) if unit else _plain(row.mean, 3)
     if row.low is None or row.high is None:
         return mean
     limits = interval(row.low, row.high, unit) if unit else f"[{_plain(row.low, 2)}, {_plain(row.high, 2)}]"
@@ -95,6 +98,8 @@ def difference(value: float | None, unit: str, limits: Limits, digits: int) -> s
 
 def _signed(value: float, unit: str, digits: int) -> str:
     text = _plain(value * 100 if unit == "pp" else value, digits, "+")
+    if is_currency(unit):
+        text = f"{'+' if value > 0 else ''}{money(value)}"
     return text[1:] if not text.strip("+-0.") else text.replace("-", "−")
 
 

@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("comparison", "corpus", "gates", "gold", "plan", "result"),
+    *("comparison", "corpus", "gates", "gold", "plan", "prices", "result"),
     *("run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
 )
 
@@ -28,6 +28,7 @@ def generate(name: str) -> str:
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
     from karat.planning import Plan
+    from karat.prices import Prices
     from karat.saved_result import SavedResult
     from karat.stressing.stress import Stress
     from karat.sweeping import Sweep
@@ -42,6 +43,7 @@ def generate(name: str) -> str:
         "sweep": Sweep,
         "plan": Plan,
         "ship-criteria": CriteriaFile,
+        "prices": Prices,
         "gates": Verdicts,
         "selftest": SelfTest,
         "stress": Stress,

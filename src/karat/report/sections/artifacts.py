@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from karat.prices import Prices
 from karat.report.blocks import Block, Column, Table
 from karat.report.sections.base import ReportSection
 from karat.result import Result
@@ -25,11 +26,18 @@ class Artifacts(ReportSection):
             "dataset": " ".join(x for x in (dataset.name, dataset.version) if x),
             "dataset hash": dataset.hash,
             "as of": " to ".join(dataset.as_of_range or []),
+            "prices": None if result.rules.prices is None else _prices(result.rules.prices),
             "intervals": f"{drawn.method}, {drawn.resamples:,} resamples, seed {drawn.seed}",
-            **{name.replace("_", " "): value for name, value in result.provenance.items()},
+            # RAG_TOP_K and the like are names of settings, and stay as they are.
+            **{n if n.isupper() else n.replace("_", " "): value for n, value in result.provenance.items()},
         }
         rows = [[name, _plain(value)] for name, value in facts.items() if value not in (None, "", {})]
         return [Table([Column("what"), Column("value")], rows)]
+
+
+def _prices(prices: Prices) -> str:
+    models = f"{len(prices.models)} {'model' if len(prices.models) == 1 else 'models'}"
+    return f"{prices.currency}, {models}, {prices.hash}"
 
 
 def _plain(value: Any) -> str:

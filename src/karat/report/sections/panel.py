@@ -37,7 +37,7 @@ class Panel(ReportSection):
 
 
 def _cells(row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list[Cell]:
-    unit = metric.unit
+    unit = metric.unit_by(result.rules)
     cells: list[Cell] = [
         row.metric + _cutoffs(metric, result),
         written(row.mean, unit),
@@ -53,7 +53,7 @@ def _cells(row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list
 
 def _cutoffs(metric: Metric, result: Result) -> str:
     """Which k a metric that names none was measured at: the same for all queries, or from the lowest to the highest."""
-    if metric.k is not None or metric.cutoff != "required" or not len(result.rows):
+    if metric.k is not None or metric.budget is not None or metric.cutoff != "required" or not len(result.rows):
         return ""
     own = result.gold.k[result.rows]
     low, high = (int(f(np.where(own > 0, own, result.rules.k))) for f in (np.min, np.max))

@@ -27,9 +27,9 @@ class Segments(ReportSection):
         if not result.segmented_by:
             return []
         shown = leading_metrics(result.metrics)
-        blocks: list[Block] = [
-            _table(name, list(rows), shown) for name, rows in groupby(result.segment_rows, lambda row: row.segment)
-        ]
+        units = [m.unit_by(result.rules) for m in shown]
+        groups = groupby(result.segment_rows, lambda row: row.segment)
+        blocks: list[Block] = [_table(name, list(rows), shown, units) for name, rows in groups]
         if any(row.few for row in result.segment_rows):
             blocks.append(Text("* too few queries to judge by", "warning"))
         return blocks
@@ -42,15 +42,16 @@ def leading_metrics(metrics: list[Metric]) -> list[Metric]:
     return [*first, *(m for m in metrics if m not in first)][:SHOWN]
 
 
-def _table(name: str, rows: list[SegmentRow], shown: list[Metric]) -> Table:
-    columns = [Column(name), Column("queries", "count"), *(Column(titled(str(m), m.unit)) for m in shown)]
-    return Table(columns, [_cells(row, shown) for row in rows])
+def _table(name: str, rows: list[SegmentRow], shown: list[Metric], units: list[str]) -> Table:
+    titles = (titled(str(m), unit) for m, unit in zip(shown, units, strict=True))
+    columns = [Column(name), Column("queries", "count"), *map(Column, titles)]
+    return Table(columns, [_cells(row, shown, units) for row in rows])
 
 
-def _cells(row: SegmentRow, shown: list[Metric]) -> list[Cell]:
+def _cells(row: SegmentRow, shown: list[Metric], units: list[str]) -> list[Cell]:
     by_name = {r.metric: r for r in row.summary}
     return [
         row.value + (" *" if row.few else ""),
         row.queries,
-        *(with_interval(by_name[str(m)], m.unit) for m in shown),
+        *(with_interval(by_name[str(m)], unit) for m, unit in zip(shown, units, strict=True)),
     ]

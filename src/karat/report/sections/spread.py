@@ -18,7 +18,7 @@ class Spread(ReportSection):
 
     def blocks(self, result: Result) -> list[Block]:
         # A quantile of latency is a point of the spread itself.
-        shown = {str(m): m.unit for m in result.metrics if m.aggregate is None}
+        shown = {str(m): m.unit_by(result.rules) for m in result.metrics if m.aggregate is None}
         rows = [_cells(row, shown[row.metric]) for row in result.summary_rows if row.metric in shown and row.n > 1]
         names = ("metric", "lower quarter", "median", "upper quarter", "at 0", "at 1")
         return [Table([Column(name) for name in names], rows)] if rows else []

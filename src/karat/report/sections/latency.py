@@ -1,0 +1,40 @@
+"""Where the time goes."""
+
+from __future__ import annotations
+
+from karat.analyses.latency import Latencies, Measured, Timing
+from karat.report.blocks import Block, Cell, Column, Table
+from karat.report.numbers import interval, written
+from karat.report.sections.base import ReportSection
+from karat.result import Result
+
+_FEW = "*"
+
+
+class LatencySection(ReportSection):
+    """Every stage and the whole, with its slow tail."""
+
+    name = "latency"
+    title = "Latency"
+    order = 50
+
+    def blocks(self, result: Result) -> list[Block]:
+        found: Latencies | None = result.analyses.found.get("latency")
+        if found is None:
+            return []
+        timings = [*found.stages, found.total] if len(found.stages) > 1 else [found.total]
+        names = ("stage", "mean", "p50", "p90", "p99")
+        rows = [_cells(timing) for timing in timings]
+        few = any(str(cell).endswith(_FEW) for row in rows for cell in row)
+        note = "milliseconds" + (f"; {_FEW} limits not estimable: p90 takes 36 queries, p99 takes 368" if few else "")
+        return [Table([*map(Column, names), Column("queries", "count")], rows, note)]
+
+
+def _cells(timing: Timing) -> list[Cell]:
+    numbers = (timing.mean, timing.p50, timing.p90, timing.p99)
+    return [timing.stage or "in all", *map(_with_limits, numbers), timing.queries]
+
+
+def _with_limits(number: Measured) -> str:
+    value = written(number.value, "ms").removesuffix(" ms")
+    return f"{value} {_FEW if number.low is None else interval(number.low, number.high, 'ms')}"
