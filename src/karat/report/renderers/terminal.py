@@ -13,7 +13,8 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from karat.errors import no_commands
-from karat.report.blocks import Block, Chart, Example, Report, Section, Table, Text, Verdict, write_cell
+from karat.report.blocks import Block, Example, Figure, Report, Section, Table, Text, Verdict, is_numeric, write_cell
+from karat.report.figures import as_table, without_repeats
 
 WIDTH = 100
 _GAP = 3  # between two columns
@@ -55,8 +56,9 @@ def clean(text: str) -> str:
 def _section(section: Section) -> RenderableType:
     heading = RichText(f"\n{clean(section.title)}", style="bold underline")
     parts: list[RenderableType] = [heading]
-    for before, block in zip([None, *section.blocks], section.blocks, strict=False):
-        if isinstance(before, (Table, Chart)) and isinstance(block, (Table, Chart)):
+    blocks = without_repeats(section.blocks)
+    for before, block in zip([None, *blocks], blocks, strict=False):
+        if isinstance(before, (Table, Figure)) and isinstance(block, (Table, Figure)):
             parts.append("")
         parts.append(_block(block))
     return Group(*parts)
@@ -72,7 +74,8 @@ def _block(block: Block) -> RenderableType:
     if isinstance(block, Example):
         facts = "  ".join(f"{name} {write_cell(value, 'score')}" for name, value in block.facts.items())
         return RichText(clean(f"{block.query_id}  {block.query or ''}\n  {facts}"))
-    return _chart(block)
+    # A terminal has no lines worth reading, but the numbers are.
+    return Group(RichText(clean(block.title), style="italic"), _table(as_table(block)))
 
 
 def _table(block: Table) -> RenderableType:
@@ -91,8 +94,8 @@ class _Fitting:
         if len(block.columns) > 3:  # a long name must not push the numbers off the screen
             for cells in (self._titles, *self._rows):
                 cells[0] = _middle_out(cells[0])
-        self._numeric = [c.style != "text" or _looks_numeric(block, i) for i, c in enumerate(block.columns)]
         columns = range(len(block.columns))
+        self._numeric = [is_numeric(block, i) for i in columns]
         self._unbroken = [self._numeric[i] or all(_NUMBERS.fullmatch(row[i]) for row in self._rows) for i in columns]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -137,19 +140,3 @@ def _middle_out(text: str) -> str:
     """A long name without its middle: what tells it from others is at either end."""
     half = _NAME // 2
     return text if len(text) <= _NAME else f"{text[: half - 1]}…{text[-half:]}"
-
-
-def _looks_numeric(block: Table, column: int) -> bool:
-    cells = [str(row[column]) for row in block.rows if row[column] is not None]
-    return bool(cells) and all(c == "–" or (c[:1].isdigit() and c[-1:] in "0123456789s") for c in cells)
-
-
-def _chart(block: Chart) -> RenderableType:
-    """A chart's numbers as a table: a terminal has no lines worth reading."""
-    table = RichTable(title=clean(block.title), box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column(escape(clean(block.x_title)), justify="right")
-    for series in block.series:
-        table.add_column(escape(clean(series.name)), justify="right")
-    for i, x in enumerate(block.series[0].x if block.series else ()):
-        table.add_row(f"{x:g}", *(write_cell(s.y[i], "score") for s in block.series))
-    return table
