@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _S = TypeVar("_S", Rules, Sampling)
+_GROUPS, _TAGS = 15, 5
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,10 @@ class Result:
         for place, row in enumerate(self.rows.tolist()):
             found.setdefault(labels[row], []).append(place)
         return [(label, np.array(found[label])) for label in sorted(found, key=label_order)]
+
+    def telling_tags(self) -> list[str]:
+        """Tags that part the queries into a handful of groups: a breakdown with more is no longer read."""
+        return [tag for tag in self.gold.tags if 1 < len(self.groups(tag)) <= _GROUPS][:_TAGS]
 
     def measure(self, metrics: Iterable[str], hits: str | None = None, **changes: Any) -> Result:
         """The same run measured in other metrics, lists (`raw`, `topk_original`) or options of `evaluate`."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+_NUMBERS = re.compile(r"(?:[-+−–\d.,%\[\]\s]|ms|pp)+")  # 0.318 [0.27, 0.37]
 Range: TypeAlias = tuple[float, float]
 
 
@@ -215,9 +217,15 @@ def write_cell(value: Cell, style: str) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+def is_unbroken(table: Table, column: int) -> bool:
+    """Whether its cells are nothing but numbers, intervals among them, which no line may break."""
+    cells = [write_cell(row[column], table.columns[column].style) for row in table.rows]
+    return is_numeric(table, column) or all(map(_NUMBERS.fullmatch, cells))
+
+
 def is_numeric(table: Table, column: int) -> bool:
     """Whether a column is read as numbers, which stand at its right edge."""
     if table.columns[column].style != "text":
         return True
     cells = [write_cell(row[column], "text") for row in table.rows if row[column] is not None]
-    return bool(cells) and all(c == "–" or (c[:1].isdigit() and c[-1:] in "0123456789s") for c in cells)
+    return bool(cells) and all(c == "–" or (c[:1].isdigit() and c[-1:] in "0123456789s%") for c in cells)

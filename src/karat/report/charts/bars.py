@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from karat.report.blocks import Bar, Bars
 from karat.report.charts.scale import Scale, tick
-from karat.report.charts.svg import axis, element, legend, percent, picture, short, text
+from karat.report.charts.svg import axis, element, gutter, legend, percent, picture, short, text
 
 ROW = 44
 _THICK = 20
@@ -23,7 +23,7 @@ def draw_bars(bars: Bars, ident: str) -> Markup:
     parts += [_bar(bar, bars, scale, ROW * (names.index(bar.name) + 0.5)) for bar in bars.bars]
     told = "; ".join(f"{bar.name}: {bars.kinds[bar.kind]} {bar.text}" for bar in bars.bars)
     samples = [(element("rect", x=3, width=24, height=14, class_=_kind(i)), name) for i, name in enumerate(bars.kinds)]
-    return picture(parts, "bars", height, bars.title, told, ident) + legend(samples)
+    return picture(parts, f"bars {gutter(names)}", height, bars.title, told, ident) + legend(samples)
 
 
 def _bar(bar: Bar, bars: Bars, scale: Scale, y: float) -> Markup:

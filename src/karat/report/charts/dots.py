@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from karat.report.blocks import Dot, Dots
 from karat.report.charts.scale import Scale, tick
-from karat.report.charts.svg import axis, legend, line, mark, picture, short, text
+from karat.report.charts.svg import axis, gutter, legend, line, mark, picture, short, text
 
 ROW = 36  # pixels; on a narrow page a row's name stands above its dots
 _OTHERS = ("square", "cross", "stroke", "diamond")
@@ -24,8 +24,14 @@ def draw_dots(dots: Dots, ident: str) -> Markup:
         parts += _row(row, dots, scale, ROW * (i + 0.5))
     told = "; ".join(f"{row.name} {row.value.text}" for row in dots.rows)
     value = (line(0, 7, 1, 7, "whisker") + mark("circle", 0.5, 7, "dot s0"), "value with its interval")
-    others = [(mark(_OTHERS[i % 4], 0.5, 7, f"other o{i % 4}"), name) for i, name in enumerate(dots.others)]
-    return picture(parts, "dots", height, dots.title, told, ident) + legend([value, *others])
+    others = [
+        (mark(_OTHERS[i % 4], 0.5, 7, f"other o{i % 4}"), name)
+        for i, name in enumerate(dots.others)
+        if any(row.others[i] is not None for row in dots.rows)
+    ]
+    return picture(parts, f"dots {gutter(row.name for row in dots.rows)}", height, dots.title, told, ident) + legend(
+        [value, *others]
+    )
 
 
 def _row(row: Dot, dots: Dots, scale: Scale, y: float) -> Iterator[Markup]:
@@ -35,7 +41,7 @@ def _row(row: Dot, dots: Dots, scale: Scale, y: float) -> Iterator[Markup]:
         low, high = scale.share(found.low), scale.share(found.high)
         yield line(low, y, high, y, "whisker")
         yield from (line(end, y - 5, end, y + 5, "whisker") for end in (low, high))
-    for i, (name, value) in enumerate(zip(dots.others, row.others, strict=False)):
+    for i, (name, value) in enumerate(zip(dots.others, row.others, strict=True)):
         if value is not None:
             yield mark(_OTHERS[i % 4], scale.share(value), y, f"other o{i % 4}", f"{name}: {value:.4g}")
     if found.value is not None:

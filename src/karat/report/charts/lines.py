@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from karat.report.blocks import Chart, Mark, Series
-from karat.report.charts.scale import Scale, around, tick
+from karat.report.cells import around
+from karat.report.charts.scale import Scale, tick
 from karat.report.charts.svg import axis, element, legend, line, mark, picture, short, text
 from karat.report.numbers import interval
 
@@ -33,7 +34,7 @@ def draw_lines(chart: Chart, ident: str) -> Markup:
 def _scales(chart: Chart) -> tuple[Scale, Scale]:
     xs = [v for series in chart.series for v in series.x]
     ys = [v for s in chart.series for values in (s.y, s.low or (), s.high or ()) for v in values if v is not None]
-    return Scale(*around(xs, zero=False), chart.x_scale), Scale(*(chart.y_range or around(ys)))
+    return Scale(*around(xs), chart.x_scale), Scale(*(chart.y_range or around(ys, zero=True)))
 
 
 def _grid(chart: Chart, x: Scale, y: Scale) -> Iterator[Markup]:

@@ -44,18 +44,6 @@ class Scale:
         return [round(i * step, 10) + 0.0 for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def around(values: list[float], zero: bool = True) -> tuple[float, float]:
-    """Where an axis for these values begins and ends: with zero on it, unless asked otherwise.
-
-    >>> around([2.0, 9.5]), around([-0.1, 0.3]), around([])
-    ((0.0, 9.5), (-0.1, 0.3), (0.0, 1.0))
-    """
-    finite = [v for v in values if math.isfinite(v)] + ([0.0] if zero else [])
-    if not finite or min(finite) == max(finite):
-        return (0.0, max([*finite, 0.0]) or 1.0)
-    return min(finite), max(finite)
-
-
 def tick(value: float) -> str:
     """
     >>> tick(0.2), tick(-5.0), tick(12_000)

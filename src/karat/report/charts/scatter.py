@@ -12,12 +12,15 @@ from karat.report.charts.scale import Scale, tick
 from karat.report.charts.svg import axis, legend, line, mark, picture, text
 
 HEIGHT = 320
-_LARGEST = 3.0  # times the size of a mark, for the spot with most queries
+_EDGE = 0.05  # of the scale, so that spots at its ends are whole
+_LARGEST = 2.6  # times the size of a mark, for the spot with most queries
 _SHAPES = {"gained": "up", "lost": "down", "same": "circle"}
 
 
 def draw_scatter(scatter: Scatter, ident: str) -> Markup:
-    scale = Scale(*scatter.scale)
+    low, high = scatter.scale
+    edge = _EDGE * (high - low)
+    scale = Scale(low - edge, high + edge)
     parts = [*_frame(scatter, scale)]
     most = max((spot.count for spot in scatter.spots), default=1)
     # The largest first, so that none hides a smaller one.
@@ -35,7 +38,7 @@ def _frame(scatter: Scatter, scale: Scale) -> Iterator[Markup]:
         yield text(tick(value), 0, at + 4, "tick end", dx=-10)
     yield from axis([(scale.share(v), tick(v)) for v in scale.ticks()], HEIGHT, scatter.x_title)
     yield text(scatter.y_title, 0, -14, "title", dx=-38)
-    yield line(0, HEIGHT, 1, 0, "mark")
+    yield line(0, HEIGHT, 1, 0, "mark")  # where both are the same
 
 
 def _spot(spot: Spot, scatter: Scatter, scale: Scale, most: int) -> Markup:

@@ -8,7 +8,7 @@ from karat.report.blocks import Interval, Range
 from karat.report.charts.scale import Scale
 from karat.report.charts.svg import element
 
-_WIDTH, _HEIGHT = 84, 14
+_WIDTH, _HEIGHT = 64, 14
 _EDGE = 4
 
 

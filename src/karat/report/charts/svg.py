@@ -76,6 +76,11 @@ def short(name: str) -> str:
     return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
+def gutter(names: Iterable[str]) -> str:
+    """The class of a chart by how much room the names of its rows need."""
+    return "roomy" if any(len(name) > _NAME // 2 for name in names) else "close"
+
+
 def picture(parts: Iterable[Markup], kind: str, height: float, title: str, told: str, ident: str) -> Markup:
     """The whole image, named for those who do not see it."""
     return element(

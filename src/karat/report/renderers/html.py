@@ -12,10 +12,22 @@ from importlib import resources
 from itertools import groupby
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, is_numeric, write_cell
+from karat.report.blocks import (
+    Block,
+    Cell,
+    Column,
+    Interval,
+    Report,
+    Section,
+    Table,
+    is_numeric,
+    is_unbroken,
+    write_cell,
+)
 from karat.report.charts import draw, draw_spark
 from karat.report.figures import as_table
 from karat.report.readable import readable
@@ -27,11 +39,15 @@ _SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}
 _SHOWN_BY = {"chart": "figure", "dots": "figure", "bars": "figure", "scatter": "figure"}  # else a macro of its name
 
 
-def render_html(report: Report) -> bytes:
+def render_html(report: Report, command: str = "") -> bytes:
+    """`command`: what made the report, for whoever wants to make it again."""
+    from karat import __version__
+
+    made = {"Karat": __version__, **({"made with": command} if command else {})}
     page = _environment().get_template("page.html")
     style, script = _asset("style.css"), _asset("script.js")
     return page.render(
-        report=report,
+        report=msgspec.structs.replace(report, facts={**report.facts, **made}),
         parts=_parts(report.sections),
         style=Markup(style),  # Karat's own file
         script=Markup(script),
@@ -115,7 +131,7 @@ def _environment() -> Environment:
         kind=_kind,
         draw=draw,
         as_table=as_table,
-        numeric=lambda table: [is_numeric(table, i) for i in range(len(table.columns))],
+        looks=_looks,
     )
     made.globals.update(signs=_SIGNS, most_rows=_ROWS)
     macros = made.get_template("blocks.html").module
@@ -146,12 +162,18 @@ def _cell(value: Cell, style: str) -> str:
     return readable(write_cell(value, style), _CELL)
 
 
-def _cells(row: Sequence[Cell], columns: Sequence[Column], numeric: list[bool]) -> Markup:
+def _looks(table: Table) -> list[str]:
+    """The class of each column: n for numbers, u for what no line may break."""
+    columns = range(len(table.columns))
+    return ["n" if is_numeric(table, i) else "u" if is_unbroken(table, i) else "" for i in columns]
+
+
+def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> Markup:
     """The cells of a row; the first is its heading. Made here, since a report has thousands of them."""
     made = []
     for i, (value, column) in enumerate(zip(row, columns, strict=True)):
         name, place = ("th", ' scope="row"') if i == 0 else ("td", "")
-        look = ' class="n"' if numeric[i] else "" if not isinstance(value, str) else ' dir="auto"'
+        look = f' class="{looks[i]}"' if looks[i] else ' dir="auto"' if isinstance(value, str) else ""
         made.append(f"<{name}{place}{look}{_sort_key(value)}>{_inside(value, column)}</{name}>")
     return Markup("".join(made))  # text is escaped by _inside
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from rich import box
@@ -13,14 +12,25 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from karat.errors import no_commands
-from karat.report.blocks import Block, Example, Figure, Report, Section, Table, Text, Verdict, is_numeric, write_cell
+from karat.report.blocks import (
+    Block,
+    Example,
+    Figure,
+    Report,
+    Section,
+    Table,
+    Text,
+    Verdict,
+    is_numeric,
+    is_unbroken,
+    write_cell,
+)
 from karat.report.figures import as_table, without_repeats
 
 WIDTH = 100
 _GAP = 3  # between two columns
 _NAME = 32  # letters of a name at the start of a row
 _TEXT = 12  # what a column of text can be folded to
-_NUMBERS = re.compile(r"(?:[-+−–\d.,%\[\]\s]|ms)+")  # 0.318 [0.27, 0.37]
 _MARKS = {"pass": "✓ pass", "fail": "✗ fail", "inconclusive": "? inconclusive", "invalid": "! invalid"}
 _STYLES = {"note": "dim", "warning": "yellow", "plain": ""}
 
@@ -96,7 +106,7 @@ class _Fitting:
                 cells[0] = _middle_out(cells[0])
         columns = range(len(block.columns))
         self._numeric = [is_numeric(block, i) for i in columns]
-        self._unbroken = [self._numeric[i] or all(_NUMBERS.fullmatch(row[i]) for row in self._rows) for i in columns]
+        self._unbroken = [is_unbroken(block, i) for i in columns]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         for i, columns in enumerate(self._parts(options.max_width)):
