@@ -117,6 +117,12 @@ class Result:
 
     def groups(self, name: str) -> list[tuple[str, Ints]]:
         """The values of an attribute in their order, each with the places of its queries."""
+        known: dict[str, list[tuple[str, Ints]]] = self.__dict__.setdefault("_groups", {})
+        if name not in known:
+            known[name] = self._grouped(name)
+        return known[name]
+
+    def _grouped(self, name: str) -> list[tuple[str, Ints]]:
         labels = segment_labels(self.gold, name)
         found: dict[str, list[int]] = {}
         for place, row in enumerate(self.rows.tolist()):
