@@ -34,6 +34,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/statistics_speed.py --output benchmarks/STATISTICS.md
 	$(BIN)/python benchmarks/interval_coverage.py --output benchmarks/COVERAGE.md
 	$(BIN)/python benchmarks/evidence_matching.py --output benchmarks/EVIDENCE.md
+	$(BIN)/python benchmarks/report_speed.py --output benchmarks/REPORT.md
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,4 +1,4 @@
-"""Results as files: JSON, Markdown, CSV and Parquet, by the ending of the name."""
+"""Results as files: HTML, JSON, Markdown, CSV and Parquet, by the ending of the name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from karat.errors import ConfigError
 from karat.output import check_writable, refuse_overwriting, write_whole
 from karat.report.blocks import Column, Report, Section, Table
-from karat.report.build import evaluation_report
+from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.markdown import render_markdown
 from karat.result import Result
 from karat.saved_result import SavedResults
@@ -32,6 +32,13 @@ def to_markdown(results: list[Result]) -> bytes:
     return "\n".join(render_markdown(evaluation_report(r)) for r in results).encode()
 
 
+def to_html(results: list[Result], command: str = "") -> bytes:
+    """One page with everything, several systems in it side by side."""
+    from karat.report.renderers.html import render_html
+
+    return render_html(full_report(results), command)
+
+
 TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
     "scores": lambda r: r.scores,
     "summary": lambda r: r.summary,
@@ -40,15 +47,18 @@ TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
 }
 
 
-def export(results: list[Result], target: str) -> Path:
-    """Write `target`: out.json or out.md with everything, or a table, `summary=out.csv` naming which.
+def export(results: list[Result], target: str, command: str = "") -> Path:
+    """Write `target`: out.html, out.json or out.md with everything, or a table, `summary=out.csv` naming which.
 
     CSV and Parquet hold one table (the scores where none is named); JSON and Markdown hold one that is named.
+    A page says by which command it was made.
     """
     check_target(target)
     table, path = _split(target)
     ending = path.suffix.lower()
-    if table is None and ending in WHOLE:
+    if ending == PAGE:
+        content = to_html(results, command)
+    elif table is None and ending in WHOLE:
         content = WHOLE[ending](results)
     else:
         name = table or "scores"
@@ -61,14 +71,16 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
     """Refuse a target that cannot or must not be written, before any work is done for it."""
     table, path = _split(target)
     refuse_overwriting(path, inputs)
-    if path.suffix.lower() not in FRAMES:
+    if path.suffix.lower() not in (PAGE, *FRAMES):
         raise ConfigError(
             f"cannot tell from the ending what to write to {str(path)!r}",
-            expected=".json, .md, .csv or .parquet",
+            expected=".html, .json, .md, .csv or .parquet",
             hint="the ending of the file's name says which format",
         )
     if table is not None and table not in TABLES:
         raise ConfigError(f"no table {table!r}", hint="there are: " + ", ".join(TABLES))
+    if table is not None and path.suffix.lower() == PAGE:
+        raise ConfigError(f"a page holds everything, not only {table!r}", hint=f"-o {path}, or {table}=out.md")
     check_writable(path)
 
 
@@ -105,6 +117,7 @@ def _markdown(frame: pl.DataFrame, name: str) -> bytes:
     return render_markdown(Report("Karat", [Section(name, name.title(), [Table(columns, frame.rows())])])).encode()
 
 
+PAGE = ".html"
 WHOLE = {".json": to_json, ".md": to_markdown}
 FRAMES = {".json": _rows, ".md": _markdown, ".csv": _csv, ".parquet": _parquet}
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _S = TypeVar("_S", Rules, Sampling)
+_GROUPS, _TAGS = 15, 5
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,21 @@ class Result:
 
     def groups(self, name: str) -> list[tuple[str, Ints]]:
         """The values of an attribute in their order, each with the places of its queries."""
+        known: dict[str, list[tuple[str, Ints]]] = self.__dict__.setdefault("_groups", {})
+        if name not in known:
+            known[name] = self._grouped(name)
+        return known[name]
+
+    def _grouped(self, name: str) -> list[tuple[str, Ints]]:
         labels = segment_labels(self.gold, name)
         found: dict[str, list[int]] = {}
         for place, row in enumerate(self.rows.tolist()):
             found.setdefault(labels[row], []).append(place)
         return [(label, np.array(found[label])) for label in sorted(found, key=label_order)]
+
+    def telling_tags(self) -> list[str]:
+        """Tags that part the queries into a handful of groups: a breakdown with more is no longer read."""
+        return [tag for tag in self.gold.tags if 1 < len(self.groups(tag)) <= _GROUPS][:_TAGS]
 
     def measure(self, metrics: Iterable[str], hits: str | None = None, **changes: Any) -> Result:
         """The same run measured in other metrics, lists (`raw`, `topk_original`) or options of `evaluate`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from karat.cli.options import (
     segment_option,
     statistics_options,
 )
+
+if TYPE_CHECKING:
+    from karat.report.blocks import Report
 
 
 @click.command("compare", short_help="Is one run better than another, by how much, how sure, where.")
@@ -58,4 +61,12 @@ def command(
     sampling = Sampling(options["method"], options["level"], options["resamples"], options["seed"])
     sides = [result for run in runs for result in results_of(run, gold, metrics, **options)]
     found = compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes)
-    show([found], [comparison_report(found)], as_json, outputs)
+
+    def page() -> Report:
+        if segments:
+            return comparison_report(found, sides)
+        tags = sides[0].telling_tags()
+        by_tag = compare_results(sides, segments=tags, sampling=sampling, force=force, changes=changes)
+        return comparison_report(by_tag, sides)
+
+    show([found], [comparison_report(found)], as_json, outputs, page)

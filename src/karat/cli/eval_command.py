@@ -43,8 +43,8 @@ from karat.cli.options import (
     "outputs",
     multiple=True,
     metavar="FILE",
-    help="Also write out.json, out.md, scores.parquet, out.csv; summary=out.csv, segments=out.csv and audit=out.md "
-    "name one table.",
+    help="Also write report.html, out.json, out.md, scores.parquet, out.csv; summary=out.csv, segments=out.csv and "
+    "audit=out.md name one table.",
 )
 @reading_options
 def command(
@@ -65,9 +65,9 @@ def command(
     karat eval run.jsonl --gold gold.jsonl
     karat eval run.jsonl --gold gold.jsonl --segment language --segment language,topic
     karat eval run.trec --gold qrels.txt -m 'ndcg(gain=linear)@10' -m map
-    karat eval run.jsonl --gold gold.yaml -o result.json -o scores.parquet
+    karat eval run.jsonl --gold gold.yaml -o report.html -o result.json -o scores.parquet
     """
-    from karat.cli.scoring import print_json, score_files
+    from karat.cli.scoring import command_line, print_json, score_files
     from karat.export import check_target, export, to_json
 
     for output in outputs:
@@ -86,7 +86,7 @@ def command(
                 console.print()
             print_report(evaluation_report(result), console)
     for output in outputs:
-        click.echo(f"wrote {export(results, output)}", err=True)
+        click.echo(f"wrote {export(results, output, command_line())}", err=True)
 
 
 def _inputs(

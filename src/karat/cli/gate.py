@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,8 @@ from karat.cli.options import gate_options, json_option, reading_options, scorin
 if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts
 
-_KINDS = ("json", "md", "junit", "annotations", "codequality", "summary")
-_ENDINGS = {".json": "json", ".md": "md", ".xml": "junit"}
+_KINDS = ("html", "json", "md", "junit", "annotations", "codequality", "summary")
+_ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 
 
 @click.command("gate", short_help="May it ship: check a run against ship-criteria.yaml.")
@@ -28,8 +29,8 @@ _ENDINGS = {".json": "json", ".md": "md", ".xml": "junit"}
     "outputs",
     multiple=True,
     metavar="FILE",
-    help="Also write out.json, comment.md, junit.xml; annotations=FILE (- prints them), codequality=FILE and "
-    "summary=FILE (added to its end) name other forms.",
+    help="Also write verdict.html, out.json, comment.md, junit.xml; annotations=FILE (- prints them), codequality=FILE "
+    "and summary=FILE (added to its end) name other forms.",
 )
 @reading_options
 def command(
@@ -49,16 +50,21 @@ def command(
     karat gate run.jsonl --gold gold.jsonl --gate 'recall@5 >= 0.85' --gate 'ndcg@5 drop <= 0.02'
     karat gate result.json -o comment.md -o junit.xml
     """
-    from karat.cli.scoring import show, sides_of
+    from karat.cli.scoring import page_text, show, sides_of
     from karat.gates.gate import asked_for, judge_result
-    from karat.report.gate import gate_report
+    from karat.report.gate import gate_page, gate_report
 
     targets = [_target(output, (run, gold, criteria, baseline, options["corpus"])) for output in outputs]
     asked = asked_for(criteria, gates)
-    found = judge_result(*sides_of(run, gold, asked, baseline, **options))
+    result, asked, before = sides_of(run, gold, asked, baseline, **options)
+    found = judge_result(result, asked, before)
     show([found], [gate_report(found)], as_json, ())
+
+    def page() -> bytes:
+        return page_text(gate_page(found, result, before))
+
     for kind, path in targets:
-        _write(found, kind, path)
+        _write(found, kind, path, page)
     raise SystemExit(found.exit_code)
 
 
@@ -73,7 +79,7 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
     if not kind:
         raise ConfigError(
             f"cannot tell what to write to {output!r}",
-            expected=".json, .md or .xml, or a name before it: " + ", ".join(f"{k}=" for k in _KINDS),
+            expected=".html, .json, .md or .xml, or a name before it: " + ", ".join(f"{k}=" for k in _KINDS),
         )
     if path != "-":
         refuse_overwriting(Path(path), [name for name in inputs if name])
@@ -81,7 +87,7 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
     return kind, path
 
 
-def _write(found: Verdicts, kind: str, path: str) -> None:
+def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> None:
     from karat.cli.scoring import as_json_text, print_json
     from karat.errors import no_commands
     from karat.output import write_whole
@@ -89,14 +95,16 @@ def _write(found: Verdicts, kind: str, path: str) -> None:
     from karat.report.renderers.annotations import render_annotations, render_code_quality
     from karat.report.renderers.junit import render_junit
 
-    made = {
+    makers: dict[str, Callable[[], bytes]] = {
+        "html": page,
         "json": lambda: as_json_text([found]),
         "md": lambda: comment(found).encode(),
         "summary": lambda: comment(found).encode(),
         "junit": lambda: render_junit(found),
         "annotations": lambda: render_annotations(found).encode(),
         "codequality": lambda: render_code_quality(found),
-    }[kind]()
+    }
+    made = makers[kind]()
     if path == "-":
         if kind in ("json", "codequality"):
             print_json(made)

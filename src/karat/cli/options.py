@@ -166,5 +166,10 @@ gate_options = _all(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
 report_output = click.option(
-    "--output", "-o", "outputs", multiple=True, metavar="FILE", help="Also write out.json or out.md; repeat for more."
+    "--output",
+    "-o",
+    "outputs",
+    multiple=True,
+    metavar="FILE",
+    help="Also write out.html, out.json or out.md; repeat for more.",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -144,15 +144,21 @@ def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
     from karat.export import check_target
 
     for output in outputs:
-        if not output.endswith((".json", ".md")):
-            raise ConfigError(f"cannot write {output!r}", expected=".json or .md")
+        if not output.endswith((".html", ".json", ".md")):
+            raise ConfigError(f"cannot write {output!r}", expected=".html, .json or .md")
         check_target(output, inputs=[path for path in inputs if path])
 
 
-def show(saved: Sequence[msgspec.Struct], reports: list[Report], as_json: bool, outputs: Sequence[str]) -> None:
-    """Print tables or JSON, and write the files that were asked for."""
+def show(
+    saved: Sequence[msgspec.Struct],
+    reports: list[Report],
+    as_json: bool,
+    outputs: Sequence[str],
+    page: Callable[[], Report] | None = None,
+) -> None:
+    """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that."""
     from karat.output import write_whole
-    from karat.report.renderers.markdown import render_markdown
+    from karat.report.build import joined
     from karat.report.renderers.terminal import print_report, terminal_console
 
     text = as_json_text(saved)
@@ -165,8 +171,34 @@ def show(saved: Sequence[msgspec.Struct], reports: list[Report], as_json: bool, 
                 console.print()
             print_report(report, console)
     for output in outputs:
-        write_whole(output, text if output.endswith(".json") else "\n".join(map(render_markdown, reports)).encode())
+        if output.endswith(".json"):
+            content = text
+        elif output.endswith(".html"):
+            content = page_text(page() if page else joined(reports))
+        else:
+            content = markdown_text(reports)
+        write_whole(output, content)
         click.echo(f"wrote {output}", err=True)
+
+
+def page_text(report: Report) -> bytes:
+    from karat.report.renderers.html import render_html
+
+    return render_html(report, command_line())
+
+
+def markdown_text(reports: list[Report]) -> bytes:
+    from karat.report.renderers.markdown import render_markdown
+
+    return "\n".join(map(render_markdown, reports)).encode()
+
+
+def command_line() -> str:
+    """The command that is running, as one would type it."""
+    import shlex
+    import sys
+
+    return shlex.join(["karat", *sys.argv[1:]])
 
 
 def print_json(text: bytes) -> None:

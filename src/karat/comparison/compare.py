@@ -152,9 +152,9 @@ def _pair(
     )
 
 
-def paired_sides(first: Result, other: Result) -> Paired:
+def paired_sides(first: Result, other: Result, force: bool = False) -> Paired:
     """Two results, query by query."""
-    return _paired(first, other, refuse_different(first, other, force=False))[0]
+    return _paired(first, other, refuse_different(first, other, force))[0]
 
 
 def _paired(first: Result, other: Result, notes: list[str]) -> tuple[Paired, Ints]:

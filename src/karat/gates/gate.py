@@ -21,7 +21,6 @@ from karat.result import Result
 from karat.saved_result import SavedResult, is_saved_result
 
 _OLD = 90  # days after which a baseline is worth a note
-_GROUPS, _TAGS = 15, 5  # a breakdown with more is no longer read
 
 
 def gate(
@@ -110,7 +109,9 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None) ->
         verdicts=verdicts,
         notes=said,
         comparison=comparison,
-        segments=[] if baseline is not None else [row for tag in _tags(result) for row in result.segment_by(tag)],
+        segments=[]
+        if baseline is not None
+        else [row for tag in result.telling_tags() for row in result.segment_by(tag)],
     )
 
 
@@ -125,13 +126,8 @@ def _same_measure(before: Result, result: Result, name: str) -> list[str]:
 def _breakdown(baseline: Result, result: Result) -> Comparison:
     """What changed, by tag and by query, in the metrics that the gates ask for."""
     asked = [m for m in baseline.metrics if m in result.metrics] or baseline.metrics
-    return compare_results([replace(baseline, metrics=asked), result], segments=_tags(result), sampling=result.sampling)
-
-
-def _tags(result: Result) -> list[str]:
-    """Tags that part the queries into a handful of groups."""
-    parted = [(tag, len(result.groups(tag))) for tag in result.gold.tags]
-    return [tag for tag, groups in parted if 1 < groups <= _GROUPS][:_TAGS]
+    sides = [replace(baseline, metrics=asked), result]
+    return compare_results(sides, segments=result.telling_tags(), sampling=result.sampling)
 
 
 def _anchor(path: str, criteria: Criteria) -> Baseline:

@@ -71,6 +71,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
     parts: list[Part]
     file: str | None = None  # where the gate is written
     line: int | None = None
+    limit: float | None = None  # the least, or the most, that the value may be
 
 
 class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,6 +176,7 @@ class Judge:
             n=n,
             unit=self._unit(metric),
             parts=parts,
+            limit=gate.threshold if gate.max is None else gate.max,
         )
 
     def _parts(self, gate: Gate, at: Ints, levels: dict[str, Levels]) -> list[Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -9,7 +10,20 @@ import msgspec
 
 from karat.errors import shorten
 
-Cell: TypeAlias = str | float | int | None
+_NUMBERS = re.compile(r"(?:[-+−–\d.,%\[\]\s]|ms|pp)+")  # 0.318 [0.27, 0.37]
+Range: TypeAlias = tuple[float, float]
+
+
+class Interval(msgspec.Struct, frozen=True, tag="interval"):
+    """A cell with a value and its limits: text everywhere, and a small bar where one can be drawn."""
+
+    text: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+Cell: TypeAlias = str | float | int | Interval | None
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
@@ -25,14 +39,20 @@ class Column(msgspec.Struct, frozen=True):
     title: str
     style: Literal["text", "score", "count", "quantity"] = "text"
     help: str | None = None
+    scale: Range | None = None  # where the bars of its intervals begin and end
 
 
 class Table(msgspec.Struct, frozen=True, tag="table"):
-    """Rows of cells; None is shown as a dash."""
+    """Rows of cells; None is shown as a dash.
+
+    `layout`: a grid of rows that can be compared; facts, a name and what is said of it in each row; or a card,
+    facts under a heading of their own.
+    """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     note: str | None = None
+    layout: Literal["grid", "facts", "card"] = "grid"
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -45,13 +65,101 @@ class Series(msgspec.Struct, frozen=True):
     high: Sequence[float | None] | None = None
 
 
-class Chart(msgspec.Struct, frozen=True, tag="chart"):
+class Mark(msgspec.Struct, frozen=True):
+    """A place on the x axis that is worth a word, such as the knee of a curve."""
+
+    x: float
+    text: str
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture of numbers; where nothing can be drawn, a table of them (`figures.py`)."""
+
+    told: bool = False  # a table beside it has the same numbers: shown only where it can be drawn
+
+
+class Chart(Figure, frozen=True, tag="chart"):
     """Lines over a number, such as recall over k."""
 
     title: str
     x_title: str
     y_title: str
     series: Sequence[Series]
+    marks: Sequence[Mark] = ()
+    x_scale: Literal["linear", "log"] = "linear"
+    y_range: Range | None = None  # else as far as the lines go
+
+
+class Dot(msgspec.Struct, frozen=True):
+    """A row of dots: a value with whiskers, and what it is held against."""
+
+    name: str
+    value: Interval
+    others: Sequence[float | None] = ()
+
+
+class Dots(Figure, frozen=True, tag="dots"):
+    """Values with their intervals under each other on one axis."""
+
+    title: str
+    x_title: str
+    rows: Sequence[Dot]
+    scale: Range
+    others: Sequence[str] = ()  # what else each row shows, such as a baseline
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A piece of a bar; pieces of the same name stand in one row."""
+
+    name: str
+    start: float
+    end: float
+    kind: int  # place among the kinds
+    text: str
+
+
+class Bars(Figure, frozen=True, tag="bars"):
+    """Stacked bars; or a waterfall, where each begins at the end of the one before."""
+
+    title: str
+    x_title: str
+    kinds: Sequence[str]
+    bars: Sequence[Bar]
+    scale: Range
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """Queries that have the same two values."""
+
+    x: float
+    y: float
+    count: int
+    kind: Literal["gained", "lost", "same"]
+
+
+class Scatter(Figure, frozen=True, tag="scatter"):
+    """One value against another, both on the same scale."""
+
+    title: str
+    x_title: str
+    y_title: str
+    spots: Sequence[Spot]
+    scale: Range
+
+
+class Tile(msgspec.Struct, frozen=True):
+    """One number for those who read only one."""
+
+    name: str
+    text: str
+    detail: str = ""
+
+
+class Tiles(Figure, frozen=True, tag="tiles"):
+    """A few numbers in large type."""
+
+    title: str
+    tiles: Sequence[Tile]
 
 
 class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
@@ -60,6 +168,7 @@ class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
     outcome: Literal["pass", "fail", "inconclusive", "invalid"]
     title: str
     reason: str
+    whole: bool = False  # the decision over all others
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -92,7 +201,8 @@ class Example(msgspec.Struct, frozen=True, tag="example"):
     listings: Sequence[Listing] = ()
 
 
-Block: TypeAlias = Text | Table | Chart | Verdict | Example
+Picture: TypeAlias = Chart | Dots | Bars | Scatter | Tiles
+Block: TypeAlias = Text | Table | Picture | Verdict | Example
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -101,6 +211,7 @@ class Section(msgspec.Struct, frozen=True):
     name: str
     title: str
     blocks: Sequence[Block]
+    part: str = ""  # sections of the same part stand under a heading of their own, such as a system
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -142,6 +253,8 @@ def write_cell(value: Cell, style: str) -> str:
     """
     if value is None:
         return "–"
+    if isinstance(value, Interval):
+        return value.text
     if isinstance(value, str):
         return value
     if style == "score":
@@ -149,3 +262,17 @@ def write_cell(value: Cell, style: str) -> str:
     if style == "quantity":
         return f"{value:.1f}"
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def is_unbroken(table: Table, column: int) -> bool:
+    """Whether its cells are nothing but numbers, intervals among them, which no line may break."""
+    cells = [write_cell(row[column], table.columns[column].style) for row in table.rows]
+    return is_numeric(table, column) or all(map(_NUMBERS.fullmatch, cells))
+
+
+def is_numeric(table: Table, column: int) -> bool:
+    """Whether a column is read as numbers, which stand at its right edge."""
+    if table.columns[column].style != "text":
+        return True
+    cells = [write_cell(row[column], "text") for row in table.rows if row[column] is not None]
+    return bool(cells) and all(c == "–" or (c[:1].isdigit() and c[-1:] in "0123456789s%") for c in cells)

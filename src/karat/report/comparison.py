@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from karat.comparison.changes import Change, Moved
@@ -9,20 +10,28 @@ from karat.comparison.compare import Comparison, Pair, SegmentDifferences
 from karat.differences import Difference
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
-from karat.report.numbers import difference, p_value, points, titled, written
+from karat.report.cells import difference_cell, interval_column
+from karat.report.numbers import p_value, points, titled, written
+from karat.report.pairs import differences_picture, sides_pictures
+from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
+from karat.result import Result
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
 _PREFERRED = ("recall@5", "ndcg@5")
 _MOVED = 3
 
 
-def comparison_report(comparison: Comparison) -> Report:
+def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> Report:
+    """`sides`: what was compared, in the same order; a page has pictures of it and tells what it was made from."""
     several = len(comparison.pairs) > 1
     sections: list[Section] = []
     for number, pair in enumerate(comparison.pairs, 1):
         title = f"{pair.candidate} against {comparison.baseline}"
-        sections.append(Section(f"pair-{number}", title, [*_notes(pair), _differences(comparison, pair)]))
+        blocks = [*_notes(pair), *differences_picture(comparison, pair), _differences(comparison, pair)]
+        if sides:
+            blocks += sides_pictures(pair, sides[0], sides[number])
+        sections.append(Section(f"pair-{number}", title, blocks))
         if pair.segments:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
         if pair.changes:
@@ -31,6 +40,8 @@ def comparison_report(comparison: Comparison) -> Report:
             sections.append(Section(f"findings-{number}", f"What to do: {title}", finding_blocks(pair.findings)))
     if several:
         sections.insert(0, Section("all", "All comparisons", _all(comparison)))
+    for name, side in zip([comparison.baseline, *(p.candidate for p in comparison.pairs)], sides, strict=False):
+        sections.append(Section("artifacts", f"Made from: {name}", Artifacts().full_blocks(side)))
     queries = {pair.queries for pair in comparison.pairs}
     on = f", {queries.pop():,} queries" if len(queries) == 1 else ""
     return Report(f"Compared with {comparison.baseline}{on}", sections)
@@ -111,10 +122,12 @@ def _segments(comparison: Comparison, pair: Pair) -> list[Block]:
     shown = [*(n for n in _PREFERRED if n in names), *(n for n in names if n not in _PREFERRED)][:_SEGMENT_METRICS]
     blocks: list[Block] = []
     for segment, groups in groupby(pair.segments, lambda group: group.segment):
+        rows = [_segment_row(comparison, group, shown) for group in groups]
         columns = [Column(segment), Column("queries", "count")]
-        for name in shown:
-            columns += [Column(titled(name, comparison.units[name])), Column("p (BH)")]
-        blocks.append(Table(columns, [_segment_row(comparison, group, shown) for group in groups]))
+        for i, name in enumerate(shown):
+            title = titled(name, comparison.units[name])
+            columns += [interval_column(title, (row[2 + 2 * i] for row in rows)), Column("p (BH)")]
+        blocks.append(Table(columns, rows))
     if any(group.few for group in pair.segments):
         blocks.append(Text("* too few queries to judge by", "warning"))
     return [*blocks, Text("p (BH): adjusted for the number of segments; to explore, not to decide.", "note")]
@@ -124,8 +137,8 @@ def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[
     by_name = {d.metric: d for d in group.differences}
     cells: list[Cell] = [group.value + (" *" if group.few else ""), group.queries]
     for name in shown:
-        d, unit = by_name[name], comparison.units[name]
-        cells += [difference(d.delta, unit, (d.low, d.high), 1 if unit == "pp" else 2), p_value(d.p_bh)]
+        d = by_name[name]
+        cells += [difference_cell(d, comparison.units[name]), p_value(d.p_bh)]
     return cells
 
 

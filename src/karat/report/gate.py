@@ -1,10 +1,20 @@
-"""Verdicts as a report for the terminal."""
+"""Verdicts as a report."""
 
 from __future__ import annotations
 
-from karat.gates.verdicts import GateVerdict, Verdicts
-from karat.report.blocks import Block, Report, Section, Text, Verdict
+import msgspec
 
+from karat.gates.verdicts import GateVerdict, Verdicts
+from karat.metrics.grammar import parse_metric
+from karat.report.blocks import Block, Dot, Dots, Interval, Report, Section, Text, Verdict
+from karat.report.build import full_sections
+from karat.report.cells import value_cell
+from karat.report.comparison import comparison_report
+from karat.result import Result
+from karat.summary import SummaryRow
+
+SHARE = (0.0, 1.0)
+_PICTURED = 30  # rows of a picture; the list has all
 ANSWERS = {
     "pass": "May ship",
     "fail": "May not ship",
@@ -20,6 +30,36 @@ def gate_report(found: Verdicts) -> Report:
     against = f", compared with {found.baseline}" if found.baseline else ""
     title = f"{found.run} on {found.queries:,} queries of {found.gold}{against}"
     return Report(title, [Section("gates", "May it ship?", blocks)])
+
+
+def gate_page(found: Verdicts, result: Result, baseline: Result | None) -> Report:
+    """The verdicts with pictures, then what changed, then everything about the run."""
+    report = gate_report(found)
+    whole = Verdict(found.outcome, ANSWERS[found.outcome], counts(found), whole=True)
+    blocks = [whole, *report.sections[0].blocks[:-1], *_picture(found)]
+    sections = [Section("gates", "May it ship?", blocks)]
+    if found.comparison is None or baseline is None:
+        return Report(report.title, [*sections, *full_sections(result)])
+    compared = comparison_report(found.comparison, [baseline, result])
+    told = [section for section in full_sections(result) if section.name != "artifacts"]  # the comparison has them
+    parts = {compared.title: compared.sections, f"Everything about {found.run}": told}
+    sections += [msgspec.structs.replace(s, part=title) for title, part in parts.items() for s in part]
+    return Report(report.title, sections)
+
+
+def _picture(found: Verdicts) -> list[Block]:
+    """Every share that a gate looks at, with its limit."""
+    rows = [
+        Dot(v.gate + (f" in {v.segment}" if v.segment else ""), _value(v), [v.limit])
+        for v in found.verdicts
+        if v.value is not None and parse_metric(v.metric).range == SHARE
+    ]
+    return [Dots("What the gates look at", "score", rows[:_PICTURED], SHARE, ["limit"])] if rows else []
+
+
+def _value(verdict: GateVerdict) -> Interval:
+    row = SummaryRow(verdict.metric, verdict.n, 0, verdict.value, verdict.low, verdict.high)
+    return value_cell(row)
 
 
 def headline(verdict: GateVerdict) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.report.blocks import Bar, Bars, Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
+from karat.report.cells import interval_column, value_cell
 from karat.report.numbers import with_interval
+from karat.summary import SummaryRow
 from karat.sweeping import Curve, Knee, Sweep
 
 _NAMES = {"recall": "recall", "ndcg": "nDCG"}
@@ -13,12 +15,47 @@ _NAMES = {"recall": "recall", "ndcg": "nDCG"}
 
 def sweep_report(sweep: Sweep) -> Report:
     everything, *segments = sweep.curves
-    blocks: list[Block] = [Text(note, "warning") for note in sweep.notes]
-    blocks += [_curve(everything), *_sentences(everything)]
-    sections = [Section("sweep", f"Over k, {everything.queries:,} queries", blocks)]
+    sections = [Section("sweep", f"Over k, {everything.queries:,} queries", sweep_blocks(sweep))]
     if segments:
         sections.append(Section("segments", "Segments", _segments(segments)))
     return Report(f"{sweep.system or sweep.run} against {sweep.gold}", sections)
+
+
+def sweep_blocks(sweep: Sweep) -> list[Block]:
+    """The curves of all queries."""
+    everything = sweep.curves[0]
+    blocks: list[Block] = [Text(note, "warning") for note in sweep.notes]
+    if len(everything.points) > 1:
+        blocks += [_chart(everything, sweep.statistics["level"]), _headroom(everything)]
+    return [*blocks, _curve(everything), *_sentences(everything)]
+
+
+def _chart(curve: Curve, level: float) -> Chart:
+    series = [_series(name, [getattr(point, name) for point in curve.points], curve) for name in _NAMES]
+    knees: dict[int, list[str]] = {}
+    for knee in curve.knees:
+        if knee.k != max(knee.chosen):  # a curve that still rises at its end has none
+            knees.setdefault(knee.k, []).append(_NAMES[knee.metric])
+    marks = [Mark(k, f"knee of {' and '.join(names)}") for k, names in sorted(knees.items())]
+    title = f"How deep to look: recall and nDCG over k, with {level * 100:g} % intervals"
+    return Chart(title, "k", "score", series, marks, "log", (0.0, 1.0), told=True)
+
+
+def _series(name: str, rows: list[SummaryRow], curve: Curve) -> Series:
+    columns = [[row.mean for row in rows], [row.low for row in rows], [row.high for row in rows]]
+    return Series(f"{_NAMES[name]}@k", [point.k for point in curve.points], *columns)
+
+
+def _headroom(curve: Curve) -> Bars:
+    """Where the relevant items of a query stand, on average."""
+    kinds = ("found in the top k", "deeper in the list", "not in the list")
+    bars = []
+    for room in curve.headroom:
+        at = 0.0
+        for kind, share in enumerate((room.recall, room.recoverable, room.lost)):
+            bars.append(Bar(f"k = {room.k}", at, at + share, kind, f"{share:.1%}"))
+            at += share
+    return Bars("Where the relevant items are", "share of the relevant items", kinds, bars, (0.0, 1.0), told=True)
 
 
 def _curve(curve: Curve) -> Table:
@@ -28,12 +65,12 @@ def _curve(curve: Curve) -> Table:
     for point in curve.points:
         room = headroom.get(point.k)
         parts = ["–"] * 3 if room is None else [f"{v:.3f}" for v in (room.cap, room.recoverable, room.lost)]
-        rows.append([point.k, with_interval(point.recall), with_interval(point.ndcg), *parts])
+        rows.append([point.k, value_cell(point.recall), value_cell(point.ndcg), *parts])
     note = (
         "cap: the most that recall@k can be, with k places for the gold. recoverable: found deeper than k, "
         "a reranker could win it. lost: not in the list at all, only the index could."
     )
-    return Table([Column(c) for c in columns], rows, note)
+    return Table([interval_column(c, (row[i] for row in rows)) for i, c in enumerate(columns)], rows, note)
 
 
 def _sentences(curve: Curve) -> list[Block]:

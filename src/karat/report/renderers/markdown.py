@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from karat.report.blocks import Block, Chart, Column, Example, Report, Table, Text, Verdict, listing_table, write_cell
+from karat.report.blocks import Block, Example, Report, Table, Text, Verdict, listing_table, write_cell
+from karat.report.figures import as_table, without_repeats
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$&-])")
 # What hosts make a link of after Markdown was read, so that no escape keeps them from it. recall@5 is none.
@@ -20,7 +20,7 @@ def render_markdown(report: Report) -> str:
     parts = [f"# {safe(report.title)}"]
     for section in report.sections:
         parts.append(f"## {safe(section.title)}")
-        parts += [_block(b) for b in section.blocks]
+        parts += [_block(b) for b in without_repeats(section.blocks)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -45,15 +45,14 @@ def inert(text: str) -> str:
 
 def _block(block: Block) -> str:
     if isinstance(block, Table):
-        cells = [[write_cell(v, c.style) for v, c in zip(r, block.columns, strict=True)] for r in block.rows]
-        return _table(block.columns, cells, block.note)
+        return _table(block)
     if isinstance(block, Text):
         return safe(block.text)
     if isinstance(block, Verdict):
         return f"**{_MARKS[block.outcome]}** {safe(block.title)}: {safe(block.reason)}"
     if isinstance(block, Example):
         return _example(block)
-    return _chart(block)
+    return f"**{safe(block.title)}**\n\n{_table(as_table(block))}"
 
 
 def _example(block: Example) -> str:
@@ -61,21 +60,14 @@ def _example(block: Example) -> str:
     labels = [f"{safe(n)} {safe(v)}" for n, v in block.labels.items()]
     parts = [f"**{safe(block.query_id)}** {safe(block.query or '')} ({', '.join([*facts, *labels])})"]
     parts += [safe(note) for note in block.notes]
-    return "\n\n".join([*parts, *(_block(listing_table(listing)) for listing in block.listings)])
+    return "\n\n".join([*parts, *(_table(listing_table(listing)) for listing in block.listings)])
 
 
-def _table(columns: Sequence[Column], rows: list[list[str]], note: str | None) -> str:
-    titles = [c.title for c in columns]
-    lines = [_row(titles), "|" + "|".join(" --- " for _ in titles) + "|", *(_row(r) for r in rows)]
-    return "\n".join(lines) + (f"\n\n{safe(note)}" if note else "")
+def _table(table: Table) -> str:
+    cells = [[write_cell(v, c.style) for v, c in zip(r, table.columns, strict=True)] for r in table.rows]
+    lines = [_row([c.title for c in table.columns]), "|" + " --- |" * len(table.columns), *map(_row, cells)]
+    return "\n".join(lines) + (f"\n\n{safe(table.note)}" if table.note else "")
 
 
 def _row(cells: list[str]) -> str:
     return "| " + " | ".join(safe(c) for c in cells) + " |"
-
-
-def _chart(block: Chart) -> str:
-    columns = [Column(block.x_title), *(Column(s.name) for s in block.series)]
-    xs = block.series[0].x if block.series else ()
-    rows = [[f"{x:g}", *(write_cell(s.y[i], "score") for s in block.series)] for i, x in enumerate(xs)]
-    return f"**{safe(block.title)}**\n\n" + _table(columns, rows, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from rich import box
@@ -15,22 +14,24 @@ from rich.text import Text as RichText
 from karat.errors import no_commands
 from karat.report.blocks import (
     Block,
-    Chart,
     Example,
+    Figure,
     Report,
     Section,
     Table,
     Text,
     Verdict,
+    is_numeric,
+    is_unbroken,
     listing_table,
     write_cell,
 )
+from karat.report.figures import as_table, without_repeats
 
 WIDTH = 100
 _GAP = 3  # between two columns
 _NAME = 32  # letters of a name at the start of a row
 _TEXT = 12  # what a column of text can be folded to
-_NUMBERS = re.compile(r"(?:[-+−–\d.,%\[\]\s]|ms)+")  # 0.318 [0.27, 0.37]
 _MARKS = {"pass": "✓ pass", "fail": "✗ fail", "inconclusive": "? inconclusive", "invalid": "! invalid"}
 _STYLES = {"note": "dim", "warning": "yellow", "plain": ""}
 
@@ -66,8 +67,9 @@ def clean(text: str) -> str:
 def _section(section: Section) -> RenderableType:
     heading = RichText(f"\n{clean(section.title)}", style="bold underline")
     parts: list[RenderableType] = [heading]
-    for before, block in zip([None, *section.blocks], section.blocks, strict=False):
-        if isinstance(before, (Table, Chart)) and isinstance(block, (Table, Chart)):
+    blocks = without_repeats(section.blocks)
+    for before, block in zip([None, *blocks], blocks, strict=False):
+        if isinstance(before, (Table, Figure)) and isinstance(block, (Table, Figure)):
             parts.append("")
         parts.append(_block(block))
     return Group(*parts)
@@ -82,7 +84,8 @@ def _block(block: Block) -> RenderableType:
         return RichText(f"{_MARKS[block.outcome]}  {clean(block.title)}: {clean(block.reason)}")
     if isinstance(block, Example):
         return _example(block)
-    return _chart(block)
+    # A terminal has no lines worth reading, but the numbers are.
+    return Group(RichText(clean(block.title), style="italic"), _table(as_table(block)))
 
 
 def _example(block: Example) -> RenderableType:
@@ -115,9 +118,9 @@ class _Fitting:
         if len(block.columns) > 3:  # a long name must not push the numbers off the screen
             for cells in (self._titles, *self._rows):
                 cells[0] = _middle_out(cells[0])
-        self._numeric = [c.style != "text" or _looks_numeric(block, i) for i, c in enumerate(block.columns)]
         columns = range(len(block.columns))
-        self._unbroken = [self._numeric[i] or all(_NUMBERS.fullmatch(row[i]) for row in self._rows) for i in columns]
+        self._numeric = [is_numeric(block, i) for i in columns]
+        self._unbroken = [is_unbroken(block, i) for i in columns]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         for i, columns in enumerate(self._parts(options.max_width)):
@@ -161,19 +164,3 @@ def _middle_out(text: str) -> str:
     """A long name without its middle: what tells it from others is at either end."""
     half = _NAME // 2
     return text if len(text) <= _NAME else f"{text[: half - 1]}…{text[-half:]}"
-
-
-def _looks_numeric(block: Table, column: int) -> bool:
-    cells = [str(row[column]) for row in block.rows if row[column] is not None]
-    return bool(cells) and all(c == "–" or (c[:1].isdigit() and c[-1:] in "0123456789s") for c in cells)
-
-
-def _chart(block: Chart) -> RenderableType:
-    """A chart's numbers as a table: a terminal has no lines worth reading."""
-    table = RichTable(title=clean(block.title), box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column(escape(clean(block.x_title)), justify="right")
-    for series in block.series:
-        table.add_column(escape(clean(series.name)), justify="right")
-    for i, x in enumerate(block.series[0].x if block.series else ()):
-        table.add_row(f"{x:g}", *(write_cell(s.y[i], "score") for s in block.series))
-    return table

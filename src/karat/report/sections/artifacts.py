@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from karat.prices import Prices
 from karat.report.blocks import Block, Column, Table
 from karat.report.sections.base import ReportSection
@@ -31,8 +33,27 @@ class Artifacts(ReportSection):
             # RAG_TOP_K and the like are names of settings, and stay as they are.
             **{n if n.isupper() else n.replace("_", " "): value for n, value in result.provenance.items()},
         }
-        rows = [[name, _plain(value)] for name, value in facts.items() if value not in (None, "", {})]
-        return [Table([Column("what"), Column("value")], rows)]
+        return [_table(facts)]
+
+    def full_blocks(self, result: Result) -> list[Block]:
+        [table] = self.blocks(result)
+        assert isinstance(table, Table)
+        rules = result.rules
+        settings: dict[str, Any] = {
+            "intervals are over": f"groups with the same {result.cluster}" if result.cluster else "queries",
+            "k where a metric names none": rules.k,
+            "queries that the run lacks": {"worst": "scored as failed", "skip": "left out"}[rules.missing],
+            "hits cut under the score": rules.min_score,
+            "document of a chunk": f"what stands before {rules.doc_of!r}",
+            "items in the corpus": result.corpus_size,
+            "versions of the metrics": ", ".join(f"{name} v{version}" for name, version in result.definitions.items()),
+        }
+        return [msgspec.structs.replace(table, rows=[*table.rows, *_table(settings).rows])]
+
+
+def _table(facts: dict[str, Any]) -> Table:
+    rows = [[name, _plain(value)] for name, value in facts.items() if value not in (None, "", {})]
+    return Table([Column("what"), Column("value")], rows, layout="facts")
 
 
 def _prices(prices: Prices) -> str:

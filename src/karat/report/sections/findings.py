@@ -40,4 +40,4 @@ def finding_blocks(findings: Iterable[Finding]) -> list[Block]:
 
 def _table(finding: Finding) -> Table:
     rows = [["because", finding.evidence], *(["try" if not i else "", t] for i, t in enumerate(finding.what_to_try))]
-    return Table([Column(finding.sure), Column(finding.title)], rows)
+    return Table([Column(finding.sure), Column(finding.title)], rows, layout="card")

@@ -18,4 +18,4 @@ class NotMeasured(ReportSection):
     def blocks(self, result: Result) -> list[Block]:
         titles = {name: kind.title for name, kind in REGISTRY.everything().items()}
         rows = [[titles.get(name, name), what] for name, what in result.analyses.lacking.items()]
-        return [Table([Column("what"), Column("it needs")], rows)] if rows else []
+        return [Table([Column("what"), Column("it needs")], rows, layout="facts")] if rows else []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from karat.metrics.base import Metric
-from karat.report.blocks import Block, Cell, Column, Table, Text
+from karat.report.blocks import Block, Cell, Column, Dot, Dots, Table, Text
+from karat.report.cells import value_cell
 from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
 from karat.result import Result
@@ -34,6 +35,21 @@ class Panel(ReportSection):
             columns.insert(4, Column("random floor"))
         cells = [_cells(row, metric, result, floor) for row, metric in zip(rows, result.metrics, strict=True)]
         return [Table(columns, cells, _note(result, floor)), *_warnings(rows)]
+
+    def full_blocks(self, result: Result) -> list[Block]:
+        return [*panel_picture(result), *self.blocks(result)]
+
+
+def panel_picture(result: Result, baseline: Result | None = None) -> list[Block]:
+    """All metrics from 0 to 1, with what they are held against."""
+    shares = {str(m) for m in result.metrics if m.range == (0.0, 1.0)}
+    rows = [row for row in result.summary_rows if row.metric in shares and row.mean is not None]
+    before = baseline.means if baseline else {}
+    dots = [Dot(row.metric, value_cell(row), [before.get(row.metric), row.floor, row.ceiling]) for row in rows]
+    name = f"baseline ({baseline.system or baseline.run})" if baseline else "baseline"
+    title = f"Every score with its {result.sampling.level * 100:g} % interval"
+    others = (name, "random floor", "ceiling")
+    return [Dots(title, "score", dots, (0.0, 1.0), others, told=True)] if len(dots) > 1 else []
 
 
 def _cells(row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list[Cell]:

@@ -6,7 +6,8 @@ from itertools import groupby
 
 from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.numbers import titled, with_interval
+from karat.report.cells import interval_column, value_cell
+from karat.report.numbers import titled
 from karat.report.sections.base import ReportSection
 from karat.result import Result
 from karat.saved_result import SegmentRow
@@ -24,15 +25,23 @@ class Segments(ReportSection):
     order = 30
 
     def blocks(self, result: Result) -> list[Block]:
-        if not result.segmented_by:
-            return []
-        shown = leading_metrics(result.metrics)
-        units = [m.unit_by(result.rules) for m in shown]
-        groups = groupby(result.segment_rows, lambda row: row.segment)
-        blocks: list[Block] = [_table(name, list(rows), shown, units) for name, rows in groups]
-        if any(row.few for row in result.segment_rows):
-            blocks.append(Text("* too few queries to judge by", "warning"))
-        return blocks
+        return _blocks(result, result.segment_rows) if result.segmented_by else []
+
+    def full_blocks(self, result: Result) -> list[Block]:
+        """Those that were asked for; if none were, those of tags that part the queries into a handful of groups."""
+        if result.segmented_by:
+            return self.blocks(result)
+        return _blocks(result, [row for tag in result.telling_tags() for row in result.segment_by(tag)])
+
+
+def _blocks(result: Result, rows: list[SegmentRow]) -> list[Block]:
+    shown = leading_metrics(result.metrics)
+    units = [m.unit_by(result.rules) for m in shown]
+    groups = groupby(rows, lambda row: row.segment)
+    blocks: list[Block] = [_table(name, list(group), shown, units) for name, group in groups]
+    if any(row.few for row in rows):
+        blocks.append(Text("* too few queries to judge by", "warning"))
+    return blocks
 
 
 def leading_metrics(metrics: list[Metric]) -> list[Metric]:
@@ -43,9 +52,10 @@ def leading_metrics(metrics: list[Metric]) -> list[Metric]:
 
 
 def _table(name: str, rows: list[SegmentRow], shown: list[Metric], units: list[str]) -> Table:
-    titles = (titled(str(m), unit) for m, unit in zip(shown, units, strict=True))
-    columns = [Column(name), Column("queries", "count"), *map(Column, titles)]
-    return Table(columns, [_cells(row, shown, units) for row in rows])
+    cells = [_cells(row, shown, units) for row in rows]
+    titles = [titled(str(m), unit) for m, unit in zip(shown, units, strict=True)]
+    columns = [interval_column(title, (row[2 + i] for row in cells)) for i, title in enumerate(titles)]
+    return Table([Column(name), Column("queries", "count"), *columns], cells)
 
 
 def _cells(row: SegmentRow, shown: list[Metric], units: list[str]) -> list[Cell]:
@@ -53,5 +63,5 @@ def _cells(row: SegmentRow, shown: list[Metric], units: list[str]) -> list[Cell]
     return [
         row.value + (" *" if row.few else ""),
         row.queries,
-        *(with_interval(by_name[str(m)], unit) for m, unit in zip(shown, units, strict=True)),
+        *(value_cell(by_name[str(m)], unit) for m, unit in zip(shown, units, strict=True)),
     ]

@@ -1,0 +1,120 @@
+"""What a page costs beside the evaluation that it shows; prints one page of Markdown.
+
+    python benchmarks/report_speed.py [--quick] [--repeat N] [--output FILE]
+
+10,000 queries × 10 hits with three tags and two stages of latency. The evaluation is all that `karat eval` finds out:
+reading, scoring, intervals, analyses, findings. The page starts from the bare scores and ends with the bytes of the
+file: all of that once more, and segments, curves over k and pictures. A first turn that does not count loads all
+modules and templates. Of the repeats the least CPU and the least wall time count.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is first imported
+
+import argparse
+import json
+import platform
+import tempfile
+import time
+from datetime import UTC, datetime
+
+import numpy as np
+from results import Target, _processor
+from results import _table as markdown_table
+
+import karat
+from karat.export import to_html
+
+QUERIES, HITS, ITEMS = 10_000, 10, 100_000
+WANTED = 3.0  # times the evaluation
+LARGEST = 1.5e6  # bytes
+SCORING, EVALUATION, PAGE = "reading and scoring alone", "evaluation", "page"
+TAGS = {"topic": 12, "language": 3, "difficulty": 3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a page costs beside the evaluation that it shows.")
+    parser.add_argument("--quick", action="store_true", help="one repeat: does everything run?")
+    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="repeats of every measurement (default 5)")
+    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/REPORT.md")
+    options = parser.parse_args()
+    repeats = 1 if options.quick else options.repeat
+    with tempfile.TemporaryDirectory() as folder:
+        run, gold = _data(folder)
+        turns = [_turn(run, gold) for _ in range(repeats + 1)][1:]
+    page = _page(turns, repeats)
+    print(page)
+    if options.output:
+        with open(options.output, "w", encoding="utf-8") as stream:
+            stream.write(page)
+
+
+def _data(folder: str) -> tuple[str, str]:
+    random = np.random.default_rng(6)
+    run, gold = os.path.join(folder, "run.jsonl"), os.path.join(folder, "gold.jsonl")
+    with open(run, "w", encoding="utf-8") as runs, open(gold, "w", encoding="utf-8") as golds:
+        for number in range(QUERIES):
+            hits = [f"doc_{i}#p{i % 7}" for i in random.choice(ITEMS, HITS, replace=False).tolist()]
+            found = [hits[i] for i in range(HITS) if random.random() < 0.25 / (1 + i / 3)]
+            tags = {name: f"{name} {int(random.integers(size))}" for name, size in TAGS.items()}
+            entry = {"query_id": f"q{number}", "query": f"What about matter {number}?", "gold": [*found, "doc_x#p1"]}
+            golds.write(json.dumps(entry | {"tags": tags}) + "\n")
+            topk = [{"rank": i, "chunk_id": h, "score": round(1 / i, 4)} for i, h in enumerate(hits, 1)]
+            latency = {"retrieve": round(random.gamma(9, 3), 2), "rerank": round(random.gamma(4, 3), 2)}
+            runs.write(
+                json.dumps({"query_id": f"q{number}", "system": "s", "topk": topk, "latency_ms": latency}) + "\n"
+            )
+    return run, gold
+
+
+def _turn(run: str, gold: str) -> dict[str, tuple[float, float, int]]:
+    """Step → CPU, wall, bytes. The page is made from scores of which nothing else is known yet."""
+    clock = [(time.process_time(), time.perf_counter())]
+
+    def step(size: int = 0) -> tuple[float, float, int]:
+        clock.append((time.process_time(), time.perf_counter()))
+        (cpu, wall), (later_cpu, later_wall) = clock[-2:]
+        return later_cpu - cpu, later_wall - wall, size
+
+    bare = karat.evaluate(run, gold)
+    scoring = step()
+    karat.evaluate(run, gold).saved()
+    evaluation = step()
+    return {SCORING: scoring, EVALUATION: evaluation, PAGE: step(len(to_html([bare])))}
+
+
+def _page(turns: list[dict[str, tuple[float, float, int]]], repeats: int) -> str:
+    best = {step: tuple(min(turn[step][i] for turn in turns) for i in range(3)) for step in turns[0]}
+    ratio, size = best[PAGE][0] / best[EVALUATION][0], int(best[PAGE][2])
+    targets = [
+        Target("page / evaluation, CPU", f"≤ {WANTED:g}×", f"{ratio:.2f}×", ratio <= WANTED),
+        Target("size of the page", f"≤ {LARGEST / 1e6:g} MB", f"{size / 1e6:.2f} MB", size <= LARGEST),
+    ]
+    parts = [
+        "# Benchmarks: the page",
+        f"Written by `benchmarks/report_speed.py`: {QUERIES:,} queries × {HITS} hits.",
+        f"- {repeats} repeats after one that does not count; least CPU and least wall of them; OpenBLAS on "
+        f"{os.environ['OPENBLAS_NUM_THREADS']} thread\n"
+        f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[0]:.1f}\n"
+        f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}\n"
+        f"- Python {platform.python_version()}; Karat {karat.__version__}",
+        markdown_table(
+            ["target", ">wanted", ">measured", ""],
+            [[t.what, t.wanted, t.measured, "reached" if t.reached else "**not reached**"] for t in targets],
+        ),
+        markdown_table(
+            ["step", ">CPU", ">wall", ">page / step, CPU"],
+            [
+                [step, f"{cpu:.2f} s", f"{wall:.2f} s", f"{best[PAGE][0] / cpu:.2f}×"]
+                for step, (cpu, wall, _) in best.items()
+            ],
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    main()

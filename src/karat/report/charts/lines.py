@@ -1,0 +1,110 @@
+"""Lines with bands, such as recall and nDCG over k."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from markupsafe import Markup
+
+from karat.report.blocks import Chart, Mark, Series
+from karat.report.cells import around
+from karat.report.charts.scale import Scale, tick
+from karat.report.charts.svg import axis, element, legend, line, mark, picture, short, text
+from karat.report.numbers import interval
+
+HEIGHT = 240
+_WIDE = 1000  # units of the part that is stretched to the width
+_SHAPES = ("circle", "square", "up", "diamond")  # dashes and colours of the same number are in the style sheet
+_TICKS = 8  # places of the axis that are named one by one
+_LETTER = 13  # pixels from one line of letters to the next
+
+
+def draw_lines(chart: Chart, ident: str) -> Markup:
+    x, y = _scales(chart)
+    parts = [*_grid(chart, x, y), *_marks(chart, x)]
+    stretched = [shape for i, series in enumerate(chart.series) for shape in _line(series, i, x, y)]
+    box = f"0 0 {_WIDE} {HEIGHT}"
+    parts.append(element("svg", *stretched, viewBox=box, preserveAspectRatio="none", width="100%", height=HEIGHT))
+    parts += [point for i, series in enumerate(chart.series) for point in _points(series, i, x, y)]
+    told = f"{chart.y_title} over {chart.x_title}: " + "; ".join(_ends(series) for series in chart.series)
+    names = legend((_sample(i), series.name) for i, series in enumerate(chart.series))
+    return picture(parts, "lines", HEIGHT, chart.title, told, ident) + names
+
+
+def _scales(chart: Chart) -> tuple[Scale, Scale]:
+    xs = [v for series in chart.series for v in series.x]
+    ys = [v for s in chart.series for values in (s.y, s.low or (), s.high or ()) for v in values if v is not None]
+    return Scale(*around(xs), chart.x_scale), Scale(*(chart.y_range or around(ys, zero=True)))
+
+
+def _grid(chart: Chart, x: Scale, y: Scale) -> Iterator[Markup]:
+    for value in y.ticks():
+        at = HEIGHT * (1 - y.share(value))
+        yield line(0, at, 1, at, "gridline")
+        yield text(tick(value), 0, at + 4, "tick end", dx=-10)
+    yield text(chart.y_title, 0, -14, "title", dx=-38)
+    xs = sorted({v for series in chart.series for v in series.x})
+    places = xs if len(xs) <= _TICKS else x.ticks()
+    yield from axis([(x.share(v), tick(v)) for v in places], HEIGHT, chart.x_title, grid=False)
+
+
+def _marks(chart: Chart, x: Scale) -> Iterator[Markup]:
+    for i, found in enumerate(chart.marks):
+        share = x.share(found.x)
+        yield line(share, 0, share, HEIGHT, "mark")
+        yield _words(found, share, HEIGHT - 10 - _LETTER * i)
+
+
+def _words(found: Mark, share: float, y: float) -> Markup:
+    """Beside its line, on the side where there is room."""
+    return text(found.text, share, y, "mark-words end" if share > 0.5 else "mark-words", dx=-6 if share > 0.5 else 6)
+
+
+def _line(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
+    """Band and line in units that are stretched; both break where there is no value."""
+    low, high = series.low or (), series.high or ()
+    for run in _runs(series.y):
+        at = [x.share(series.x[j]) * _WIDE for j in run]
+        if low and high and all(low[j] is not None and high[j] is not None for j in run):
+            edge = [_pair(a, y, high[j]) for a, j in zip(at, run, strict=True)]
+            back = [_pair(a, y, low[j]) for a, j in zip(at, run, strict=True)]
+            yield element("polygon", points=" ".join([*edge, *reversed(back)]), class_=f"band s{i % 4}")
+        points = " ".join(_pair(a, y, series.y[j]) for a, j in zip(at, run, strict=True))
+        yield element("polyline", points=points, class_=f"line s{i % 4}")
+
+
+def _runs(values: object) -> list[list[int]]:
+    runs: list[list[int]] = [[]]
+    assert isinstance(values, (list, tuple))
+    for i, value in enumerate(values):
+        if value is None:
+            runs.append([])
+        else:
+            runs[-1].append(i)
+    return [run for run in runs if run]
+
+
+def _pair(at: float, y: Scale, value: float | None) -> str:
+    return f"{at:.1f},{HEIGHT * (1 - y.share(value or 0.0)):.1f}"
+
+
+def _points(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
+    for at, value, told in zip(series.x, series.y, _told(series), strict=True):
+        if value is not None:
+            place = HEIGHT * (1 - y.share(value))
+            yield mark(_SHAPES[i % 4], x.share(at), place, f"dot s{i % 4}", told)
+
+
+def _told(series: Series) -> Iterator[str]:
+    for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
+        limits = f" {interval(series.low[i], series.high[i])}" if series.low and series.high else ""
+        yield f"{series.name} at {x:g}: {'–' if y is None else format(y, '.4f')}{limits}"
+
+
+def _ends(series: Series) -> str:
+    told = list(_told(series))
+    return f"{told[0]}, {told[-1]}" if told else f"{short(series.name)}: nothing"
+
+
+def _sample(i: int) -> Markup:
+    return line(0, 7, 1, 7, f"line s{i % 4}") + mark(_SHAPES[i % 4], 0.5, 7, f"dot s{i % 4}")

@@ -1,0 +1,117 @@
+"""Elements with escaped text, marks that keep their size, and the frame that all charts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from markupsafe import Markup, escape
+
+from karat.report.readable import readable
+
+_NAME = 26  # letters of a name beside a chart
+SHAPES = {
+    "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
+    "square": "M-4-4h8v8h-8z",
+    "up": "M0-5L5 4H-5z",
+    "diamond": "M0-5.5L5.5 0L0 5.5L-5.5 0z",
+    "down": "M0 5L5-4H-5z",
+    "cross": "M-4-4L4 4M-4 4L4-4",
+    "stroke": "M0-7V7",
+}
+
+
+def element(name: str, *children: str | Markup, **attributes: str | float | None) -> Markup:
+    """An element. In names of attributes `_` stands for `-`; children and values are escaped.
+
+    >>> element("text", "a < b", x=1.50, class_="label", fill=None)
+    Markup('<text x="1.5" class="label">a &lt; b</text>')
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_plain(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = Markup("").join(child if isinstance(child, Markup) else readable(child) for child in children)
+    return Markup(f"<{name}{given}>{inner}</{name}>")
+
+
+def _plain(value: str | float) -> str:
+    return readable(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.25), percent(1 / 3)
+    ('25%', '33.33%')
+    """
+    return _plain(share * 100) + "%"
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    """A straight line; x in shares of the width."""
+    return element("line", x1=percent(x1), y1=y1, x2=percent(x2), y2=y2, class_=class_)
+
+
+def mark(shape: str, x: float, y: float, class_: str, title: str = "", size: float = 1.0) -> Markup:
+    """A mark that keeps its size however wide the chart is; x in shares of the width."""
+    grown = None if size == 1.0 else f"scale({size:.2f})"
+    path = element("path", *_titled(title), d=SHAPES[shape], class_=class_, transform=grown)
+    return element("svg", path, x=percent(x), y=y, overflow="visible")
+
+
+def text(words: str, x: float, y: float, class_: str, dx: float | None = None, title: str = "") -> Markup:
+    return element("text", *_titled(title), words, x=percent(x), y=y, dx=dx, class_=class_)
+
+
+def _titled(title: str) -> list[Markup]:
+    return [element("title", title)] if title else []
+
+
+def short(name: str) -> str:
+    """A name that fits beside a chart.
+
+    >>> short("ndcg@5"), short("x" * 99)
+    ('ndcg@5', 'xxxxxxxxxxxxxxxxxxxxxxxxx…')
+    """
+    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+
+
+def gutter(names: Iterable[str]) -> str:
+    """The class of a chart by how much room the names of its rows need."""
+    return "roomy" if any(len(name) > _NAME // 2 for name in names) else "close"
+
+
+def picture(parts: Iterable[Markup], kind: str, height: float, title: str, told: str, ident: str) -> Markup:
+    """The whole image, named for those who do not see it."""
+    return element(
+        "svg",
+        element("title", title, id=f"{ident}-title"),
+        element("desc", told, id=f"{ident}-desc"),
+        *parts,
+        class_=f"chart {kind}",
+        width="100%",
+        height=height,
+        role="img",
+        aria_labelledby=f"{ident}-title",
+        aria_describedby=f"{ident}-desc",
+    )
+
+
+def legend(entries: Iterable[tuple[Markup, str]]) -> Markup:
+    """What each kind of mark means; nothing where there is only one."""
+    shown = [element("li", _sample(sample), element("span", name)) for sample, name in entries]
+    return element("ul", *shown, class_="legend") if len(shown) > 1 else Markup("")
+
+
+def _sample(sample: Markup) -> Markup:
+    return element("svg", sample, class_="sample", width=30, height=14, aria_hidden="true")
+
+
+def axis(ticks: Iterable[tuple[float, str]], height: float, title: str, grid: bool = True) -> list[Markup]:
+    """The x axis under a chart: (share of the width, words) of every tick."""
+    parts = []
+    for share, words in ticks:
+        if grid:
+            parts.append(line(share, 0, share, height, "gridline"))
+        parts.append(text(words, share, height + 18, "tick middle"))
+    return [*parts, text(title, 0.5, height + 38, "title middle")]

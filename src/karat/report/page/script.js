@@ -1,0 +1,108 @@
+
+"use strict";
+// Adds comfort only: without it every number is there, in the order in which it was written.
+{
+  const FOLDED = 12; // rows that a long table shows at first
+
+  // Theme: as the system has it, light, or dark.
+  const themes = ["auto", "light", "dark"];
+  const button = document.getElementById("theme");
+  const remembered = () => { try { return localStorage.getItem("karat-theme"); } catch { return null; } };
+  const setTheme = (theme) => {
+    if (theme === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    button.textContent = `Theme: ${theme}`;
+    try { localStorage.setItem("karat-theme", theme); } catch { /* a page without storage forgets it */ }
+  };
+  let theme = themes.includes(remembered()) ? remembered() : "auto";
+  setTheme(theme);
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+    setTheme(theme);
+  });
+
+  const make = (name, properties) => Object.assign(document.createElement(name), properties);
+
+  // A cell's number, or its words where it has none; null for nothing.
+  const NUMBER = /^[+−-]?\d[\d,]*(\.\d+)?/;
+  const number = (cell) => {
+    if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
+    const found = NUMBER.exec(cell.textContent.trim());
+    return found ? Number(found[0].replace("−", "-").replaceAll(",", "")) : NaN;
+  };
+  const words = (cell) => cell.textContent.trim();
+  const empty = (cell) => ["", "–"].includes(words(cell));
+
+  const sorted = (rows, column, down) => {
+    const cells = new Map(rows.map((row) => [row, row.cells[column]]));
+    const there = rows.filter((row) => !empty(cells.get(row)));
+    const numeric = there.every((row) => !Number.isNaN(number(cells.get(row))));
+    const compare = numeric
+      ? (a, b) => number(cells.get(a)) - number(cells.get(b))
+      : (a, b) => words(cells.get(a)).localeCompare(words(cells.get(b)), "en", { numeric: true });
+    there.sort(down ? (a, b) => compare(b, a) : compare);
+    return [...there, ...rows.filter((row) => empty(cells.get(row)))]; // what is unknown is neither high nor low
+  };
+
+  const enhance = (table) => {
+    const body = table.tBodies[0];
+    const original = [...body.rows];
+    if (original.length < 3) return;
+    const state = { order: original, text: "", open: original.length <= FOLDED };
+    const update = () => {
+      const matching = state.order.filter((row) => row.textContent.toLowerCase().includes(state.text));
+      const shown = new Set(state.open || state.text ? matching : matching.slice(0, FOLDED));
+      for (const row of original) row.hidden = !shown.has(row);
+      body.append(...state.order);
+      return matching.length;
+    };
+
+    [...table.tHead.rows[0].cells].forEach((head, column) => {
+      const sorter = make("button", { type: "button", textContent: head.textContent });
+      head.replaceChildren(sorter);
+      sorter.addEventListener("click", () => {
+        const before = head.getAttribute("aria-sort");
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        const next = { null: "ascending", ascending: "descending" }[before];
+        if (next) head.setAttribute("aria-sort", next);
+        state.order = next ? sorted(original, column, next === "descending") : original;
+        update();
+      });
+    });
+
+    if (state.open) return;
+    const frame = table.parentElement;
+    const count = make("span", { role: "status" });
+    const field = make("input", { type: "search", placeholder: "Filter rows" });
+    field.setAttribute("aria-label", `Filter rows. ${frame.getAttribute("aria-label")}`);
+    const more = make("button", { type: "button", className: "more", textContent: `Show all ${original.length} rows` });
+    const line = make("div", { className: "filter" });
+    line.append(field, count);
+    frame.before(line);
+    frame.after(more);
+    field.addEventListener("input", () => {
+      state.text = field.value.trim().toLowerCase();
+      const matching = update();
+      count.textContent = state.text ? `${matching} of ${original.length} rows` : "";
+      more.hidden = Boolean(state.text);
+    });
+    more.addEventListener("click", () => {
+      state.open = !state.open;
+      more.textContent = state.open ? "Show fewer rows" : `Show all ${original.length} rows`;
+      update();
+    });
+    update();
+  };
+  document.querySelectorAll("table.grid").forEach(enhance);
+
+  // Only what can be scrolled is a stop for the Tab key.
+  const frames = document.querySelectorAll(".scroll");
+  const stops = new ResizeObserver((changes) => {
+    for (const { target } of changes) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
+  });
+  frames.forEach((frame) => stops.observe(frame));
+
+  // On a narrow page the contents are folded away.
+  if (matchMedia("(max-width: 68rem)").matches) document.querySelector(".contents details").open = false;
+}

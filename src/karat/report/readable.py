@@ -1,0 +1,25 @@
+"""Text from data for a page: nothing that a page has no letter for, nothing that turns it around, nothing endless."""
+
+from __future__ import annotations
+
+import re
+
+LONGEST = 2_000
+# Control characters, half characters, the 66 code points that are no characters, and those that reverse what
+# follows. Joiners stay: Persian and emoji need them.
+_UNREADABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef"
+    + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
+    + "]"
+)
+
+
+def readable(text: str, longest: int = LONGEST) -> str:
+    """Text that may stand in a page, once it is escaped.
+
+    >>> readable("a\\x00b\\u202ec\\r\\n"), readable("x" * 100_000, 3)
+    ('a�b�c�\\n', 'xxx… (99,997 more characters)')
+    """
+    more = len(text) - longest
+    shown = _UNREADABLE.sub("�", text[:longest])
+    return shown if more <= 0 else f"{shown}… ({more:,} more characters)"

@@ -1,0 +1,202 @@
+"""A report as one page that needs nothing else: no server, no script to be read, no colour to be understood."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from karat.report.blocks import (
+    Block,
+    Cell,
+    Column,
+    Interval,
+    Report,
+    Section,
+    Table,
+    is_numeric,
+    is_unbroken,
+    write_cell,
+)
+from karat.report.charts import draw, draw_spark
+from karat.report.figures import as_table
+from karat.report.readable import readable
+
+_ROWS = 200  # of a table; a page with more is no longer read
+_CELL = 500  # characters
+_LINE = 120  # characters of a title where it is only a name
+_SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}
+_SHOWN_BY = {"chart": "figure", "dots": "figure", "bars": "figure", "scatter": "figure"}  # else a macro of its name
+
+
+def render_html(report: Report, command: str = "") -> bytes:
+    """`command`: what made the report, for whoever wants to make it again."""
+    from karat import __version__
+
+    made = {"Karat": __version__, **({"made with": command} if command else {})}
+    page = _environment().get_template("page.html")
+    style, script = _asset("style.css"), _asset("script.js")
+    return page.render(
+        report=msgspec.structs.replace(report, facts={**report.facts, **made}),
+        parts=_parts(report.sections),
+        style=Markup(style),  # Karat's own file
+        script=Markup(script),
+        policy=_policy(style, script),
+    ).encode()
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may be loaded from anywhere, and nothing runs but these two."""
+    rules = {
+        "default-src": "'none'",
+        "style-src": _fingerprint(style),
+        "script-src": _fingerprint(script),
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def _fingerprint(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A section with a name that no other on the page has."""
+
+    id: str
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class _Part:
+    id: str
+    title: str
+    sections: list[_Placed]
+
+
+def _parts(sections: Sequence[Section]) -> list[_Part]:
+    taken: dict[str, int] = {}
+    parts = []
+    for title, group in groupby(sections, lambda section: section.part):
+        place = _unique(title, taken) if title else ""
+        parts.append(_Part(place, title, [_Placed(_unique(s.name, taken), s.title, s.blocks) for s in group]))
+    return parts
+
+
+def _unique(name: str, taken: dict[str, int]) -> str:
+    slug = _slug(name)
+    taken[slug] = taken.get(slug, 0) + 1
+    return slug if taken[slug] == 1 else f"{slug}--{taken[slug]}"  # no slug has two dashes
+
+
+def _slug(name: str) -> str:
+    """
+    >>> _slug("Bm25 + rerank"), _slug("<>")
+    ('bm25-rerank', 'part')
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name[:_LINE].lower()).strip("-") or "part"
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FunctionLoader(_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_finished,  # so that no text from data can be forgotten
+    )
+    made.filters.update(
+        words=_words,
+        line=lambda text: readable(text, _LINE).replace("\n", " "),
+        slug=_slug,
+        cell=_cell,
+        cells=_cells,
+        gathered=_gathered,
+        kind=_kind,
+        draw=draw,
+        as_table=as_table,
+        looks=_looks,
+    )
+    made.globals.update(signs=_SIGNS, most_rows=_ROWS)
+    macros = made.get_template("blocks.html").module
+    made.globals["show"] = lambda block, *rest: getattr(macros, _SHOWN_BY.get(_kind(block), _kind(block)))(block, *rest)
+    return made
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("karat.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _kind(block: Block) -> str:
+    return str(block.__struct_config__.tag)
+
+
+def _finished(value: Any) -> Any:
+    return readable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _words(text: str) -> Markup:
+    """Words with `code` among them."""
+    escaped = str(escape(readable(text)))
+    return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escaped))  # escaped above
+
+
+def _cell(value: Cell, style: str) -> str:
+    return readable(write_cell(value, style), _CELL)
+
+
+def _looks(table: Table) -> list[str]:
+    """The class of each column: n for numbers, u for what no line may break."""
+    columns = range(len(table.columns))
+    return ["n" if is_numeric(table, i) else "u" if is_unbroken(table, i) else "" for i in columns]
+
+
+def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> Markup:
+    """The cells of a row; the first is its heading. Made here, since a report has thousands of them."""
+    made = []
+    for i, (value, column) in enumerate(zip(row, columns, strict=True)):
+        name, place = ("th", ' scope="row"') if i == 0 else ("td", "")
+        look = f' class="{looks[i]}"' if looks[i] else ' dir="auto"' if isinstance(value, str) else ""
+        made.append(f"<{name}{place}{look}{_sort_key(value)}>{_inside(value, column)}</{name}>")
+    return Markup("".join(made))  # text is escaped by _inside
+
+
+def _inside(value: Cell, column: Column) -> str:
+    shown = str(escape(_cell(value, column.style)))
+    if not isinstance(value, Interval) or column.scale is None or value.value is None:
+        return shown
+    return f'<span class="interval">{draw_spark(value, column.scale)}<span>{shown}</span></span>'
+
+
+def _sort_key(value: Cell) -> str:
+    """The number behind a cell, where it has one."""
+    number = value.value if isinstance(value, Interval) else value
+    return f' data-v="{number!r}"' if isinstance(number, (int, float)) else ""
+
+
+def _gathered(rows: Sequence[Sequence[Cell]]) -> list[tuple[Cell, list[Cell]]]:
+    """Facts of the same name together: a row without a name belongs to the one before."""
+    found: list[tuple[Cell, list[Cell]]] = []
+    for name, value in rows:
+        if name or not found:
+            found.append((name, [value]))
+        else:
+            found[-1][1].append(value)
+    return found

@@ -1,0 +1,19 @@
+"""How deep to look: the curves of `karat sweep`."""
+
+from __future__ import annotations
+
+from karat.report.blocks import Block
+from karat.report.sections.base import ReportSection
+from karat.report.sweep import sweep_blocks
+from karat.result import Result
+
+
+class OverK(ReportSection):
+    """For pages; it takes another look at the run, which a saved result does not have."""
+
+    name = "over_k"
+    title = "Over k"
+    order = 18
+
+    def full_blocks(self, result: Result) -> list[Block]:
+        return [] if result.again is None else sweep_blocks(result.sweep())
