@@ -220,6 +220,16 @@ def test_what_was_not_looked_at_is_not_said_to_be_missing() -> None:
     assert "not_found" not in codes(evaluated(single(r10=0.4, r50=0.95), depth=50))
 
 
+def test_where_the_log_keeps_raw_lists_they_decide_whether_anything_is_lost() -> None:
+    """Ten final hits hold 40%: the 50 raw ones hold nearly all, or not much more."""
+    for deep, codes_there in ((0.95, set()), (0.5, {"not_found"})):
+        run, gold = make(single(r10=0.4, r50=deep))
+        cut = [{**entry, "raw": entry["topk"], "topk": entry["topk"][:10]} for entry in run]
+        findings = [f for f in karat.evaluate(cut, gold).findings if f.code == "not_found"]
+        assert {f.code for f in findings} == codes_there
+        assert all("first 50 hits before reranking" in f.evidence for f in findings)
+
+
 def test_lists_that_are_deeper_than_what_was_asked_for_are_no_short_lists() -> None:
     run, gold = make(single(r1=0.2, r5=0.3, r50=0.9))
     assert karat.evaluate(run, gold, ["recall@5"]).findings == []

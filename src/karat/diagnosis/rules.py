@@ -144,7 +144,15 @@ def chunking(e: Evidence) -> Iterator[Proof]:
     unless=("worse_than_random", "chunking"),
 )
 def not_found(e: Evidence) -> Iterator[Proof]:
-    """Recall at the depth of the lists is low: below 70%, or 60% where they are five deep."""
+    """Recall at the depth of the lists is low: below 70%, or 60% where they are five deep. Where the log keeps the
+    lists before reranking, theirs decides."""
+    deeper = _raw_recall(e)
+    if deeper is not None:
+        if sure := deeper.below(at.LOW_RECALL[50]):
+            depth = deeper.name.rpartition("@")[2]
+            said = f"{share(deeper)} of the right items are among the first {depth} hits before reranking."
+            yield Proof(sure, said, [deeper.number])
+        return
     found = e.reach(f"recall@{e.depth}")
     sure = found.below(at.LOW_RECALL[e.depth])
     if not sure:
@@ -158,14 +166,24 @@ def not_found(e: Evidence) -> Iterator[Proof]:
     yield _as_deep_as_looked(e, Proof(sure, f"{said}.", numbers))
 
 
+def _raw_recall(e: Evidence) -> Estimate | None:
+    """Recall of the lists before reranking, as deep as they go, where the log keeps some that are deeper than the final
+    ones."""
+    reranked = e.analyses().get("reranker")
+    if reranked is None or reranked.raw_depth <= e.depth:
+        return None
+    row = max((r for r in reranked.raw if r.metric.startswith("recall@")), key=lambda r: int(r.metric[7:]))
+    return e.told(f"raw {row.metric}", row.mean, (row.low, row.high), row.n)
+
+
 def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
     """Of short lists it is certain that something is missing, not that the search lost it and not the order."""
     if e.depth >= at.DEEP_ENOUGH:
         return proof
     said = f"{proof.evidence} Nobody looked further down than {e.depth} hits, where the rest may stand."
     first = (
-        "look at deeper lists, which tell whether search or order is to blame: `--hits raw` scores those that the log "
-        "keeps as `raw` (if it keeps none, log 50 hits)"
+        "log deeper lists (50 hits, as `raw` where the final ones must be short): they tell whether search or order is "
+        "to blame"
     )
     return replace(proof, sure=1, evidence=said, first_try=(first,))
 
