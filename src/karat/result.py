@@ -214,7 +214,8 @@ class Result:
                 wrong_hits_judged=bool((self.gold.grades == 0).any()),
                 attributes=tuple(dict.fromkeys((*self.gold.tags, *self.segmented_by))),
                 groups=self.groups,
-                found=self.analyses.found,
+                # As with all else that rules look at: where metrics were named, only those are looked at.
+                analyses=lambda: self.analyses.found if self.background else {},
             )
         )
 

@@ -15,6 +15,7 @@ from karat.diagnosis.thresholds import DEPTHS
 from karat.ids import Bools, Floats, Ints
 from karat.statistics.intervals import Range, Sampling, mean_intervals
 from karat.statistics.order_statistics import quantile_interval
+from karat.statistics.special import normal_quantile
 from karat.statistics.sums import sum_up
 from karat.summary import FEW, mean_of
 
@@ -81,18 +82,31 @@ class Evidence:
     wrong_hits_judged: bool = False  # the gold says of some items that they are not relevant
     attributes: tuple[str, ...] = ()  # by which queries can be grouped
     groups: Callable[[str], list[tuple[str, Ints]]] = field(default=lambda name: [])
-    found: Mapping[str, Any] = field(default_factory=dict)  # what the analyses found, by name
+    analyses: Callable[[], Mapping[str, Any]] = dict  # what was found beyond the scores, made when a rule asks
+
+    def analysis(self, name: str) -> Any:
+        found = self.analyses().get(name)
+        if found is None:
+            raise NotMeasured(name)
+        return found
+
+    def told(self, name: str, value: float | None, limits: tuple[float | None, float | None], n: int) -> Estimate:
+        """A number that an analysis measured on n queries. At other levels its limits lie as far away as a normal
+        distribution says."""
+        low, high = limits
+        if value is None or low is None or high is None or n < FEW:
+            raise NotMeasured(name)
+
+        def limits_at(level: float) -> Limits:
+            wider = normal_quantile((1 + level) / 2) / normal_quantile((1 + self.sampling.level) / 2)
+            return value - (value - low) * wider, value + (high - value) * wider
+
+        return Estimate(name, value, limits_at, self.sampling.level)
 
     def column(self, name: str) -> Floats:
         if name not in self.values:
             raise NotMeasured(name)
         return self.values[name]
-
-    def analysis(self, name: str) -> Any:
-        """What an analysis found."""
-        if name not in self.found:
-            raise NotMeasured(name)
-        return self.found[name]
 
     def ceiling(self, name: str) -> Floats:
         self.column(name)

@@ -13,7 +13,7 @@ class NotMeasured(ReportSection):
 
     name = "not_measured"
     title = "Not measured"
-    order = 88
+    order = 82
 
     def blocks(self, result: Result) -> list[Block]:
         titles = {name: kind.title for name, kind in REGISTRY.everything().items()}
