@@ -69,6 +69,10 @@ def unjudged(rng: np.random.Generator) -> Evidence:
     return evidence({"judged@5": rng.binomial(5, 0.8, N) / 5}, wrong_hits_judged=True)
 
 
+def misrouted(rng: np.random.Generator) -> Evidence:
+    return evidence({"route_accuracy": (rng.random(N) < 0.9).astype(np.float64)})
+
+
 def slow(rng: np.random.Generator) -> Evidence:
     return evidence({"latency_p50": rng.lognormal(np.log(110), 0.5, N)})
 
@@ -86,7 +90,18 @@ def weak_segment(rng: np.random.Generator) -> Evidence:
 
 @pytest.mark.parametrize(
     "population",
-    [not_found, too_far_down, buried, first_hit_only, worse_than_random, short_lists, unjudged, slow, weak_segment],
+    [
+        not_found,
+        too_far_down,
+        buried,
+        first_hit_only,
+        worse_than_random,
+        short_lists,
+        unjudged,
+        misrouted,
+        slow,
+        weak_segment,
+    ],
 )
 def test_on_the_line_a_rule_seldom_speaks(population: Any) -> None:
     rng = np.random.default_rng(7)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import karat
 from karat.cli.main import karat_command
+from karat.hits import Ungrouped
 from karat.report.stress import stress_report
 from karat.schemas import schema_text
 from karat.stressing.lists import insert
@@ -125,6 +126,30 @@ def test_the_lists_may_be_named() -> None:
     run = [line(raw=["a", "r"])]
     assert karat.stress(run, [entry()], hits="raw").rows[0].change.baseline == pytest.approx(1 / math.log2(3))
     assert karat.stress(run, [entry()], hits="topk", reranker=by_text).lists == "topk"
+
+
+def test_the_lists_of_a_run_that_was_read_before() -> None:
+    run = karat.read_run([line(raw=["a", "r"])])
+    assert karat.stress(run, [entry()], hits="raw").lists == "raw"
+    assert karat.stress(run, [entry()]).rows[0].change.baseline == 1.0
+    for without in (karat.read_run([line()]), karat.read_run({"q": ["r"]})):
+        with pytest.raises(karat.KaratError, match="the run has no raw lists"):
+            karat.stress(without, [entry()], hits="raw")
+
+
+class Scattered(karat.Run):
+    """A run whose queries must be brought together first."""
+
+    def slices(self, columns: frozenset[str], audit: karat.Audit) -> Any:
+        yield from karat.read_run({"q": ["x"]}).slices(columns, audit)
+        raise Ungrouped
+
+    def grouped(self) -> karat.Run:
+        return karat.read_run([line()])
+
+
+def test_a_run_that_must_be_grouped_first() -> None:
+    assert karat.stress(Scattered(), [entry()]).rows[0].change.baseline == 1.0
 
 
 @pytest.mark.parametrize(

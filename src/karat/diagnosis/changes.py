@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from karat.diagnosis import thresholds as at
 from karat.diagnosis.evidence import NotMeasured
-from karat.diagnosis.finding import Finding
+from karat.diagnosis.finding import Finding, Number
 from karat.diagnosis.rule import Proof, Table
-from karat.diagnosis.words import moved, number_of, sure_of
+from karat.prices import money
 
 if TYPE_CHECKING:
     from karat.differences import Difference
@@ -37,8 +37,8 @@ def order_got_worse(changes: Mapping[str, Difference]) -> Iterator[Proof]:
             continue
         assert ndcg.delta is not None
         if ndcg.high < 0 and ndcg.delta <= -at.NDCG_DROPS and recall.low > -at.RECALL_HOLDS:
-            said = f"{moved(ndcg)}, while {moved(recall)}."
-            yield Proof(sure_of(ndcg), said, [number_of(ndcg), number_of(recall)])
+            said = f"{_moved(ndcg)}, while {_moved(recall)}."
+            yield Proof(_sure(ndcg), said, [_number(ndcg), _number(recall)])
             return
 
 
@@ -52,7 +52,7 @@ def got_slower(changes: Mapping[str, Difference]) -> Iterator[Proof]:
     """The median or the 90th percentile of the time rose by more than 10% and a millisecond, beyond noise."""
     slower = [change for name in ("latency_p50", "latency_p90") if (change := changes.get(name)) and _slower(change)]
     if slower:
-        yield Proof(1, f"{' and '.join(map(moved, slower))}.", [number_of(change) for change in slower])
+        yield Proof(1, f"{' and '.join(map(_moved, slower))}.", [_number(change) for change in slower])
 
 
 @rule(
@@ -65,10 +65,28 @@ def got_dearer(changes: Mapping[str, Difference]) -> Iterator[Proof]:
     """The mean cost of a query rose by more than 10%, beyond noise."""
     cost = changes.get("cost")
     if cost is not None and cost.low is not None and cost.baseline is not None and cost.low > at.DEARER * cost.baseline:
-        yield Proof(sure_of(cost), f"{moved(cost)}.", [number_of(cost)])
+        yield Proof(_sure(cost), f"{_moved(cost)}.", [_number(cost)])
 
 
 def _slower(change: Difference) -> bool:
     if change.low is None or change.baseline is None:
         return False
     return change.low > max(at.SLOWER * change.baseline, at.NOTICED)
+
+
+def _sure(change: Difference) -> int:
+    return 2 if change.p is not None and change.p < 0.01 else 1
+
+
+def _moved(change: Difference) -> str:
+    """`ndcg@5 went from 0.81 to 0.76 (a change of −0.07 to −0.03)`."""
+    values = (change.baseline, change.candidate, change.low, change.high)
+    digits, unit = (1, " ms") if change.metric.startswith("latency") else (2, "")
+    texts = (money(value or 0.0) if change.metric == "cost" else f"{value:.{digits}f}" for value in values)
+    before, after, low, high = (text.replace("-", "−") for text in texts)
+    return f"{change.metric} went from {before} to {after}{unit} (change between {low} and {high})"
+
+
+def _number(change: Difference) -> Number:
+    assert change.delta is not None
+    return Number(f"{change.metric}, difference", change.delta, change.low, change.high)

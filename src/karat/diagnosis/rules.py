@@ -7,28 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from karat.analyses.freshness import Fresh
 from karat.analyses.no_answer import Unanswerable
+from karat.analyses.reranker import Reranked
+from karat.analyses.rewriter import Rewritten
 from karat.attributes import NOT_GIVEN
 from karat.diagnosis import thresholds as at
 from karat.diagnosis.evidence import DIFFERENCE, Estimate, Evidence, NotMeasured
 from karat.diagnosis.finding import Finding, Number
 from karat.diagnosis.rule import Proof, Table
-from karat.diagnosis.words import (
-    listed,
-    milliseconds,
-    moved,
-    number_of,
-    percent,
-    points,
-    share,
-    share_of,
-    sure_of,
-)
+from karat.diagnosis.words import listed, milliseconds, percent, points, share
+from karat.differences import Difference
 from karat.errors import shorten
 from karat.ids import Bools, Floats
 from karat.statistics.apart import apart_p
@@ -298,9 +290,10 @@ def same_documents(e: Evidence) -> Iterator[Proof]:
 )
 def reranker_hurts(e: Evidence) -> Iterator[Proof]:
     """nDCG@k of the final lists lies 0.02 or more below that of the raw lists, beyond noise."""
-    change = _reranked(e).differences[0]
-    if change.certain and change.delta <= -at.NDCG_DROPS:
-        yield Proof(sure_of(change), f"From the raw lists to the final ones {moved(change)}.", [number_of(change)])
+    found = _reranked(e)
+    change = _change(e, found.differences[0])
+    if (sure := change.below(0)) and change.value <= -at.NDCG_DROPS:
+        yield Proof(sure, f"From the raw lists to the final ones {_went(found.differences[0])}.", [change.number])
 
 
 @rule(
@@ -314,24 +307,34 @@ def reranker_wins_little(e: Evidence) -> Iterator[Proof]:
     """Of what the best order of the raw lists would win in nDCG@k, which is more than 10 points, less than half was."""
     found = _reranked(e)
     gain = found.gain
-    if gain is None or gain.captured is None or gain.captured.high is None or gain.possible <= at.WIDE:
+    if gain is None or gain.captured is None or gain.possible <= at.WIDE:
         return
-    if gain.captured.high < at.CAPTURED:
-        captured, change = gain.captured, found.differences[0]
+    row = gain.captured
+    captured = e.told("share captured", row.mean, (row.low, row.high), row.n)
+    if sure := captured.below(at.CAPTURED):
         said = (
-            f"The best order of the raw lists would take {gain.metric} from {change.baseline:.2f} to {gain.best:.2f}. "
-            f"Of that way reranking goes {share_of(captured)}."
+            f"The best order of the raw lists would take {gain.metric} from {gain.best - gain.possible:.2f} to "
+            f"{gain.best:.2f}. Of that way reranking goes {share(captured)}."
         )
-        numbers = [Number("share captured", captured.mean, captured.low, captured.high)]
-        yield Proof(1, said, [*numbers, Number(f"{gain.metric}, best order − raw", gain.possible)])
+        yield Proof(sure, said, [captured.number, Number(f"{gain.metric}, best order − raw", gain.possible)])
 
 
-def _reranked(e: Evidence) -> Any:
-    """Of a reranker that is at work, on enough queries."""
-    found = e.analysis("reranker")
-    if not found.reordered or found.differences[0].few:
+def _reranked(e: Evidence) -> Reranked:
+    found: Reranked = e.analysis("reranker")
+    if not found.reordered:
         raise NotMeasured("reranker")
     return found
+
+
+def _change(e: Evidence, change: Difference) -> Estimate:
+    return e.told(f"{change.metric}, difference", change.delta, (change.low, change.high), change.n)
+
+
+def _went(change: Difference) -> str:
+    """`ndcg@5 goes from 0.81 to 0.76 (change between −0.07 and −0.03)`."""
+    values = (change.baseline, change.candidate, change.low, change.high)
+    before, after, low, high = (f"{value:.2f}".replace("-", "−") for value in values)
+    return f"{change.metric} goes from {before} to {after} (change between {low} and {high})"
 
 
 @rule(
@@ -358,16 +361,14 @@ def misrouted(e: Evidence) -> Iterator[Proof]:
 def rewriting_harms(e: Evidence) -> Iterator[Proof]:
     """nDCG@k with the rewritten query lies 0.02 or more below that with the original one, beyond noise; or more than
     20% of the queries are harmed, whatever the others win."""
-    found = e.analysis("rewriter")
-    change, harmed = found.differences[0], found.harmed
-    if change.few:
-        raise NotMeasured("rewriter")
-    numbers = [number_of(change), Number("share harmed", harmed.mean, harmed.low, harmed.high)]
-    said = f"With the rewritten query {moved(change)}; {share_of(harmed)} of the queries were harmed."
-    if change.certain and change.delta <= -at.NDCG_DROPS:
-        yield Proof(sure_of(change), said, numbers, about={"where": " more than it helps"})
-    elif harmed.low is not None and harmed.low > at.HARMED:
-        yield Proof(1, said, numbers, about={"where": " many queries"})
+    found: Rewritten = e.analysis("rewriter")
+    row, first = found.harmed, found.differences[0]
+    change, harmed = _change(e, first), e.told("share harmed", row.mean, (row.low, row.high), row.n)
+    worse = change.below(0) if change.value <= -at.NDCG_DROPS else 0
+    if sure := worse or harmed.above(at.HARMED):
+        said = f"With the rewritten query {_went(first)}; {share(harmed)} of the queries were harmed."
+        where = " more than it helps" if worse else " many queries"
+        yield Proof(sure, said, [change.number, harmed.number], about={"where": where})
 
 
 @rule(

@@ -128,10 +128,15 @@ def share(row: SummaryRow) -> str:
     ...     SummaryRow("none", 0, 3, None))
     ('12% [5%, 20%]', '−50%', '–')
     """
-    value, low, high = (None if v is None else f"{v:.0%}".replace("-", "−") for v in (row.mean, row.low, row.high))
+    value, low, high = (None if v is None else _percent(v) for v in (row.mean, row.low, row.high))
     if value is None:
         return "–"
     return value if low is None or high is None else f"{value} [{low}, {high}]"
+
+
+def _percent(value: float) -> str:
+    text = f"{value:.0%}"
+    return "0%" if text == "-0%" else text.replace("-", "−")
 
 
 def such_as(examples: Sequence[str]) -> str:

@@ -22,15 +22,25 @@ from karat.stressing.reranking import Hit
 
 def choose_lists(run: Any, system: str | None, hits: Lists | None, *, reranked: bool) -> tuple[Run, Lists]:
     """The lists that a reranker gets (`raw`, else the final ones), else those that the user gets."""
-    if hits is not None or not reranked:
-        return read_run(run, system=system, hits=hits or "topk"), hits or "topk"
-    final = read_run(run, system=system)
+    read = read_run(run, system=system, hits="topk" if hits is None else hits)
+    if hits is None:
+        raw = _other_lists(read, "raw") if reranked else None
+        return (read, "topk") if raw is None else (raw, "raw")
+    if hits != "topk" and isinstance(run, Run):
+        other = _other_lists(run, hits)
+        if other is None:
+            raise ConfigError(f"the run has no {hits} lists", file=run.label)
+        return other, hits
+    return read, hits
+
+
+def _other_lists(run: Run, name: Lists) -> Run | None:
     try:
-        raw = final.lists("raw")
-        next(raw.slices(frozenset(), Audit()), None)  # whether there are any shows when they are read
+        lists = run.lists(name)
+        next(lists.slices(frozenset(), Audit()), None)  # whether there are any shows when they are read
     except NoLists:
-        return final, "topk"
-    return raw, "raw"
+        return None
+    return lists
 
 
 def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
