@@ -22,6 +22,7 @@ from karat.coverage import SharedItems, count_missing
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
+from karat.freshness import NoVersions
 from karat.gold import Gold
 from karat.hits import NoLists, Run, StagedRun, Ungrouped
 from karat.ids import DocRule, Floats, Ints
@@ -360,7 +361,7 @@ class _Scorer:
         undated = self.audit["undated_hits"]
         asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_) if undated else self.seen
         if undated and undated == self.depths[asked].sum() + self.audit["future_hits"]:
-            raise InputError("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
+            raise NoVersions("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
 
     def add_missing(self, documents: Gold) -> None:
         missing: Ints = np.flatnonzero(~self.seen)

@@ -13,6 +13,10 @@ from karat.ids import Floats, Ints, take_list
 from karat.versions import EXPECTED, Version, is_said
 
 
+class NoVersions(InputError):
+    """Newer hits should be removed, and no hit says how old it is."""
+
+
 def newer(hits: Hits, gold: Gold, queries: Ints, rows: Ints) -> Floats:
     """1 for a hit that is newer than its query's `as_of`, 0 for one that is not, NaN where either says nothing.
 

@@ -22,11 +22,12 @@ from karat.attributes import (
 )
 from karat.audit import Audit
 from karat.corpus import Corpus
-from karat.diagnosis.bands import Reading, readings
+from karat.diagnosis.bands import EDGES, Reading, readings
 from karat.diagnosis.evidence import Evidence
 from karat.diagnosis.finding import Finding
 from karat.diagnosis.rules import find
 from karat.errors import ConfigError, InputError, UnknownName
+from karat.freshness import NoVersions
 from karat.gold import Gold
 from karat.hits import NoLists, Run
 from karat.ids import Floats, Ints
@@ -150,6 +151,8 @@ class Result:
             found = self.again(asked, hits, **changes)
         except NoLists:
             raise Lacking(f"`{hits}` in the run log") from None
+        except NoVersions:
+            raise Lacking(f"`doc_version` in `{hits or 'topk'}` of the run log, or in a corpus (--corpus)") from None
         if self.system not in found:
             raise Lacking(f"`{hits}` in the run log")
         known[key] = found[self.system]
@@ -205,7 +208,8 @@ class Result:
     @cached_property
     def bands(self) -> list[Reading]:
         """Poor, acceptable, good or excellent, for recall."""
-        reached = {n: values / self.ceilings[n] for n, values in self.values.items() if n in self.ceilings}
+        banded = self.values.keys() & self.ceilings.keys() & EDGES.keys()
+        reached = {n: self.values[n] / self.ceilings[n] for n in banded}
         return readings(self.summary_rows, reached)
 
     @cached_property

@@ -24,13 +24,18 @@ def make(
     wrong: int = 0,
     tags: Callable[[int], dict[str, Any]] | None = None,
     latency: Callable[[np.random.Generator, int], dict[str, float]] | None = None,
+    newer: float = 0.0,
+    as_of: str | None = None,
+    apart: float | None = None,
     change: Callable[[int, list[str]], list[str]] | None = None,
     stages: Callable[[int, list[str]], dict[str, Any]] | None = None,
     source: Callable[[int], str] | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """A run and its gold. `ranks`: where the relevant items of query i stand; `one_document`: what is not found is
-    replaced by another chunk of its document; `wrong`: judged wrong items in the gold; `change`: the last word on
-    the list of query i; `stages`: what else the log says of it (raw lists, a route); `source`: what it should ask."""
+    replaced by another chunk of its document; `wrong`: judged wrong items in the gold; `newer`: so many of
+    the hits are newer than `as_of`; `apart`: half of the queries have no answer, and scores that lie so far below those
+    of the others; `change`: the last word on the list of query i; `stages`: what else the log says of it (raw lists, a
+    route); `source`: what it should ask."""
     rng = np.random.default_rng(seed)
     run, gold = [], []
     for i in range(n):
@@ -45,12 +50,25 @@ def make(
         grades = {f"doc{i}.{item}#p1": 1 for item in range(len(places))}
         grades |= {f"other{i}.{j}#p1": 0 for j in range(wrong)}
         entry: dict[str, Any] = {"query_id": f"q{i}", "system": "made", "topk": hits}
+        said: dict[str, Any] = {
+            "query_id": f"q{i}",
+            "query": f"query {i}",
+            "gold": grades,
+            "tags": tags(i) if tags else {},
+        }
+        if as_of is not None:
+            said["as_of"] = as_of
+            drawn = np.where(rng.random(len(hits)) < newer, "2025-12-01", "2025-01-01").tolist()
+            entry["topk"] = [{"chunk_id": h, "doc_version": v} for h, v in zip(hits, drawn, strict=True)]
+        if apart is not None:
+            top = rng.normal(0.0 if i % 2 else apart)
+            entry["topk"] = [{"chunk_id": h, "score": top - place} for place, h in enumerate(hits)]
+            if i % 2:
+                said |= {"gold": {}, "no_answer": True}
         if latency:
             entry["latency_ms"] = latency(rng, i)
         run.append({**entry, **(stages(i, hits) if stages else {})})
-        gold.append({"query_id": f"q{i}", "query": f"query {i}", "gold": grades, "tags": tags(i) if tags else {}})
-        if source:
-            gold[-1]["source"] = source(i)
+        gold.append({**said, **({"source": source(i)} if source else {})})
     return run, gold
 
 
@@ -148,6 +166,9 @@ FIRES: dict[str, dict[str, Any]] = {
     "weak_segment": language(0.4),
     "slow": {"ranks": GOOD, "latency": times(0, retrieve=40, rerank=200)},
     "slow_tail": {"ranks": GOOD, "latency": times(50, tail=400)},
+    "from_the_future": {"ranks": GOOD, "newer": 0.2, "as_of": "2025-06-01"},
+    "scores_do_not_tell": {"ranks": GOOD, "apart": 0.0},
+    "no_threshold": {"ranks": GOOD, "apart": 2.0},
 }
 
 # As near to the case as a rule must tell apart.
@@ -175,6 +196,9 @@ SILENT: dict[str, dict[str, Any]] = {
     "weak_segment": language(0.0),
     "slow": {"ranks": GOOD, "latency": times(0, retrieve=20, rerank=40)},
     "slow_tail": {"ranks": GOOD, "latency": times(50, tail=40)},
+    "from_the_future": {"ranks": GOOD, "newer": 0.2, "as_of": "2026-01-01"},  # the question was asked later
+    "scores_do_not_tell": {"ranks": GOOD, "apart": 2.0},
+    "no_threshold": {"ranks": GOOD, "apart": 0.0},
 }
 
 
@@ -204,6 +228,35 @@ def test_nothing_is_said_of_a_few_queries(code: str) -> None:
     """The same system on 19 queries: only what is certain may be said, and a count is."""
     how = {**FIRES[code], "n": 19}
     assert set(codes(evaluated(**how))) <= {"worse_than_random"}
+
+
+def test_credit_for_documents_that_did_not_exist_is_named() -> None:
+    """Few hits are newer, but they are the right ones: what was earned with them is gone without them."""
+    run, gold = make(single(r1=0.9), as_of="2025-06-01")
+    for entry in run[:20]:
+        entry["topk"][0]["doc_version"] = "2025-12-01"
+    (found,) = [f for f in karat.diagnose(karat.evaluate(run, gold)) if f.code == "from_the_future"]
+    numbers = {number.name: number.value for number in found.numbers}
+    assert numbers["newer than as_of, top 5"] == pytest.approx(0.02)
+    assert numbers["recall@5 earned with newer hits"] > 0.05
+    assert numbers["relevant gold items newer than as_of"] == numbers["recall@5 earned with newer hits"] * 200
+    assert "a label or an as_of is wrong" in found.evidence
+
+
+def test_the_threshold_is_suggested_with_what_it_costs() -> None:
+    result = evaluated(**FIRES["no_threshold"])
+    (found,) = [f for f in karat.diagnose(result) if f.code == "no_threshold"]
+    threshold = result.analyses.found["no_answer"].chosen.threshold
+    assert f"--min-score {threshold}" in found.what_to_try[0]
+    assert "get no relevant hit instead of" in found.evidence
+    assert "chosen on these" in found.what_to_try[-1]
+
+
+def test_where_queries_without_an_answer_get_no_hits_scores_need_not_tell() -> None:
+    run, gold = make(GOOD, apart=0.0)
+    for entry in run[1::2]:
+        entry["topk"] = []
+    assert {"scores_do_not_tell", "no_threshold"}.isdisjoint(codes(karat.evaluate(run, gold)))
 
 
 def test_a_good_system_has_no_findings() -> None:

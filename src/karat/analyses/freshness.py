@@ -49,8 +49,6 @@ class FreshnessAnalysis(Analysis):
         fresh = f"freshness@{k}"
         try:
             before = side.measure([*names, fresh], no_future=False)
-            if np.isnan(before.values[fresh]).all():
-                raise Lacking("`doc_version` on the hits of the run log, or `version` in a corpus (--corpus)")
             after = side.measure(names, no_future=True)
         except InputError as error:
             raise Lacking(f"versions that can be compared ({str(error).partition(chr(10))[0]})") from None

@@ -15,7 +15,7 @@ from karat.gold import Gold, GoldBuilder
 
 
 class BeirQuery(msgspec.Struct, kw_only=True):
-    """One line of queries.jsonl; single values of its metadata become tags; `no_answer: true` is meant."""
+    """One line of queries.jsonl; single values of its metadata become tags, and `no_answer: true` counts."""
 
     _id: str | int
     text: str = ""

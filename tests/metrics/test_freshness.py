@@ -1,0 +1,196 @@
+"""Freshness, and the rule that removes newer hits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import karat
+from karat.errors import InputError
+
+Record = dict[str, Any]
+
+
+def hits(*versions: Any) -> list[Record]:
+    """Hits a, b, c … of these versions."""
+    return [{"chunk_id": "abcdefgh"[i], "doc_version": v} for i, v in enumerate(versions)]
+
+
+def query(as_of: Any, *gold: str, name: str = "q") -> Record:
+    return {"query_id": name, "gold": list(gold) or ["a"], "as_of": as_of}
+
+
+def evaluate(topk: list[Record], entry: Record, *metrics: str, **options: Any) -> karat.Result:
+    return karat.evaluate([{"query_id": entry["query_id"], "topk": topk}], [entry], metrics, **options)
+
+
+def audit(result: karat.Result) -> dict[str, int]:
+    return {entry.code: entry.count for entry in result.audit}
+
+
+@pytest.mark.parametrize(
+    ("versions", "as_of", "k", "expected"),
+    [
+        (["2025-01-01", "2025-07-01"], "2025-06-01", 5, 0.5),
+        (["2025-01-01", "2025-07-01"], "2025-06-01", 1, 1.0),
+        (["2025-06-01"], "2025-06-01", 5, 1.0),
+        (["2025-07-01", "2025-08-01"], "2025-06-01", 5, 0.0),
+        (["2025-01-01", None, "2025-07-01", ""], "2025-06-01", 5, 0.5),  # hits without a version are left out
+        ([None, None], "2025-06-01", 5, None),
+        (["2025-01-01"], None, 5, None),
+        ([], "2025-06-01", 5, None),
+        (["v3", "v5"], "v4", 5, 0.5),
+    ],
+)
+def test_share_of_hits_that_are_not_newer(versions: list[Any], as_of: Any, k: int, expected: float | None) -> None:
+    assert evaluate(hits(*versions), query(as_of), f"freshness@{k}").means == {f"freshness@{k}": expected}
+
+
+def test_a_query_that_the_run_lacks_has_no_freshness() -> None:
+    run = [{"query_id": "q", "topk": hits("2025-01-01")}]
+    result = karat.evaluate(run, [query("2025-06-01"), query("2025-06-01", name="r")], ["freshness@5"])
+    assert result.score("freshness@5") == {"q": 1.0, "r": None}
+
+
+def test_what_is_lacking_is_said() -> None:
+    for topk, entry, reason in (
+        (hits("2025-01-01"), query(None), "the queries have no as_of"),
+        (hits(None), query("2025-06-01"), "the hits have no doc_version"),
+    ):
+        (said,) = [e for e in evaluate(topk, entry, "freshness@5").audit if e.code == "no_data"]
+        assert reason in said.examples[0]
+
+
+def test_newer_hits_make_room() -> None:
+    """The gold item moves up from the third place to the first; what has no version stays."""
+    topk, entry = hits("2025-07-01", "2025-08-01", "2025-01-01", None), query("2025-06-01", "c")
+    plain, clean = (evaluate(topk, entry, "mrr", "freshness@5", no_future=flag) for flag in (False, True))
+    assert plain.means == {"mrr": pytest.approx(1 / 3), "freshness@5": pytest.approx(1 / 3)}
+    assert clean.means == {"mrr": 1.0, "freshness@5": 1.0}
+    assert audit(plain) == {}
+    assert audit(clean) == {"future_hits": 2, "undated_hits": 1}
+
+
+def test_newer_gold_is_removed_with_its_hit_and_still_asked_for() -> None:
+    topk, entry = hits("2025-07-01", "2025-01-01"), query("2025-06-01", "a", "b")
+    result = evaluate(topk, entry, "recall@5", no_future=True)
+    assert result.means == {"recall@5": 0.5}
+    assert audit(result) == {"future_hits": 1, "future_gold": 1}
+    assert next(e for e in result.audit if e.code == "future_gold").examples == ("q: a",)
+
+
+def test_newer_gold_is_found_by_document() -> None:
+    topk = [{"chunk_id": "d#1", "doc_version": 5}, {"chunk_id": "d#2", "doc_version": 5}]
+    result = evaluate(topk, query(4, "d"), "recall@5", no_future=True)
+    assert (result.means, audit(result)) == ({"recall@5": 0.0}, {"future_hits": 2, "future_gold": 1})
+
+
+def test_ranks_and_repeats_are_settled_as_always() -> None:
+    topk = [
+        {"chunk_id": "new", "rank": 1, "doc_version": 9},
+        {"chunk_id": "a", "rank": 2, "doc_version": 1},
+        {"chunk_id": "a", "rank": 3, "doc_version": 1},
+    ]
+    result = evaluate(topk, query(4, "a"), "mrr", no_future=True)
+    assert result.means == {"mrr": 1.0}
+    assert audit(result) == {"duplicate_hits": 1, "future_hits": 1}
+    assert result.depths.tolist() == [1]
+
+
+def test_the_corpus_lends_versions(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"id":"a","version":"2025-07-01"}\n{"id":"b","version":"2025-01-01"}\n')
+    result = evaluate(hits(None, None), query("2025-06-01", "b"), "mrr", "freshness@5", corpus=corpus, no_future=True)
+    assert (result.means, audit(result)) == ({"mrr": 1.0, "freshness@5": 1.0}, {"future_hits": 1})
+
+
+def test_tables_have_dates() -> None:
+    frame = pl.DataFrame({"query_id": ["q", "q"], "chunk_id": ["a", "b"], "rank": [1, 2]})
+    run = frame.with_columns(pl.Series("doc_version", ["2025-07-01", "2025-01-01"]).str.to_date())
+    assert karat.evaluate(run, [query("2025-06-01")], ["freshness@5"]).means == {"freshness@5": 0.5}
+
+
+def test_a_comparison_shows_the_lists_without_newer_hits() -> None:
+    gold = [query("2025-06-01", "b")]
+    sides = [
+        karat.evaluate([{"query_id": "q", "topk": hits(*versions)}], gold, ["mrr"], no_future=True)
+        for versions in (("2025-07-01", "2025-01-01"), ("2025-01-01", "2025-01-01"))
+    ]
+    (change,) = karat.compare(*sides).pairs[0].changes
+    assert [hit.id for hit in change.came_in] == ["a"]
+
+
+# What is refused
+
+
+def refused(run: Any, gold: Any, *words: str, **options: Any) -> InputError:
+    with pytest.raises(InputError) as caught:
+        karat.evaluate(run, gold, ["freshness@5"], **options)
+    for word in words:
+        assert word in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    return caught.value
+
+
+def write(path: Path, *entries: Record) -> Path:
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def test_an_as_of_that_is_no_date(tmp_path: Path) -> None:
+    gold = write(tmp_path / "gold.jsonl", query("2025-01-01"), query("2025-13-01", name="r"))
+    with pytest.raises(InputError) as caught:
+        karat.read_gold(gold)
+    error = caught.value
+    assert (error.file, error.line, error.field, error.query) == (str(gold), 2, "as_of", "r")
+    assert "expected a date, a time or a version, such as 2025-06-01" in str(error)
+    assert "got 2025-13-01" in str(error)
+
+
+def test_an_as_of_of_a_table_that_is_no_date() -> None:
+    gold = pl.DataFrame({"query_id": ["q"], "chunk_id": ["a"], "grade": [1], "as_of": ["summer"]})
+    error = refused({"q": ["a"]}, gold, "as_of", "'q'", "got summer")
+    assert error.field == "as_of"
+
+
+def test_a_version_that_is_none(tmp_path: Path) -> None:
+    run = write(
+        tmp_path / "run.jsonl",
+        {"query_id": "p", "topk": hits("2025-01-01")},
+        {"query_id": "q", "topk": hits("2025-01-01", "newest")},
+    )
+    error = refused(run, [query("2025-06-01")], "not a time or version", "got newest")
+    assert (error.file, error.line, error.field) == (str(run), 2, "topk[1].doc_version")
+
+
+def test_a_version_of_the_corpus_that_is_none(tmp_path: Path) -> None:
+    corpus = write(tmp_path / "corpus.jsonl", {"id": "a", "version": ["2025"]})
+    error = refused({"q": ["a"]}, [query("2025-06-01")], "the version of 'a'", corpus=corpus)
+    assert (error.file, error.field) == (str(corpus), "version")
+
+
+def test_versions_that_cannot_be_compared(tmp_path: Path) -> None:
+    run = write(tmp_path / "run.jsonl", {"query_id": "q", "topk": hits("2025-01-01", "v3")})
+    for options in ({}, {"no_future": True}):
+        error = refused(run, [query("2025-06-01")], "version of 'b'", "as_of '2025-06-01'", "v3", **options)
+        assert (error.file, error.line, error.field, error.query) == (str(run), 1, "doc_version", "q")
+        assert "a date on both sides, or a version number on both" in str(error)
+
+
+def test_no_future_needs_times_on_both_sides() -> None:
+    refused({"q": ["a"]}, [query(None)], "as_of", "hint: ", no_future=True)
+    run, gold = [{"query_id": "q", "topk": hits(None)}], [query("2025-06-01")]
+    error = refused(run, gold, "no hit has a version", no_future=True)
+    assert "--corpus" in str(error)
+
+
+def test_odd_versions_do_not_matter_to_those_who_do_not_ask() -> None:
+    """A score that looks at no version is scored whatever they say; the analysis says why it is not made."""
+    run = [{"query_id": "q", "topk": hits("newest")}]
+    result = karat.evaluate(run, [query("2025-06-01")], ["recall@5"])
+    assert result.means == {"recall@5": 1.0}
+    assert "got newest" in result.analyses.lacking["freshness"]
