@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from karat.planning import Plan as Plan
     from karat.planning import plan as plan
     from karat.result import Result as Result
+    from karat.retrievers.base import Retriever as Retriever
+    from karat.running.run import run_retriever as run_retriever
     from karat.saved_result import read_result as read_result
     from karat.saved_result import read_results as read_results
     from karat.statistics.intervals import Sampling as Sampling
@@ -46,6 +48,7 @@ _WHERE = {
     "Metric": "karat.metrics.base",
     "Plan": "karat.planning",
     "Result": "karat.result",
+    "Retriever": "karat.retrievers.base",
     "Run": "karat.hits",
     "RunLogWriter": "karat.formats.run_log_writer",
     "Sampling": "karat.statistics.intervals",
@@ -63,6 +66,7 @@ _WHERE = {
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
+    "run_retriever": "karat.running.run",
 }
 
 __all__ = [*sorted(_WHERE), "__version__"]  # noqa: PLE0604

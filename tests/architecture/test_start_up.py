@@ -7,7 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-OPTIONAL = ("bm25s", "Stemmer", "safetensors", "tokenizers", "wordllama", "zstandard", "pandas", "pyarrow", "jinja2")
+OPTIONAL = (
+    "bm25s",
+    "Stemmer",
+    "safetensors",
+    "tokenizers",
+    "wordllama",
+    "zstandard",
+    "pandas",
+    "pyarrow",
+    "jinja2",
+    "httpx2",
+)
 ROOT = Path(__file__).parents[2]
 
 
@@ -50,6 +61,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "Metric",
         "Plan",
         "Result",
+        "Retriever",
         "Run",
         "RunLogWriter",
         "Sampling",
@@ -67,6 +79,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "read_result",
         "read_results",
         "read_run",
+        "run_retriever",
         "__version__",
     ]
     assert all(getattr(karat, name) is not None for name in karat.__all__)

@@ -122,6 +122,11 @@ gate_options = _all(
     click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind."),
 )
 
+chunk_options = _all(
+    click.option("--chunk-tokens", "tokens", type=int, help="Words a chunk of a folder of texts.  [default: 200]"),
+    click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
 report_output = click.option(
