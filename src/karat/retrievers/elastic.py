@@ -44,8 +44,11 @@ class Elasticsearch(Retriever):
         url, request, headers = self._filled
         wanted = [field for field in (self.id, self.text) if field]
         body = {"size": k, "_source": wanted or False, **fill(request, values_of(question, k))}
-        said = self._web.send("POST", f"{url}/_search", body, headers=headers, timeout=question.timeout)
-        return Found(as_hits(map(self._hit, list_at(said.content, "hits.hits", url))), {"retrieve": said.ms})
+        said = self._web.send("POST", f"{url}/_search", body, self._hits, headers=headers, timeout=question.timeout)
+        return Found(said.read, {"retrieve": said.ms})
+
+    def _hits(self, content: Any) -> list[dict[str, Any]]:
+        return as_hits(map(self._hit, list_at(content, "hits.hits", self.url)))
 
     def _hit(self, hit: Any) -> dict[str, Any]:
         source = value_at(hit, "_source") or {}

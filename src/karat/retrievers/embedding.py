@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from karat.errors import MissingExtra, shorten
 from karat.retrievers.static_embedding import StaticEmbedder
-from karat.retrievers.templates import Secrets, value_at
+from karat.retrievers.templates import Secrets
 from karat.retrievers.web import Web, WebError, check_url
 
 Vectors = NDArray[np.float32]
@@ -54,15 +54,17 @@ class Service:
     def _batch(self, texts: list[str], timeout: float | None) -> Vectors:
         # Some services refuse an empty text; its vector means nothing either way.
         body = {"model": self._model, "input": [text or " " for text in texts]}
-        found = self._web.send("POST", self._url, body, headers=self._headers, timeout=timeout).content
-        try:
-            rows = sorted(value_at(found, "data"), key=lambda row: int(row["index"]))
-            vectors = np.array([row["embedding"] for row in rows], np.float32)
-        except (TypeError, KeyError, ValueError):
-            raise WebError(f"{self._url}: no embeddings in the answer", got=shorten(found, 120)) from None
+        vectors = self._web.send("POST", self._url, body, self._vectors, headers=self._headers, timeout=timeout).read
         if vectors.ndim != 2 or len(vectors) != len(texts):
             raise WebError(f"{self._url}: {len(vectors)} vectors for {len(texts)} texts")
         return vectors
+
+    def _vectors(self, content: Any) -> Vectors:
+        try:
+            rows = sorted(content["data"], key=lambda row: int(row["index"]))
+            return np.array([row["embedding"] for row in rows], np.float32)
+        except (TypeError, KeyError, ValueError):
+            raise WebError(f"{self._url}: no embeddings in the answer", got=shorten(content, 120)) from None
 
 
 class _SentenceTransformer:

@@ -60,11 +60,12 @@ class Endpoint(Retriever):
             self.method,
             fill_url(url, values),
             fill(request, values),
+            self._hits,
             params=None if params is None else {n: v for n, v in fill(params, values).items() if v is not None},
             headers=fill(headers, values),
             timeout=question.timeout,
         )
-        return Found(self._hits(said.content), {"retrieve": said.ms})
+        return Found(said.read, {"retrieve": said.ms})
 
     def _hits(self, content: Any) -> list[dict[str, Any]]:
         path = self.hits

@@ -87,18 +87,22 @@ def _callable(made: Any, title: str) -> Callable[[Question, int], Any]:
     if function is None:
         raise ConfigError(f"{title} is no retriever", expected="a function query → hits, or an object with `retrieve`")
     known = _parameters(function)
-    by_place = [p for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     named = {p.name for p in known[1:]}
     cutoff = next((name for name in _K if name in named), None)
-    if cutoff is None and len(by_place) > 1 and by_place[1].default is inspect.Parameter.empty:
-        cutoff = by_place[1].name  # whatever it is called, a second argument that must be given is k
+    # Whatever it is called, a second argument that must be given and is nothing that a query tells is k.
+    needed = known[1].name if len(known) > 1 and _must_be_given(known[1]) else None
 
     def call(question: Question, k: int) -> Any:
         told = {"query_id": question.id, "tags": question.facts, "language": None, **question.facts}
-        given = {name: value for name, value in told.items() if name in named and name != cutoff}
-        return function(question.text, **given, **({} if cutoff is None else {cutoff: k}))
+        given = {name: value for name, value in told.items() if name in named}
+        wanted = cutoff or (needed if needed not in told else None)
+        return function(question.text, **given | ({} if wanted is None else {wanted: k}))
 
     return call
+
+
+def _must_be_given(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
 
 
 def _parameters(function: Any) -> list[inspect.Parameter]:

@@ -39,4 +39,4 @@ def _public(found: Any) -> list[str]:
 def title_of(thing: Any) -> str:
     """`module:name` of a thing, or what comes nearest."""
     kind = thing if hasattr(thing, "__qualname__") else type(thing)
-    return f"{kind.__module__}:{kind.__qualname__}"
+    return f"{getattr(kind, '__module__', None) or 'builtins'}:{kind.__qualname__}"

@@ -55,9 +55,11 @@ class Qdrant(Retriever):
         payload = [field.partition(".")[0] for field in (self.id, self.text) if field]
         body = {"limit": k, "with_payload": payload or False, **fill(self._body, values)}
         url = f"{self._server}/collections/{self._collection}/points/query"
-        said = self._web.send("POST", url, body, headers=self._sent, timeout=question.timeout)
-        hits = as_hits(map(self._hit, list_at(said.content, "result.points", url)))
-        return Found(hits, watch.latency_ms | {"retrieve": said.ms})
+        said = self._web.send("POST", url, body, self._hits, headers=self._sent, timeout=question.timeout)
+        return Found(said.read, watch.latency_ms | {"retrieve": said.ms})
+
+    def _hits(self, content: Any) -> list[dict[str, Any]]:
+        return as_hits(map(self._hit, list_at(content, "result.points", self.url)))
 
     def _hit(self, point: Any) -> dict[str, Any]:
         payload = value_at(point, "payload") or {}

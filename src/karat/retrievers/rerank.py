@@ -122,13 +122,20 @@ class _Service:
 
     def __call__(self, question: Question, texts: list[str]) -> Sequence[Any]:
         body = fill(self._body, {"query": question.text, "documents": texts})
-        said = self._web.send("POST", self._url, body, headers=self._headers, timeout=question.timeout).content
-        scores: list[Any] = [None] * len(texts)
-        for result in list_at(said, "" if isinstance(said, list) else "results", self._url):
+        read = self._web.send(
+            "POST", self._url, body, self._scores, headers=self._headers, timeout=question.timeout
+        ).read
+        if any(not 0 <= at < len(texts) for at in read):
+            raise Unusable(f"{self._url}: a score for a text that was not sent", got=sorted(read))
+        lowest = min(read.values(), default=0.0)
+        return [read.get(at, lowest - 1) for at in range(len(texts))]  # services may leave out what scores low
+
+    def _scores(self, content: Any) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for result in list_at(content, "" if isinstance(content, list) else "results", self._url):
             at, score = value_at(result, "index"), value_at(result, "relevance_score")
             score = value_at(result, "score") if score is None else score
-            if not isinstance(at, int) or not 0 <= at < len(texts) or not isinstance(score, (int, float)):
+            if not isinstance(at, int) or not isinstance(score, (int, float)):
                 raise Unusable(f"{self._url}: not usable", expected="{index, relevance_score}", got=result)
-            scores[at] = score
-        lowest = min((s for s in scores if s is not None), default=0.0)
-        return [lowest - 1 if s is None else s for s in scores]  # services may leave out what scores low
+            found[at] = score
+        return found

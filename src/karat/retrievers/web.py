@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from karat.errors import ConfigError, KaratError, MissingExtra, shorten
@@ -17,14 +18,17 @@ _PATIENCE = 30.0  # seconds, where a question has no timeout of its own
 _FIRST_WAIT = 0.25
 
 
+T = TypeVar("T")
+
+
 class WebError(KaratError):
     """A server that does not answer as it should; recorded as the error of the query."""
 
 
-class Answer(NamedTuple):
-    """What a server said, and how long the try took that succeeded."""
+class Answer(NamedTuple, Generic[T]):
+    """What was read of an answer, and how long the try took that succeeded."""
 
-    content: Any
+    read: T
     ms: float
 
 
@@ -47,19 +51,22 @@ class Web:
         self,
         method: str,
         url: str,
-        payload: Any = None,
+        payload: Any,
+        read: Callable[[Any], T],
         *,
+        timeout: float | None,
         params: Any = None,
         headers: Any = None,
-        timeout: float | None,
-    ) -> Answer:
+    ) -> Answer[T]:
+        """`read` takes what is wanted out of the JSON that comes back."""
         deadline = time.monotonic() + (timeout or _PATIENCE)
         where = self._secrets.redact(f"{method} {url.partition('?')[0]}")
         for attempt in range(self._retries + 1):
             started = time.perf_counter()
             response = self._exchange(where, method, url, payload, params, headers, deadline, timeout)
             if response is not None and response.status_code not in _BUSY:
-                return Answer(self._content(where, response), (time.perf_counter() - started) * 1000)
+                ms = (time.perf_counter() - started) * 1000
+                return Answer(self._read(self._content(where, response), read), ms)
             wait = _wait(response, attempt)
             if attempt == self._retries or time.monotonic() + wait > deadline:
                 break
@@ -97,9 +104,14 @@ class Web:
         try:
             return json.loads(response.content)
         except (ValueError, RecursionError):
-            raise WebError(
-                f"{where}: the answer is no JSON", got=self._secrets.redact(shorten(response.text, 80))
-            ) from None
+            got = self._secrets.redact(shorten(response.text, 80))
+            raise WebError(f"{where}: the answer is no JSON", got=got) from None
+
+    def _read(self, content: Any, read: Callable[[Any], T]) -> T:
+        try:
+            return read(content)
+        except KaratError as error:  # shows what the server said, and that may be what it was told
+            raise WebError(self._secrets.redact(str(error))) from None
 
     def _said(self, response: Any) -> str:
         said = self._secrets.redact(" ".join(shorten(response.text, 200).split()))
