@@ -10,8 +10,8 @@ demo: .venv/.core
 	@echo '$$ karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl'
 	@$(BIN)/karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl
 
-test: .venv/.test
-	$(BIN)/python -m pytest -n auto
+test: .venv/.frameworks
+	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto
 
 check: .venv/.check
 	$(BIN)/ruff check .
@@ -48,6 +48,11 @@ clean:
 .venv/.test: .venv/bin/python $(SET_UP)
 	$(PIP) --editable '.[test]'
 	@touch $@ .venv/.core
+
+# What retrievers of other libraries are tested with; a group of its own, for it is large.
+.venv/.frameworks: .venv/.test
+	$(PIP) --editable '.[test,test-frameworks]'
+	@touch $@
 
 .venv/.check: .venv/bin/python $(SET_UP)
 	$(PIP) --editable '.[test,check]'

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts as Verdicts
     from karat.gold import Gold as Gold
     from karat.hits import Run as Run
+    from karat.ladder import Ladder as Ladder
+    from karat.ladder import baseline_ladder as baseline_ladder
     from karat.metrics.base import Metric as Metric
     from karat.metrics.grammar import all_metrics as all_metrics
     from karat.metrics.grammar import parse_metric as parse_metric
@@ -45,6 +47,7 @@ _WHERE = {
     "Finding": "karat.diagnosis.finding",
     "Gold": "karat.gold",
     "KaratError": "karat.errors",
+    "Ladder": "karat.ladder",
     "Metric": "karat.metrics.base",
     "Plan": "karat.planning",
     "Result": "karat.result",
@@ -55,6 +58,7 @@ _WHERE = {
     "Sweep": "karat.sweeping",
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
+    "baseline_ladder": "karat.ladder",
     "compare": "karat.comparison.compare",
     "diagnose": "karat.diagnosis.diagnose",
     "evaluate": "karat.evaluation",

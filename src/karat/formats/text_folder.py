@@ -50,7 +50,8 @@ class Chunker(msgspec.Struct, frozen=True):
 
 
 def read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
-    """One chunk is `path#n`, its document the file; `start` and `end` are its place in the file's text."""
+    """A chunk is `path#start-end`, its document the file, its place that in the file's text: chunks that were cut in
+    another way have other ids, so that nothing takes one for the other."""
     chunker.check()
     files = sorted(path for path in folder.rglob("*") if _is_text(path, folder))
     if not files:
@@ -61,11 +62,11 @@ def read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
         document = file.relative_to(folder).as_posix().replace("#", "%23")  # the # parts a chunk from its document
         text = _text(file)
         heading = _HEADING.search(text)
-        for number, (start, end) in enumerate(chunker.cut(text), 1):
+        for start, end in chunker.cut(text):
             values = (document, file.name, start, end, chunker.settings())
             for column, value in zip(corpus.fields.values(), values, strict=True):
                 column.append(value)
-            corpus.ids.append(f"{document}#{number}")
+            corpus.ids.append(f"{document}#{start}-{end}")
             corpus.titles.append(heading[1] if heading else file.stem)
             corpus.texts.append(text[start:end])
     if not len(corpus):

@@ -26,6 +26,10 @@ class Unusable(KaratError):
     """An answer that is none: recorded as the error of its query."""
 
 
+class Nothing(ConfigError):
+    """A corpus with nothing in it that this retriever could search."""
+
+
 class Question(msgspec.Struct, frozen=True):
     """One query, with what a system may know of it: its tags, never its gold."""
 
@@ -211,4 +215,4 @@ def _wrong(what: str, got: Any) -> Unusable:
 
 def refuse_empty(corpus: Corpus) -> None:
     if not len(corpus):
-        raise ConfigError("the corpus is empty", file=corpus.label, hint="it needs at least one document")
+        raise Nothing("the corpus is empty", file=corpus.label, hint="it needs at least one document")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from karat.corpus import Corpus
 from karat.errors import ConfigError
-from karat.retrievers.base import Retriever, ranked, refuse_empty
+from karat.retrievers.base import Nothing, Retriever, ranked, refuse_empty
 from karat.retrievers.words import words
 
 _Floats = NDArray[np.float32]
@@ -45,7 +45,7 @@ class BM25(Retriever):
         texts = self._texts(corpus)
         if not any(map(str.strip, texts)):
             what = "titles" if self.field == "title" else "texts"
-            raise ConfigError(f"the {what} of the corpus are all empty", file=corpus.label)
+            raise Nothing(f"the {what} of the corpus are all empty", file=corpus.label)
         self._ids = corpus.ids
         self._postings = _Postings(map(words, texts, languages), self.k1, self.b)
 

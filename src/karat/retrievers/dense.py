@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from karat.corpus import Corpus
-from karat.errors import ConfigError
-from karat.retrievers.base import Found, Question, Retriever, Stopwatch, as_hits, ranked, refuse_empty
+from karat.retrievers.base import Found, Nothing, Question, Retriever, Stopwatch, as_hits, ranked, refuse_empty
 from karat.retrievers.embedding import STATIC, Embedder, Vectors, make_embedder
 
 
@@ -28,7 +27,7 @@ class Dense(Retriever):
         texts = [f"{title}\n{text}".strip() for title, text in zip(corpus.titles, corpus.texts, strict=True)]
         there = [i for i, text in enumerate(texts) if text]
         if not there:
-            raise ConfigError("the texts of the corpus are all empty", file=corpus.label)
+            raise Nothing("the texts of the corpus are all empty", file=corpus.label)
         self._embedder: Embedder = make_embedder(self.model, self.url, self.key)
         self._ids = [corpus.ids[i] for i in there]
         self._vectors: Vectors = self._embedder.embed([texts[i] for i in there])

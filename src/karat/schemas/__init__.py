@@ -7,7 +7,19 @@ from typing import Any
 
 import msgspec
 
-NAMES = ("comparison", "corpus", "gates", "gold", "plan", "result", "run-log", "selftest", "ship-criteria", "sweep")
+NAMES = (
+    "comparison",
+    "corpus",
+    "gates",
+    "gold",
+    "ladder",
+    "plan",
+    "result",
+    "run-log",
+    "selftest",
+    "ship-criteria",
+    "sweep",
+)
 
 
 def schema_text(name: str) -> str:
@@ -24,6 +36,7 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.ladder import Ladder
     from karat.planning import Plan
     from karat.saved_result import SavedResult
     from karat.sweeping import Sweep
@@ -36,6 +49,7 @@ def generate(name: str) -> str:
         "comparison": Comparison,
         "sweep": Sweep,
         "plan": Plan,
+        "ladder": Ladder,
         "ship-criteria": CriteriaFile,
         "gates": Verdicts,
         "selftest": SelfTest,
