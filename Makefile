@@ -33,6 +33,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/statistics_speed.py --output benchmarks/STATISTICS.md
 	$(BIN)/python benchmarks/interval_coverage.py --output benchmarks/COVERAGE.md
+	$(BIN)/python benchmarks/retrieval_speed.py --output benchmarks/RETRIEVAL.md
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from karat.errors import KaratError
 from karat.retrievers.base import REGISTRY, Retriever
 from karat.retrievers.specs import make_retriever, parse
+from karat.running.run import run_retriever
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,22 @@ def test_every_retriever_tells_what_it_is_and_keeps_its_options() -> None:
         assert issubclass(kind, Retriever)
     page = (Path(__file__).parents[2] / "docs" / "retrievers.md").read_text()
     assert [name for name in REGISTRY.builtin() if f"`{name}" not in page] == []
+
+
+def test_the_code_and_the_yaml_of_the_page_about_retrievers_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "retrievers.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    (record,) = run_retriever(names["search"], [{"query_id": "q", "query": "refund?", "gold": ["a"]}]).run
+    assert record["topk"][0] == {"rank": 1, "chunk_id": "doc_123#p6", "score": 18.4}
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    (tmp_path / "search.yaml").write_text(text)
+    monkeypatch.setenv("SEARCH_KEY", "x")
+    settings = make_retriever(str(tmp_path / "search.yaml")).settings()
+    assert (settings["name"], settings["hits"], settings["method"]) == ("http", "response.docs", "POST")
 
 
 PLUGIN = """

@@ -117,7 +117,7 @@ def _ask(
     first = todo[: max(warm_up, 0)]
     for _ in Workers(asker.warm, min(workers, max(len(first), 1)), timeout).each(first):
         pass
-    shown = nullcontext(lambda: None) if progress is None else progress("asking", len(todo))
+    shown = nullcontext(lambda: None) if progress is None else progress(f"asking {common['system']}", len(todo))
     with shown as tick:
         for question, answer in Workers(asker.ask, workers, whole).each(todo):
             answer = answer or Answered(None, {}, str(TooSlow(timeout or 0)))
