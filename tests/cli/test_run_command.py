@@ -21,7 +21,7 @@ def search(query, k):
     return [f"{query}-{n}" for n in range(k)]
 
 def slow(query):
-    time.sleep(0.02)
+    time.sleep(0.05)
     return ["a"]
 
 def broken(query):
@@ -83,7 +83,7 @@ def test_a_run_that_is_stopped_leaves_whole_lines_and_goes_on(folder: Path, sent
     line = command("run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0")
     process = subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True)
     file = folder / "run.jsonl"
-    for _ in range(400):
+    for _ in range(3000):
         if file.exists() and file.stat().st_size:
             break
         time.sleep(0.02)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -92,11 +93,11 @@ def test_an_address_may_hold_the_query(server: Any) -> None:
 
 
 def test_a_busy_server_is_asked_again_and_waiting_is_no_latency(server: Any) -> None:
-    server.faults = [(429, {"Retry-After": "0.3"}), 503]
-    done = run(server.url, timeout=5)
+    server.faults = [(429, {"Retry-After": "1"}), 503]
+    done = run(server.url, timeout=20)
     assert (done.failed, ids(done)) == (0, ["a"])
     assert len(server.asked) == 4 + 2
-    assert done.run[0]["latency_ms"]["retrieve"] < 250
+    assert done.run[0]["latency_ms"]["retrieve"] < 900
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_busy_server_is_asked_again_and_waiting_is_no_latency(server: Any) -> 
         ([404], "answered 404"),
         ([429] * 3, "answered 429"),
         ([(429, {"Retry-After": "900"})], "answered 429"),
-        (["hang"], "no answer within 0.4 s"),
+        (["hang"], "no answer within 1 s"),
         (["drop"] * 3, "the connection failed (asked 3 times)"),
         ([b"<html>"], "the answer is no JSON: got <html>"),
         ([b"[" * 5000], "the answer is no JSON"),
@@ -119,8 +120,8 @@ def test_a_busy_server_is_asked_again_and_waiting_is_no_latency(server: Any) -> 
 def test_a_server_that_fails_fails_one_query_only(server: Any, faults: list[Any], words: str) -> None:
     server.faults = faults
     started = time.monotonic()
-    done = run(server.url, timeout=2 if "429" in words or "connection" in words else 0.4)
-    assert time.monotonic() - started < 4
+    done = run(server.url, timeout=1 if faults == ["hang"] else 4)
+    assert time.monotonic() - started < 12
     assert (done.failed, ids(done, 1)) == (1, ["a"])
     assert words in done.run[0]["error"]
 
@@ -150,16 +151,16 @@ def test_a_template_that_asks_for_what_is_not_there_is_told(server: Any) -> None
 
 
 def test_many_at_once_keep_their_answers_apart(server: Any) -> None:
+    together = threading.Barrier(16, timeout=20)
+
     def answer(path: str, body: Any) -> Any:
-        time.sleep(0.02)
+        together.wait()  # none is answered before sixteen have asked
         return [body["query"]]
 
     server.answer = answer
     gold = [{"query_id": str(i), "query": f"query {i}", "gold": ["a"]} for i in range(64)]
-    started = time.monotonic()
     done = run_retriever(server.url, gold, workers=16, warm_up=0)
     assert all(r["topk"][0]["chunk_id"] == r["query"] for r in done.run)
-    assert time.monotonic() - started < 64 * 0.02
 
 
 # Recorded shapes of Elasticsearch 8 and OpenSearch 2: POST /index/_search

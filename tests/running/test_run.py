@@ -83,7 +83,7 @@ def test_async_functions_and_classes_are_asked_with_what_they_take() -> None:
 def test_a_record_says_what_it_came_from() -> None:
     done = run("bm25", corpus=CORPUS, k=2)
     record = done.run[0]
-    assert record["retriever"] == {"name": "bm25", "field": "all", "k1": 1.5, "b": 0.75, "language": None}
+    assert record["retriever"] == {"name": "bm25", "field": "all", "k1": 1.5, "b": 0.75}
     assert record["corpus"] == {"name": "test", "size": 3, "hash": CORPUS.hash}
     assert (record["system"], record["k"], record["index_version"]) == ("bm25", 2, CORPUS.hash)
     assert record["latency_ms"]["retrieve"] > 0
@@ -96,7 +96,7 @@ def test_stages_are_logged_and_rerankers_keep_the_list_before() -> None:
     record = done.run[0]
     assert set(record["latency_ms"]) == {"retrieve", "rerank"}
     assert (len(record["raw"]), len(record["topk"]), record["k_raw"], record["reranker"]) == (2, 1, 2, "static")
-    assert set(run("hybrid", corpus=CORPUS).run[0]["latency_ms"]) == {"retrieve_bm25", "retrieve_dense", "fuse"}
+    assert set(run("hybrid", corpus=CORPUS).run[0]["latency_ms"]) == {"embed", "retrieve", "fuse"}
     assert set(run("dense", corpus=CORPUS).run[0]["latency_ms"]) == {"embed", "retrieve"}
 
 
@@ -105,16 +105,16 @@ def test_warm_up_is_asked_and_not_logged_and_repeats_give_the_median() -> None:
 
     def search(query: str) -> list[str]:
         asked.append(query)
-        time.sleep(0.05 if len(asked) <= 2 else 0.001)
+        time.sleep(0.4 if len(asked) <= 2 else 0.001)
         return ["a"]
 
     done = run_retriever(search, GOLD, warm_up=2)
     assert len(asked) == 10
-    assert max(r["latency_ms"]["retrieve"] for r in done.run) < 40, "the slow start is not in the times"
+    assert max(r["latency_ms"]["retrieve"] for r in done.run) < 350, "the slow start is not in the times"
     asked.clear()
     done = run_retriever(search, GOLD[:2], warm_up=0, repeat=5)
     assert len(asked) == 10
-    assert all(r["latency_ms"]["retrieve"] < 40 for r in done.run), "the median leaves the slow ones out"
+    assert all(r["latency_ms"]["retrieve"] < 350 for r in done.run), "the median leaves the slow ones out"
 
 
 def test_answers_that_change_are_told() -> None:
@@ -170,18 +170,18 @@ def test_leaving_the_program_is_a_failure_of_the_query() -> None:
 @pytest.mark.parametrize("sort", ["function", "coroutine"])
 def test_a_query_that_hangs_is_given_up(sort: str) -> None:
     async def sleeps(query: str) -> list[str]:
-        await asyncio.sleep(5 if query.endswith("2") else 0)
+        await asyncio.sleep(9 if query.endswith("2") else 0)
         return ["a"]
 
     def hangs(query: str) -> list[str]:
-        time.sleep(2 if query.endswith("2") else 0)
+        time.sleep(9 if query.endswith("2") else 0)
         return ["a"]
 
     started = time.monotonic()
-    done = run(hangs if sort == "function" else sleeps, timeout=0.2)
-    assert time.monotonic() - started < 1.8
+    done = run(hangs if sort == "function" else sleeps, timeout=0.5)
+    assert time.monotonic() - started < 8
     assert [r["query_id"] for r in done.run if "error" in r] == ["q2"]
-    assert next(r["error"] for r in done.run if "error" in r) == "no answer within 0.2 s"
+    assert next(r["error"] for r in done.run if "error" in r) == "no answer within 0.5 s"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,9 @@ def test_a_failed_query_is_asked_again_only_when_wanted(tmp_path: Path) -> None:
 
     assert run(search, output=file).failed == 1
     broken[0] = False
-    assert run(search, output=file).asked == 0
+    again = run(search, output=file)
+    assert again.asked == 0
+    assert again.notes == ["1 queries failed in an earlier try; --retry-failed asks them again"]
     done = run(search, output=file, retry_failed=True)
     assert (done.asked, done.failed) == (1, 0)
     assert [r["query_id"] for r in lines(file) if "error" not in r] == [f"q{i}" for i in range(8)]
@@ -351,6 +353,23 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
         return ["a"]
 
     assert run(search, output=file).failed == 0
+
+
+def test_an_interrupt_while_lines_are_written_doubles_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when it comes; here right after the lines are in the file."""
+
+    def interrupted(handle: int) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("karat.running.log._EVERY", 0)
+    monkeypatch.setattr("karat.running.log.os.fsync", interrupted)
+    file = tmp_path / "run.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run(lambda query: ["a"], output=file)
+    queries = [r["query_id"] for r in lines(file)]
+    assert queries
+    assert len(set(queries)) == len(queries)
 
 
 def test_a_start_that_fails_leaves_no_file(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ class Retriever:
 
     def settings(self) -> dict[str, Any]:
         """What made this retriever what it is, for the run log."""
-        return {"name": self.name} | {name: _setting(getattr(self, name)) for name in parameters(type(self))}
+        options = {name: _setting(getattr(self, name)) for name in parameters(type(self))}
+        return {"name": self.name} | {name: value for name, value in options.items() if value not in (None, {})}
 
     def depth(self, k: int) -> int:
         """How deep the first stage looks when k hits are wanted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from karat.corpus import Corpus
@@ -36,19 +37,13 @@ class Hybrid(Retriever):
         return max(k, self.prefetch)
 
     def answer(self, question: Question, k: int) -> Found:
+        parts = [timed(part, question, self.depth(k)) for part in (self.first, self.second)]
         watch = Stopwatch()
-        lists = []
-        for name, part in zip(self._titles(), (self.first, self.second), strict=True):
-            found = timed(part, question, self.depth(k))
-            watch.latency_ms[f"retrieve_{name}"] = sum(found.latency_ms.values())
-            lists.append(found.hits[: self.depth(k)])
         with watch.stage("fuse"):
-            hits = fused(lists, self.constant)[:k]
-        return Found(hits, watch.latency_ms)
-
-    def _titles(self) -> tuple[str, str]:
-        one, other = self.first.name, self.second.name
-        return (one, other) if one != other else ("first", "second")
+            hits = fused([part.hits[: self.depth(k)] for part in parts], self.constant)[:k]
+        # A stage that both have took the time of both: one is asked after the other.
+        spent = Counter(parts[0].latency_ms) + Counter(parts[1].latency_ms)
+        return Found(hits, dict(spent) | watch.latency_ms)
 
 
 def fused(lists: list[list[dict[str, Any]]], constant: float) -> list[dict[str, Any]]:

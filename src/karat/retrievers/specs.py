@@ -23,7 +23,7 @@ def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retri
     """From text, a mapping with `retriever` and its options, a callable, or a retriever itself.
 
     >>> make_retriever("bm25:title(k1=1.2)").settings()
-    {'name': 'bm25', 'field': 'title', 'k1': 1.2, 'b': 0.75, 'language': None}
+    {'name': 'bm25', 'field': 'title', 'k1': 1.2, 'b': 0.75}
     """
     given = dict(options or {})
     if isinstance(spec, Retriever):

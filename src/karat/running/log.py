@@ -35,8 +35,10 @@ class RunFile:
         if overwrite:
             os.truncate(path, 0)
         lines = self._lines()
-        kept = {query: line for query, line, failed in map(self._checked, lines) if not (failed and retry)}
+        checked = list(map(self._checked, lines))
+        kept = {query: line for query, line, failed in checked if not (failed and retry)}
         self.done = set(kept)
+        self.failed = 0 if retry else sum(failed for *_, failed in checked)  # in an earlier try
         if len(kept) < len(lines):
             self._stream.close()
             write_whole(path, b"".join(kept.values()))
@@ -87,12 +89,13 @@ class RunFile:
 
     def flush(self) -> None:
         """What was written is on the disk, in one piece."""
-        if self._waiting:
-            content = memoryview(b"".join(self._waiting))
+        # Taken before they are written: an interrupt may lose lines, which are asked again, and doubles none.
+        lines, self._waiting = self._waiting, []
+        if lines:
+            content = memoryview(b"".join(lines))
             while content:
                 content = content[self._stream.write(content) :]
             os.fsync(self._stream.fileno())
-            self._waiting = []
         self._written = time.monotonic()
 
     def close(self) -> None:

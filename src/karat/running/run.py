@@ -98,7 +98,7 @@ def run_retriever(
         asked=len(todo),
         failed=asker.counts["failed"],
         seconds=time.monotonic() - started,
-        notes=asker.notes(),
+        notes=[*asker.notes(), *_earlier(log.failed)],
         first_error=next(iter(asker.examples.get("failed", ())), None),
     )
 
@@ -125,8 +125,13 @@ def _ask(
             tick()
 
 
+def _earlier(failed: int) -> list[str]:
+    return [f"{failed:,} queries failed in an earlier try; --retry-failed asks them again"] if failed else []
+
+
 class _Log(Protocol):
     done: set[str]
+    failed: int
 
     def write(self, record: dict[str, Any]) -> None: ...
     def close(self) -> None: ...
@@ -138,6 +143,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.done: set[str] = set()
+        self.failed = 0
         self.records: list[dict[str, Any]] = []
         self.write = self.records.append
 
