@@ -108,6 +108,13 @@ def test_without_the_extras_the_others_still_run() -> None:
     assert "pip install 'karat[dense]'" in skipped["dense"]
 
 
+def test_a_metric_that_looks_deeper_is_given_more_hits() -> None:
+    corpus = Corpus("c", [str(n) for n in range(80)], [""] * 80, ["apple"] * 80)
+    gold = [{"query_id": "q", "query": "apple", "gold": corpus.ids}]
+    found = karat.baseline_ladder(corpus, gold, metrics=["recall@80"], baselines=["bm25", "random"], k=10)
+    assert [rung.values[0].mean for rung in found.rungs] == [1.0, 1.0]
+
+
 def test_an_empty_corpus_and_a_gold_set_without_texts_are_refused() -> None:
     gold = [{"query_id": "q", "query": "apple", "gold": ["a"]}]
     with pytest.raises(KaratError, match="the corpus is empty"):

@@ -83,7 +83,10 @@ def baseline_ladder(
 
     searched = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
     judged = gold if isinstance(gold, Gold) else read_gold(gold)
-    asked = [str(metric) for metric in parse_metrics(metrics)]
+    parsed = parse_metrics(metrics)
+    if not parsed:
+        raise ConfigError("a ladder needs a metric", expected="such as recall@5")
+    asked, k = list(map(str, parsed)), max(k, *(metric.k or 0 for metric in parsed))  # recall@100 needs a hundred
     sampling = sampling or Sampling()
     scoring = {**options, "sampling": sampling, "corpus": searched}
     results, skipped, notes = _baselines(searched, judged, asked, baselines, k, keep, progress, scoring)

@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from karat.cli.options import chunk_options, json_option, metric_option, report_output, statistics_options
+from karat.cli.options import (
+    chunk_options,
+    json_option,
+    metric_option,
+    query_options,
+    report_output,
+    statistics_options,
+)
 
 
 @click.command("baseline", short_help="What random, BM25, dense and hybrid reach, and where your run stands.")
@@ -42,7 +49,7 @@ from karat.cli.options import chunk_options, json_option, metric_option, report_
 @statistics_options
 @json_option
 @report_output
-@click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder.")
+@query_options
 def command(
     corpus: str,
     gold: str,
@@ -57,6 +64,8 @@ def command(
     seed: int,
     as_json: bool,
     outputs: tuple[str, ...],
+    gold_format: str | None,
+    target: str | None,
     split: str,
     keep: str | None,
     **options: Any,
@@ -83,7 +92,7 @@ def command(
         Path(keep).mkdir(parents=True, exist_ok=True)
     found = baseline_ladder(
         read_chunks(corpus, tokens, overlap),
-        read_gold(gold, split=split),
+        read_gold(gold, format=gold_format, target=target, split=split),
         runs=runs,
         metrics=metrics or METRICS,
         baselines=baselines or BASELINES,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from karat.cli.options import chunk_options
+from karat.cli.options import chunk_options, query_options
 
 
 @click.command("run", short_help="Run a retriever over queries and write a run log.")
@@ -35,8 +35,7 @@ from karat.cli.options import chunk_options
 @chunk_options
 @click.option("--overwrite", is_flag=True, help="Start anew where the file is there already.")
 @click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier try.")
-@click.option("--format", "gold_format", metavar="NAME", help="Format of the gold set (default: recognised).")
-@click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder.")
+@query_options
 def command(
     retriever: str,
     queries: str,
@@ -48,6 +47,7 @@ def command(
     tokens: int | None,
     overlap: int | None,
     gold_format: str | None,
+    target: str | None,
     split: str,
     **options: Any,
 ) -> None:
@@ -80,7 +80,7 @@ def command(
     chosen |= {name: value for name, value in (("prefetch", prefetch), ("top_n", top_n)) if value is not None}
     with working("reading"):
         searched = None if corpus is None else read_chunks(corpus, tokens, overlap)
-        questions = read_questions(queries, format=gold_format, split=split)
+        questions = read_questions(queries, format=gold_format, target=target, split=split)
     try:
         done = run_retriever(
             retriever, questions, corpus=searched, output=output, options=chosen, progress=counting, **options
