@@ -10,8 +10,8 @@ demo: .venv/.core
 	@echo '$$ karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl'
 	@$(BIN)/karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl
 
-test: .venv/.test
-	$(BIN)/python -m pytest -n auto
+test: .venv/.frameworks
+	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto
 
 check: .venv/.check
 	$(BIN)/ruff check .
@@ -35,6 +35,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/interval_coverage.py --output benchmarks/COVERAGE.md
 	$(BIN)/python benchmarks/evidence_matching.py --output benchmarks/EVIDENCE.md
 	$(BIN)/python benchmarks/report_speed.py --output benchmarks/REPORT.md
+	$(BIN)/python benchmarks/retrieval_speed.py --output benchmarks/RETRIEVAL.md
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
@@ -50,6 +51,11 @@ clean:
 .venv/.test: .venv/bin/python $(SET_UP)
 	$(PIP) --editable '.[test]'
 	@touch $@ .venv/.core
+
+# What retrievers of other libraries are tested with; a group of its own, for it is large.
+.venv/.frameworks: .venv/.test
+	$(PIP) --editable '.[test,test-frameworks]'
+	@touch $@
 
 .venv/.check: .venv/bin/python $(SET_UP)
 	$(PIP) --editable '.[test,check]'

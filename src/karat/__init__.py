@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts as Verdicts
     from karat.gold import Gold as Gold
     from karat.hits import Run as Run
+    from karat.ladder import Ladder as Ladder
+    from karat.ladder import baseline_ladder as baseline_ladder
     from karat.metrics.base import Metric as Metric
     from karat.metrics.grammar import all_metrics as all_metrics
     from karat.metrics.grammar import parse_metric as parse_metric
     from karat.planning import Plan as Plan
     from karat.planning import plan as plan
     from karat.result import Result as Result
+    from karat.retrievers.base import Retriever as Retriever
+    from karat.running.run import run_retriever as run_retriever
     from karat.saved_result import read_result as read_result
     from karat.saved_result import read_results as read_results
     from karat.statistics.intervals import Sampling as Sampling
@@ -47,9 +51,11 @@ _WHERE = {
     "Finding": "karat.diagnosis.finding",
     "Gold": "karat.gold",
     "KaratError": "karat.errors",
+    "Ladder": "karat.ladder",
     "Metric": "karat.metrics.base",
     "Plan": "karat.planning",
     "Result": "karat.result",
+    "Retriever": "karat.retrievers.base",
     "Run": "karat.hits",
     "RunLogWriter": "karat.formats.run_log_writer",
     "Sampling": "karat.statistics.intervals",
@@ -58,6 +64,7 @@ _WHERE = {
     "Triage": "karat.triaging",
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
+    "baseline_ladder": "karat.ladder",
     "compare": "karat.comparison.compare",
     "diagnose": "karat.diagnosis.diagnose",
     "evaluate": "karat.evaluation",
@@ -69,6 +76,7 @@ _WHERE = {
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
+    "run_retriever": "karat.running.run",
     "stress": "karat.stressing.stress",
     "triage": "karat.triaging",
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from karat.errors import InputError, shorten
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
@@ -35,6 +38,20 @@ class Corpus:
     def index(self) -> dict[str, int]:
         """Id → its place."""
         return {item: i for i, item in enumerate(self.ids)}
+
+    @cached_property
+    def hash(self) -> str:
+        """Of all that it says: two corpora with the same hash are searched alike."""
+        digest = hashlib.sha256()
+        for row in zip(self.ids, self.titles, self.texts, *self.fields.values(), strict=True):
+            digest.update(msgspec.json.encode(row))
+        return "sha256:" + digest.hexdigest()[:16]
+
+    @property
+    def chunker(self) -> Any:
+        """How its texts were cut, where every chunk says the same."""
+        said = self.fields.get("chunker") or [None]
+        return said[0] if all(one == said[0] for one in said) else None
 
     @property
     def versions(self) -> list[Any] | None:

@@ -18,6 +18,7 @@ OPTIONAL = (
     "pyarrow",
     "jinja2",
     "rapidfuzz",
+    "httpx2",
 )
 ROOT = Path(__file__).parents[2]
 
@@ -58,9 +59,11 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "Finding",
         "Gold",
         "KaratError",
+        "Ladder",
         "Metric",
         "Plan",
         "Result",
+        "Retriever",
         "Run",
         "RunLogWriter",
         "Sampling",
@@ -69,6 +72,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "Triage",
         "Verdicts",
         "all_metrics",
+        "baseline_ladder",
         "compare",
         "diagnose",
         "evaluate",
@@ -80,6 +84,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "read_result",
         "read_results",
         "read_run",
+        "run_retriever",
         "stress",
         "triage",
         "__version__",

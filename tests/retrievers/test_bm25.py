@@ -63,7 +63,66 @@ def test_accents_may_be_left_out_and_languages_have_their_stems() -> None:
     assert fold("Cupón") == "cupon"
     assert words("transferências", "pt-BR") == words("transferencia", "pt-BR")
     assert words("los cupones vencidos", "es-AR") == words("cupón vencido", "es-AR")
-    assert words("日本語", "ja") == ["日本語"]
+    assert words("маленькие города", "ru") == words("маленький город", "ru")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("日本語", ["日本", "本語"]),
+        ("本", ["本"]),
+        ("ガイドABC版", ["ガイ", "イド", "abc", "版"]),
+        ("한국어 검색", ["한국", "국어", "검색"]),
+        ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),
+    ],
+)
+def test_scripts_without_spaces_become_pairs_and_marks_stay_with_their_letters(text: str, found: list[str]) -> None:
+    assert words(text, "ja") == found
+    assert words(text) == found, "a text may hold words of any language"
+
+
+def test_chinese_is_found_by_a_part_of_a_word() -> None:
+    found = BM25()
+    found.index(corpus({"a": "我们可以退款给客户", "b": "天气很好"}))
+    assert [i for i, _ in found.search("怎么退款", 5)] == ["a"]
+
+
+def test_a_query_is_stemmed_as_the_corpus_is() -> None:
+    """A corpus that names no languages was stemmed as English; a Portuguese query must be, too."""
+    found = BM25()
+    found.index(corpus({"a": "transferências bancárias", "b": "x"}))
+    assert [i for i, _ in found.search("transferências", 5, language="pt-BR")] == ["a"]
+    found = BM25()
+    found.index(corpus({"a": "transferências bancárias", "b": "x"}, language=["pt-BR", "pt-BR"]))
+    assert [i for i, _ in found.search("transferência", 5)] == ["a"], "the usual language of the corpus"
+
+
+def test_only_titles_or_only_texts_can_be_searched() -> None:
+    texts = Corpus("test", ["a", "b"], ["refund", ""], ["card", "refund"])
+    for field, hits in (("title", ["a"]), ("text", ["b"]), ("all", ["a", "b"])):
+        found = BM25(field)  # type: ignore[arg-type]
+        found.index(texts)
+        assert sorted(i for i, _ in found.search("refunds", 5)) == hits
+
+
+def test_scores_equal_those_of_bm25s() -> None:
+    import bm25s
+
+    texts, gold = read_corpus(DEMO / "corpus.jsonl"), karat.read_gold(DEMO / "gold.jsonl")
+    mine, other = BM25(), bm25s.BM25(k1=1.5, b=0.75)
+    mine.index(texts)
+    languages = texts.fields["language"]
+    parts = zip(texts.titles, texts.texts, languages, strict=True)
+    other.index([words(f"{title}\n{text}", language) for title, text, language in parts], show_progress=False)
+    for query, language in list(zip(gold.fields["query"], gold.tags["language"], strict=True))[::20]:
+        known = [word for word in words(query, language) if word in other.vocab_dict]
+        scores = dict(zip(texts.ids, other.get_scores(known).tolist(), strict=True))
+        assert mine.search(query, 20, language=language) == [
+            (i, pytest.approx(scores[i], rel=1e-5)) for i, _ in mine.search(query, 20, language=language)
+        ]
+        assert sorted(scores.values(), reverse=True)[:20] == pytest.approx(
+            [s for _, s in mine.search(query, 20, language=language)], rel=1e-5
+        )
 
 
 def test_an_empty_corpus_is_refused() -> None:

@@ -163,6 +163,17 @@ gate_options = _all(
     click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind."),
 )
 
+query_options = _all(
+    click.option("--gold-format", metavar="NAME", help="Format of the gold set (default: recognised)."),
+    click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),
+    click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder."),
+)
+
+chunk_options = _all(
+    click.option("--chunk-tokens", "tokens", type=int, help="Words a chunk of a folder of texts.  [default: 200]"),
+    click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
 report_output = click.option(

@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     import msgspec
 
+    from karat.corpus import Corpus
     from karat.formats.base import Lists
     from karat.gates.criteria import Criteria
     from karat.report.blocks import Report
@@ -97,6 +98,15 @@ def score_files(
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())
+
+
+def read_chunks(corpus: str, tokens: int | None, overlap: int | None) -> Corpus:
+    """A corpus, cut as the command line says."""
+    from karat.formats.corpus import read_corpus
+    from karat.formats.text_folder import Chunker
+
+    given = {name: value for name, value in (("tokens", tokens), ("overlap", overlap)) if value is not None}
+    return read_corpus(corpus, Chunker(**given) if given else None)
 
 
 def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **options: Any) -> list[Result]:

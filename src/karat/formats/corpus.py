@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from karat.corpus import Corpus
-from karat.errors import InputError
+from karat.errors import ConfigError, InputError
 from karat.formats.base import Source
 from karat.formats.records import RecordDecoder, no_gc, read_batches
+from karat.formats.text_folder import Chunker, read_text_folder
 
 
 class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
@@ -24,14 +25,19 @@ class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
     text: str = ""
 
 
-def read_corpus(path: str | PathLike[str]) -> Corpus:
-    """JSONL (`id` or `chunk_id` or `_id`, `title`, `text`, …) or a BEIR folder with corpus.jsonl."""
+def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None) -> Corpus:
+    """JSONL (`id` or `chunk_id` or `_id`, `title`, `text`, …), a BEIR folder with corpus.jsonl, or a folder of text or
+    Markdown files, which `chunker` cuts into chunks."""
     source = Source(Path(path))
     if source.is_folder:
         inside = source.path / "corpus.jsonl"
         if not inside.is_file():
-            raise InputError("no corpus.jsonl in the folder", file=source.label)
+            return read_text_folder(source.path, source.label, chunker or Chunker())
         source = Source(inside)
+    if chunker is not None:
+        raise ConfigError(
+            "this corpus is in chunks already", file=source.label, hint="only a folder of text files can be cut"
+        )
     source.refuse_nonsense()
     decoder = RecordDecoder(CorpusEntry)
     corpus = Corpus(source.label, [], [], [])

@@ -1,34 +1,219 @@
-"""What a retriever is."""
+"""What a retriever is, what it is asked, and what it may answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+import inspect
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import msgspec
 
 from karat.corpus import Corpus
+from karat.errors import ConfigError, KaratError
 from karat.registry import Registry
+from karat.retrievers.waiting import settled
+
+_ID_FIELDS = ("chunk_id", "id", "_id", "doc_id")
+_HIT_FIELDS = ("rank", "doc_id", "doc_version", "text", "source")  # besides id and score; the rest is the system's own
+_QUERY_FIELDS = ("raw", "route", "usage", "entities", "rewritten_query", "latency_ms")
+_LISTS = ("hits", "topk")
+
+
+class Unusable(KaratError):
+    """An answer that is none: recorded as the error of its query."""
+
+
+class Nothing(ConfigError):
+    """A corpus with nothing in it that this retriever could search."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One query, with what a system may know of it: its tags, never its gold."""
+
+    id: str
+    text: str
+    facts: dict[str, Any] = {}  # language, as_of, conversation_id and tags
+    timeout: float | None = None  # seconds after which nobody waits for the answer any more
+
+    @property
+    def language(self) -> str | None:
+        found = self.facts.get("language")
+        return None if found is None else str(found)
+
+
+class Found(msgspec.Struct):
+    """An answer: hits as a run log has them, best first, and what else the retriever tells of this query."""
+
+    hits: list[dict[str, Any]]
+    latency_ms: dict[str, float] = {}  # stage → time; empty where the retriever has one stage only
+    raw: list[dict[str, Any]] | None = None  # hits before reranking
+    fields: dict[str, Any] = {}  # route, usage … of the run log
+
+    @property
+    def ids(self) -> list[str]:
+        return [hit["chunk_id"] for hit in self.hits]
 
 
 class Retriever:
-    """Indexes a corpus and answers queries with ranked (id, score) pairs, best first."""
+    """Answers queries with ranked hits. A subclass gives `search`, and `index` where it searches a corpus itself.
+
+    Keep every argument of the constructor as an attribute of the same name: these are the settings that a run log
+    records, and the options that a spec such as `bm25(k1=1.2)` may set.
+    """
 
     name: ClassVar[str]
+    searches_corpus: bool = True  # False: it has an index of its own, somewhere else
 
     def index(self, corpus: Corpus) -> None:
+        """Take in the corpus; called once, before any query. Those with an index of their own may ignore it."""
+        if self.searches_corpus:
+            raise NotImplementedError
+
+    def search(self, query: str, k: int, *, language: str | None = None) -> Any:
+        """Up to `k` hits, best first: ids, (id, score) pairs or dicts; also as a coroutine."""
         raise NotImplementedError
 
-    def search(self, query: str, k: int, *, language: str | None = None) -> list[tuple[str, float]]:
-        raise NotImplementedError
+    def answer(self, question: Question, k: int) -> Found:
+        """What the runner calls; override it instead of `search` to know all of a question or to tell of stages."""
+        return as_found(settled(self.search(question.text, k, language=question.language), question.timeout))
 
-    def settings(self) -> dict[str, object]:
-        """What made this index what it is, for the run log."""
-        return {"name": self.name}
+    def settings(self) -> dict[str, Any]:
+        """What made this retriever what it is, for the run log."""
+        options = {name: _setting(getattr(self, name)) for name in parameters(type(self))}
+        return {"name": self.name} | {name: value for name, value in options.items() if value not in (None, {})}
+
+    def depth(self, k: int) -> int:
+        """How deep the first stage looks when k hits are wanted."""
+        return k
 
 
 REGISTRY: Registry[Retriever] = Registry("retriever", "karat.retrievers", Retriever)
+
+
+def parameters(kind: type[Retriever]) -> dict[str, inspect.Parameter]:
+    """What the constructor takes."""
+    found = dict(inspect.signature(kind.__init__).parameters)
+    found.pop("self")
+    return {name: p for name, p in found.items() if p.kind is not p.VAR_KEYWORD and p.kind is not p.VAR_POSITIONAL}
+
+
+def _setting(value: Any) -> Any:
+    return value.settings() if hasattr(value, "settings") else value
+
+
+class Stopwatch:
+    """Times the stages of one answer."""
+
+    def __init__(self) -> None:
+        self.latency_ms: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.latency_ms[name] = (time.perf_counter() - started) * 1000
+
+
+def timed(retriever: Retriever, question: Question, k: int, stage: str = "retrieve") -> Found:
+    """An answer with its times: those of its stages where the retriever tells them, else one for all of it."""
+    started = time.perf_counter()
+    found = retriever.answer(question, k)
+    if not found.latency_ms:
+        found.latency_ms = {stage: (time.perf_counter() - started) * 1000}
+    return found
 
 
 def ranked(ids: Sequence[str], scores: Sequence[float], k: int) -> list[tuple[str, float]]:
     """The k best, ties by id, descending, as everywhere in Karat."""
     pairs = sorted(zip(scores, ids, strict=True), reverse=True)[:k]
     return [(i, float(s)) for s, i in pairs]
+
+
+def as_found(answer: Any) -> Found:
+    """Whatever a retriever returns, in one form.
+
+    >>> as_found(["a", ("b", 2), {"id": "c", "score": 1.5, "text": "…"}]).ids
+    ['a', 'b', 'c']
+    >>> as_found({"hits": ["a"], "route": "faq"}).fields
+    {'route': 'faq'}
+    """
+    if isinstance(answer, Found):
+        return answer
+    if isinstance(answer, Mapping):
+        return _from_mapping(answer)
+    if answer is None or isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
+        raise _wrong("the retriever returned no list", answer)
+    return Found(as_hits(answer))
+
+
+def as_hits(answer: Iterable[Any]) -> list[dict[str, Any]]:
+    return [_as_hit(hit) for hit in answer]
+
+
+def _from_mapping(answer: Mapping[str, Any]) -> Found:
+    there = [name for name in _LISTS if name in answer]
+    if there:
+        fields = {name: answer[name] for name in _QUERY_FIELDS if answer.get(name) is not None}
+        latency, raw = fields.pop("latency_ms", {}), fields.pop("raw", None)
+        hits = as_found(answer[there[0]]).hits
+        return Found(hits, as_latency(latency), None if raw is None else as_hits(raw), fields)
+    scores = [_score(value, answer) for value in answer.values()]
+    return Found(as_hits(ranked(list(map(str, answer)), scores, len(scores))))
+
+
+def as_latency(value: Any) -> dict[str, float]:
+    """Stage → ms, as a retriever measured it."""
+    try:
+        return msgspec.convert(value, dict[str, float], strict=False)
+    except msgspec.ValidationError:
+        raise Unusable("latency_ms is not usable", expected="stage → milliseconds", got=value) from None
+
+
+def _as_hit(hit: Any) -> dict[str, Any]:
+    if isinstance(hit, Mapping):
+        return _from_dict(hit)
+    if isinstance(hit, (tuple, list)) and len(hit) == 2:
+        return {"chunk_id": _id(hit[0], hit), **_scored(hit[1], hit)}
+    return {"chunk_id": _id(hit, hit)}
+
+
+def _from_dict(hit: Mapping[str, Any]) -> dict[str, Any]:
+    found = next((hit[name] for name in _ID_FIELDS if hit.get(name) is not None), None)
+    others = {name: _plain(hit[name]) for name in _HIT_FIELDS if hit.get(name) is not None}
+    return {"chunk_id": _id(found, hit), **_scored(hit.get("score"), hit), **others}
+
+
+def _scored(score: Any, hit: Any) -> dict[str, float]:
+    return {} if score is None else {"score": _score(score, hit)}
+
+
+def _id(value: Any, hit: Any) -> str:
+    value = _plain(value)
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        raise _wrong("a hit has no id", hit)
+    return str(value)
+
+
+def _score(value: Any, hit: Any) -> float:
+    value = _plain(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise _wrong("a score is no finite number", hit)
+    return float(value)
+
+
+def _plain(value: Any) -> Any:
+    """numpy's numbers as Python's."""
+    return value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
+
+
+def _wrong(what: str, got: Any) -> Unusable:
+    hint = "return an empty list where nothing is found" if got is None else None
+    return Unusable(what, expected="a list of ids, (id, score) pairs or {chunk_id, score, …}", got=repr(got), hint=hint)
+
+
+def refuse_empty(corpus: Corpus) -> None:
+    if not len(corpus):
+        raise Nothing("the corpus is empty", file=corpus.label, hint="it needs at least one document")

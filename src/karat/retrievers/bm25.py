@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.corpus import Corpus
-from karat.errors import InputError, MissingExtra
-from karat.retrievers.base import Retriever, ranked
+from karat.errors import ConfigError
+from karat.retrievers.base import Nothing, Retriever, ranked, refuse_empty
 from karat.retrievers.words import words
+
+_Floats = NDArray[np.float32]
 
 
 class BM25(Retriever):
-    """Lexical search: title and text, words stemmed in the language that the corpus names."""
+    """Lexical search in title and text (or one of them: `bm25:title`), stemmed in the language that the corpus names.
+
+    Lucene's form of BM25: idf = ln(1 + (N − n + ½) / (n + ½)), and tf / (tf + k1 · (1 − b + b · length / mean length)).
+    """
 
     name = "bm25"
 
-    def __init__(self, k1: float = 1.5, b: float = 0.75) -> None:
-        self.k1, self.b = k1, b
-        self._index: Any = None
-        self._ids: list[str] = []
+    def __init__(
+        self,
+        field: Literal["all", "title", "text"] = "all",
+        k1: float = 1.5,
+        b: float = 0.75,
+        language: str | None = None,
+    ) -> None:
+        if k1 < 0 or not 0 <= b <= 1:
+            raise ConfigError("parameters of BM25 out of range", expected="k1 ≥ 0 and 0 ≤ b ≤ 1", got=f"k1={k1}, b={b}")
+        self.field, self.k1, self.b, self.language = field, k1, b, language
 
     def index(self, corpus: Corpus) -> None:
-        try:
-            import bm25s
-        except ImportError:
-            raise MissingExtra("BM25", "bm25s", "baselines") from None
-        if not len(corpus):
-            raise InputError("the corpus is empty", file=corpus.label)
-        languages = corpus.fields.get("language", [None] * len(corpus))
-        texts = (f"{title}\n{text}" for title, text in zip(corpus.titles, corpus.texts, strict=True))
-        tokens = [words(text, language) for text, language in zip(texts, languages, strict=True)]
+        refuse_empty(corpus)
+        told: list[str | None] = corpus.fields.get("language") or []
+        self._told = any(told)
+        self._usual = self.language or next((name for name, _ in Counter(filter(None, told)).most_common(1)), None)
+        languages = [language or self._usual for language in told] or [self._usual] * len(corpus)
+        texts = self._texts(corpus)
+        if not any(map(str.strip, texts)):
+            what = "titles" if self.field == "title" else "texts"
+            raise Nothing(f"the {what} of the corpus are all empty", file=corpus.label)
         self._ids = corpus.ids
-        self._index = bm25s.BM25(k1=self.k1, b=self.b)
-        self._index.index(tokens, show_progress=False)
+        self._postings = _Postings(map(words, texts, languages), self.k1, self.b)
+
+    def _texts(self, corpus: Corpus) -> list[str]:
+        if self.field == "all":
+            return [f"{title}\n{text}" for title, text in zip(corpus.titles, corpus.texts, strict=True)]
+        return corpus.titles if self.field == "title" else corpus.texts
 
     def search(self, query: str, k: int, *, language: str | None = None) -> list[tuple[str, float]]:
-        tokens = [w for w in words(query, language) if w in self._index.vocab_dict]
-        if not tokens:
+        # Where the corpus names no languages, a query that does would be stemmed in another way than the texts.
+        scores = self._postings.scores(words(query, (language if self._told else None) or self._usual))
+        if scores is None:
             return []
-        scores = self._index.get_scores(tokens)
         found = np.flatnonzero(scores > 0)
         if len(found) > k:
             # Everything that could be among the k best, ties included; the exact order is settled after.
@@ -48,5 +66,35 @@ class BM25(Retriever):
             found = found[scores[found] >= least]
         return ranked([self._ids[i] for i in found.tolist()], scores[found].tolist(), k)
 
-    def settings(self) -> dict[str, object]:
-        return {"name": self.name, "k1": self.k1, "b": self.b}
+
+class _Postings:
+    """Term → the documents that have it, with what it adds to their score: all of BM25 is computed when it is made."""
+
+    def __init__(self, texts: Iterable[list[str]], k1: float, b: float) -> None:
+        self.terms: dict[str, int] = {}
+        flat: list[int] = []
+        sizes: list[int] = []
+        for text in texts:
+            flat += [self.terms.setdefault(word, len(self.terms)) for word in text]
+            sizes.append(len(text))
+        lengths = np.array(sizes, np.int64)
+        self.size = size = len(lengths)
+        keys = np.array(flat, np.int64) * size + np.repeat(np.arange(size), lengths)
+        pairs, counts = np.unique(keys, return_counts=True)  # term by term, and in a term document by document
+        term, self.docs = pairs // size, (pairs % size).astype(np.int32)
+        found_in = np.bincount(term, minlength=len(self.terms))
+        self.offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(found_in)])
+        idf = np.log(1 + (size - found_in + 0.5) / (found_in + 0.5))
+        norm = k1 * (1 - b + b * lengths / max(lengths.mean(), 1e-9))
+        self.weights: _Floats = (idf[term] * counts / (counts + norm[self.docs])).astype(np.float32)
+
+    def scores(self, query: list[str]) -> _Floats | None:
+        """The score of every document; None when it has no word of the query."""
+        known = [self.terms[word] for word in query if word in self.terms]
+        if not known:
+            return None
+        scores = np.zeros(self.size, np.float32)
+        for term in known:
+            at = slice(self.offsets[term], self.offsets[term + 1])
+            scores[self.docs[at]] += self.weights[at]
+        return scores

@@ -1,4 +1,6 @@
-"""Text → words for lexical search: folded, without stop words, stemmed in the text's own language."""
+"""Text → words for lexical search: folded, without stop words, stemmed in the text's own language.
+
+Scripts that are written without spaces have no words to find; theirs are pairs of neighbouring characters."""
 
 from __future__ import annotations
 
@@ -9,53 +11,122 @@ from typing import Any
 
 from karat.errors import MissingExtra
 
-_WORD = re.compile(r"\w+")
 _LANGUAGES = {
+    "ar": "arabic",
+    "ca": "catalan",
+    "cs": "czech",
     "da": "danish",
     "de": "german",
+    "el": "greek",
     "en": "english",
     "es": "spanish",
+    "et": "estonian",
+    "eu": "basque",
+    "fa": "persian",
+    "fi": "finnish",
     "fr": "french",
+    "ga": "irish",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "hy": "armenian",
+    "id": "indonesian",
     "it": "italian",
+    "lt": "lithuanian",
+    "nb": "norwegian",
+    "ne": "nepali",
     "nl": "dutch",
+    "nn": "norwegian",
     "no": "norwegian",
+    "pl": "polish",
     "pt": "portuguese",
+    "ro": "romanian",
     "ru": "russian",
+    "sr": "serbian",
     "sv": "swedish",
+    "ta": "tamil",
     "tr": "turkish",
 }
+# Thai, Lao, Myanmar, Khmer; Hangul, whose particles stick to the word; kana and Han.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\uac00-\ud7af\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]+"
+)
+# й is a letter and no и with an accent: without it no ending of a Russian word would be known.
+_ACCENTS = re.compile("(?<!и)[\u0300-\u036f]+|(?<=и)[\u0300-\u0305\u0307-\u036f]+")
 
 
 def words(text: str, language: str | None = None) -> list[str]:
-    """The words to index; `language` is a code such as pt-BR, English where it is not given."""
-    name = _LANGUAGES.get((language or "en").lower().partition("-")[0])
-    found = _WORD.findall(fold(text))
-    if name is None:
-        return found
-    dropped = _stop_words(name)
-    return [str(w) for w in _stemmer(name).stemWords([w for w in found if w not in dropped])]
+    """The words to index; `language` is a code such as pt-BR, English where it is not given.
+
+    >>> words("The refunds of 2024"), words("日本語の本")
+    (['refund', '2024'], ['日本', '本語', '語の', 'の本'])
+    """
+    stems = _stems((language or "en").lower().replace("_", "-").partition("-")[0])
+    if text.isascii():
+        found = re.findall(r"\w+", text.lower())
+    else:
+        found = _word().findall(fold(text))
+        if _UNSPACED.search(text):
+            found = [part for word in found for part in _parts(word)]
+    return [stem for word in found if (stem := stems[word])]
 
 
 def fold(text: str) -> str:
     """Lower case without accents: people leave them out when they type.
 
-    >>> fold("Cupón de PAGO")
-    'cupon de pago'
+    >>> fold("Cupón de PAGO"), fold("Маленький ёж"), fold("ガイド 한국")
+    ('cupon de pago', 'маленький еж', 'ガイド 한국')
     """
-    parts = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(c for c in parts if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold())))
+
+
+def _parts(word: str) -> list[str]:
+    """A word, or the pairs of characters of one in a script without spaces."""
+    found, end = [], 0
+    for run in _UNSPACED.finditer(word):
+        found += [word[end : run.start()]] if run.start() > end else []
+        text, end = run[0], run.end()
+        found += [text[i : i + 2] for i in range(max(len(text) - 1, 1))]
+    return [*found, word[end:]] if end < len(word) else found
 
 
 @cache
+def _word() -> re.Pattern[str]:
+    """Letters, digits and the marks that belong to letters: Python's \\w lacks the vowel signs of Hindi and Thai."""
+    marks = "".join(c for c in map(chr, range(0x300, 0xFFFF)) if unicodedata.category(c)[0] == "M")
+    return re.compile(rf"[\w{marks}]+")
+
+
+class _Stems(dict[str, str]):
+    """Word → its stem, empty for a stop word; every word is looked at once."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        name = _LANGUAGES.get(language)
+        self._stemmer = None if name is None else _stemmer(name)
+        self._dropped = frozenset() if name is None else _stop_words(name)
+
+    def __missing__(self, word: str) -> str:
+        stem = self[word] = "" if word in self._dropped else self._stem(word)
+        return stem
+
+    def _stem(self, word: str) -> str:
+        return word if self._stemmer is None else str(self._stemmer.stemWord(word))
+
+
+@cache
+def _stems(language: str) -> _Stems:
+    return _Stems(language)
+
+
 def _stemmer(name: str) -> Any:
     try:
         import Stemmer
     except ImportError:
         raise MissingExtra("lexical search", "PyStemmer", "baselines") from None
-    return Stemmer.Stemmer(name)
+    return Stemmer.Stemmer(name) if name in Stemmer.algorithms() else None  # older ones know fewer languages
 
 
-@cache
 def _stop_words(name: str) -> frozenset[str]:
     try:
         from bm25s import stopwords

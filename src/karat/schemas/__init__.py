@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("comparison", "corpus", "gates", "gold", "plan", "prices", "result"),
+    *("comparison", "corpus", "gates", "gold", "ladder", "plan", "prices", "result"),
     *("run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
 )
 
@@ -27,6 +27,7 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.ladder import Ladder
     from karat.planning import Plan
     from karat.prices import Prices
     from karat.saved_result import SavedResult
@@ -42,6 +43,7 @@ def generate(name: str) -> str:
         "comparison": Comparison,
         "sweep": Sweep,
         "plan": Plan,
+        "ladder": Ladder,
         "ship-criteria": CriteriaFile,
         "prices": Prices,
         "gates": Verdicts,

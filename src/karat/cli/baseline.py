@@ -1,0 +1,104 @@
+"""`karat baseline`: what simple systems reach on this corpus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from karat.cli.options import (
+    chunk_options,
+    json_option,
+    metric_option,
+    query_options,
+    report_output,
+    statistics_options,
+)
+
+
+@click.command("baseline", short_help="What random, BM25, dense and hybrid reach, and where your run stands.")
+@click.option("--corpus", required=True, help="JSONL, a BEIR folder, or a folder of text or Markdown files.")
+@click.option(
+    "--queries", "--gold", "-g", "-q", "gold", required=True, help="Gold set: a file in any format, or a BEIR folder."
+)
+@click.option(
+    "--run", "-r", "runs", multiple=True, metavar="RUN", help="A run to place on the ladder; repeat for more."
+)
+@metric_option
+@click.option(
+    "--baseline",
+    "-b",
+    "baselines",
+    multiple=True,
+    metavar="RETRIEVER",
+    help="Another choice of baselines; repeat for more.  [default: random, bm25:title, bm25, dense, hybrid]",
+)
+@click.option(
+    "-k", "k", type=click.IntRange(min=1), default=50, show_default=True, help="Hits that a baseline returns."
+)
+@click.option("--keep", metavar="FOLDER", help="Keep the run logs of the baselines here.")
+@click.option(
+    "--missing",
+    type=click.Choice(["worst", "skip"]),
+    default="worst",
+    show_default=True,
+    help="Queries of the gold set that a run lacks.",
+)
+@click.option("--doc-of", default="#", show_default=True, help="What parts a chunk id from its document.")
+@chunk_options
+@statistics_options
+@json_option
+@report_output
+@query_options
+def command(
+    corpus: str,
+    gold: str,
+    runs: tuple[str, ...],
+    metrics: tuple[str, ...],
+    baselines: tuple[str, ...],
+    tokens: int | None,
+    overlap: int | None,
+    method: str,
+    level: float,
+    resamples: int,
+    seed: int,
+    as_json: bool,
+    outputs: tuple[str, ...],
+    gold_format: str | None,
+    target: str | None,
+    split: str,
+    keep: str | None,
+    **options: Any,
+) -> None:
+    """Run simple systems over a corpus, score them, and show the ladder from chance to the best of them.
+
+    The first metric orders the rungs. A run given with --run takes its place among them.
+
+    \b
+    karat baseline --corpus corpus.jsonl --queries gold.jsonl
+    karat baseline --corpus corpus.jsonl --queries gold.jsonl --run run.jsonl -m ndcg@10
+    """
+    from pathlib import Path
+
+    from karat.cli.scoring import check_outputs, read_chunks, show
+    from karat.formats.read import read_gold
+    from karat.ladder import BASELINES, METRICS, baseline_ladder
+    from karat.progress import counting
+    from karat.report.ladder import ladder_report
+    from karat.statistics.intervals import Sampling
+
+    check_outputs(outputs, (corpus, gold, *runs))
+    if keep is not None:
+        Path(keep).mkdir(parents=True, exist_ok=True)
+    found = baseline_ladder(
+        read_chunks(corpus, tokens, overlap),
+        read_gold(gold, format=gold_format, target=target, split=split),
+        runs=runs,
+        metrics=metrics or METRICS,
+        baselines=baselines or BASELINES,
+        sampling=Sampling(method, level, resamples, seed),  # type: ignore[arg-type]
+        keep=keep,
+        progress=counting,
+        **options,
+    )
+    show([found], [ladder_report(found)], as_json, outputs)

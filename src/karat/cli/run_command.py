@@ -1,0 +1,96 @@
+"""`karat run`: ask a retriever every query and log its answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from karat.cli.options import chunk_options, query_options
+
+
+@click.command("run", short_help="Run a retriever over queries and write a run log.")
+@click.argument("retriever")
+@click.option("--queries", "-q", required=True, help="Gold set (its queries are asked), or a file of bare queries.")
+@click.option("--corpus", help="What is searched: JSONL, a BEIR folder, or a folder of text or Markdown files.")
+@click.option("-k", "k", type=click.IntRange(min=1), default=50, show_default=True, help="Hits to log for each query.")
+@click.option("--output", "-o", default="run.jsonl", show_default=True, metavar="FILE", help="The run log.")
+@click.option("--config", metavar="FILE", help="YAML with options of the retriever.")
+@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Queries asked at once.")
+@click.option("--timeout", type=float, default=30.0, show_default=True, metavar="S", help="Seconds for one query.")
+@click.option(
+    "--warm-up", type=click.IntRange(min=0), default=3, show_default=True, help="Queries asked before, not timed."
+)
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Ask each query so often; median time."
+)
+@click.option("--min-score", type=float, help="Cut hits with a lower score.")
+@click.option(
+    "--prefetch-limit", "prefetch", type=click.IntRange(min=1), help="Hits that each part of `hybrid` brings."
+)
+@click.option("--rerank-top-n", "top_n", type=click.IntRange(min=1), help="Hits that `rerank` looks at.")
+@click.option("--rewrite", metavar="MODULE:CALLABLE", help="Rewrites queries; both lists are logged.")
+@click.option("--system", help="Name of the system in the log.  [default: RETRIEVER]")
+@click.option("--index-version", help="Version of the index.  [default: hash of the corpus]")
+@chunk_options
+@click.option("--overwrite", is_flag=True, help="Start anew where the file is there already.")
+@click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier try.")
+@query_options
+def command(
+    retriever: str,
+    queries: str,
+    corpus: str | None,
+    output: str,
+    config: str | None,
+    prefetch: int | None,
+    top_n: int | None,
+    tokens: int | None,
+    overlap: int | None,
+    gold_format: str | None,
+    target: str | None,
+    split: str,
+    **options: Any,
+) -> None:
+    """Ask RETRIEVER every query; write a run log with hits, times, errors and settings.
+
+    RETRIEVER is bm25, bm25:title, random, dense, hybrid, rerank, MODULE:CALLABLE, http://…, elasticsearch:URL,
+    opensearch:URL, qdrant:URL, langchain:MODULE:NAME, llama_index:MODULE:NAME, haystack:MODULE:NAME, or a YAML file;
+    with options as in 'hybrid(bm25(k1=1.2), dense, prefetch=100)'. docs/retrievers.md tells of each.
+
+    A run that was stopped goes on where it was when the same command is given again.
+
+    \b
+    karat run bm25 --queries gold.jsonl --corpus corpus.jsonl -o bm25.jsonl
+    karat run 'rerank(hybrid, my_app:score)' -q gold.jsonl --corpus corpus.jsonl -o reranked.jsonl
+    karat run my_app:search -q gold.jsonl -k 20 --workers 8
+    karat run http://localhost:8000/search -q gold.jsonl --config search.yaml
+    """
+    from pathlib import Path
+
+    from karat.cli.scoring import read_chunks
+    from karat.errors import ConfigError
+    from karat.output import refuse_overwriting
+    from karat.progress import counting, working
+    from karat.retrievers.specs import read_options
+    from karat.running.questions import read_questions
+    from karat.running.run import run_retriever
+
+    refuse_overwriting(Path(output), [path for path in (queries, corpus, config) if path])
+    chosen = {} if config is None else read_options(config)
+    chosen |= {name: value for name, value in (("prefetch", prefetch), ("top_n", top_n)) if value is not None}
+    with working("reading"):
+        searched = None if corpus is None else read_chunks(corpus, tokens, overlap)
+        questions = read_questions(queries, format=gold_format, target=target, split=split)
+    try:
+        done = run_retriever(
+            retriever, questions, corpus=searched, output=output, options=chosen, progress=counting, **options
+        )
+    except KeyboardInterrupt:
+        click.echo(f"stopped; the same command goes on where {output} ends", err=True)
+        raise
+    for note in done.notes:
+        click.echo(f"note: {note}", err=True)
+    before = f", {done.queries - done.asked:,} were there already" if done.asked < done.queries else ""
+    click.echo(f"wrote {output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
+    if done.asked and done.failed == done.asked:
+        raise ConfigError(f"every query failed: {done.first_error}", file=output, hint="mend it, then --retry-failed")

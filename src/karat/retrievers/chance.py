@@ -1,0 +1,24 @@
+"""The floor: documents drawn at random."""
+
+from __future__ import annotations
+
+import random
+
+from karat.corpus import Corpus
+from karat.retrievers.base import Retriever, refuse_empty
+
+
+class Chance(Retriever):
+    """k documents at random; the same ones for the same query and seed."""
+
+    name = "random"
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def index(self, corpus: Corpus) -> None:
+        refuse_empty(corpus)
+        self._ids = corpus.ids
+
+    def search(self, query: str, k: int, *, language: str | None = None) -> list[str]:
+        return random.Random(f"{self.seed}:{query}").sample(self._ids, min(k, len(self._ids)))

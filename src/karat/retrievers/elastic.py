@@ -1,0 +1,63 @@
+"""Elasticsearch and OpenSearch over their search API."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from karat.errors import ConfigError
+from karat.retrievers.base import Found, Question, Retriever, as_hits
+from karat.retrievers.templates import Secrets, fill, list_at, value_at, values_of
+from karat.retrievers.web import Web, check_url
+
+
+class Elasticsearch(Retriever):
+    """`elasticsearch:http://host:9200/index`: a multi_match over `fields`, or the query of your own in `request`.
+
+    `id` is the field of `_source` that names a chunk (default: `_id`), `text` the one with its text, to be logged.
+    `headers` as in `http`, such as `Authorization: ApiKey ${ES_KEY}`.
+    """
+
+    name = "elasticsearch"
+    searches_corpus = False
+
+    def __init__(
+        self,
+        url: str,
+        fields: list[str] | None = None,
+        request: dict[str, Any] | None = None,
+        id: str | None = None,
+        text: str | None = None,
+        headers: dict[str, str] | None = None,
+        retries: int = 2,
+    ) -> None:
+        self.url, self.id, self.text, self.headers, self.retries = check_url(url), id, text, headers or {}, retries
+        if not urlsplit(self.url).path.strip("/"):
+            raise ConfigError("the address names no index", got=url, expected="http://host:9200/index")
+        self.fields = fields or ["title", "text"]
+        self.request = request or {"query": {"multi_match": {"query": "{query}", "fields": self.fields}}}
+        self._secrets = Secrets()
+        self._filled = self._secrets.fill([self.url, self.request, self.headers])
+        self._web = Web(self._secrets, retries)
+
+    def answer(self, question: Question, k: int) -> Found:
+        url, request, headers = self._filled
+        wanted = [field for field in (self.id, self.text) if field]
+        body = {"size": k, "_source": wanted or False, **fill(request, values_of(question, k))}
+        said = self._web.send("POST", f"{url}/_search", body, self._hits, headers=headers, timeout=question.timeout)
+        return Found(said.read, {"retrieve": said.ms})
+
+    def _hits(self, content: Any) -> list[dict[str, Any]]:
+        return as_hits(map(self._hit, list_at(content, "hits.hits", self.url)))
+
+    def _hit(self, hit: Any) -> dict[str, Any]:
+        source = value_at(hit, "_source") or {}
+        named = value_at(hit, "_id") if self.id is None else value_at(source, self.id)
+        text = None if self.text is None else value_at(source, self.text)
+        return {"chunk_id": named, "score": value_at(hit, "_score"), "text": text}
+
+
+class OpenSearch(Elasticsearch):
+    """`opensearch:http://host:9200/index`: as elasticsearch, whose search API it shares."""
+
+    name = "opensearch"

@@ -1,0 +1,86 @@
+"""Who turns texts into vectors: a static model offline, sentence-transformers, or a service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from karat.errors import MissingExtra, shorten
+from karat.retrievers.static_embedding import StaticEmbedder
+from karat.retrievers.templates import Secrets
+from karat.retrievers.web import Web, WebError, check_url
+
+Vectors = NDArray[np.float32]
+STATIC = "static"
+_BATCH = 128  # texts a request
+
+
+class Embedder(Protocol):
+    """Texts → unit vectors."""
+
+    def embed(self, texts: Sequence[str], timeout: float | None = None) -> Vectors: ...
+
+
+def make_embedder(model: str, url: str | None = None, key: str | None = None) -> Embedder:
+    """`static`: the model that comes with karat[dense]; with `url` a service that speaks OpenAI's API; else a model of
+    sentence-transformers. `key` names the environment variable that holds the service's key."""
+    if url is not None:
+        return Service(model, url, key)
+    return _static() if model == STATIC else _SentenceTransformer(model)
+
+
+@cache
+def _static() -> StaticEmbedder:
+    return StaticEmbedder()
+
+
+class Service:
+    """POST {url}/embeddings, as OpenAI and many others have it."""
+
+    def __init__(self, model: str, url: str, key: str | None) -> None:
+        self._model, self._url = model, check_url(url) + "/embeddings"
+        secrets = Secrets()
+        self._headers = {} if key is None else {"Authorization": f"Bearer {secrets.get(key)}"}
+        self._web = Web(secrets)
+
+    def embed(self, texts: Sequence[str], timeout: float | None = None) -> Vectors:
+        batches = [list(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
+        return normalised(np.concatenate([self._batch(batch, timeout) for batch in batches]))
+
+    def _batch(self, texts: list[str], timeout: float | None) -> Vectors:
+        # Some services refuse an empty text; its vector means nothing either way.
+        body = {"model": self._model, "input": [text or " " for text in texts]}
+        vectors = self._web.send("POST", self._url, body, self._vectors, headers=self._headers, timeout=timeout).read
+        if vectors.ndim != 2 or len(vectors) != len(texts):
+            raise WebError(f"{self._url}: {len(vectors)} vectors for {len(texts)} texts")
+        return vectors
+
+    def _vectors(self, content: Any) -> Vectors:
+        try:
+            rows = sorted(content["data"], key=lambda row: int(row["index"]))
+            return np.array([row["embedding"] for row in rows], np.float32)
+        except (TypeError, KeyError, ValueError):
+            raise WebError(f"{self._url}: no embeddings in the answer", got=shorten(content, 120)) from None
+
+
+class _SentenceTransformer:
+    def __init__(self, model: str) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise MissingExtra(f"the model {shorten(model, 60)!r}", "sentence-transformers", "models") from None
+        self._model: Any = SentenceTransformer(model)
+
+    def embed(self, texts: Sequence[str], timeout: float | None = None) -> Vectors:
+        found = self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
+        return normalised(np.asarray(found, np.float32))
+
+
+def normalised(vectors: Vectors) -> Vectors:
+    norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    units: Vectors = (vectors / norms).astype(np.float32)
+    return units

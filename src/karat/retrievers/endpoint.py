@@ -1,0 +1,86 @@
+"""Any search service over HTTP, told in a few lines of YAML."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from karat.retrievers.base import Found, Question, Retriever, Unusable, as_hits
+from karat.retrievers.templates import Secrets, fill, fill_url, list_at, value_at, values_of
+from karat.retrievers.web import Web, check_url
+
+_USUAL = ("hits", "results", "documents", "matches", "items", "data", "topk")
+_PATHS = ("score", "text", "doc_id", "doc_version", "source")
+
+
+class Endpoint(Retriever):
+    """Sends a request built from a template, finds the hits in the JSON that comes back.
+
+    `request` is the JSON body (default: {query, k}), `params` the query string, `hits` the path to the list (found by
+    itself where it has a usual name), `id`, `score`, `text`, `doc_id`, `doc_version`, `source` are paths inside of a
+    hit. `{query}`, `{k}`, `{language}`, `{query_id}` and the query's tags are filled in; `${NAME}` is read from the
+    environment.
+    """
+
+    name = "http"
+    searches_corpus = False
+
+    def __init__(
+        self,
+        url: str,
+        method: Literal["GET", "POST", ""] = "",
+        request: dict[str, Any] | None = None,
+        params: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        hits: str | None = None,
+        id: str | None = None,
+        score: str | None = None,
+        text: str | None = None,
+        doc_id: str | None = None,
+        doc_version: str | None = None,
+        source: str | None = None,
+        retries: int = 2,
+    ) -> None:
+        self.url, self.headers, self.retries = check_url(url), headers or {}, retries
+        in_url = params is not None or "{query}" in url
+        self.method = method or ("GET" if in_url and request is None else "POST")
+        self.request = (
+            {"query": "{query}", "k": "{k}"} if request is None and self.method == "POST" and not in_url else request
+        )
+        self.params = {"query": "{query}", "k": "{k}"} if self.method == "GET" and not in_url else params
+        self.hits, self.id, self.score, self.text = hits, id, score, text
+        self.doc_id, self.doc_version, self.source = doc_id, doc_version, source
+        self._secrets = Secrets()
+        self._filled = self._secrets.fill([self.url, self.request, self.params, self.headers])
+        self._web = Web(self._secrets, retries)
+
+    def answer(self, question: Question, k: int) -> Found:
+        values = values_of(question, k)
+        url, request, params, headers = self._filled
+        said = self._web.send(
+            self.method,
+            fill_url(url, values),
+            fill(request, values),
+            self._hits,
+            params=None if params is None else {n: v for n, v in fill(params, values).items() if v is not None},
+            headers=fill(headers, values),
+            timeout=question.timeout,
+        )
+        return Found(said.read, {"retrieve": said.ms})
+
+    def _hits(self, content: Any) -> list[dict[str, Any]]:
+        path = self.hits
+        if path is None and isinstance(content, dict):
+            path = next((name for name in _USUAL if isinstance(content.get(name), list)), None)
+        return as_hits(map(self._hit, list_at(content, path or "", self.url)))
+
+    def _hit(self, hit: Any) -> Any:
+        if self.id is None or not isinstance(hit, dict):
+            return hit if not isinstance(hit, dict) else hit | self._named(hit)
+        found = value_at(hit, self.id)
+        if found is None:
+            raise Unusable(f"a hit has nothing at {self.id!r}", got=hit, hint="`id` names the place of the id in a hit")
+        return {"chunk_id": found, **self._named(hit)}
+
+    def _named(self, hit: dict[str, Any]) -> dict[str, Any]:
+        paths = {name: path for name in _PATHS if (path := getattr(self, name)) is not None}
+        return {name: value_at(hit, path) for name, path in paths.items()}

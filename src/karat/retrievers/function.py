@@ -1,0 +1,121 @@
+"""Your own code as a retriever: `module:callable`."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from karat.corpus import Corpus
+from karat.errors import ConfigError
+from karat.retrievers.base import REGISTRY, Found, Question, Retriever, as_found
+from karat.retrievers.named import load, title_of
+from karat.retrievers.waiting import settled
+
+_METHODS = ("retrieve", "search")
+_K = ("k", "top_k", "limit", "n", "size")
+_FRAMEWORKS = {"langchain_core": "langchain", "llama_index": "llama_index", "haystack": "haystack"}
+
+
+class Function(Retriever):
+    """A function `query → hits`, or an object with `retrieve`; sync or async.
+
+    It may also take `k` (or `top_k`, `limit`, `n`, `size`), and by name `query_id`, `language`, `as_of`, `tags`, …:
+    what the gold set says of a query besides its gold. A class or a function without arguments is called once, to make
+    the retriever. An object with `index` is given the corpus. What it returns may also be a retriever of LangChain,
+    LlamaIndex or Haystack.
+    """
+
+    name = "function"
+    searches_corpus = False
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+        found = load(target) if isinstance(target, str) else target
+        self._code = _code_hash(found)
+        made = _made(found)
+        self._framework = _of_framework(made)
+        self._call = None if self._framework else _callable(made, self.title)
+        self._index = getattr(made, "index", None) if not inspect.isfunction(made) else None
+
+    @property
+    def title(self) -> str:
+        return self.target if isinstance(self.target, str) else title_of(self.target)
+
+    def index(self, corpus: Corpus) -> None:
+        if self._framework:
+            self._framework.index(corpus)
+        elif callable(self._index):
+            self._index(corpus)
+
+    def answer(self, question: Question, k: int) -> Found:
+        if self._framework:
+            return self._framework.answer(question, k)
+        assert self._call is not None
+        return as_found(settled(self._call(question, k), question.timeout))
+
+    def settings(self) -> dict[str, Any]:
+        inner = self._framework.settings() if self._framework else {}
+        return {"name": self.name, **inner, "target": self.title, **({"code": self._code} if self._code else {})}
+
+
+def _made(found: Any) -> Any:
+    """The retriever itself: a class, or a function that takes nothing, makes it."""
+    if isinstance(found, type) or (inspect.isroutine(found) and not _parameters(found)):
+        try:
+            return found()
+        except TypeError as error:
+            hint = "give a function without arguments that makes the retriever"
+            raise ConfigError(f"{title_of(found)} cannot be made: {error}", hint=hint) from error
+    return found
+
+
+def _of_framework(made: Any) -> Retriever | None:
+    if isinstance(made, Retriever):
+        return made
+    roots = [kind.__module__.partition(".")[0] for kind in type(made).__mro__]
+    name = next((_FRAMEWORKS[root] for root in roots if root in _FRAMEWORKS), None)
+    return None if name is None else REGISTRY.require(name)(made)  # type: ignore[call-arg]
+
+
+def _callable(made: Any, title: str) -> Callable[[Question, int], Any]:
+    """The function behind it, called with what it takes."""
+    method = next((getattr(made, name) for name in _METHODS if callable(getattr(made, name, None))), None)
+    function = method or (made if callable(made) else None)
+    if function is None:
+        raise ConfigError(f"{title} is no retriever", expected="a function query → hits, or an object with `retrieve`")
+    known = _parameters(function)
+    named = {p.name for p in known[1:]}
+    cutoff = next((name for name in _K if name in named), None)
+    # Whatever it is called, a second argument that must be given and is nothing that a query tells is k.
+    needed = known[1].name if len(known) > 1 and _must_be_given(known[1]) else None
+
+    def call(question: Question, k: int) -> Any:
+        told = {"query_id": question.id, "tags": question.facts, "language": None, **question.facts}
+        given = {name: value for name, value in told.items() if name in named}
+        wanted = cutoff or (needed if needed not in told else None)
+        return function(question.text, **given | ({} if wanted is None else {wanted: k}))
+
+    return call
+
+
+def _must_be_given(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some built-in functions tell nothing of themselves
+        return [inspect.Parameter("query", inspect.Parameter.POSITIONAL_ONLY)]
+
+
+def _code_hash(found: Any) -> str | None:
+    """Of the file with the code: a run is not continued with another retriever than it was begun with."""
+    try:
+        file = inspect.getsourcefile(found if hasattr(found, "__code__") or isinstance(found, type) else type(found))
+        return None if file is None else "sha256:" + hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+    except (TypeError, OSError):
+        return None

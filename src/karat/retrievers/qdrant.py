@@ -1,0 +1,77 @@
+"""Qdrant over its query API."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from karat.errors import ConfigError
+from karat.retrievers.base import Found, Question, Retriever, Stopwatch, as_hits
+from karat.retrievers.embedding import make_embedder
+from karat.retrievers.templates import Secrets, fill, list_at, value_at, values_of
+from karat.retrievers.web import Web, check_url
+
+
+class Qdrant(Retriever):
+    """`qdrant:http://host:6333/collection`: nearest points to the query's vector.
+
+    `model`, `embeddings` and `key` say who makes the vector, as in `dense`; `request` is a body of your own (for
+    filters, prefetch or inference by the server), in which `{vector}` stands for it. `id` and `text` are fields of the
+    payload (default: the point's own id).
+    """
+
+    name = "qdrant"
+    searches_corpus = False
+
+    def __init__(
+        self,
+        url: str,
+        model: str = "static",
+        embeddings: str | None = None,
+        key: str | None = None,
+        using: str | None = None,
+        request: dict[str, Any] | None = None,
+        id: str | None = None,
+        text: str | None = None,
+        headers: dict[str, str] | None = None,
+        retries: int = 2,
+    ) -> None:
+        self.url, self.model, self.embeddings, self.key = check_url(url), model, embeddings, key
+        self.using, self.id, self.text, self.headers, self.retries = using, id, text, headers or {}, retries
+        server, self._collection = _parts(self.url)
+        self.request = request or {"query": "{vector}", **({"using": using} if using else {})}
+        self._secrets = Secrets()
+        self._server, self._body, self._sent = self._secrets.fill([server, self.request, self.headers])
+        self._web = Web(self._secrets, retries)
+        self._embedder = make_embedder(model, embeddings, key) if "{vector}" in str(self.request) else None
+
+    def answer(self, question: Question, k: int) -> Found:
+        watch = Stopwatch()
+        values = values_of(question, k)
+        if self._embedder is not None:
+            with watch.stage("embed"):
+                (vector,) = self._embedder.embed([question.text], question.timeout)
+            values["vector"] = vector.tolist()
+        payload = [field.partition(".")[0] for field in (self.id, self.text) if field]
+        body = {"limit": k, "with_payload": payload or False, **fill(self._body, values)}
+        url = f"{self._server}/collections/{self._collection}/points/query"
+        said = self._web.send("POST", url, body, self._hits, headers=self._sent, timeout=question.timeout)
+        return Found(said.read, watch.latency_ms | {"retrieve": said.ms})
+
+    def _hits(self, content: Any) -> list[dict[str, Any]]:
+        return as_hits(map(self._hit, list_at(content, "result.points", self.url)))
+
+    def _hit(self, point: Any) -> dict[str, Any]:
+        payload = value_at(point, "payload") or {}
+        named = value_at(point, "id") if self.id is None else value_at(payload, self.id)
+        text = None if self.text is None else value_at(payload, self.text)
+        return {"chunk_id": named, "score": value_at(point, "score"), "text": text}
+
+
+def _parts(url: str) -> tuple[str, str]:
+    """The server, and the collection that its address ends with."""
+    parts = urlsplit(url)
+    path, _, collection = parts.path.rpartition("/")
+    if not collection:
+        raise ConfigError("the address names no collection", got=url, expected="http://host:6333/collection")
+    return urlunsplit((parts.scheme, parts.netloc, path.removesuffix("/collections"), "", "")), collection

@@ -1,0 +1,139 @@
+"""A retriever from text such as `bm25:title`, `hybrid(bm25, dense, prefetch=100)`, `my_app:search` or `http://…`."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from karat.errors import ConfigError, InputError, UnknownName, did_you_mean, shorten
+from karat.retrievers.base import REGISTRY, Retriever, parameters
+from karat.yaml_io import load_yaml
+
+_SPEC = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?::(?P<first>[^()]*))?(?:\((?P<rest>.*)\))?", re.S)
+_URL = re.compile(r"https?://\S+")
+_YAML = (".yaml", ".yml")
+
+
+def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retriever:
+    """From text, a mapping with `retriever` and its options, a callable, or a retriever itself.
+
+    >>> make_retriever("bm25:title(k1=1.2)").settings()
+    {'name': 'bm25', 'field': 'title', 'k1': 1.2, 'b': 0.75}
+    """
+    given = dict(options or {})
+    if isinstance(spec, Retriever):
+        return spec
+    if isinstance(spec, Mapping):
+        inner = {name: value for name, value in spec.items() if name != "retriever"}
+        if "retriever" not in spec:
+            raise ConfigError("no retriever is named", field="retriever", expected="a retriever such as bm25")
+        return make_retriever(spec["retriever"], inner | given)
+    if not isinstance(spec, str):
+        return build(REGISTRY.require("function"), [spec], given)
+    if spec.endswith(_YAML):
+        return make_retriever(read_options(spec), given)
+    name, positional, named = parse(spec)
+    return build(REGISTRY.require(name), positional, named | given)
+
+
+def parse(spec: str) -> tuple[str, list[str], dict[str, Any]]:
+    """Name, arguments by place, and arguments by name.
+
+    >>> parse("hybrid(bm25(k1=1), my:search, prefetch=50)")
+    ('hybrid', ['bm25(k1=1)', 'my:search'], {'prefetch': '50'})
+    >>> parse("my_app.search:find")
+    ('function', ['my_app.search:find'], {})
+    """
+    text = spec.strip()
+    if _URL.fullmatch(text):
+        return "http", [text], {}
+    parts = _SPEC.fullmatch(text)
+    if parts is None:
+        raise ConfigError(
+            f"no retriever: {shorten(spec)!r}", expected="name, name(option=value), module:callable or http://…"
+        )
+    name, first, rest = parts["name"], parts["first"], parts["rest"]
+    if first is not None and REGISTRY.get(name) is None:
+        name, first = "function", f"{name}:{first}"
+    elif REGISTRY.get(name) is None:
+        hint = did_you_mean(name, sorted(REGISTRY.everything())) or "code of your own is named module:callable"
+        raise UnknownName("retriever", name, [], hint)
+    positional, named = ([] if first is None else [first.strip()]), {}
+    for argument in _arguments(rest or ""):
+        option = re.match(r"([A-Za-z_]\w*)\s*=(.*)", argument, re.S)
+        if option:
+            named[option[1]] = option[2].strip()
+        else:
+            positional.append(argument)
+    return name, positional, named
+
+
+def _arguments(text: str) -> Iterator[str]:
+    """What stands between commas that are in no brackets."""
+    depth, start = 0, 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            yield text[start:at].strip()
+            start = at + 1
+    if depth or (start and not text[start:].strip()):
+        raise ConfigError(f"the brackets of {shorten(text)!r} do not match", expected="name(option=value, …)")
+    if text.strip():
+        yield text[start:].strip()
+
+
+def read_options(path: str) -> dict[str, Any]:
+    """A YAML file with the options of a retriever, and perhaps its name."""
+    try:
+        content = Path(path).read_bytes()
+        found, _ = load_yaml(content, path)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
+    except InputError as error:
+        raise ConfigError(error.what, file=error.file, line=error.line, column=error.column, hint=error.hint) from error
+    if not isinstance(found, dict):
+        raise ConfigError("no options of a retriever", file=path, expected="option: value, a line each", got=found)
+    return found
+
+
+def build(kind: type[Retriever], positional: list[Any], named: Mapping[str, Any]) -> Retriever:
+    known = parameters(kind)
+    if len(positional) > len(known):
+        raise ConfigError(
+            f"the retriever {kind.name!r} takes {len(known)} options", got=positional[len(known)], hint=_listed(known)
+        )
+    given = dict(zip(known, positional, strict=False))
+    for name, value in named.items():
+        if name not in known:
+            hint = did_you_mean(name, known) or _listed(known)
+            raise ConfigError(f"the retriever {kind.name!r} has no option {shorten(name, 40)!r}", hint=hint)
+        if name in given:
+            raise ConfigError(f"the option {name!r} of {kind.name!r} is given twice", got=value)
+        given[name] = value
+    for name, parameter in known.items():
+        if name not in given and parameter.default is parameter.empty:
+            raise ConfigError(f"the retriever {kind.name!r} needs the option {name!r}", hint=_listed(known))
+    hints = typing.get_type_hints(kind.__init__)
+    return kind(**{name: _converted(kind, name, value, hints.get(name, Any)) for name, value in given.items()})
+
+
+def _listed(known: Mapping[str, Any]) -> str:
+    return f"its options are: {', '.join(known)}" if known else "it has no options"
+
+
+def _converted(kind: type[Retriever], name: str, value: Any, hint: Any) -> Any:
+    if hint is Retriever or Retriever in typing.get_args(hint):
+        return make_retriever(value)
+    if hint is Any:
+        return value
+    try:
+        return msgspec.convert(value, hint, strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        choices = [str(choice) for choice in typing.get_args(hint) if isinstance(choice, str)]
+        expected = " or ".join(choices) or str(error).partition(",")[0].removeprefix("Expected ").replace("`", "")
+        raise ConfigError(f"option {name!r} of {kind.name!r}", expected=expected, got=value) from None

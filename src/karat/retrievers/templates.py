@@ -1,0 +1,106 @@
+"""Requests from templates, hits from answers: `{query}` is filled in, `${NAME}` comes from the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from karat.errors import ConfigError, shorten
+from karat.retrievers.base import Question, Unusable
+
+_VALUE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
+_SECRET = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+
+
+def values_of(question: Question, k: int) -> dict[str, Any]:
+    """What a template may name."""
+    return {"language": None, **question.facts, "query": question.text, "query_id": question.id, "k": k}
+
+
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
+    """A template with its values; one that is nothing but a value keeps the value's type.
+
+    >>> fill({"q": "{query}", "size": "{k}", "note": "top {k}"}, {"query": "a", "k": 5})
+    {'q': 'a', 'size': 5, 'note': 'top 5'}
+    """
+    if isinstance(template, dict):
+        return {name: fill(value, values) for name, value in template.items()}
+    if isinstance(template, list):
+        return [fill(value, values) for value in template]
+    if not isinstance(template, str):
+        return template
+    whole = _VALUE.fullmatch(template)
+    if whole:
+        return _named(whole[1], values)
+    return _VALUE.sub(lambda found: _text(_named(found[1], values)), template)
+
+
+def fill_url(template: str, values: Mapping[str, Any]) -> str:
+    return _VALUE.sub(lambda found: quote(_text(_named(found[1], values)), safe=""), template)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _named(name: str, values: Mapping[str, Any]) -> Any:
+    if name not in values:
+        raise Unusable(f"the request asks for {{{name}}}, which this query does not have", expected=", ".join(values))
+    return values[name]
+
+
+class Secrets:
+    """Values from the environment, named in settings and never written out."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def fill(self, template: Any) -> Any:
+        """The template with every `${NAME}` put in."""
+        if isinstance(template, dict):
+            return {name: self.fill(value) for name, value in template.items()}
+        if isinstance(template, list):
+            return [self.fill(value) for value in template]
+        return _SECRET.sub(lambda found: self.get(found[1]), template) if isinstance(template, str) else template
+
+    def get(self, name: str) -> str:
+        value = os.environ.get(name, "").strip()
+        if not value:
+            raise ConfigError(f"the environment has no {name}", hint=f"set it: export {name}=…")
+        self._seen.add(value)
+        return value
+
+    def redact(self, text: str) -> str:
+        for value in self._seen:
+            text = text.replace(value, "***")
+        return text
+
+
+def value_at(found: Any, path: str) -> Any:
+    """What stands at `hits.hits` or `results.0.items`; None where nothing does.
+
+    >>> value_at({"a": [{"b": 1}]}, "a.0.b"), value_at({"a": 1}, "x.y")
+    (1, None)
+    """
+    for part in path.split(".") if path else ():
+        if isinstance(found, dict):
+            found = found.get(part)
+        elif isinstance(found, list) and part.isdecimal():
+            found = found[int(part)] if int(part) < len(found) else None
+        else:
+            return None
+    return found
+
+
+def list_at(found: Any, path: str, where: str) -> list[Any]:
+    """The list of hits in an answer."""
+    hits = value_at(found, path)
+    if not isinstance(hits, list):
+        place = f"at {path!r}" if path else "as the whole answer"
+        raise Unusable(
+            f"{where}: no list of hits {place}", got=shorten(found, 120), hint="`hits` names the place of the list"
+        )
+    return hits

@@ -1,0 +1,1 @@
+"""Running a retriever over queries, and the log that comes of it."""

@@ -1,0 +1,174 @@
+"""`karat run` end to end: a real process, its files, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
+CODE = """
+import time
+
+def search(query, k):
+    return [f"{query}-{n}" for n in range(k)]
+
+def slow(query):
+    time.sleep(0.05)
+    return ["a"]
+
+def broken(query):
+    raise RuntimeError("no index")
+
+def shorter(query):
+    return query.split()[0]
+
+def scores(query, texts):
+    return [len(text) for text in texts]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "my_app.py").write_text(CODE)
+    lines = [json.dumps({"query_id": f"q{i}", "query": f"question {i}", "gold": ["a"]}) for i in range(100)]
+    (tmp_path / "gold.jsonl").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "karat.cli.main", *arguments]
+
+
+def karat(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
+def records(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_a_function_in_the_working_directory(folder: Path) -> None:
+    done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "-k", "2", "--rewrite", "my_app:shorter")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("wrote run.jsonl: 100 queries in ")
+    first = records(folder / "run.jsonl")[0]
+    assert [hit["chunk_id"] for hit in first["topk"]] == ["question-0", "question-1"]
+    assert [hit["chunk_id"] for hit in first["topk_original"]] == ["question 0-0", "question 0-1"]
+    assert first["retriever"]["code"].startswith("sha256:")
+    done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "-k", "2", "--rewrite", "my_app:shorter")
+    assert "0 queries in 0.0 s, 100 were there already" in done.stderr
+
+
+def test_changed_code_is_another_retriever(folder: Path) -> None:
+    assert karat(folder, "run", "my_app:search", "-q", "gold.jsonl").returncode == 0
+    (folder / "my_app.py").write_text(CODE + "\n# changed\n")
+    done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl")
+    assert done.returncode == 2
+    assert "error: run.jsonl: this file cannot be continued: its `retriever` is" in done.stderr
+    assert "hint: --overwrite starts anew; -o names another file" in done.stderr
+    assert karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "--overwrite").returncode == 0
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_run_that_is_stopped_leaves_whole_lines_and_goes_on(folder: Path, sent: int, code: int) -> None:
+    line = command("run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0")
+    process = subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True)
+    file = folder / "run.jsonl"
+    for _ in range(3000):
+        if file.exists() and file.stat().st_size:
+            break
+        time.sleep(0.02)
+    process.send_signal(sent)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == code
+    there = len(records(file))
+    assert 0 < there < 100
+    if sent == signal.SIGINT:
+        assert "stopped; the same command goes on where run.jsonl ends" in said
+        assert "Traceback" not in said
+    done = karat(folder, "run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0", "--workers", "8")
+    assert f"{100 - there} queries in" in done.stderr
+    assert [r["query_id"] for r in records(file)] == [f"q{i}" for i in range(100)]
+
+
+def test_every_query_failed(folder: Path) -> None:
+    done = karat(folder, "run", "my_app:broken", "-q", "gold.jsonl")
+    assert done.returncode == 2
+    assert "note: 100 queries failed, and are logged with their error" in done.stderr
+    assert "error: run.jsonl: every query failed: q0: RuntimeError: no index" in done.stderr
+    assert len(records(folder / "run.jsonl")) == 100
+
+
+def test_settings_of_the_command_line_reach_the_retriever(folder: Path) -> None:
+    files = ("-q", str(DEMO / "gold.jsonl"), "--corpus", str(DEMO / "corpus.jsonl"))
+    done = karat(
+        folder, "run", "rerank(bm25, my_app:scores)", *files, "-k", "5", "--rerank-top-n", "20", "-o", "r.jsonl"
+    )
+    assert done.returncode == 0, done.stderr
+    first = records(folder / "r.jsonl")[0]
+    assert (first["retriever"]["top_n"], len(first["raw"]), len(first["topk"])) == (20, 20, 5)
+    done = karat(folder, "run", "hybrid(bm25, random)", *files, "--prefetch-limit", "7", "-k", "3", "-o", "h.jsonl")
+    assert records(folder / "h.jsonl")[0]["retriever"]["prefetch"] == 7
+    done = karat(folder, "run", "bm25", *files, "--prefetch-limit", "7", "-o", "b.jsonl")
+    assert done.returncode == 2
+    assert "the retriever 'bm25' has no option 'prefetch'" in done.stderr
+    (folder / "bm25.yaml").write_text("k1: 0.9\nb: 0.4\n")
+    done = karat(folder, "run", "bm25", *files, "--config", "bm25.yaml", "-o", "b.jsonl", "--system", "tuned")
+    assert done.returncode == 0, done.stderr
+    found = records(folder / "b.jsonl")[0]
+    assert (found["retriever"]["k1"], found["system"], found["index_version"][:7]) == (0.9, "tuned", "sha256:")
+
+
+def test_documents_of_a_folder_are_cut_and_searched(folder: Path) -> None:
+    texts = folder / "texts" / "deep"
+    texts.mkdir(parents=True)
+    (texts / "refunds.md").write_text("# Refunds\n\n" + "You can refund a card for ninety days. " * 20)
+    (folder / "texts" / "hours.txt").write_text("We open at nine.")
+    (folder / "gold.jsonl").write_text('{"query_id": "q", "query": "refund a card", "gold": ["deep/refunds.md"]}\n')
+    run = ("run", "bm25", "-q", "gold.jsonl", "--corpus", "texts", "--chunk-tokens", "50", "--chunk-overlap", "10")
+    done = karat(folder, *run)
+    assert done.returncode == 0, done.stderr
+    (record,) = records(folder / "run.jsonl")
+    assert record["chunker"] == {"algo": "words", "tokens": 50, "overlap": 10}
+    assert all(hit["chunk_id"].startswith("deep/refunds.md#") for hit in record["topk"])
+    done = karat(folder, "eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "--json")
+    assert json.loads(done.stdout)["summary"][0]["mean"] == 1.0, "the gold names the document"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("bm25",), "the retriever 'bm25' needs a corpus to search\nhint: --corpus names it"),
+        (("bm52",), "unknown retriever 'bm52'"),
+        (("my_app:serch",), "'my_app' has no 'serch'\nhint: did you mean search or shorter?"),
+        (("my_app:search", "-o", "gold.jsonl"), "this file is read, and would be overwritten"),
+        (("my_app:search", "-o", "no/such/run.jsonl"), "cannot be written"),
+        (("my_app:search", "--config", "none.yaml"), "none.yaml: cannot be read"),
+        (("my_app:search", "--rewrite", "my_app:nothing"), "has no 'nothing'"),
+        (("bm25", "--corpus", "empty"), "no corpus in the folder"),
+        (("bm25", "--corpus", "gold.jsonl", "--chunk-tokens", "9"), "this corpus is in chunks already"),
+        (
+            ("bm25", "--corpus", "texts", "--chunk-tokens", "5", "--chunk-overlap", "5"),
+            "chunks cannot be cut like this",
+        ),
+        (("bm25", "--corpus", "nowhere"), "no such file"),
+    ],
+)
+def test_what_cannot_run_is_one_error(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+    (folder / "empty").mkdir()
+    (folder / "texts").mkdir()
+    (folder / "texts" / "a.txt").write_text("a b c")
+    done = karat(folder, "run", arguments[0], "-q", "gold.jsonl", *arguments[1:])
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: ")

@@ -1,0 +1,310 @@
+"""Retrievers over HTTP, against a real server on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from karat.corpus import Corpus
+from karat.errors import KaratError
+from karat.retrievers.base import Question
+from karat.retrievers.specs import make_retriever
+from karat.running.run import Finished, run_retriever
+
+GOLD = [{"query_id": f"q{i}", "query": f"what & why {i}?", "gold": ["a"], "tags": {"language": "pt"}} for i in range(4)]
+
+
+def run(retriever: Any, **options: Any) -> Finished:
+    return run_retriever(retriever, GOLD, **{"warm_up": 0, "k": 3, **options})
+
+
+def ids(done: Finished, at: int = 0) -> list[str]:
+    return [hit["chunk_id"] for hit in done.run[at]["topk"]]
+
+
+def test_the_plain_address_is_enough_for_a_plain_service(server: Any) -> None:
+    server.answer = lambda path, body: {"results": [{"id": 7, "score": 0.5, "text": "…"}, {"id": "b", "score": 0.25}]}
+    done = run(f"{server.url}/search")
+    assert ids(done) == ["7", "b"]
+    assert done.run[0]["topk"][0] == {"rank": 1, "chunk_id": "7", "score": 0.5, "text": "…"}
+    method, path, _, body = server.asked[0]
+    assert (method, path, body) == ("POST", "/search", {"query": "what & why 0?", "k": 3})
+    assert done.run[0]["latency_ms"]["retrieve"] > 0
+
+
+@pytest.mark.parametrize(
+    "answer", [["a", "b"], {"hits": ["a", "b"]}, {"data": [{"_id": "a"}, {"_id": "b"}]}, [["a", 1.0], ["b", 0.5]]]
+)
+def test_usual_places_are_found(server: Any, answer: Any) -> None:
+    server.answer = lambda path, body: answer
+    assert ids(run(server.url)) == ["a", "b"]
+
+
+YAML = """
+request:
+  q: "{query}"
+  size: "{k}"
+  filter: {lang: "{language}", note: "top {k} of {query_id}"}
+headers: {Authorization: "Bearer ${SEARCH_KEY}"}
+hits: response.docs
+id: meta.key
+score: rank.value
+text: body
+"""
+
+
+def test_yaml_says_how_to_ask_and_where_the_hits_are(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCH_KEY", "s3cr3t-key")
+    (tmp_path / "search.yaml").write_text(YAML)
+    docs = [{"meta": {"key": "a"}, "rank": {"value": 2}, "body": "text of a"}, {"meta": {"key": 9}, "rank": {}}]
+    server.answer = lambda path, body: {"response": {"docs": docs}}
+    (tmp_path / "search.yaml").write_text(f"retriever: http\nurl: {server.url}/find\n{YAML}")
+    output = tmp_path / "run.jsonl"
+    run(str(tmp_path / "search.yaml"), output=output)
+    _, path, headers, body = server.asked[0]
+    assert path == "/find"
+    assert headers["Authorization"] == "Bearer s3cr3t-key"
+    assert body == {"q": "what & why 0?", "size": 3, "filter": {"lang": "pt", "note": "top 3 of q0"}}
+    record = json.loads(output.read_text().splitlines()[0])
+    assert record["topk"] == [
+        {"rank": 1, "chunk_id": "a", "score": 2.0, "text": "text of a"},
+        {"rank": 2, "chunk_id": "9"},
+    ]
+    assert "s3cr3t" not in output.read_text()
+    assert record["retriever"]["headers"] == {"Authorization": "Bearer ${SEARCH_KEY}"}
+
+
+def test_an_address_may_hold_the_query(server: Any) -> None:
+    run(f"http({server.url}/find?q={{query}}&n={{k}})")
+    assert [a[:2] for a in server.asked][:1] == [("GET", "/find?q=what%20%26%20why%200%3F&n=3")]
+    server.asked.clear()
+    run({"retriever": "http", "url": f"{server.url}/find", "params": {"q": "{query}", "lang": "{language}"}})
+    assert server.asked[0][:2] == ("GET", "/find?q=what+%26+why+0%3F&lang=pt")
+    server.asked.clear()
+    run({"retriever": "http", "url": f"{server.url}/find", "method": "GET"})
+    assert server.asked[0][0] == "GET"
+
+
+def test_a_busy_server_is_asked_again_and_waiting_is_no_latency(server: Any) -> None:
+    server.faults = [(429, {"Retry-After": "1"}), 503]
+    done = run(server.url, timeout=20)
+    assert (done.failed, ids(done)) == (0, ["a"])
+    assert len(server.asked) == 4 + 2
+    assert done.run[0]["latency_ms"]["retrieve"] < 900
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ([500], 'answered 500 ({"error": "scripted"})'),
+        ([404], "answered 404"),
+        ([429] * 3, "answered 429"),
+        ([(429, {"Retry-After": "900"})], "answered 429"),
+        (["hang"], "no answer within 1 s"),
+        (["drop"] * 3, "the connection failed (asked 3 times)"),
+        ([b"<html>"], "the answer is no JSON: got <html>"),
+        ([b"[" * 5000], "the answer is no JSON"),
+        ([b'{"message": "ok"}'], "no list of hits"),
+        ([b'{"hits": [{"name": "x"}]}'], "a hit has no id"),
+        ([b'{"hits": [["a", "NaN"]]}'], "a score is no finite number"),
+        ([b"null"], "no list of hits"),
+    ],
+)
+def test_a_server_that_fails_fails_one_query_only(server: Any, faults: list[Any], words: str) -> None:
+    server.faults = faults
+    started = time.monotonic()
+    done = run(server.url, timeout=1 if faults == ["hang"] else 4)
+    assert time.monotonic() - started < 12
+    assert (done.failed, ids(done, 1)) == (1, ["a"])
+    assert words in done.run[0]["error"]
+
+
+def test_nobody_there() -> None:
+    done = run("http(http://127.0.0.1:9/search, retries=0)", timeout=2)
+    assert done.failed == 4
+    assert done.run[0]["error"] == "POST http://127.0.0.1:9/search: the connection failed"
+
+
+def test_keys_come_from_the_environment_and_stand_in_no_message(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = {"retriever": "http", "url": f"{server.url}/x?key=${{SEARCH_KEY}}", "headers": {"X-Key": "${SEARCH_KEY}"}}
+    with pytest.raises(KaratError, match="the environment has no SEARCH_KEY\nhint: set it: export SEARCH_KEY="):
+        run(spec)
+    monkeypatch.setenv("SEARCH_KEY", "s3cr3t-key")
+    server.faults = [500, b"no: s3cr3t-key"]
+    server.answer = lambda path, body: {"echo": "s3cr3t-key"}
+    done = run(spec)
+    assert server.asked[0][1].endswith("key=s3cr3t-key")
+    assert done.failed == 4
+    assert "s3cr3t" not in json.dumps(done.run)
+
+
+def test_a_template_that_asks_for_what_is_not_there_is_told(server: Any) -> None:
+    done = run({"retriever": "http", "url": server.url, "request": {"q": "{qeury}"}})
+    assert "the request asks for {qeury}" in done.run[0]["error"]
+
+
+def test_many_at_once_keep_their_answers_apart(server: Any) -> None:
+    together = threading.Barrier(16, timeout=20)
+
+    def answer(path: str, body: Any) -> Any:
+        together.wait()  # none is answered before sixteen have asked
+        return [body["query"]]
+
+    server.answer = answer
+    gold = [{"query_id": str(i), "query": f"query {i}", "gold": ["a"]} for i in range(64)]
+    done = run_retriever(server.url, gold, workers=16, warm_up=0)
+    assert all(r["topk"][0]["chunk_id"] == r["query"] for r in done.run)
+
+
+# Recorded shapes of Elasticsearch 8 and OpenSearch 2: POST /index/_search
+
+ELASTIC: dict[str, Any] = {
+    "took": 5,
+    "timed_out": False,
+    "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0},
+    "hits": {
+        "total": {"value": 2, "relation": "eq"},
+        "max_score": 1.3862942,
+        "hits": [
+            {"_index": "docs", "_id": "0", "_score": 1.3862942, "_source": {"chunk": "a#1", "body": "one"}},
+            {"_index": "docs", "_id": "1", "_score": 0.2876821, "_source": {"chunk": "b#2", "body": "two"}},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
+def test_elasticsearch_and_opensearch(server: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.answer = lambda path, body: ELASTIC
+    done = run(f"{name}:{server.url}/docs")
+    assert ids(done) == ["0", "1"]
+    assert done.run[0]["topk"][0]["score"] == 1.3862942
+    _, path, _, body = server.asked[0]
+    assert path == "/docs/_search"
+    assert body["size"] == 3
+    assert body["query"] == {"multi_match": {"query": "what & why 0?", "fields": ["title", "text"]}}
+    monkeypatch.setenv("ES_KEY", "k")
+    own = {"query": {"bool": {"must": {"match": {"body": "{query}"}}, "filter": {"term": {"lang": "{language}"}}}}}
+    spec = {
+        "retriever": name,
+        "url": f"{server.url}/docs",
+        "request": own,
+        "id": "chunk",
+        "text": "body",
+        "headers": {"Authorization": "ApiKey ${ES_KEY}"},
+    }
+    done = run(spec)
+    assert done.run[0]["topk"][1] == {"rank": 2, "chunk_id": "b#2", "score": 0.2876821, "text": "two"}
+    _, _, headers, body = server.asked[-1]
+    assert body["query"]["bool"]["filter"] == {"term": {"lang": "pt"}}
+    assert body["_source"] == ["chunk", "body"]
+    assert headers["Authorization"] == "ApiKey k"
+
+
+def test_an_error_of_elasticsearch_is_the_error_of_the_query(server: Any) -> None:
+    said = {"error": {"type": "index_not_found_exception", "reason": "no such index [docs]"}, "status": 404}
+    server.faults = [404] * 4
+    assert "answered 404" in run(f"elasticsearch:{server.url}/docs").run[0]["error"]
+    server.answer = lambda path, body: said
+    assert "no list of hits at 'hits.hits'" in run(f"elasticsearch:{server.url}/docs").run[0]["error"]
+
+
+# Recorded shape of Qdrant 1.10 and later: POST /collections/NAME/points/query
+
+QDRANT: dict[str, Any] = {
+    "result": {
+        "points": [
+            {"id": "4b3a1f8e-0c1d-4f53-9d3c-1f0f6f0f8a11", "version": 3, "score": 0.81, "payload": {"chunk_id": "a#1"}},
+            {"id": 2, "version": 3, "score": 0.75, "payload": {"chunk_id": "b#1"}},
+        ]
+    },
+    "status": "ok",
+    "time": 0.0005,
+}
+
+
+def test_qdrant(server: Any) -> None:
+    server.answer = lambda path, body: QDRANT
+    done = run(f"qdrant:{server.url}/docs")
+    assert ids(done) == ["4b3a1f8e-0c1d-4f53-9d3c-1f0f6f0f8a11", "2"]
+    assert set(done.run[0]["latency_ms"]) == {"embed", "retrieve"}
+    _, path, _, body = server.asked[0]
+    assert path == "/collections/docs/points/query"
+    assert (len(body["query"]), body["limit"]) == (256, 3)
+    done = run({"retriever": "qdrant", "url": f"{server.url}/collections/docs", "id": "chunk_id", "using": "dense"})
+    assert ids(done) == ["a#1", "b#1"]
+    assert server.asked[-1][1] == "/collections/docs/points/query"
+    assert server.asked[-1][3]["using"] == "dense"
+    assert server.asked[-1][3]["with_payload"] == ["chunk_id"]
+    inference = {"query": {"text": "{query}", "model": "qdrant/bm25"}}
+    done = run({"retriever": "qdrant", "url": f"{server.url}/docs", "request": inference})
+    assert server.asked[-1][3]["query"] == {"text": "what & why 3?", "model": "qdrant/bm25"}
+    assert set(done.run[0]["latency_ms"]) == {"retrieve"}
+
+
+# Embeddings and rerankers of a service
+
+CORPUS = Corpus("test", ["a", "b", "c"], [""] * 3, ["red apple", "green pear", ""])
+
+
+def embeddings(path: str, body: Any) -> Any:
+    assert path == "/v1/embeddings"
+    words = ("apple", "pear", "what")
+    rows = [[float(word in text) + 0.01 for word in words] for text in body["input"]]
+    data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
+    return {"object": "list", "data": data[::-1], "model": body["model"], "usage": {"prompt_tokens": 5}}
+
+
+def test_dense_with_an_embeddings_service(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "s3cr3t")
+    server.answer = embeddings
+    found = make_retriever({"retriever": "dense", "model": "m-1", "url": f"{server.url}/v1", "key": "MY_KEY"})
+    found.index(CORPUS)
+    assert [i for i, _ in found.search("pear tart", 5)] == ["b", "a"], "an empty text is nowhere"
+    assert server.asked[0][2]["Authorization"] == "Bearer s3cr3t"
+    assert "s3cr3t" not in json.dumps(found.settings())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"data": []}', "0 vectors for 1 texts"),
+        (b'{"data": [{"index": 0}]}', "no embeddings in the answer"),
+        (b'{"data": null}', "no embeddings in the answer"),
+        (b"[]", "no embeddings in the answer"),
+    ],
+)
+def test_a_service_without_vectors_fails_the_query(server: Any, content: bytes, words: str) -> None:
+    server.answer = embeddings
+    found = make_retriever({"retriever": "dense", "model": "m-1", "url": f"{server.url}/v1"})
+    found.index(CORPUS)
+    server.faults = [content]
+    with pytest.raises(KaratError, match=words):
+        found.answer(Question("q", "pear", timeout=2), 5)
+
+
+def test_a_reranker_over_http(server: Any) -> None:
+    def answer(path: str, body: Any) -> Any:
+        scores = [float("pear" in text) for text in body["documents"]]
+        results = [{"index": i, "relevance_score": s} for i, s in enumerate(scores) if s]
+        return {"id": "x", "results": results}  # as services do that leave the rest out
+
+    server.answer = answer
+    gold = [{"query_id": "q", "query": "red apple, green pear", "gold": ["b"]}]
+    (record,) = run_retriever(f"rerank(bm25, {server.url}/rerank)", gold, corpus=CORPUS, warm_up=0).run
+    assert sorted(hit["chunk_id"] for hit in record["raw"]) == ["a", "b"]
+    assert [hit["chunk_id"] for hit in record["topk"]] == ["b", "a"]
+    assert server.asked[0][3]["query"] == "red apple, green pear"
+    server.answer = lambda path, body: {"results": [{"index": 9, "relevance_score": 1}]}
+    (record,) = run_retriever(f"rerank(bm25, {server.url}/rerank)", gold, corpus=CORPUS, warm_up=0).run
+    assert "a score for a text that was not sent" in record["error"]
+    server.answer = lambda path, body: {"results": [{"document": "x"}]}
+    (record,) = run_retriever(f"rerank(bm25, {server.url}/rerank)", gold, corpus=CORPUS, warm_up=0).run
+    assert "not usable" in record["error"]
