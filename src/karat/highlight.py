@@ -27,7 +27,7 @@ def shared_words(query: str, text: str, language: str | None, length: int) -> Pa
     >>> shared_words("refund window", "Within the refund windows of 90 days", "en", 30)
     Passage(text='Within the refund windows of …', marks=[(11, 17), (18, 25)])
     """
-    wanted = frozenset(_stems(query, language))
+    wanted = frozenset(word for word in _stems(query, language) if len(word) > 1)  # not the m of "I'm"
     found = [m.span() for m in _WORD.finditer(text) if not wanted.isdisjoint(_stems(m[0], language))]
     start = max(found[0][0] - _BEFORE, 0) if found and len(text) > length else 0
     start = min(start, max(len(text) - length, 0))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
+from karat.analyses.waterfall import Waterfall, locate
 from karat.attributes import attribute
 from karat.corpus import Corpus
 from karat.errors import ConfigError, MissingExtra
@@ -22,7 +23,7 @@ from karat.top_lists import ListedHit, top_lists
 SCHEMA: Literal["karat/triage/1"] = "karat/triage/1"
 DEPTH = 10
 MISSED, LOSS = f"recall@{DEPTH}", f"ndcg@{DEPTH}"
-_TEXT = 400  # characters shown of a passage
+_TEXT, _SHORT, _ALL = 400, 80, 500_000  # characters shown of a passage, at most and at least, and of all together
 _GOLD = 20  # items shown of a query that has very many
 
 Mark = Literal["hit", "miss", "unjudged"]
@@ -60,6 +61,7 @@ class Case(msgspec.Struct, frozen=True):
     gold_items: int  # relevant items in all
     hits: list[ShownHit]
     bm25: list[ShownHit] | None = None  # what word search finds in the corpus; null: no corpus
+    lost: dict[str, int] = {}  # stage → relevant items that it lost, as in the waterfall
 
 
 class Triage(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,21 +76,28 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     queries: int  # that have something to find
     nothing_found: int  # queries without a single relevant hit among the first ten
     losing: int  # queries that fall short of what the gold allows, besides
+    k: int  # `lost` speaks of the top k
     cases: list[Case]
+    sampled: int = 0  # of the cases, those at the end: not the worst, but any of the others
     notes: list[str]
 
 
-def triage(result: Result, most: int = 20) -> Triage:
-    """The failed queries of a result, worst first: those with recall@10 of 0, then the greatest losses of nDCG@10."""
+def triage(result: Result, most: int = 20, *, sample: int = 0) -> Triage:
+    """The failed queries of a result, worst first: those with recall@10 of 0, then the greatest losses of nDCG@10.
+
+    `sample`: of those that are left out, so many are shown after all, drawn by the seed of the result.
+    """
     from karat import __version__
 
     if result.again is None:
         raise ConfigError("a saved result keeps no hits to look at", hint="give the run itself")
     if most < 1:
         raise ConfigError("nothing to show", expected="1 or more queries", got=most)
-    measured = result.measure([MISSED, LOSS])
+    measured = result.measure([MISSED, LOSS], facts=Waterfall.facts)
     missed, losing = _failed(measured)
-    picked = [*missed, *losing][:most]
+    failed = [*missed, *losing]
+    drawn = _sample(failed[most:], sample, result.sampling.seed)
+    picked = [*failed[:most], *drawn]
     notes: list[str] = []
     maker = _CaseMaker(measured, picked, notes)
     return Triage(
@@ -100,7 +109,9 @@ def triage(result: Result, most: int = 20) -> Triage:
         queries=int((~np.isnan(measured.values[MISSED])).sum()),
         nothing_found=len(missed),
         losing=len(losing),
+        k=result.rules.k,
         cases=[maker.case(place) for place in picked],
+        sampled=len(drawn),
         notes=notes,
     )
 
@@ -113,14 +124,24 @@ def _failed(result: Result) -> tuple[list[int], list[int]]:
     return missed, sorted(losing, key=lambda i: (-short[i], i))
 
 
+def _sample(places: list[int], size: int, seed: int) -> list[int]:
+    if len(places) <= size:
+        return places
+    drawn = np.random.default_rng(seed).choice(len(places), size, replace=False)
+    return [places[i] for i in np.sort(drawn).tolist()]
+
+
 class _CaseMaker:
     """Turns places of a result into cases; lists and BM25 are read once for all of them."""
 
-    def __init__(self, result: Result, places: Iterable[int], notes: list[str]) -> None:
+    def __init__(self, result: Result, places: Sequence[int], notes: list[str]) -> None:
         self.result, self.gold = result, result.gold
         self.lists = top_lists(result, {result.queries[i]: DEPTH for i in places}, texts=True)
         self.texts = _Texts(result.corpus, self.lists, DocRule(result.rules.doc_of))
         self.search = _word_search(result.corpus, notes)
+        self.lost = locate(result).by_query()
+        lines = len(places) * (2 * DEPTH if result.corpus is None else 3 * DEPTH)
+        self.length = min(max(_ALL // max(lines, 1), _SHORT), _TEXT)
 
     def case(self, place: int) -> Case:
         query_id, row = self.result.queries[place], int(self.result.rows[place])
@@ -128,7 +149,7 @@ class _CaseMaker:
         items = [i for i in range(*self.gold.offsets[row : row + 2].tolist()) if self.gold.grades[i] > 0]
         items.sort(key=lambda i: -self.gold.grades[i])
         listed = self.lists.get(query_id, [])
-        passages = _Passages(query, language, self.texts)
+        passages = _Passages(query, language, self.texts, self.length)
         ranks = {name: hit.rank for hit in reversed(listed) for name in (hit.doc, hit.id)}
         return Case(
             query_id=query_id,
@@ -140,6 +161,7 @@ class _CaseMaker:
             gold_items=len(items),
             hits=[passages.hit(hit) for hit in listed],
             bm25=None if self.search is None or query is None else self._word_hits(query, language, row, passages),
+            lost=self.lost.get(query_id, {}),
         )
 
     def _word_hits(self, query: str, language: str | None, row: int, passages: _Passages) -> list[ShownHit]:
@@ -182,8 +204,8 @@ class _Texts:
 class _Passages:
     """Hits and gold of one query, with the words that they share with it."""
 
-    def __init__(self, query: str | None, language: str | None, texts: _Texts) -> None:
-        self.query, self.language, self.texts = query, language, texts
+    def __init__(self, query: str | None, language: str | None, texts: _Texts, length: int) -> None:
+        self.query, self.language, self.texts, self.length = query, language, texts, length
 
     def hit(self, hit: ListedHit) -> ShownHit:
         mark: Mark = "unjudged" if hit.grade is None else "hit" if hit.grade > 0 else "miss"
@@ -194,7 +216,7 @@ class _Passages:
         return ShownGold(name, float(gold.grades[item]), rank, self._passage(self.texts.of(name)))
 
     def _passage(self, text: str | None) -> Passage | None:
-        return None if not text else shared_words(self.query or "", text, self.language, _TEXT)
+        return None if not text else shared_words(self.query or "", text, self.language, self.length)
 
 
 def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:

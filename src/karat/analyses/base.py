@@ -23,7 +23,7 @@ from karat.summary import FEW, Scores, SummaryRow, mean_of, number
 PERMUTATIONS = 10_000
 # Options of `evaluate` with which every hit that was logged counts. A threshold for final lists says nothing of others,
 # whose scores are on another scale.
-UNFILTERED: dict[str, Any] = {"min_score": None}
+UNFILTERED: dict[str, Any] = {"min_score": None, "no_future": False}
 
 
 def route_lists(source: str) -> str:

@@ -32,7 +32,7 @@ NOT_IN_CORPUS, NOT_RUN, MISROUTED, NOT_RETRIEVED, NOT_LISTED = (
 )
 CUT_EARLY, DEMOTED, CUT = "cut_early", "demoted", "cut"
 # Option of `evaluate` that takes hits away → the stage; one more filter is one more line.
-FILTERS = {"min_score": "low_score"}
+FILTERS = {"no_future": "too_new", "min_score": "low_score"}
 STAGES = (
     NOT_IN_CORPUS,
     NOT_RUN,
@@ -138,6 +138,16 @@ class Located:
         share = found / np.maximum(np.bincount(self.query, minlength=len(self.side.rows)), 1)
         first = lost[np.lexsort((self.rows[lost], share[self.query[lost]]))][:_MOST]
         return [self._item(i) for i in first.tolist()], len(lost) - len(first)
+
+    def by_query(self) -> dict[str, dict[str, int]]:
+        """Query → how many of its relevant items each stage lost, in the order of the stages."""
+        found: dict[str, dict[str, int]] = {}
+        for at in np.lexsort((self.stage, self.query)).tolist():
+            if self.stage[at] < _FOUND:
+                lost = found.setdefault(self.side.queries[int(self.query[at])], {})
+                stage = STAGES[int(self.stage[at])]
+                lost[stage] = lost.get(stage, 0) + 1
+        return found
 
     def _item(self, i: int) -> LostItem:
         gold, row = self.side.gold, int(self.rows[i])

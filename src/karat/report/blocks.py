@@ -223,7 +223,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 _LINE = 110  # letters of a hit's text in a table
-_STATES = {"hit": "✓ hit", "miss": "✗ miss", "unjudged": "? unjudged", None: ""}  # never colour alone
+STATES = {"hit": "✓ hit", "miss": "✗ miss", "unjudged": "? unjudged", None: ""}  # never colour alone
 
 
 def listing_table(listing: Listing) -> Table:
@@ -236,7 +236,7 @@ def listing_table(listing: Listing) -> Table:
         [
             *(line.place for _ in places),
             line.id,
-            *(_STATES[line.state] for _ in states),
+            *(STATES[line.state] for _ in states),
             *(line.facts.get(name) for name in facts),
             shorten(line.text or "", _LINE),
         ]

@@ -6,25 +6,33 @@ from collections.abc import Sequence
 
 from karat.highlight import Passage
 from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
+from karat.report.sections.waterfall import WORDS
 from karat.triaging import DEPTH, Case, ShownGold, ShownHit, Triage
 
 
 def triage_report(found: Triage) -> Report:
-    cases: list[Block] = [case_block(case) for case in found.cases]
-    section = Section("triage", "Where it fails", [Text(summary(found)), *map(Text, found.notes), *cases])
+    section = Section("triage", "Where it fails", triage_blocks(found))
     return Report(title=f"{found.system or found.run} against {found.gold}", sections=[section])
 
 
-def summary(found: Triage) -> str:
+def triage_blocks(found: Triage) -> list[Block]:
+    return [Text(_summary(found)), *map(Text, found.notes), *(_case(case, found.k) for case in found.cases)]
+
+
+def _summary(found: Triage) -> str:
     said = (
         f"{found.nothing_found:,} of {found.queries:,} queries have nothing relevant among the first {DEPTH} hits; "
         f"{found.losing:,} more fall short of what the gold allows."
     )
     failed = found.nothing_found + found.losing
-    return said if failed <= len(found.cases) else f"{said} Shown: the {len(found.cases):,} worst."
+    if failed <= len(found.cases):
+        return said
+    worst = len(found.cases) - found.sampled
+    sample = f" and a sample of {found.sampled:,} of the others" if found.sampled else ""
+    return f"{said} Shown: the {worst:,} worst{sample}."
 
 
-def case_block(case: Case) -> Example:
+def _case(case: Case, k: int) -> Example:
     left = case.gold_items - len(case.gold)
     listings = [Listing("should be found", [_gold(item) for item in case.gold], f"and {left} more" if left else None)]
     listings.append(Listing("was found", _hits(case.hits), None if case.hits else "nothing"))
@@ -34,9 +42,24 @@ def case_block(case: Case) -> Example:
         query_id=case.query_id,
         query=case.query,
         facts=dict(case.scores),
-        labels={"case": case.kind, **case.tags},
+        labels={"case": case.kind, **_lost_at(case), **case.tags},
+        notes=_losses(case, k),
         listings=listings,
     )
+
+
+def _lost_at(case: Case) -> dict[str, str]:
+    """The stage that lost most."""
+    return {"lost": WORDS[max(case.lost, key=lambda stage: case.lost[stage])][1]} if case.lost else {}
+
+
+def _losses(case: Case, k: int) -> list[str]:
+    if not case.lost:
+        return []
+    stages = (f"{count} {WORDS[stage][0].format(k=k)}" for stage, count in case.lost.items())
+    return [
+        f"Of {case.gold_items} relevant items {sum(case.lost.values())} are not in the top {k}: {'; '.join(stages)}."
+    ]
 
 
 def _gold(item: ShownGold) -> Line:

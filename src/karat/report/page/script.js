@@ -96,6 +96,67 @@
   };
   document.querySelectorAll("table.grid").forEach(enhance);
 
+  // Examples: filter by words and by label; the filter lives in the address, so that it can be sent to somebody.
+  const filtered = (section) => {
+    const place = section.querySelector(".section").id;
+    const examples = [...section.querySelectorAll(".example")];
+    const labelled = (example) => [...example.querySelectorAll("[data-label]")].map((one) => [one.dataset.label, words(one.querySelector("dd"))]);
+    const labels = new Map(examples.map((example) => [example, new Map(labelled(example))]));
+    const values = new Map();
+    for (const own of labels.values()) for (const [name, value] of own) values.set(name, (values.get(name) ?? new Set()).add(value));
+    const asked = new Map();
+    const line = make("div", { className: "filter" });
+    const count = make("span", { role: "status" });
+    const fields = new Map();
+
+    const update = (write) => {
+      const text = (asked.get("text") ?? "").toLowerCase();
+      let shown = 0;
+      for (const example of examples) {
+        const own = labels.get(example);
+        const fits = [...asked].every(([name, value]) => name === "text" || own.get(name) === value);
+        example.hidden = !(fits && example.textContent.toLowerCase().includes(text));
+        shown += !example.hidden;
+      }
+      count.textContent = asked.size ? `${shown} of ${examples.length} queries` : `${examples.length} queries`;
+      if (write) history.replaceState(null, "", `#${place}${asked.size ? `&${new URLSearchParams([...asked])}` : ""}`);
+    };
+    const ask = (name, value) => { value ? asked.set(name, value) : asked.delete(name); };
+
+    const search = make("input", { type: "search", placeholder: "Search queries and hits" });
+    search.setAttribute("aria-label", "Search queries and hits");
+    fields.set("text", search);
+    search.addEventListener("input", () => { ask("text", search.value.trim()); update(true); });
+    line.append(search);
+    for (const [name, known] of values) {
+      if (known.size < 2 || known.size > 30) continue;
+      const field = make("select", {});
+      field.setAttribute("aria-label", `Only with ${name}`);
+      field.append(new Option(`${name}: all`, ""), ...[...known].sort().map((value) => new Option(value, value)));
+      field.addEventListener("change", () => { ask(name, field.value); update(true); });
+      fields.set(name, field);
+      line.append(field);
+    }
+    line.append(count);
+    examples[0].before(line);
+
+    const read = () => {
+      const [anchor, ...rest] = location.hash.slice(1).split("&");
+      if (anchor !== place || !rest.length) return false;
+      asked.clear();
+      for (const [name, value] of new URLSearchParams(rest.join("&"))) if (fields.has(name)) ask(name, value);
+      for (const [name, field] of fields) field.value = asked.get(name) ?? "";
+      update(false);
+      return true;
+    };
+    update(false);
+    if (read()) section.scrollIntoView();
+    addEventListener("hashchange", read);
+  };
+  for (const section of document.querySelectorAll("section:has(> .example)")) filtered(section);
+  const target = document.getElementById(location.hash.slice(1).split("&")[0]);
+  if (target?.matches(".example")) target.open = true;
+
   // Only what can be scrolled is a stop for the Tab key.
   const frames = document.querySelectorAll(".scroll");
   const stops = new ResizeObserver((changes) => {

@@ -17,10 +17,12 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from karat.report.blocks import (
+    STATES,
     Block,
     Cell,
     Column,
     Interval,
+    Line,
     Report,
     Section,
     Table,
@@ -132,6 +134,7 @@ def _environment() -> Environment:
         draw=draw,
         as_table=as_table,
         looks=_looks,
+        lines=_lines,
     )
     made.globals.update(signs=_SIGNS, most_rows=_ROWS)
     macros = made.get_template("blocks.html").module
@@ -176,6 +179,26 @@ def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> 
         look = f' class="{looks[i]}"' if looks[i] else ' dir="auto"' if isinstance(value, str) else ""
         made.append(f"<{name}{place}{look}{_sort_key(value)}>{_inside(value, column)}</{name}>")
     return Markup("".join(made))  # text is escaped by _inside
+
+
+def _lines(lines: Sequence[Line]) -> Markup:
+    """The places of a list. Made here, as cells are: a report has thousands of them."""
+    made = []
+    for line in lines:
+        state = f'<b class="{line.state}">{escape(STATES[line.state])}</b> ' if line.state else ""
+        facts = "".join(f" <small>{escape(n)} {escape(_cell(v, 'text'))}</small>" for n, v in line.facts.items())
+        text = f'<p dir="auto">{_marked(line)}</p>' if line.text else ""
+        made.append(f"<li>{state}<code>{escape(readable(line.id, _LINE))}</code>{facts}{text}</li>\n")
+    return Markup("".join(made))  # text is escaped above
+
+
+def _marked(line: Line) -> str:
+    """The text with its marks; what is not readable is replaced letter by letter, so that places stay right."""
+    text, end, parts = line.text or "", 0, []
+    for start, stop in line.marks:
+        parts += [str(escape(readable(text[end:start]))), f"<mark>{escape(readable(text[start:stop]))}</mark>"]
+        end = stop
+    return "".join([*parts, str(escape(readable(text[end:])))])
 
 
 def _inside(value: Cell, column: Column) -> str:

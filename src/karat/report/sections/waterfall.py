@@ -29,6 +29,7 @@ WORDS = {
     NOT_LISTED: ("not in the list", "not listed"),
     CUT_EARLY: ("raw candidate too far down, cut before the final list", "cut early"),
     DEMOTED: ("in the raw top {k}, moved out of it by the reranker", "demoted"),
+    "too_new": ("in the top {k}, newer than the query's as_of", "too new"),
     "low_score": ("in the top {k}, under the score threshold", "low score"),
     CUT: ("in the final list, below {k}", "below k"),
 }
