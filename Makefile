@@ -4,14 +4,26 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SET_UP := pyproject.toml constraints.txt
 
-.PHONY: demo test check docs bench runs clean
+.PHONY: demo test browser check docs bench runs clean
 
+DEMO := karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl
 demo: .venv/.core
-	@echo '$$ karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl'
-	@$(BIN)/karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl
+	@echo '$$ $(DEMO) -o out/report.html'
+	@mkdir -p out
+	@$(BIN)/$(DEMO) -o out/report.html
+	@echo 'Open it in a browser: file://$(CURDIR)/out/report.html'
 
-test: .venv/.frameworks
+test: .venv/.frameworks browser
 	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto
+
+# Pages are tested in Debian's chromium: installed where that is allowed, elsewhere those tests are skipped.
+BROWSERS := chromium chromium-browser google-chrome
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
+browser:
+	@for name in $(BROWSERS); do command -v $$name >/dev/null && exit 0; done; \
+	command -v apt-get >/dev/null && $(AS_ROOT) apt-get update -qq && \
+	$(AS_ROOT) apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null || \
+	echo 'No browser: tests that need one are skipped. Install chromium to run them.'
 
 check: .venv/.check
 	$(BIN)/ruff check .

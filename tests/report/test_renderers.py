@@ -8,12 +8,37 @@ import os
 import re
 from pathlib import Path
 
+import html5lib
 import pytest
 from rich.console import Console
 
 import karat
-from karat.report.blocks import Chart, Column, Example, Line, Listing, Report, Section, Series, Table, Text, Verdict
+from karat.report.blocks import (
+    Bar,
+    Bars,
+    Block,
+    Chart,
+    Column,
+    Dot,
+    Dots,
+    Example,
+    Interval,
+    Line,
+    Listing,
+    Mark,
+    Report,
+    Scatter,
+    Section,
+    Series,
+    Spot,
+    Table,
+    Text,
+    Tile,
+    Tiles,
+    Verdict,
+)
 from karat.report.build import evaluation_report
+from karat.report.renderers.html import render_html
 from karat.report.renderers.json import render_json
 from karat.report.renderers.markdown import render_markdown
 from karat.report.renderers.terminal import print_report
@@ -56,9 +81,33 @@ def everything() -> Report:
         "A title",
         [
             Section("all", "Everything", blocks),
+            Section("figures", "Figures", figures()),
             Section("hostile", HOSTILE, [Text(HOSTILE), Table([Column(HOSTILE)], [[HOSTILE]])]),
         ],
     )
+
+
+def figures() -> list[Block]:
+    lower, upper = Interval("0.20 [0.10, 0.35]", 0.2, 0.1, 0.35), Interval("0.80 [0.70, 0.90]", 0.8, 0.7, 0.9)
+    band = Series("recall", [1, 10, 100], [0.2, 0.4, 0.5], [0.1, 0.3, 0.4], [0.3, 0.5, 0.6])
+    return [
+        Tiles("At a glance", [Tile("recall@5", "0.20", "[0.10, 0.35]"), Tile("queries", "287")], told=True),
+        Table([Column("language"), Column("recall@5", scale=(0.1, 0.9))], [["en", lower], ["pt", upper], ["es", None]]),
+        Chart("Over k", "k", "score", [band], [Mark(10, "knee")], "log", (0.0, 1.0)),
+        Dots(
+            "Scores", "score", [Dot("mrr", lower, [0.1, None]), Dot("hit", upper, [0.9, 1])], (0, 1), ["before", "top"]
+        ),
+        Bars("Lost", "share", ["found", "lost"], [Bar("k", 0, 0.4, 0, "40%"), Bar("k", 0.4, 1, 1, "60%")], (0.0, 1.0)),
+        Scatter("A and B", "A", "B", [Spot(0, 0.5, 3, "gained"), Spot(1, 1, 1, "same")], (0.0, 1.0)),
+        Dots("Told beside it", "score", [Dot("told once", lower)], (0.0, 1.0), told=True),
+        Table(
+            [Column("likely"), Column("A finding")],
+            [["because", "`x` fell"], ["try", "this"], ["", "that"]],
+            layout="card",
+        ),
+        Table([Column("what"), Column("value")], [["seed", "0"]], layout="facts"),
+        Verdict("pass", "May ship", "2 checks: 2 passed.", whole=True),
+    ]
 
 
 def terminal(report: Report, width: int = 100) -> str:
@@ -84,6 +133,19 @@ def test_markdown() -> None:
 
 def test_json() -> None:
     check("report.json", render_json(everything()).decode())
+
+
+def test_html() -> None:
+    page = render_html(everything(), "karat eval run.jsonl").decode()
+    html5lib.HTMLParser(strict=True).parse(page)
+    # The golden file is about what is said; style and script have files of their own, and the browser tests.
+    page = re.sub(r"<(style|script)>.*?</\1>", r"<\1>…</\1>", page, flags=re.S)
+    check("report.html", re.sub(r"sha256-[\w+/=]+", "sha256-…", page))
+
+
+def test_a_figure_whose_numbers_stand_beside_it_is_not_told_twice() -> None:
+    assert "told once" not in terminal(everything()) + render_markdown(everything())
+    assert "told once" in render_html(everything()).decode()
 
 
 def test_text_from_data_cannot_speak_to_the_terminal() -> None:

@@ -26,7 +26,7 @@ def as_table(figure: Picture) -> Table:
     if isinstance(figure, Chart):
         return _lines(figure)
     if isinstance(figure, Dots):
-        columns = [Column(""), Column(figure.x_title), *(Column(name, "score") for name in figure.others)]
+        columns = [Column("what"), Column(figure.x_title), *(Column(name, "score") for name in figure.others)]
         return Table(columns, [[row.name, row.value, *row.others] for row in figure.rows])
     if isinstance(figure, Bars):
         return _bars(figure)
@@ -66,4 +66,4 @@ def _bars(bars: Bars) -> Table:
     rows: dict[str, list[Cell]] = {bar.name: [bar.name, *[None] * len(bars.kinds)] for bar in bars.bars}
     for bar in bars.bars:
         rows[bar.name][1 + bar.kind] = bar.text
-    return Table([Column(""), *(Column(kind) for kind in bars.kinds)], list(rows.values()))
+    return Table([Column("what"), *(Column(kind) for kind in bars.kinds)], list(rows.values()))

@@ -59,6 +59,7 @@
     };
 
     [...table.tHead.rows[0].cells].forEach((head, column) => {
+      if (!head.textContent) return; // nothing to press on
       const sorter = make("button", { type: "button", textContent: head.textContent });
       head.replaceChildren(sorter);
       sorter.addEventListener("click", () => {

@@ -1,0 +1,292 @@
+"""Pages in a real browser, which blocks every request that leaves the machine and whose console must stay silent.
+
+It is Debian's chromium (`make test` installs it where it may); where there is none the tests are skipped, unless
+KARAT_REQUIRE_BROWSER=1 asks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, Route, sync_playwright
+
+# The sandbox needs rights that a container does not give; nothing foreign is opened here.
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+LIGHT, DARK, PAPER = "rgb(253, 253, 252)", "rgb(21, 24, 28)", "rgb(255, 255, 255)"
+Open = Callable[..., AbstractContextManager[Page]]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        reason = "no browser: install Debian's chromium"
+        if os.environ.get("KARAT_REQUIRE_BROWSER") == "1":
+            pytest.fail(f"{reason}; KARAT_REQUIRE_BROWSER=1 asks for it")
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Open:
+    """Opens a file; at the end nothing may have been asked for and nothing may stand in the console."""
+
+    @contextmanager
+    def open_file(file: Path, *, width: int = 1200, dark: bool = False, script: bool = True) -> Iterator[Page]:
+        context = browser.new_context(
+            color_scheme="dark" if dark else "light",
+            viewport={"width": width, "height": 800},
+            java_script_enabled=script,
+            reduced_motion="reduce",
+        )
+        asked: list[str] = []
+        said: list[str] = []
+
+        def answer(route: Route) -> None:
+            if route.request.url.startswith("file:"):
+                route.continue_()
+            else:
+                asked.append(route.request.url)
+                route.abort()
+
+        context.route("**/*", answer)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
+        page.goto(file.as_uri())
+        yield page
+        context.close()
+        assert asked == []
+        assert said == []
+
+    return open_file
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core calls serious or critical."""
+    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    grave = [v for v in found if v["impact"] in ("serious", "critical")]
+    return [f"{v['id']}: {node['html'][:200]}" for v in grave for node in v["nodes"]]
+
+
+def ground(page: Page) -> str:
+    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def width_of(page: Page) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth"))
+
+
+BOXES = "() => [...document.querySelectorAll('svg[role=img]')].map((e) => e.getBoundingClientRect().toJSON())"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1600, True), (400, False)])
+@pytest.mark.parametrize("name", ["report", "diff", "verdict"])
+def test_it_opens_in_light_and_dark_and_at_any_width(
+    pages: Any, opened: Open, name: str, width: int, dark: bool
+) -> None:
+    with opened(pages[name], width=width, dark=dark) as page:
+        assert width_of(page) == width  # tables scroll for themselves, the page never sideways
+        assert (ground(page) == DARK) == dark
+        boxes = page.evaluate(BOXES)
+        assert len(boxes) >= 3
+        assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "dark"), [("report", 1200, False), ("report", 400, True), ("verdict", 1200, True)]
+)
+def test_axe_finds_nothing_serious(pages: Any, opened: Open, name: str, width: int, dark: bool) -> None:
+    with opened(pages[name], width=width, dark=dark) as page:
+        assert violations(page) == []
+
+
+@pytest.mark.parametrize("name", ["report", "verdict"])
+def test_everything_is_there_without_a_script(pages: Any, opened: Open, name: str) -> None:
+    with opened(pages[name], script=False) as page:
+        assert page.locator("svg.chart").first.is_visible()
+        assert not page.locator("#theme").is_visible()
+        assert page.locator("th button").count() == 0
+        assert all(row.is_visible() for row in table(page, "Worst queries").locator("tbody tr").all())
+        page.get_by_role("navigation").get_by_role("link", name="Worst queries").click()
+        assert page.url.endswith("#worst")
+
+
+def table(page: Page, section: str) -> Locator:
+    return page.locator("section", has=page.get_by_role("heading", name=section)).locator("table.grid").first
+
+
+def column(grid: Locator, number: int) -> list[str]:
+    return [text.strip() for text in grid.locator(f"tbody tr:visible > :nth-child({number})").all_inner_texts()]
+
+
+def test_a_table_is_sorted_with_the_keyboard(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        grid = table(page, "Spread over queries")
+        before = column(grid, 1)
+        median = grid.get_by_role("button", name="median")
+        head = grid.get_by_role("columnheader", name="median")
+        median.focus()
+        page.keyboard.press("Enter")
+        assert head.get_attribute("aria-sort") == "ascending"
+        values = [float(text) for text in column(grid, 3)]
+        assert values == sorted(values)
+        page.keyboard.press("Space")
+        assert head.get_attribute("aria-sort") == "descending"
+        values = [float(text) for text in column(grid, 3)]
+        assert values == sorted(values, reverse=True)
+        page.keyboard.press("Enter")
+        assert head.get_attribute("aria-sort") is None
+        assert column(grid, 1) == before
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid"  # whoever has no mouse sees where they are
+
+
+def test_intervals_sort_by_their_value_and_unknown_is_last(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        by_topic = page.locator("table.grid", has=page.get_by_role("columnheader", name="topic")).first
+        by_topic.get_by_role("button", name="recall@5").click()
+        values = [float(text.split()[0]) for text in column(by_topic, 3)]
+        assert len(values) == 11
+        assert values == sorted(values)
+        scores = table(page, "Scores")
+        for _ in range(2):  # up, then down: what has no ceiling stands at the end in both
+            scores.get_by_role("button", name="ceiling").click()
+            assert column(scores, 4)[-4:] == ["–"] * 4
+
+
+def test_a_long_table_is_folded_and_filtered(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        section = page.locator("section", has=page.get_by_role("heading", name="Worst queries"))
+        grid = table(page, "Worst queries")
+        assert len(column(grid, 1)) == 12
+        section.get_by_role("button", name="Show all 50 rows").click()
+        assert len(column(grid, 1)) == 50
+        section.get_by_role("searchbox").fill("REFUND")
+        texts = column(grid, 5)
+        assert 0 < len(texts) < 50
+        assert all("refund" in text.lower() for text in texts)
+        assert section.get_by_role("status").inner_text() == f"{len(texts)} of 50 rows"
+
+
+def test_links_lead_to_their_place(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")  # the first stop leads past the contents
+        assert page.evaluate("document.activeElement.id") == "content"
+        page.get_by_role("navigation").get_by_role("link", name="Audit").click()
+        assert page.url.endswith("#audit")
+        place = page.get_by_role("heading", name="Audit").bounding_box()
+        assert place is not None
+        assert 0 <= place["y"] < 800
+
+
+def test_the_theme_is_chosen_with_the_keyboard_and_kept(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        button = page.get_by_role("button", name="Theme")
+        assert ground(page) == LIGHT
+        button.focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Enter")
+        assert button.inner_text() == "Theme: dark"
+        assert ground(page) == DARK
+        page.reload()
+        assert ground(page) == DARK
+        page.emulate_media(media="print")
+        assert ground(page) == PAPER
+
+
+def test_on_paper_nothing_is_folded(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        page.emulate_media(media="print")
+        assert len(column(table(page, "Worst queries"), 1)) == 50
+        assert not page.get_by_role("navigation").is_visible()
+        assert not page.get_by_role("button", name="Theme").is_visible()
+        assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_hostile_data_does_no_harm(pages: Any, opened: Open, script: bool) -> None:
+    with opened(pages["hostile"], width=400, script=script) as page:
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("script").count() == 1
+        assert page.locator("img, iframe, form, [onload], [onerror]").count() == 0
+        assert width_of(page) == 400
+        assert page.get_by_role("heading", name=pages.hostile[0]).first.is_visible()
+        if script:
+            assert violations(page) == []
+
+
+ATTEMPTS = """async (server) => {
+  const refused = [];
+  document.addEventListener("securitypolicyviolation", (event) => refused.push(event.effectiveDirective));
+  const add = (name, properties) =>
+    document.body.append(Object.assign(document.createElement(name), properties));
+  add("img", { src: server + "/picture.png" });
+  add("script", { textContent: "window.hacked = 1" });
+  add("style", { textContent: "body { color: red }" });
+  await fetch(server + "/data").catch(() => {});
+  await new Promise((done) => setTimeout(done, 200));
+  return refused.sort();
+}"""
+
+
+class Server(ThreadingHTTPServer):
+    """Counts what it is asked for."""
+
+    def __init__(self) -> None:
+        asked = self.asked = set[str]()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.add(self.path)
+                self.send_error(404)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_policy_lets_nothing_out(pages: Any, browser: Browser, server: Server, tmp_path: Path) -> None:
+    """Even if data became markup, the browser would neither load nor run it. Without the policy it does both."""
+    page_text = pages["report"].read_text()
+    bare = tmp_path / "bare.html"
+    bare.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page_text))
+    address = f"http://127.0.0.1:{server.server_port}"
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(pages["report"].as_uri())
+        refused = page.evaluate(ATTEMPTS, address)
+        assert refused == ["connect-src", "img-src", "script-src-elem", "style-src-elem"]
+        assert page.evaluate("window.hacked") is None
+        assert server.asked == set()
+        page.goto(bare.as_uri())
+        assert page.evaluate(ATTEMPTS, address) == []
+        assert page.evaluate("window.hacked") == 1
+        assert server.asked == {"/picture.png", "/data"}

@@ -1,0 +1,135 @@
+"""What a page is made of: valid HTML that keeps data apart from markup, and asks no server for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import html5lib
+import pytest
+
+import karat
+from karat.report.blocks import Bars, Chart, Column, Dot, Dots, Interval, Report, Scatter, Section, Series, Table
+from karat.report.build import full_report
+from karat.report.charts import draw
+from karat.report.renderers.html import render_html
+
+Element = ElementTree.Element
+NAMES = ("report", "diff", "verdict", "both", "sweep", "selftest", "saved", "hostile")
+
+
+@pytest.fixture(params=NAMES)
+def page(request: pytest.FixtureRequest, pages: Any) -> str:
+    """Every kind of page there is."""
+    return pages[request.param].read_text()
+
+
+def parsed(page: str) -> Element:
+    """The page as a strict HTML5 parser reads it: any mistake in it is an error."""
+    tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
+    assert isinstance(tree, Element)
+    return tree
+
+
+def words(element: Element) -> str:
+    return "".join(element.itertext())
+
+
+def test_it_is_valid_and_its_references_lead_somewhere(page: str) -> None:
+    tree = parsed(page)
+    ids = [e.get("id") for e in tree.iter() if e.get("id") is not None]
+    assert len(ids) == len(set(ids))
+    for element in tree.iter():
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert set((element.get(name) or "").split()) <= set(ids)
+        assert (element.get("href") or "#content")[1:] in ids
+
+
+def test_headings_are_in_order(page: str) -> None:
+    levels = [int(e.tag[1]) for e in parsed(page).iter() if re.fullmatch(r"h[1-6]", str(e.tag))]
+    assert levels.count(1) == 1
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_nothing_is_loaded_and_nothing_runs_but_its_own_script(page: str) -> None:
+    tree = parsed(page)
+    (policy,) = [e.get("content") for e in tree.iter("meta") if e.get("http-equiv") == "Content-Security-Policy"]
+    (style,), (script,) = list(tree.iter("style")), list(tree.iter("script"))
+    for element, rule in ((style, "style-src"), (script, "script-src")):
+        digest = base64.b64encode(hashlib.sha256(words(element).encode()).digest()).decode()
+        assert f"{rule} 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none';")
+    for element in tree.iter():
+        assert element.tag not in ("img", "link", "iframe", "object", "embed", "base", "form", "image", "use")
+        assert not [name for name in element.attrib if str(name).startswith("on") or name in ("src", "style", "action")]
+
+
+def test_every_picture_has_a_name_and_its_numbers(page: str) -> None:
+    for figure in parsed(page).iter("figure"):
+        (picture,) = [e for e in figure.iter() if e.get("role") == "img"]
+        named = {str(e.tag).rpartition("}")[2]: words(e) for e in picture}
+        assert named["title"] == words(next(figure.iter("figcaption")))
+        assert named["desc"]
+
+
+def test_data_is_shown_as_it_is_and_cut_where_it_has_no_end(pages: Any) -> None:
+    page = pages["hostile"].read_text()
+    shown = words(parsed(page))
+    for text in pages.hostile[:8]:
+        assert text in shown
+    assert "w" * 1_000 not in shown.replace("w" * 300 + "…", "")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufdd0\ufffe]", page)
+    assert len(page) < 400_000
+
+
+def test_a_long_table_is_cut_and_says_so() -> None:
+    table = Table([Column("query"), Column("n", "count")], [[f"q{i}", i] for i in range(1_000)])
+    page = render_html(Report("Long", [Section("long", "Long", [table])])).decode()
+    assert page.count("<tr><th") == 200
+    assert "800 more rows are left out here." in page
+
+
+def test_the_same_report_gives_the_same_bytes() -> None:
+    result = karat.evaluate({"q": ["a"], "r": ["b"]}, {"q": ["a"], "r": ["a"]})
+    assert render_html(full_report([result])) == render_html(full_report([result]))
+
+
+def test_a_page_holds_what_the_terminal_leaves_out(pages: Any) -> None:
+    tree = parsed(pages["report"].read_text())
+    titles = [words(e) for e in tree.iter() if e.get("class") == "section"]
+    for title in ("At a glance", "Scores", "Over k", "Segments", "Worst queries", "What to do", "Audit", "Made from"):
+        assert any(t.startswith(title) for t in titles), titles
+    shown = words(tree)
+    for fact in ("recall@5 v1", "helpdesk-1", "by hand, a paragraph each", "wordllama", "seed 0", "sha256:"):
+        assert fact in shown
+    assert "karat eval examples/helpdesk/bm25_rerank.jsonl" in shown  # what made it
+
+
+def test_a_page_is_no_single_table(pages: Any) -> None:
+    run, gold = "examples/helpdesk/bm25.jsonl", "examples/helpdesk/gold.jsonl"
+    done = pages.run("eval", run, "--gold", gold, "-o", f"summary={pages.folder}/x.html")
+    assert done.returncode == 2
+    assert "a page holds everything" in done.stderr
+
+
+@pytest.mark.parametrize("value", [None, 0.0, 1.0, 0.5])
+def test_charts_bear_what_there_is(value: float | None) -> None:
+    """No rows, no values, one point, ends that are equal: a chart is drawn in any case."""
+    cell = Interval("x", value, value, value)
+    figures = [
+        Dots("t", "x", [Dot("a", cell, [value])], (0.0, 0.0), ["other"]),
+        Dots("t", "x", [], (0.0, 1.0)),
+        Chart("t", "x", "y", [Series("s", [1], [value], [value], [value])], x_scale="log"),
+        Chart("t", "x", "y", []),
+        Bars("t", "x", [], [], (0.0, 1.0)),
+        Scatter("t", "x", "y", [], (1.0, 1.0)),
+    ]
+    for figure in figures:
+        drawn = str(draw(figure, "i"))
+        ElementTree.fromstring(f"<x>{drawn}</x>")
+        assert "nan" not in drawn
