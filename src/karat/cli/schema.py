@@ -11,6 +11,7 @@ _NAMES = (
     "gates",
     "gold",
     "plan",
+    "prices",
     "result",
     "run-log",
     "selftest",
@@ -20,12 +21,7 @@ _NAMES = (
 
 
 @click.command("schema", short_help="Print the JSON Schema of a file that Karat reads or writes.")
-@click.argument(
-    "name",
-    type=click.Choice(
-        ["comparison", "corpus", "gates", "gold", "plan", "result", "run-log", "selftest", "ship-criteria", "sweep"]
-    ),
-)
+@click.argument("name", type=click.Choice(_NAMES))
 def command(name: str) -> None:
     """Print the JSON Schema of NAME, as it ships in the package."""
     from karat.schemas import schema_text
