@@ -208,8 +208,8 @@ def test_an_evaluation_has_its_sections() -> None:
         "spread",
         "worst",
         "audit",
-        "findings",
         "not_measured",
+        "findings",
         "artifacts",
     ]
     blocks = json.loads(render_json(report))
