@@ -96,6 +96,7 @@ def test_stages_are_logged_and_rerankers_keep_the_list_before() -> None:
     record = done.run[0]
     assert set(record["latency_ms"]) == {"retrieve", "rerank"}
     assert (len(record["raw"]), len(record["topk"]), record["k_raw"], record["reranker"]) == (2, 1, 2, "static")
+    assert done.notes == [], "what was looked at beyond k is no surplus"
     assert set(run("hybrid", corpus=CORPUS).run[0]["latency_ms"]) == {"embed", "retrieve", "fuse"}
     assert set(run("dense", corpus=CORPUS).run[0]["latency_ms"]) == {"embed", "retrieve"}
 
@@ -201,6 +202,9 @@ def test_a_query_that_hangs_is_given_up(sort: str) -> None:
         ([object()], "a hit has no id"),
         ({"hits": None}, "returned no list"),
         ({"hits": ["a"], "latency_ms": "fast"}, "latency_ms is not usable"),
+        ({"hits": ["a"], "route": object()}, "cannot be written as JSON"),
+        ([{"id": "a", "text": object()}], "cannot be written as JSON"),
+        (["half \ud800"], "cannot be written as JSON"),
     ],
 )
 def test_an_answer_of_the_wrong_type_is_an_error_of_its_query(answer: Any, words: str) -> None:
@@ -342,6 +346,7 @@ def test_answers_that_come_in_any_order_are_sorted(tmp_path: Path) -> None:
 
     run(search, output=file, workers=8)
     assert [r["query_id"] for r in lines(file)] == [f"q{i}" for i in range(8)]
+    assert [r["query_id"] for r in run(search, workers=8).run] == [f"q{i}" for i in range(8)]
 
 
 def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Rerank(Retriever):
         with watch.stage("rerank"):
             hits = self._reordered(question, looked_at) if looked_at else []
         hits += [{name: value for name, value in hit.items() if name != "score"} for hit in below]
-        return Found(hits, found.latency_ms | watch.latency_ms, raw, found.fields)
+        return Found(hits[:k], found.latency_ms | watch.latency_ms, raw, found.fields)
 
     def _reordered(self, question: Question, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
         scores = list(self._scorer(question, list(map(self._text, hits))))

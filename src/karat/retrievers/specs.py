@@ -16,7 +16,7 @@ from karat.yaml_io import load_yaml
 
 _SPEC = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?::(?P<first>[^()]*))?(?:\((?P<rest>.*)\))?", re.S)
 _URL = re.compile(r"https?://\S+")
-_YAML = (".yaml", ".yml")
+YAML = (".yaml", ".yml")
 
 
 def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retriever:
@@ -35,7 +35,7 @@ def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retri
         return make_retriever(spec["retriever"], inner | given)
     if not isinstance(spec, str):
         return build(REGISTRY.require("function"), [spec], given)
-    if spec.endswith(_YAML):
+    if spec.endswith(YAML):
         return make_retriever(read_options(spec), given)
     name, positional, named = parse(spec)
     return build(REGISTRY.require(name), positional, named | given)

@@ -13,7 +13,7 @@ import msgspec
 from karat.corpus import Corpus
 from karat.errors import ConfigError, KaratError, printable, shorten
 from karat.formats.run_log_writer import ranked_hits
-from karat.retrievers.base import Found, Question, Retriever, timed
+from karat.retrievers.base import Found, Question, Retriever, Unusable, timed
 from karat.retrievers.named import load, title_of
 from karat.retrievers.waiting import settled
 
@@ -48,6 +48,9 @@ class Asker:
         """The fields that all lines share, and that a run must have in common to be continued."""
         described = self.retriever.settings()
         corpus = self.corpus
+        searched = (
+            None if corpus is None else {"name": Path(corpus.label).name, "size": len(corpus), "hash": corpus.hash}
+        )
         fields = {
             "system": system,
             "k_raw": self.retriever.depth(self.k),
@@ -56,9 +59,7 @@ class Asker:
             "reranker": described.get("reranker"),
             "rewriter": self._rewriter,
             "min_score": self.min_score,
-            "corpus": None
-            if corpus is None
-            else {"name": Path(corpus.label).name, "size": len(corpus), "hash": corpus.hash},
+            "corpus": searched,
             "chunker": None if corpus is None else corpus.chunker,
             "index_version": index_version or (corpus.hash if corpus and self.retriever.searches_corpus else None),
         }
@@ -88,9 +89,10 @@ class Asker:
             original = self.retriever.answer(question, self.k)
         times = {name: median(a.latency_ms.get(name, 0.0) for a in answers) for name in answers[0].latency_ms}
         steady = all(answer.ids == answers[0].ids for answer in answers)
-        return Answered(
-            answers[0], stages | times, None, asked.text if asked is not question else None, original, steady
-        )
+        rewritten = asked.text if asked is not question else None
+        answered = Answered(answers[0], stages | times, None, rewritten, original, steady)
+        _refuse_unwritable(answered)
+        return answered
 
     def record(self, question: Question, answer: Answered, common: dict[str, Any]) -> dict[str, Any]:
         found = answer.found or Found([])
@@ -156,6 +158,14 @@ _NOTES = {
     "strange": "hits are not in the corpus",
     "unsteady": "queries got other hits when they were asked again",
 }
+
+
+def _refuse_unwritable(answer: Answered) -> None:
+    """What cannot be written must fail its query, and not the run."""
+    try:
+        msgspec.json.encode(answer)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Unusable(f"the answer cannot be written as JSON: {error}") from error
 
 
 def _said(error: BaseException) -> str:

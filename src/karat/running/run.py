@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -15,7 +15,7 @@ from karat.corpus import Corpus
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.retrievers.base import Question, Retriever
-from karat.retrievers.specs import make_retriever
+from karat.retrievers.specs import YAML, make_retriever
 from karat.retrievers.waiting import TooSlow
 from karat.running.asking import Answered, Asker
 from karat.running.log import RunFile
@@ -78,9 +78,9 @@ def run_retriever(
     named = system or _title(retriever, found)
     settings = asker.settings(named, index_version)
     measured = {"workers": workers, "warm_up": warm_up, "repeat": repeat}
-    log: _Log = _Memory()
+    texts = {question.id: question.text for question in questions}
+    log: _Log = _Memory(texts)
     if output is not None:
-        texts = {question.id: question.text for question in questions}
         log = RunFile(Path(output), settings, texts, overwrite=overwrite, retry=retry_failed)
     started = time.monotonic()
     try:
@@ -114,8 +114,8 @@ def _ask(
     progress: Callable[[str, int], AbstractContextManager[Callable[[], None]]] | None,
 ) -> None:
     whole = None if timeout is None else timeout * asker.askings
-    first = todo[: max(warm_up, 0)]
-    for _ in Workers(asker.warm, min(workers, max(len(first), 1)), timeout).each(first):
+    first = todo[:warm_up]
+    for _ in Workers(asker.warm, workers, whole).each(first):
         pass
     shown = nullcontext(lambda: None) if progress is None else progress(f"asking {common['system']}", len(todo))
     with shown as tick:
@@ -141,7 +141,8 @@ class _Log(Protocol):
 class _Memory:
     """Records that nobody wants in a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries: Iterable[str]) -> None:
+        self._place = {query: i for i, query in enumerate(queries)}
         self.done: set[str] = set()
         self.failed = 0
         self.records: list[dict[str, Any]] = []
@@ -151,15 +152,14 @@ class _Memory:
         pass
 
     def sort(self) -> None:
-        pass
+        self.records.sort(key=lambda record: self._place[record["query_id"]])
 
 
 def _title(spec: Any, found: Retriever) -> str:
-    return (
-        " ".join(spec.split())
-        if isinstance(spec, str) and "\n" not in spec
-        else str(getattr(found, "title", found.name))
-    )
+    """What the system is called where nobody says: as it was asked for."""
+    if not isinstance(spec, str):
+        return str(getattr(found, "title", found.name))
+    return Path(spec).stem if spec.endswith(YAML) else " ".join(spec.split())
 
 
 def _are_questions(queries: Any) -> bool:
