@@ -39,6 +39,20 @@ def test_a_folder_is_a_gold_set(tmp_path: Path, qrels: str) -> None:
     assert karat.evaluate({"q1": ["x", "a"], "q2": ["c"]}, gold, ["mrr"]).means == {"mrr": 0.75}
 
 
+def test_queries_say_that_they_have_no_answer_and_what_time_they_ask_from(tmp_path: Path) -> None:
+    metadata = {"q1": {"as_of": "2025-06-01"}, "q9": {"no_answer": True}}
+    lines = (json.dumps({"_id": i, "text": "?", "metadata": m}) + "\n" for i, m in metadata.items())
+    gold = karat.read_gold(folder(tmp_path, queries="".join(lines)))
+    assert (gold.queries, gold.no_answer.tolist()) == (["q1", "q2", "q9"], [0, 0, 1])
+    assert [None if v is None else v.text for v in gold.as_of] == ["2025-06-01", None, None]
+
+
+def test_no_answer_and_relevant_gold_contradict_each_other(tmp_path: Path) -> None:
+    line = json.dumps({"_id": "q1", "text": "?", "metadata": {"no_answer": True}})
+    with pytest.raises(InputError, match=r"queries.jsonl: query 'q1': no_answer and relevant gold"):
+        karat.read_gold(folder(tmp_path, queries=line))
+
+
 def test_queries_are_not_needed(tmp_path: Path) -> None:
     assert karat.read_gold(folder(tmp_path)).queries == ["q1", "q2"]
 
