@@ -206,6 +206,7 @@ def test_an_evaluation_has_its_sections() -> None:
         "panel",
         "bands",
         "spread",
+        "waterfall",
         "worst",
         "audit",
         "not_measured",
