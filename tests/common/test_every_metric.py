@@ -31,7 +31,7 @@ CORPUS = 60
 METRICS = karat.all_metrics()
 
 every_metric = pytest.mark.parametrize("name", METRICS)
-examples = settings(max_examples=100)
+examples = settings(max_examples=30)
 
 
 # Every metric in all of its forms
