@@ -131,10 +131,11 @@ def test_an_evaluation_has_its_sections() -> None:
         "panel",
         "bands",
         "spread",
+        "waterfall",
         "worst",
         "audit",
-        "findings",
         "not_measured",
+        "findings",
         "artifacts",
     ]
     blocks = json.loads(render_json(report))
