@@ -93,6 +93,7 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
         "docs/diagnosis.md",
         "docs/gates.md",
         "docs/ci.md",
+        "docs/report.md",
         "benchmarks/README.md",
     ],
 )
