@@ -95,6 +95,11 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
         "docs/gates.md",
         "docs/ci.md",
         "docs/components.md",
+        "docs/report.md",
+        "docs/rechunking.md",
+        "docs/time_and_no_answer.md",
+        "docs/cost.md",
+        "docs/retrievers.md",
         "benchmarks/README.md",
     ],
 )

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,10 +14,12 @@ import html5lib
 import pytest
 
 import karat
+from karat.report import build
 from karat.report.blocks import Bars, Chart, Column, Dot, Dots, Interval, Report, Scatter, Section, Series, Table
-from karat.report.build import full_report
+from karat.report.build import evaluation_report, full_report
 from karat.report.charts import draw
 from karat.report.renderers.html import render_html
+from karat.report.renderers.markdown import render_markdown
 
 Element = ElementTree.Element
 NAMES = ("report", "diff", "verdict", "both", "sweep", "selftest", "saved", "hostile")
@@ -108,6 +111,19 @@ def test_a_page_holds_what_the_terminal_leaves_out(pages: Any) -> None:
     for fact in ("recall@5 v1", "helpdesk-1", "by hand, a paragraph each", "wordllama", "seed 0", "sha256:"):
         assert fact in shown
     assert "karat eval examples/helpdesk/bm25_rerank.jsonl" in shown  # what made it
+
+
+def test_a_new_section_needs_no_renderer_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one of the documentation, as the registry would find it."""
+    (code,) = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "report.md").read_text(), re.S)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    monkeypatch.setattr(build, "_makers", lambda: [names["Recall"]()])
+    result = karat.evaluate({"q": ["a"], "r": ["b"]}, {"q": ["a"], "r": ["a"]})
+    assert "most people ask" in render_markdown(evaluation_report(result))
+    page = parsed(render_html(full_report([result])).decode())
+    (picture,) = [e for e in page.iter() if e.get("role") == "img"]
+    assert "recall@10 0.500" in words(picture)
 
 
 def test_a_page_is_no_single_table(pages: Any) -> None:

@@ -36,6 +36,7 @@ from karat.report.readable import readable
 
 _ROWS = 200  # of a table; a page with more is no longer read
 _CELL = 500  # characters
+_TEXT = 30  # characters from which on a column of text needs room
 _LINE = 120  # characters of a title where it is only a name
 _SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}
 _SHOWN_BY = {"chart": "figure", "dots": "figure", "bars": "figure", "scatter": "figure"}  # else a macro of its name
@@ -166,9 +167,17 @@ def _cell(value: Cell, style: str) -> str:
 
 
 def _looks(table: Table) -> list[str]:
-    """The class of each column: n for numbers, u for what no line may break."""
-    columns = range(len(table.columns))
-    return ["n" if is_numeric(table, i) else "u" if is_unbroken(table, i) else "" for i in columns]
+    """The class of each column: n for numbers, u for what no line may break, t for text that needs room."""
+    return [_look(table, i) for i in range(len(table.columns))]
+
+
+def _look(table: Table, column: int) -> str:
+    if is_numeric(table, column):
+        return "n"
+    if is_unbroken(table, column):
+        return "u"
+    longest = max((len(write_cell(row[column], "text")) for row in table.rows), default=0)
+    return "t" if column and longest > _TEXT else ""
 
 
 def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> Markup:
@@ -176,7 +185,7 @@ def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> 
     made = []
     for i, (value, column) in enumerate(zip(row, columns, strict=True)):
         name, place = ("th", ' scope="row"') if i == 0 else ("td", "")
-        look = f' class="{looks[i]}"' if looks[i] else ' dir="auto"' if isinstance(value, str) else ""
+        look = (f' class="{looks[i]}"' if looks[i] else "") + (' dir="auto"' if looks[i] in ("", "t") else "")
         made.append(f"<{name}{place}{look}{_sort_key(value)}>{_inside(value, column)}</{name}>")
     return Markup("".join(made))  # text is escaped by _inside
 
