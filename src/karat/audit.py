@@ -37,6 +37,21 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "score_ties": ("queries with hits of equal score", "id decides, descending, as trec_eval does"),
     "pruned_hits": ("hits under the score threshold", "cut before evaluation"),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),
+    "passages_found": ("passages of documents in the gold set", "matched by the chunks that hold them"),
+    "passages_lost": ("passages of the gold set that no known chunk holds", "kept, and scored as not found"),
+    "passages_by_document": (
+        "passages of the gold set whose chunks have neither text nor offsets",
+        "matched by document, each document once",
+    ),
+    "passages_in_hits": (
+        "passages of the gold set looked for in the run's own hits",
+        "only chunks that were ever returned are known",
+    ),
+    "passages_repeated": ("quotes of the gold set that stand in their document more than once", "each place counts"),
+    "passages_moved": ("passages whose quote stands elsewhere than start and end say", "the quote decides"),
+    "passages_beyond": ("passages that reach beyond the end of their document", "what lies inside decides"),
+    "offsets_unused": ("gold items with start and end, but no doc_id to count them in", "the chunk id decides"),
+    "odd_offsets": ("chunks of the corpus whose start and end are no offsets", "taken as not given"),
     "duplicate_gold": ("gold items listed twice with the same grade", "counted once"),
     "negative_grades": ("gold items with a grade below 0", "treated as unjudged, as trec_eval does"),
 }

@@ -21,6 +21,7 @@ from karat.judged import Judged, Rules, judge, judge_missing
 from karat.metrics.base import Metric, Relevance
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
+from karat.resolving import resolve
 from karat.result import Result
 from karat.statistics.intervals import Sampling
 
@@ -34,6 +35,9 @@ PANEL = (
     "mrr",
     "distinct_docs@5",
     "judged@5",
+    "span_recall@5",
+    "span_precision@5",
+    "span_iou@5",
     "latency_p50",
     "latency_p90",
 )
@@ -98,7 +102,8 @@ def evaluate_all(
     run, gold = read_run(run), read_gold(gold)
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
-        run, gold, corpus_size = DescribedRun(run, corpus), with_versions(gold, corpus), corpus_size or len(corpus)
+        run = DescribedRun(run, corpus, DocRule(doc_of))
+        gold, corpus_size = with_versions(gold, corpus), corpus_size or len(corpus)
     asked = parse_metrics(PANEL if metrics is None else metrics)
     segmented_by = segment_titles(gold, segments)
     cluster = _cluster(gold, cluster)
@@ -107,9 +112,9 @@ def evaluate_all(
     rules = Rules(missing=missing, min_score=min_score, doc_of=doc_of, k=k)
     background = _background(gold, rules) if metrics is None else []
     try:
-        scorers = _score(run, gold, asked, background, rules, corpus_size, frozenset(facts))
+        scorers = _score(run, gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
     except Ungrouped:
-        scorers = _score(run.grouped(), gold, asked, background, rules, corpus_size, frozenset(facts))
+        scorers = _score(run.grouped(), gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
     provenance = run.provenance()
     options: dict[str, Any] = {
         "k": k,
@@ -151,7 +156,8 @@ def _cluster(gold: Gold, name: str | None) -> str | None:
 
 
 def _background(gold: Gold, rules: Rules) -> list[Metric]:
-    chunks = not gold.names_document(DocRule(rules.doc_of)).all()  # else documents are all that is asked for
+    # Else documents are all that is asked for.
+    chunks = gold.passages or not gold.names_document(DocRule(rules.doc_of)).all()
     return parse_metrics((*BACKGROUND, *BY_DOCUMENT) if chunks else BACKGROUND)
 
 
@@ -161,20 +167,24 @@ def _score(
     asked: list[Metric],
     background: list[Metric],
     rules: Rules,
+    corpus: Corpus | None,
     corpus_size: int | None,
     facts: frozenset[str],
 ) -> dict[str, _Scorer]:
     metrics = [*asked, *background]
     columns = facts.union(*(m.needs for m in metrics))
     depth = max((m.k or int(max(gold.k.max(), rules.k)) for m in metrics if m.uses_hits), default=0)
-    documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
+    rule = DocRule(rules.doc_of)
+    known = {} if corpus is None else corpus.strangers(rule)
+    documents = gold.documents(rule, known) if any(map(_by_document, metrics)) else None
+    gold_of = resolve(gold, run, corpus, rule)
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
-            scorer = scorers[hits.system] = _Scorer(gold, asked, background, rules, corpus_size, facts)
-        judged = judge(hits, gold, rules, scorer.audit, depth)
+            scorer = scorers[hits.system] = _Scorer(gold_of(hits.system), asked, background, rules, corpus_size, facts)
+        judged = judge(hits, scorer.gold, rules, scorer.audit, depth)
         # What was settled for the documents was settled, and counted, for the chunks already.
         scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
     if not scorers:
@@ -182,7 +192,7 @@ def _score(
     for system, scorer in scorers.items():
         scorer.refuse_no_overlap(run, gold, system)
         scorer.shared.report(scorer.audit)
-        scorer.add_missing(documents or gold)
+        scorer.add_missing(documents or scorer.gold)
     return scorers
 
 

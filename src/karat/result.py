@@ -22,6 +22,7 @@ from karat.attributes import (
 )
 from karat.audit import Audit
 from karat.corpus import Corpus
+from karat.coverage import LabelHealth, label_health
 from karat.diagnosis.bands import Reading, readings
 from karat.diagnosis.evidence import Evidence
 from karat.diagnosis.finding import Finding
@@ -29,7 +30,7 @@ from karat.diagnosis.rules import find
 from karat.errors import ConfigError, InputError, UnknownName
 from karat.gold import Gold
 from karat.hits import NoLists, Run
-from karat.ids import Floats, Ints
+from karat.ids import DocRule, Floats, Ints
 from karat.judged import Rules
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric, parse_metrics
@@ -212,8 +213,16 @@ class Result:
                 wrong_hits_judged=bool((self.gold.grades == 0).any()),
                 attributes=tuple(dict.fromkeys((*self.gold.tags, *self.segmented_by))),
                 groups=self.groups,
+                labels=self._labels,
             )
         )
+
+    @property
+    def _labels(self) -> LabelHealth | None:
+        """Only against a corpus: what the run did not return may exist all the same."""
+        if self.corpus is None:
+            return None
+        return label_health(self.gold, DocRule(self.rules.doc_of), self.corpus)
 
     @property
     def means(self) -> dict[str, float | None]:

@@ -123,7 +123,7 @@ def test_what_is_said_of_a_query_is_kept(tmp_path: Path) -> None:
     assert gold.text(0) == "how?"
     for name in ("evidence", "answer", "answer_span", "negatives", "as_of", "conversation_id", "source", "entities"):
         assert gold.fields[name] == [entry[name]], name
-    assert gold.fields["spans"] == [[("so it is", 3, 11)]]
+    assert gold.passages == [(None, "so it is", 3, 11)]
     assert gold.fields["links"] == [["more"]]  # a list is no tag
     assert gold.tags == {}
 

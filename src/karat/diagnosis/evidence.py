@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from karat.coverage import LabelHealth
 from karat.diagnosis.finding import Number
 from karat.diagnosis.thresholds import DEPTHS
 from karat.ids import Bools, Floats, Ints
@@ -80,6 +81,7 @@ class Evidence:
     wrong_hits_judged: bool = False  # the gold says of some items that they are not relevant
     attributes: tuple[str, ...] = ()  # by which queries can be grouped
     groups: Callable[[str], list[tuple[str, Ints]]] = field(default=lambda name: [])
+    labels: LabelHealth | None = None  # where there is a corpus to hold the gold set against
 
     def column(self, name: str) -> Floats:
         if name not in self.values:
