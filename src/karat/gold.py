@@ -252,7 +252,7 @@ class GoldBuilder:
         return keep
 
     def _looked_for(self) -> list[Passage | None]:
-        """What tells items of one document apart; beside a chunk's id a passage is only told."""
+        """What tells items of one document apart; beside a chunk's id a passage is only a note."""
         if not self.passages:
             return [None] * len(self.ids)
         return [p if kind == DOC else None for p, kind in zip(self.passages, self.kinds, strict=True)]

@@ -21,7 +21,7 @@ PIECE, CHUNK = 8, 20
 
 
 class Passage(NamedTuple):
-    """What a gold item says of where it stands. Without a document it is only told, and nothing is looked for."""
+    """What a gold item says of where it stands. Without a document it is only a note: nothing is looked for."""
 
     doc: str | None
     quote: str | None = None

@@ -245,7 +245,7 @@ def test_other_lists_of_the_log_are_resolved_anew() -> None:
 # Beside a chunk's id
 
 
-def test_beside_a_chunk_id_a_passage_is_only_told() -> None:
+def test_beside_a_chunk_id_a_passage_is_only_a_note() -> None:
     items = [{"query_id": "q", "gold": [{"chunk_id": "d#1", "quote": "cards ship", "start": 50, "end": 60}]}]
     result = evaluate(["d#2"], items, ["recall@1"], corpus=corpus(50, 50, 50))
     assert result.means == {"recall@1": 0.0}
@@ -269,7 +269,7 @@ def test_offsets_need_a_document_to_be_counted_in() -> None:
     [
         (place(9, 9), "gold[0].end: bad offset: expected more than start (9), got 9"),
         (place(9, 3), "gold[0].end: bad offset: expected more than start (9), got 3"),
-        (place(-1, 3), "gold[0].start: bad offset: expected 0 or more, got -1"),
+        (place(-1, 3), "gold[0].start: out of range: expected a whole number >= 0, got -1"),
         ({"start": 3}, "gold[0].end: the field is missing"),
         ({"end": 3}, "gold[0].start: the field is missing"),
         ({"start": "three", "end": 5}, "gold[0].start: wrong type: expected a whole number or null, got 'three'"),

@@ -34,12 +34,12 @@ from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.ids import Floats, as_list
 from karat.passages import Passage
 
-Offset = Annotated[int, msgspec.Meta(le=2**53)]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class GoldItem(msgspec.Struct, gc=False):
     """One gold item, with its grade: a chunk, a document, or a passage of a document (`doc_id` with `quote`, or with
-    `start` and `end`), which is looked for in the chunks of the run. Beside a `chunk_id` a quote is only told."""
+    `start` and `end`), which is looked for in the chunks of the run. Beside a `chunk_id` it is only a note."""
 
     chunk_id: str | int | None = None
     doc_id: str | int | None = None
@@ -317,8 +317,6 @@ class _Batch:
             lacking = "start" if start is None else "end"
             hint = "start and end belong together: of the first character, and of the one after the last"
             raise self.error(at, "the field is missing", field=f"gold[{place}].{lacking}", hint=hint)
-        if start < 0:
-            raise self.error(at, "bad offset", field=f"gold[{place}].start", expected="0 or more", got=start)
         if end <= start:
             expected = f"more than start ({start})"
             raise self.error(at, "bad offset", field=f"gold[{place}].end", expected=expected, got=end)
