@@ -40,7 +40,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "passages_found": ("passages of documents in the gold set", "matched by the chunks that hold them"),
     "passages_lost": ("passages of the gold set that no known chunk holds", "kept, and scored as not found"),
     "passages_by_document": (
-        "passages of the gold set whose chunks have neither text nor offsets",
+        "passages of the gold set for which chunks lack the text or the offsets",
         "matched by document, each document once",
     ),
     "passages_in_hits": (

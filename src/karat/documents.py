@@ -220,7 +220,8 @@ class Document:
             return quoted
         start, end = passage.start, passage.end
         if not quoted or any(place[0] < end and start < place[1] for place in quoted):
-            return [(start, end if self.length is None else min(end, max(self.length, start + 1)))]
+            last = self.length if self.length is not None and start < self.length else end
+            return [(start, min(end, last))]
         return [min(quoted, key=lambda place: abs(place[0] - start))]
 
     def holders(self, passage: Passage, places: Sequence[Stretch]) -> list[str] | None:

@@ -174,6 +174,7 @@ class GoldBuilder:
         ids, grades, kinds, passages, counts = self._items(audit)
         for column in (*self.fields.values(), *self.tags.values()):
             column += [None] * (len(self.queries) - len(column))
+        self._count_unused_offsets(counts, passages, audit)
         no_answer = np.array(self.no_answer, np.int64)
         without_answer = (self.queries[i] for i in np.flatnonzero(no_answer).tolist())
         audit.count("no_answer_queries", int(no_answer.sum()), without_answer)
@@ -250,6 +251,14 @@ class GoldBuilder:
             seen[item] = 0.0
         audit.count("duplicate_gold", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
         return keep
+
+    def _count_unused_offsets(self, counts: Ints, passages: list[Passage | None], audit: Audit) -> None:
+        """Offsets are of a document; beside a chunk's id alone nobody knows which."""
+        if passages:
+            query = np.repeat(np.arange(len(counts)), counts).tolist()
+            named = zip(query, passages, strict=True)
+            unused = [self.queries[q] for q, p in named if p is not None and p.doc is None and p.start is not None]
+            audit.count("offsets_unused", len(unused), unused)
 
     def _looked_for(self) -> list[Passage | None]:
         """What tells items of one document apart; beside a chunk's id a passage is only a note."""

@@ -130,7 +130,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit)
     order = rank_order(hits, query, rows, depth)
     rank = _ranks(hits, query, rows, order)
-    by_place = np.lexsort(((rank, query[rows]) if gold.located is None else (-gold.grades[items], rank, query[rows])))
+    by_place = np.lexsort((rank, query[rows]) if gold.located is None else (-gold.grades[items], rank, query[rows]))
     rows, items, rank = rows[by_place], items[by_place], rank[by_place]
     gold_query, gold_grade = _gold_side(gold, queries)
     return Judged(

@@ -37,8 +37,9 @@ def resolve(gold: Gold, run: Run, corpus: Corpus | None, rule: DocRule) -> Calla
         if other is corpus and name == rule.rule:
             return lambda system: located
     audit = Audit()
+    audit.merge(gold.audit)
     documents = {} if corpus is None else _of_corpus(corpus, docs, rule, audit)
-    if corpus is not None and any(document.ids for document in documents.values()):
+    if corpus is not None and (not documents or any(document.ids for document in documents.values())):
         _whole_documents_as_chunks(documents)
         located = _Resolver(gold, documents, "corpus", _places(documents, corpus, rule), audit).gold()
         known.append((corpus, rule.rule, located))
@@ -149,22 +150,17 @@ class _Resolver:
     ) -> None:
         self._gold, self._documents, self._known, self._place_of = gold, documents, known, place_of
         self._audit = Audit()
-        self._audit.merge(gold.audit)
         self._audit.merge(audit)
-        self._tells = any(document.tells for document in documents.values())
+        self._tells = known == "corpus" or any(document.tells for document in documents.values())
+        self._nowhere = 0  # before the beginning of every document: for quotes that stand in none
         self._places: list[list[Stretch] | None] = [None] * len(gold.ids)
         self._holders: dict[int, list[str]] = {}  # item → chunks
         self._by_document: list[int] = []
 
     def gold(self) -> Gold:
         for item, passage in enumerate(self._gold.passages):
-            if passage is None:
-                continue
-            if passage.doc is None:
-                if passage.start is not None:
-                    self._count("offsets_unused", item, "no doc_id")
-                continue
-            self._look_for(item, passage)
+            if passage is not None and passage.doc is not None:
+                self._look_for(item, passage)
         self._audit.count("passages_found", sum(map(bool, self._holders.values())), self._examples())
         if self._known == "hits" and self._holders:
             self._audit.count("passages_in_hits", len(self._holders), ["a corpus (--corpus) has them all"])
@@ -194,7 +190,8 @@ class _Resolver:
         document = self._documents.get(passage.doc or "")
         if passage.quote is None or (document is not None and document.whole is None):
             return None
-        return [(-len(passage.quote), 0)]  # where no chunk can be
+        self._nowhere -= len(passage.quote)
+        return [(self._nowhere, self._nowhere + len(passage.quote))]
 
     def _count_oddities(self, item: int, passage: Passage, document: Document | None, places: list[Stretch]) -> None:
         if len(places) > 1:

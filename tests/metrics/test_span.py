@@ -83,9 +83,11 @@ def test_undefined_where_not_all_is_known() -> None:
 def test_a_quote_that_stands_nowhere_is_not_found() -> None:
     text = "Refunds take five days. Cards ship in two weeks."
     known = Corpus("corpus", ["d#0"], [""], [text], {"start": [0], "end": [len(text)]})
-    items = [{"doc_id": "d", "quote": "refunds take five days."}, {"doc_id": "d", "quote": "nobody wrote this of it"}]
-    result = karat.evaluate({"q": ["d#0"]}, [{"query_id": "q", "gold": items}], METRICS, corpus=known)
-    assert result.means["span_recall@3"] == 0.5
+    quotes = ["refunds take five days.", "nobody wrote this of it", "nobody wrote this either"]
+    items = [{"doc_id": "d", "quote": quote} for quote in quotes]
+    beyond = {"doc_id": "d", "start": 1000, "end": 1030}
+    result = karat.evaluate({"q": ["d#0"]}, [{"query_id": "q", "gold": [*items, beyond]}], METRICS, corpus=known)
+    assert result.means["span_recall@3"] == pytest.approx(23 / (23 + 23 + 24 + 30))
     assert result.means["span_precision@3"] == pytest.approx(23 / len(text))
 
 

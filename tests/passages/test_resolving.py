@@ -170,6 +170,12 @@ def test_a_lost_passage_stays_in_the_gold(tmp_path: Path) -> None:
     assert audited(result)["passages_beyond"] == 1
 
 
+def test_a_corpus_that_has_none_of_the_documents() -> None:
+    result = evaluate(["e#1"], gold(quote("cards ship")), ["recall@5"], corpus=corpus(50, 50, 50, doc="e"))
+    assert (result.means, audited(result)["passages_lost"]) == ({"recall@5": 0.0}, 1)
+    assert example(result, "passages_lost") == "gold:1 q: no document 'd'"
+
+
 def test_what_reaches_beyond_the_document_is_told_and_the_rest_decides() -> None:
     result = evaluate(["d#3"], gold(place(120, 10_000)), ["recall@1", "span_recall@1"], corpus=corpus(50, 50, 50))
     assert result.means == {"recall@1": 1.0, "span_recall@1": 1.0}
@@ -242,6 +248,27 @@ def test_other_lists_of_the_log_are_resolved_anew() -> None:
     assert result.measure(["recall@1"], hits="raw").means == {"recall@1": 1.0}
 
 
+def test_whatever_form_the_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists, dicts of scores, a file that is read as columns, slices of one query: the same chunks are found."""
+    chunks, order = corpus(50, 50, 50), ["d#3", "d#2", "d#1"]
+    items = [{**gold(place(at * 10, at * 10 + 40), place(90, 140))[0], "query_id": f"q{at}"} for at in range(10)]
+    metrics = ["mrr", "recall@2", "precision@2", "span_iou@2"]
+    lists = {f"q{at}": order for at in range(10)}
+    expected = karat.evaluate(lists, items, metrics, corpus=chunks)
+    assert len(set(expected.score("mrr").values()) | set(expected.score("recall@2").values())) > 2
+    path = tmp_path / "run.jsonl"
+    records = [
+        {"query_id": q, "topk": [{"chunk_id": hit, "score": 3.0 - i} for i, hit in enumerate(hits)]}
+        for q, hits in lists.items()
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    scores = {q: {hit: 3.0 - i for i, hit in enumerate(hits)} for q, hits in lists.items()}
+    for run in (scores, path, records):
+        assert karat.evaluate(run, items, metrics, corpus=chunks).scores.equals(expected.scores)
+    monkeypatch.setattr("karat.formats.dicts._SLICE_HITS", 1)
+    assert karat.evaluate(scores, items, metrics, corpus=chunks).scores.equals(expected.scores)
+
+
 # Beside a chunk's id
 
 
@@ -253,9 +280,9 @@ def test_beside_a_chunk_id_a_passage_is_only_a_note() -> None:
 
 
 def test_offsets_need_a_document_to_be_counted_in() -> None:
-    items = [{"query_id": "q", "gold": [{"chunk_id": "d#1", "start": 50, "end": 60}, {"doc_id": "d", "quote": "fees"}]}]
+    items = [{"query_id": "q", "gold": [{"chunk_id": "d#1", "start": 50, "end": 60}]}]
     result = evaluate(["d#2"], items, ["recall@1"], corpus=corpus(50, 50, 50))
-    assert example(result, "offsets_unused") == "gold:1 q: no doc_id"
+    assert example(result, "offsets_unused") == "q"
     with_document = [{"query_id": "q", "gold": [{"chunk_id": "d#1", "doc_id": "d", "start": 50, "end": 100}]}]
     result = evaluate(["d#2"], with_document, ["recall@1", "span_recall@1"], corpus=corpus(50, 50, 50))
     assert result.means == {"recall@1": 0.0, "span_recall@1": 1.0}  # the id names the chunk, the offsets the text
