@@ -81,6 +81,13 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert names["result"].segments.height > 0
 
 
+def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "rechunking.md").read_text()
+    (block,), (shown,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("python", "text"))
+    exec(block, {})
+    assert capsys.readouterr().out == shown
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -90,13 +97,13 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
         "docs/formats.md",
         "docs/configuration.md",
         "docs/statistics.md",
+        "docs/rechunking.md",
         "docs/diagnosis.md",
         "docs/evidence.md",
         "docs/gates.md",
         "docs/ci.md",
         "docs/components.md",
         "docs/report.md",
-        "docs/rechunking.md",
         "docs/time_and_no_answer.md",
         "docs/cost.md",
         "docs/retrievers.md",

@@ -63,6 +63,7 @@ def _holds_gold(gold: Gold) -> dict[str, int | str | None]:
     return {
         "queries": len(gold.queries),
         "items": len(gold.ids),
+        "passages": sum(passage is not None for passage in gold.passages) or None,
         "no answer": int(gold.no_answer.sum()),
         "tags": ", ".join(gold.tags) or None,
         "dataset": gold.dataset.version,

@@ -12,7 +12,7 @@ import msgspec
 
 from karat.errors import InputError, shorten
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
-from karat.ids import as_list
+from karat.ids import DocRule, as_list
 from karat.versions import EXPECTED, Version, is_said
 
 if TYPE_CHECKING:
@@ -62,6 +62,22 @@ class Corpus:
     def _version_field(self) -> str | None:
         return next((name for name in VERSIONS if name in self.fields), None)
 
+    def documents(self, rule: DocRule) -> list[str]:
+        """The document of each chunk: its `doc_id`, else what the rule makes of its id."""
+        cache: dict[str, list[str]] = self.__dict__.setdefault("_documents", {})
+        if rule.rule not in cache:
+            said = self.fields.get("doc_id", [None] * len(self))
+            cache[rule.rule] = [rule.doc(i) if d is None else str(d) for i, d in zip(self.ids, said, strict=True)]
+        return cache[rule.rule]
+
+    def strangers(self, rule: DocRule) -> dict[str, str]:
+        """Chunks whose id does not tell their document, with the document."""
+        cache: dict[str, dict[str, str]] = self.__dict__.setdefault("_strangers", {})
+        if rule.rule not in cache:
+            pairs = zip(self.ids, self.documents(rule), strict=True) if "doc_id" in self.fields else ()
+            cache[rule.rule] = {item: doc for item, doc in pairs if rule.doc(item) != doc}
+        return cache[rule.rule]
+
     def column(self, name: str) -> list[Any] | None:
         """A column of hits (text, doc_version, source) as the corpus has it."""
         if name == "text":
@@ -80,14 +96,22 @@ class Corpus:
 class DescribedRun(Run):
     """A run whose hits take from a corpus what they do not say themselves."""
 
-    def __init__(self, run: Run, corpus: Corpus) -> None:
-        self._run, self._corpus = run, corpus
+    def __init__(self, run: Run, corpus: Corpus, rule: DocRule) -> None:
+        self._run, self._corpus, self._rule = run, corpus, rule
         self.label = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
+        docs = self._corpus.strangers(self._rule)
         for hits in self._run.slices(columns, audit):
-            yield self._describe(hits, lent) if lent else hits
+            named = self._name_documents(hits, docs) if docs else hits
+            yield self._describe(named, lent) if lent else named
+
+    def _name_documents(self, hits: Hits, docs: dict[str, str]) -> Hits:
+        lent = [docs.get(item, "") for item in as_list(hits.ids)]
+        if hits.docs is not None:
+            lent = [own or other for own, other in zip(as_list(hits.docs), lent, strict=True)]
+        return replace(hits, docs=lent)
 
     def _describe(self, hits: Hits, lent: dict[str, list[Any]]) -> Hits:
         places = list(map(self._corpus.index.get, as_list(hits.ids)))
@@ -99,10 +123,10 @@ class DescribedRun(Run):
         return replace(hits, columns=columns)
 
     def grouped(self) -> Run:
-        return DescribedRun(self._run.grouped(), self._corpus)
+        return DescribedRun(self._run.grouped(), self._corpus, self._rule)
 
     def lists(self, name: str) -> Run:
-        return DescribedRun(self._run.lists(name), self._corpus)
+        return DescribedRun(self._run.lists(name), self._corpus, self._rule)
 
     def provenance(self) -> dict[str, Any]:
         return self._run.provenance()

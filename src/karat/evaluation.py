@@ -33,6 +33,7 @@ from karat.metrics.covering import LOOKED, Covering
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
 from karat.prices import read_prices
+from karat.resolving import resolve
 from karat.result import Result
 from karat.statistics.intervals import Sampling
 
@@ -46,6 +47,9 @@ PANEL = (
     "mrr",
     "distinct_docs@5",
     "judged@5",
+    "span_recall@5",
+    "span_precision@5",
+    "span_iou@5",
     "latency_p50",
     "latency_p90",
 )
@@ -145,7 +149,8 @@ def evaluate_all(
     run = staged = StagedRun(run, lent) if lent else run
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
-        run, gold, corpus_size = DescribedRun(run, corpus), with_versions(gold, corpus), corpus_size or len(corpus)
+        run = DescribedRun(run, corpus, DocRule(doc_of))
+        gold, corpus_size = with_versions(gold, corpus), corpus_size or len(corpus)
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
         raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
@@ -168,9 +173,9 @@ def evaluate_all(
     )
     background = _background(gold, rules) if metrics is None else []
     try:
-        scorers = _score(run, gold, asked, background, rules, corpus_size, frozenset(facts))
+        scorers = _score(run, gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
     except Ungrouped:
-        scorers = _score(run.grouped(), gold, asked, background, rules, corpus_size, frozenset(facts))
+        scorers = _score(run.grouped(), gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
     provenance = run.provenance()
     options: dict[str, Any] = {
         "k": k,
@@ -231,7 +236,8 @@ def _cluster(gold: Gold, name: str | None) -> str | None:
 
 
 def _background(gold: Gold, rules: Rules) -> list[Metric]:
-    chunks = not gold.names_document(DocRule(rules.doc_of)).all()  # else documents are all that is asked for
+    # Else documents are all that is asked for.
+    chunks = gold.passages or not gold.names_document(DocRule(rules.doc_of)).all()
     return parse_metrics((*BACKGROUND, *BY_DOCUMENT) if chunks else BACKGROUND)
 
 
@@ -241,21 +247,25 @@ def _score(
     asked: list[Metric],
     background: list[Metric],
     rules: Rules,
+    corpus: Corpus | None,
     corpus_size: int | None,
     facts: frozenset[str],
 ) -> dict[str, _Scorer]:
     metrics = [*asked, *background]
     columns = facts.union(rules.needs, *(m.reads for m in metrics))
     depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits or m.budget), default=0)
-    documents = gold.documents(DocRule(rules.doc_of)) if any(map(_by_document, metrics)) else None
+    rule = DocRule(rules.doc_of)
+    known = {} if corpus is None else corpus.strangers(rule)
+    documents = gold.documents(rule, known) if any(map(_by_document, metrics)) else None
+    gold_of = resolve(gold, run, corpus, rule)
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
-            scorer = scorers[hits.system] = _Scorer(gold, asked, background, rules, corpus_size, facts)
+            scorer = scorers[hits.system] = _Scorer(gold_of(hits.system), asked, background, rules, corpus_size, facts)
         try:
-            judged = judge(hits, gold, rules, scorer.audit, depth)
+            judged = judge(hits, scorer.gold, rules, scorer.audit, depth)
             # What was settled for the documents was settled, and counted, for the chunks already.
             scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
         except InputError as error:
@@ -267,7 +277,7 @@ def _score(
         scorer.refuse_no_overlap(run, gold, system)
         scorer.refuse_no_versions(run)
         scorer.shared.report(scorer.audit)
-        scorer.add_missing(documents or gold)
+        scorer.add_missing(documents or scorer.gold)
     return scorers
 
 

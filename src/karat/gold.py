@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 
 from karat.audit import Audit
 from karat.errors import InputError, is_whole
-from karat.ids import Bools, DocRule, Floats, Ints, Packed, has_repeats, hashes, keys, pack
+from karat.ids import Bools, DocRule, Floats, Ints, Packed, has_repeats, hashes, keys, pack, rows_of
 from karat.matching.cover import normalise
+from karat.passages import Located, Passage
 from karat.versions import EXPECTED, Version, is_said
 
 # How a gold id says what it names.
@@ -48,6 +50,9 @@ class Gold:
     dataset: Dataset = field(default_factory=Dataset)
     label: str = "gold"
     audit: Audit = field(default_factory=Audit)
+    lines: list[int | None] = field(default_factory=list)  # of each query in its file
+    passages: list[Passage | None] = field(default_factory=list)  # of each item; empty where no item has one
+    located: Located | None = None  # the passages in the chunks of one run
 
     @cached_property
     def packed(self) -> Packed:
@@ -82,13 +87,18 @@ class Gold:
             bare = np.flatnonzero(self.kinds == BARE)
             ids = self.ids if len(bare) == len(self.ids) else list(map(self.ids.__getitem__, bare.tolist()))
             named[bare] = ~rule.chunks(ids)
+            if self.located is not None:
+                named &= ~self.located.settled
             cache[rule.rule] = named
         return cache[rule.rule]
 
-    def documents(self, rule: DocRule) -> Gold:
-        """The same gold by document: a document is as relevant as its best chunk."""
+    def documents(self, rule: DocRule, known: Mapping[str, str] | None = None) -> Gold:
+        """The same gold by document: a document is as relevant as its best chunk. `known`: of chunks whose id does not
+        tell it."""
+        known = known or {}
         names = [
-            item if kind == DOC else rule.doc(item) for item, kind in zip(self.ids, self.kinds.tolist(), strict=True)
+            item if kind == DOC else known.get(item) or rule.doc(item)
+            for item, kind in zip(self.ids, self.kinds.tolist(), strict=True)
         ]
         best: dict[tuple[int, str], float] = {}
         for query, name, grade in zip(self.query_of_item.tolist(), names, self.grades.tolist(), strict=True):
@@ -100,14 +110,27 @@ class Gold:
             ids=[name for _, name in best],
             grades=np.array(list(best.values()), np.float64),
             kinds=np.full(len(best), DOC, np.int64),
+            passages=[],
+            located=None,
+        )
+
+    def with_items(self, rows: Ints) -> Gold:
+        """The same gold with only these items, which must be in order; passages are to be located anew."""
+        counts = np.bincount(self.query_of_item[rows], minlength=len(self.queries))
+        kept = rows.tolist()
+        return replace(
+            self,
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            ids=[self.ids[i] for i in kept],
+            grades=self.grades[rows],
+            kinds=self.kinds[rows],
+            passages=[self.passages[i] for i in kept] if self.passages else [],
+            located=None,
         )
 
     def items_of(self, queries: Ints) -> Ints:
         """Rows of the items of the given queries, query by query."""
-        starts, ends = self.offsets[queries], self.offsets[queries + 1]
-        counts = ends - starts
-        first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
-        return first + np.arange(counts.sum())
+        return rows_of(self.offsets, queries)
 
 
 @dataclass
@@ -122,6 +145,7 @@ class GoldBuilder:
     # Lists, or arrays from a reader that has all entries at once.
     grades: Any = field(default_factory=list)
     kinds: Any = field(default_factory=list)
+    passages: list[Passage | None] = field(default_factory=list)  # as far as items have one
     k: Any = field(default_factory=list)
     no_answer: Any = field(default_factory=list)
     fields: dict[str, list[Any]] = field(default_factory=dict)
@@ -167,9 +191,10 @@ class GoldBuilder:
         self._refuse_other_than_texts()
         audit = Audit()
         self._settle_evidence(audit)
-        ids, grades, kinds, counts = self._items(audit)
+        ids, grades, kinds, passages, counts = self._items(audit)
         for column in (*self.fields.values(), *self.tags.values()):
             column += [None] * (len(self.queries) - len(column))
+        self._count_unused_offsets(counts, passages, audit)
         no_answer = np.array(self.no_answer, np.int64)
         without_answer = (self.queries[i] for i in np.flatnonzero(no_answer).tolist())
         audit.count("no_answer_queries", int(no_answer.sum()), without_answer)
@@ -187,6 +212,8 @@ class GoldBuilder:
             dataset=dataset,
             label=self.label,
             audit=audit,
+            lines=self.lines,
+            passages=passages,
         )
 
     def _repeated_query(self) -> InputError:
@@ -237,11 +264,13 @@ class GoldBuilder:
             audit.count("empty_evidence", len(texts) - len(filled), [self.queries[at]])
             audit.count("duplicate_evidence", len(filled) - len(different), [self.queries[at]])
 
-    def _items(self, audit: Audit) -> tuple[list[str], Floats, Ints, Ints]:
+    def _items(self, audit: Audit) -> tuple[list[str], Floats, Ints, list[Passage | None], Ints]:
         grades, kinds = np.array(self.grades, np.float64), np.array(self.kinds, np.int64)
         counts = np.array(self.counts, np.int64)
         query = np.repeat(np.arange(len(counts)), counts)
         keep = np.ones(len(grades), np.bool_)
+        if self.passages:
+            self.passages += [None] * (len(self.ids) - len(self.passages))
         if not np.isfinite(grades).all():
             bad = int(np.flatnonzero(~np.isfinite(grades))[0])
             raise self._item_error(query[bad], f"grade of {self.ids[bad]!r}", "a finite number", grades[bad])
@@ -251,24 +280,41 @@ class GoldBuilder:
         if has_repeats(keys(hashes(self.ids), query)):
             keep &= self._first_of_repeats(query, grades, audit)
         if keep.all():
-            return self.ids, grades, kinds, counts
+            return self.ids, grades, kinds, self.passages, counts
         rows = np.flatnonzero(keep)
         counts = np.bincount(query[rows], minlength=len(counts))
-        return [self.ids[i] for i in rows.tolist()], grades[rows], kinds[rows], counts
+        passages = [self.passages[i] for i in rows.tolist()] if self.passages else []
+        return [self.ids[i] for i in rows.tolist()], grades[rows], kinds[rows], passages, counts
 
     def _first_of_repeats(self, query: Ints, grades: Floats, audit: Audit) -> Any:
         keep = np.ones(len(grades), np.bool_)
-        seen: dict[tuple[int, str, int], float] = {}
-        for i, (q, item, kind) in enumerate(zip(query.tolist(), self.ids, self.kinds, strict=True)):
-            before = seen.setdefault((q, item, kind), float(grades[i]))
+        named = list(zip(query.tolist(), self.ids, self.kinds, self._looked_for(), strict=True))
+        seen: dict[tuple[Any, ...], float] = {}
+        for i, item in enumerate(named):
+            before = seen.setdefault(item, float(grades[i]))
             if before != grades[i]:
-                raise self._item_error(q, f"grade of {item!r}", f"one grade ({before:g} stands before)", grades[i])
+                field, expected = f"grade of {item[1]!r}", f"one grade ({before:g} stands before)"
+                raise self._item_error(item[0], field, expected, grades[i])
         seen.clear()
-        for i, (q, item, kind) in enumerate(zip(query.tolist(), self.ids, self.kinds, strict=True)):
-            keep[i] = (q, item, kind) not in seen
-            seen[(q, item, kind)] = 0.0
+        for i, item in enumerate(named):
+            keep[i] = item not in seen
+            seen[item] = 0.0
         audit.count("duplicate_gold", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
         return keep
+
+    def _count_unused_offsets(self, counts: Ints, passages: list[Passage | None], audit: Audit) -> None:
+        """Offsets are of a document; beside a chunk's id alone nobody knows which."""
+        if passages:
+            query = np.repeat(np.arange(len(counts)), counts).tolist()
+            named = zip(query, passages, strict=True)
+            unused = [self.queries[q] for q, p in named if p is not None and p.doc is None and p.start is not None]
+            audit.count("offsets_unused", len(unused), unused)
+
+    def _looked_for(self) -> list[Passage | None]:
+        """What tells items of one document apart; beside a chunk's id a passage is only a note."""
+        if not self.passages:
+            return [None] * len(self.ids)
+        return [p if kind == DOC else None for p, kind in zip(self.passages, self.kinds, strict=True)]
 
     def _item_error(self, query: int, field: str, expected: str, got: float) -> InputError:
         return InputError(

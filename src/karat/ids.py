@@ -283,6 +283,13 @@ def has_repeats(keyed: Hashes) -> bool:
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
+def rows_of(offsets: Ints, owners: Ints) -> Ints:
+    """The rows of the given owners, one after the other: owner i has offsets[i] … offsets[i + 1]."""
+    starts, counts = offsets[owners], offsets[owners + 1] - offsets[owners]
+    first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    return first + np.arange(counts.sum())
+
+
 class DocRule:
     """Which document does a chunk belong to: what stands before a separator, or a regular expression's group."""
 

@@ -59,11 +59,11 @@ class Judged:
     k: Ints  # cutoff for metrics that name none
     gold_query: Ints  # items of the gold, by query and then grade, highest first
     gold_grade: Floats
-    hit_query: Ints  # judged hits, by query and then rank
+    hit_query: Ints  # judged hits, by query and then rank; one that holds several passages has a row for each
     hit_rank: Ints
     hit_grade: Floats
-    hit_new: Bools  # False for a later chunk of a document that was found already
-    by_document: Bools | None = None  # queries with hits that were matched by document; None = no query
+    hit_new: Bools  # False for a later chunk of a document, or of a passage, that was found already
+    by_document: Bools | None = None  # queries with hits matched by document or by passage; None = no query
     hits: Hits | None = None  # the hits themselves, in ranking order as deep as was asked for
     order: Ints | None = None  # row at each place of the ranking; None = as listed
     doc_rule: DocRule = field(default_factory=DocRule)
@@ -105,6 +105,17 @@ class Judged:
             hit_new=np.ones(len(self.gold_query), np.bool_),
             by_document=self.by_document,
         )
+
+    def once_a_hit(self, rows: Bools) -> Bools:
+        """Of these rows of judged hits the first of each hit, which has its highest grade."""
+        if self.gold.located is None:
+            return rows
+        at = np.flatnonzero(rows)
+        query, rank = self.hit_query[at], self.hit_rank[at]
+        again = np.flatnonzero((query[1:] == query[:-1]) & (rank[1:] == rank[:-1])) + 1
+        kept = rows.copy()
+        kept[at[again]] = False
+        return kept
 
     def top(self, k: Ints | int) -> tuple[Ints, Ints]:
         """(query, row) of the first k hits of each query, in ranking order."""
@@ -180,7 +191,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit)
     order = rank_order(hits, query, rows, depth)
     rank = _ranks(hits, query, rows, order)
-    by_place = np.lexsort((rank, query[rows]))
+    by_place = np.lexsort((rank, query[rows]) if gold.located is None else (-gold.grades[items], rank, query[rows]))
     rows, items, rank = rows[by_place], items[by_place], rank[by_place]
     gold_query, gold_grade = _gold_side(gold, queries)
     return Judged(
@@ -339,23 +350,31 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
 def _match(
     hits: Hits, gold: Gold, queries: Ints, query: Ints, doc_rule: DocRule, audit: Audit
 ) -> tuple[Ints, Ints, Bools | None]:
-    """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks."""
+    """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks.
+
+    A hit that holds several passages has a row for each.
+    """
     items = gold.items_of(queries)
     gold_query = queries[query]
     named_exactly = items[gold.kinds[items] != DOC]
     rows, matched = _find(hits.ids, gold_query, gold, named_exactly)
+    by_document = None
+    if gold.located is not None:
+        holding, held = gold.located.find(hits.ids, gold_query, queries)
+        rows, matched = np.concatenate([rows, holding]), np.concatenate([matched, held])
+        by_document = np.bincount(query[holding], minlength=len(queries)) > 0
     of_document = items[gold.names_document(doc_rule)[items]]
     if not len(of_document) or not _has_documents(hits, gold, of_document, doc_rule):
-        return rows, matched, None
+        return rows, matched, by_document
     left = np.ones(len(query), np.bool_)
     left[rows] = False
     rest = np.flatnonzero(left)
     more, by_doc = _find(_docs(hits, doc_rule, rest), gold_query[rest], gold, of_document)
     if not len(more):
-        return rows, matched, None
+        return rows, matched, by_document
     documents = np.unique(by_doc)
     audit.count("doc_level_gold", len(documents), (gold.ids[i] for i in documents[:3]))
-    by_document = np.zeros(len(queries), np.bool_)
+    by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
     by_document[query[rest[more]]] = True
     return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
 

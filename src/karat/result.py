@@ -22,6 +22,7 @@ from karat.attributes import (
 )
 from karat.audit import Audit
 from karat.corpus import Corpus
+from karat.coverage import LabelHealth, label_health
 from karat.diagnosis.bands import EDGES, Reading, readings
 from karat.diagnosis.evidence import Evidence
 from karat.diagnosis.finding import Finding
@@ -30,7 +31,7 @@ from karat.errors import ConfigError, InputError, UnknownName
 from karat.freshness import NoVersions
 from karat.gold import Gold
 from karat.hits import NoLists, Run
-from karat.ids import Floats, Ints
+from karat.ids import DocRule, Floats, Ints
 from karat.judged import Rules
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric, parse_metrics
@@ -232,8 +233,16 @@ class Result:
                 groups=self.groups,
                 # As with all else that rules look at: where metrics were named, only those are looked at.
                 analyses=lambda: self.analyses.found if self.background else {},
+                labels=self._labels,
             )
         )
+
+    @property
+    def _labels(self) -> LabelHealth | None:
+        """Only against a corpus: what the run did not return may exist all the same."""
+        if self.corpus is None:
+            return None
+        return label_health(self.gold, DocRule(self.rules.doc_of), self.corpus)
 
     @property
     def means(self) -> dict[str, float | None]:

@@ -99,7 +99,7 @@ def columns(run: Any, *names: str) -> dict[str, list[Any]]:
     from karat.corpus import DescribedRun
     from karat.formats.read import read_run
 
-    (hits,) = DescribedRun(read_run(run), CORPUS).slices(frozenset(names), Audit())
+    (hits,) = DescribedRun(read_run(run), CORPUS, DocRule("#")).slices(frozenset(names), Audit())
     return hits.columns
 
 

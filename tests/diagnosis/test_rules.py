@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import karat
+from karat.corpus import Corpus
 from karat.diagnosis import changes, rules
 
 Ranks = Sequence[int | None]  # of each relevant item, None: not in the list
@@ -91,9 +92,19 @@ def fixed(*places: int | None) -> Callable[[np.random.Generator, int], Ranks]:
     return lambda rng, i: places
 
 
-def evaluated(ranks: Callable[[np.random.Generator, int], Ranks], corpus_size: int | None = None, **how: Any) -> Any:
+def evaluated(
+    ranks: Callable[[np.random.Generator, int], Ranks],
+    corpus_size: int | None = None,
+    renamed: Callable[[int], str] | None = None,
+    **how: Any,
+) -> Any:
+    """`renamed`: the corpus has the gold's chunk of query i under another name."""
     run, gold = make(ranks, **how)
-    return karat.evaluate(run, gold, corpus_size=corpus_size)
+    corpus = None
+    if renamed:
+        ids = [renamed(i) for i in range(len(gold))]
+        corpus = Corpus("corpus", ids, [""] * len(ids), [""] * len(ids))
+    return karat.evaluate(run, gold, corpus=corpus, corpus_size=corpus_size)
 
 
 def codes(result: Any) -> list[str]:
@@ -141,6 +152,7 @@ def restored(i: int, hits: list[str]) -> list[str]:
 
 
 FIRES: dict[str, dict[str, Any]] = {
+    "labels_gone": {"ranks": single(r50=0.05), "renamed": lambda i: f"doc{i}.0#{1 if i % 3 else 2}"},
     "worse_than_random": {"ranks": single(r50=0.05), "corpus_size": 20, "depth": 5},
     "short_lists": {"ranks": GOOD, "change": lambda i, hits: hits[:2] if i % 5 == 0 else hits},
     "repeated_hits": {"ranks": GOOD, "change": lambda i, hits: [*hits, hits[0], hits[1]]},
@@ -173,6 +185,7 @@ FIRES: dict[str, dict[str, Any]] = {
 
 # As near to the case as a rule must tell apart.
 SILENT: dict[str, dict[str, Any]] = {
+    "labels_gone": {"ranks": single(r50=0.05), "renamed": lambda i: f"{'gone' if i % 3 else 'doc'}{i}.0#p1"},
     "worse_than_random": {"ranks": single(r50=0.05), "depth": 5},  # how large the corpus is, is not known
     "short_lists": {"ranks": single(r1=0.9), "depth": 3},  # three hits are all that was asked for
     "repeated_hits": {"ranks": GOOD},
@@ -223,7 +236,7 @@ def test_the_rule_is_silent(code: str) -> None:
     assert code not in codes(evaluated(**SILENT[code]))
 
 
-@pytest.mark.parametrize("code", [c for c in FIRES if c != "repeated_hits"])
+@pytest.mark.parametrize("code", [c for c in FIRES if c not in ("labels_gone", "repeated_hits")])
 def test_nothing_is_said_of_a_few_queries(code: str) -> None:
     """The same system on 19 queries: only what is certain may be said, and a count is."""
     how = {**FIRES[code], "n": 19}
@@ -257,6 +270,15 @@ def test_where_queries_without_an_answer_get_no_hits_scores_need_not_tell() -> N
     for entry in run[1::2]:
         entry["topk"] = []
     assert {"scores_do_not_tell", "no_threshold"}.isdisjoint(codes(karat.evaluate(run, gold)))
+
+
+def test_labels_that_are_gone_are_not_blamed_on_the_retriever() -> None:
+    """Right documents and wrong passages: so it looks where the gold names chunks of another cut."""
+    found = karat.diagnose(evaluated(**FIRES["labels_gone"], one_document=True))
+    assert [f.code for f in found if f.code in ("chunking", "not_found", "worse_than_random")] == []
+    assert found[0].evidence.startswith(
+        "Of 200 chunks that the gold set names, 200 are gone or changed, such as doc0.0#p1"
+    )
 
 
 def test_a_good_system_has_no_findings() -> None:

@@ -125,7 +125,7 @@ def test_what_is_said_of_a_query_is_kept(tmp_path: Path) -> None:
     for name in ("evidence", "answer", "answer_span", "negatives", "as_of", "conversation_id", "source"):
         assert gold.fields[name] == [entry[name]], name
     assert gold.fields["entities"] == [["Visa", Entity(1)]]
-    assert gold.fields["spans"] == [[("so it is", 3, 11)]]
+    assert gold.passages == [(None, "so it is", 3, 11)]
     assert gold.fields["links"] == [["more"]]  # a list is no tag
     assert gold.tags == {}
 

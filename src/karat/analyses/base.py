@@ -13,6 +13,7 @@ from karat.audit import Audit
 from karat.corpus import Corpus
 from karat.differences import Paired
 from karat.gold import Gold
+from karat.hits import Run
 from karat.ids import Bools, Floats, Ints
 from karat.judged import Rules
 from karat.metrics.grammar import parse_metrics
@@ -74,6 +75,8 @@ class Side(Protocol):
     def corpus(self) -> Corpus | None: ...
     @property
     def routes(self) -> tuple[str, ...]: ...  # sources whose own lists `measure(…, hits=route_lists(source))` gives
+    @property
+    def source(self) -> Run | None: ...  # to read the hits again; a saved result has none
     @property
     def segmented_by(self) -> tuple[str, ...]: ...
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from karat.coverage import LabelHealth
 from karat.diagnosis.finding import Number
 from karat.diagnosis.thresholds import DEPTHS
 from karat.ids import Bools, Floats, Ints
@@ -91,6 +92,7 @@ class Evidence:
     wrong_hits_judged: bool = False  # the gold says of some items that they are not relevant
     attributes: tuple[str, ...] = ()  # by which queries can be grouped
     groups: Callable[[str], list[tuple[str, Ints]]] = field(default=lambda name: [])
+    labels: LabelHealth | None = None  # where there is a corpus to hold the gold set against
     analyses: Callable[[], Mapping[str, Any]] = dict  # what was found beyond the scores, made when a rule asks
 
     def analysis(self, name: str) -> Any:

@@ -37,11 +37,31 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 @rule(
+    "labels_gone",
+    "Labels point at chunks that no longer exist: the corpus was cut in another way.",
+    "do not read this as a worse retriever: scores by document (`--by-document`) still tell",
+    "score with the corpus that the gold set was made for, or label anew",
+    "label passages (`doc_id` with `quote`, or with `start` and `end`): they outlive every chunking",
+)
+def labels_gone(e: Evidence) -> Iterator[Proof]:
+    """More than 5% of the chunks that the gold set names, and at least 5, are not in the corpus or have lost the quote
+    beside their id, while their documents are there (a count, not an estimate; needs the corpus)."""
+    if e.labels is None:
+        raise NotMeasured("labels")
+    if e.labels.rechunked:
+        named, gone = e.labels.chunks.count, e.labels.chunks.moved + e.labels.changed
+        such = [*e.labels.chunks.examples, *e.labels.changed_examples]
+        said = f"Of {named:,} chunks that the gold set names, {gone:,} are gone or changed, such as {listed(such)}."
+        yield Proof(2, said, [Number("chunks named", named), Number("chunks gone or changed", gone)])
+
+
+@rule(
     "worse_than_random",
     "Drawing items blindly would find more than this system does.",
     "check that the ids of the run and of the gold set mean the same items",
     "check that the run was made with this corpus and these queries",
     "look at the worst queries: is the order upside down, or are the lists of other queries?",
+    unless=("labels_gone",),
 )
 def worse_than_random(e: Evidence) -> Iterator[Proof]:
     """Recall@5 lies below the random floor k/N (needs the size of the corpus)."""
@@ -113,7 +133,7 @@ def unjudged(e: Evidence) -> Iterator[Proof]:
     "check whether the chunker cuts answers in two: try larger chunks, more overlap, or cuts at headings",
     "fetch the neighbours of a found chunk, or find documents first and then passages inside them",
     "put title and headings into every chunk",
-    unless=("worse_than_random",),
+    unless=("labels_gone", "worse_than_random"),
 )
 def chunking(e: Evidence) -> Iterator[Proof]:
     """Recall at the depth of the lists is low by chunk (below 70%) and fine by document (above 85%)."""
@@ -133,7 +153,7 @@ def chunking(e: Evidence) -> Iterator[Proof]:
     "search by words and by meaning together (hybrid), or try another embedding model",
     "rewrite or expand the queries with the words that the documents use",
     "look at missed queries beside their gold: are words missing, or were passages cut apart?",
-    unless=("worse_than_random", "chunking"),
+    unless=("labels_gone", "worse_than_random", "chunking"),
 )
 def not_found(e: Evidence) -> Iterator[Proof]:
     """Recall at the depth of the lists is low: below 70%, or 60% where they are five deep. Where the log keeps the

@@ -33,19 +33,23 @@ from karat.formats.records import (
 )
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.ids import Floats, as_list
+from karat.passages import Passage
 from karat.versions import EXPECTED, Version, is_said
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class GoldItem(msgspec.Struct, gc=False):
-    """One gold item: a chunk or a document, with its grade."""
+    """One gold item, with its grade: a chunk, a document, or a passage of a document (`doc_id` with `quote`, or with
+    `start` and `end`), which is looked for in the chunks of the run. Beside a `chunk_id` it is only a note."""
 
     chunk_id: str | int | None = None
     doc_id: str | int | None = None
     id: str | int | None = None  # a chunk or a document, as a bare id
     grade: float = 1.0
     quote: str | None = None
-    start: int | None = None
-    end: int | None = None
+    start: Offset | None = None  # of the passage's first character in the document, counted from 0
+    end: Offset | None = None  # of the character after its last
 
 
 class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
@@ -144,6 +148,9 @@ class GoldReader:
         builder = self.builder
         start = len(builder.queries)
         ids, kinds = batch.item_ids()
+        passages = batch.passages()
+        if passages:
+            builder.passages += [None] * (len(builder.ids) - len(builder.passages)) + passages
         builder.queries += batch.query_ids()
         builder.lines += lines
         builder.counts += batch.counts()
@@ -290,15 +297,39 @@ class _Batch:
     def fields(self) -> dict[str, list[Any]]:
         """What is said of the queries and is no tag."""
         columns = {name: column(self.entries, name) for name in _FIELDS if has_field(self.entries, name)}
-        columns["spans"] = self.spans()
         columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
 
-    def spans(self) -> list[Any]:
-        """Where the items stand in their documents; one list a query, or nothing where no item says it."""
-        if not ({i.quote for i in self.flat} | {i.start for i in self.flat}) - {None}:
+    def passages(self) -> list[Passage | None]:
+        """Where the items stand in their documents; nothing where no item says it."""
+        if all(i.quote is None and i.start is None and i.end is None for i in self.flat):
             return []
-        return [[(i.quote, i.start, i.end) for i in of_entry] for of_entry in self.items]
+        return [
+            self._passage(at, place, item) for at, items in enumerate(self.items) for place, item in enumerate(items)
+        ]
+
+    def _passage(self, at: int, place: int, item: GoldItem) -> Passage | None:
+        if item.quote is None and item.start is None and item.end is None:
+            return None
+        self._refuse_no_stretch(at, place, item)
+        quote = item.quote if item.quote is not None and item.quote.strip() else None
+        if quote is None and item.start is None and item.chunk_id is None and item.id is None:
+            expected, hint = "words of the document", "leave it out to mean the whole document"
+            raise self.error(at, "the quote is empty", field=f"gold[{place}].quote", expected=expected, hint=hint)
+        doc = None if item.doc_id is None else str(item.doc_id)
+        return Passage(doc, quote, item.start, item.end)
+
+    def _refuse_no_stretch(self, at: int, place: int, item: GoldItem) -> None:
+        start, end = item.start, item.end
+        if start is None and end is None:
+            return
+        if start is None or end is None:
+            lacking = "start" if start is None else "end"
+            hint = "start and end belong together: of the first character, and of the one after the last"
+            raise self.error(at, "the field is missing", field=f"gold[{place}].{lacking}", hint=hint)
+        if end <= start:
+            expected = f"more than start ({start})"
+            raise self.error(at, "bad offset", field=f"gold[{place}].end", expected=expected, got=end)
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: values for name, values in self.extras.items() if _scalar(values)}
@@ -340,7 +371,7 @@ class _ColumnBatch(_Batch):
         grades: Floats | None = self.columns.values.get("grade")
         return [1.0] * int(self.columns.counts.sum()) if grades is None else grades.tolist()
 
-    def spans(self) -> list[Any]:
+    def passages(self) -> list[Passage | None]:
         return []
 
 

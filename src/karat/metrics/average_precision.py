@@ -28,6 +28,7 @@ class AveragePrecision(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         found = self.found(judged, self.limit(judged))
         query, rank = judged.hit_query[found], judged.hit_rank[found]
+        hits = np.cumsum(judged.once_a_hit(found)[found])  # precision is of hits, however many items one holds
         first = np.searchsorted(query, np.arange(judged.n))
-        so_far = np.arange(len(query)) - first[query] + 1
+        so_far = hits - np.concatenate([[0], hits])[first[query]]
         return judged.per_query(query, so_far / rank) / relevant

@@ -120,12 +120,17 @@ class Relevance(Metric, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def ceiling(self, judged: Judged) -> Floats:
-        return self.score(judged.perfect)
+        ceiling = self.score(judged.perfect)
+        if judged.gold.located is None:
+            return ceiling
+        # Where one hit may find several items, a ranking of the items one by one is not the best there is.
+        return np.where(judged.gold.located.several[judged.queries] & (ceiling < 1), np.nan, ceiling)
 
     def found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Bools:
-        """Which judged hits are relevant, inside the cutoff and not a repeat of a document."""
+        """Which judged hits are relevant, inside the cutoff and not a repeat of a document: a row for each item found,
+        or with `every_chunk` one for each hit."""
         hit = relevance(judged.hit_grade, self.rel) & (judged.hit_rank <= limit[judged.hit_query])
-        return hit if every_chunk else hit & judged.hit_new
+        return judged.once_a_hit(hit) if every_chunk else hit & judged.hit_new
 
     def count_found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Floats:
         return judged.per_query(judged.hit_query[self.found(judged, limit, every_chunk=every_chunk)])

@@ -25,7 +25,7 @@ class JudgedShare(Metric, frozen=True, kw_only=True):
 
     def score(self, judged: Judged) -> Floats:
         limit = self.limit(judged)
-        inside = judged.hit_rank <= limit[judged.hit_query]
+        inside = judged.once_a_hit(judged.hit_rank <= limit[judged.hit_query])
         shown = np.minimum(judged.depth, limit)
         has_gold = np.bincount(judged.gold_query, minlength=judged.n) > 0
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -19,7 +19,8 @@ class NDCG(Relevance, frozen=True, kw_only=True):
     The gain of grade g is 2^g − 1, or g with gain=linear (trec_eval's choice); for binary gold both are equal.
     The discount is 1 / log2(rank + 1). The ideal comes from the gold, never from what was retrieved: tools
     that sort the retrieved list give a perfect score to a run that found one item of ten. Under a budget of
-    tokens (`ndcg@2000tok`) the ideal is not cut: which items would fit, the gold does not say.
+    tokens (`ndcg@2000tok`) the ideal is not cut: which items would fit, the gold does not say. A hit that holds
+    several passages gains all of them; more than 1 is never given.
 
     >>> import karat
     >>> result = karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["ndcg@5"])
@@ -44,7 +45,8 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         limit = self.limit(judged)
         found = self.found(judged, limit)
         actual = self._dcg(judged, judged.hit_query[found], judged.hit_grade[found], judged.hit_rank[found])
-        return actual / self._ideal(judged, limit if self.budget is None else np.full(judged.n, INFINITE))
+        share = actual / self._ideal(judged, limit if self.budget is None else np.full(judged.n, INFINITE))
+        return share if judged.gold.located is None else np.minimum(share, 1.0)
 
     def _ideal(self, judged: Judged, limit: Ints) -> Floats:
         counts = relevance(judged.gold_grade, self.rel)

@@ -36,7 +36,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
     p: Persistence = 0.8
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        found = self.found(judged, self.limit(judged))
+        found = judged.once_a_hit(self.found(judged, self.limit(judged)))
         weight = _weight(self.p, judged.hit_rank[found])
         return np.minimum(judged.per_query(judged.hit_query[found], weight), 1.0)  # sums may round to a hair above
 
@@ -57,8 +57,8 @@ class RBPResidual(Relevance, frozen=True, kw_only=True):
     p: Persistence = 0.8
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        weight = _weight(self.p, judged.hit_rank)
-        known = judged.per_query(judged.hit_query, weight)
+        rows = judged.once_a_hit(np.ones(len(judged.hit_rank), np.bool_))
+        known = judged.per_query(judged.hit_query[rows], _weight(self.p, judged.hit_rank[rows]))
         return np.where(judged.present, np.maximum(1.0 - known, 0.0), 1.0)
 
     def ceiling(self, judged: Judged) -> Floats:

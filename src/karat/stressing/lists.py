@@ -15,7 +15,7 @@ from karat.formats.base import Lists
 from karat.formats.read import read_run
 from karat.gold import Gold
 from karat.hits import NoLists, Run, Ungrouped
-from karat.ids import take_list
+from karat.ids import DocRule, take_list
 from karat.judged import Judged, Rules, judge
 from karat.stressing.reranking import Hit
 
@@ -66,7 +66,7 @@ def read_hits(
 ) -> dict[str, list[Hit]]:
     """The lists of some queries in the order that Karat gives them everywhere."""
     found: dict[str, list[Hit]] = {}
-    described = run if corpus is None else DescribedRun(run, corpus)
+    described = run if corpus is None else DescribedRun(run, corpus, DocRule(doc_of))
     for hits in described.slices(frozenset({"text"}), Audit()):
         wanted = hits.select_queries(np.array([query in queries for query in hits.queries], np.bool_))
         if wanted.queries:
