@@ -98,6 +98,7 @@ def columns(run: Any, *names: str) -> dict[str, list[Any]]:
     from karat.audit import Audit
     from karat.corpus import DescribedRun
     from karat.formats.read import read_run
+    from karat.ids import DocRule
 
     (hits,) = DescribedRun(read_run(run), CORPUS, DocRule("#")).slices(frozenset(names), Audit())
     return hits.columns
