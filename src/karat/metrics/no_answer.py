@@ -67,8 +67,8 @@ class TopScore(Metric, frozen=True, kw_only=True):
 class FalseEvidence(Metric, frozen=True, kw_only=True):
     """1 when a query that has no answer gets a hit in the top k (with a score of at least `min_score`), else 0.
 
-    Undefined for queries that have an answer. A query that the run lacks got no hit: 0. A hit without a score is under no
-    threshold, as with `--min-score`.
+    Undefined for queries that have an answer. A query that the run lacks got no hit: 0. A hit without a score is under
+    no threshold, as with `--min-score`.
 
     >>> import karat
     >>> run = {"a": {"x": 0.9}, "b": {"x": 0.3}, "c": {"x": 0.8}}
