@@ -55,9 +55,9 @@ PANEL = (
 )
 # What the diagnosis looks at besides; measured with the panel, never shown in it.
 BACKGROUND = ("recall@20", "recall@50", "rprecision", "route_accuracy")
+BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
 _NO_TIME = "to leave out newer documents, give queries an as_of, such as 2025-06-01"
 _NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
-BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
 
 
 def evaluate(

@@ -69,7 +69,9 @@ class Gold:
     @cached_property
     def as_of(self) -> list[Version | None]:
         """The time or version that each query asks from, None where none is given."""
-        values = self.fields.get("as_of") or self.tags.get("as_of") or [None] * len(self.queries)
+        values = self.fields.get("as_of") or self.tags.get("as_of")
+        if values is None:
+            return [None] * len(self.queries)
         return [self._as_of(query, value) if is_said(value) else None for query, value in enumerate(values)]
 
     def _as_of(self, query: int, value: Any) -> Version:

@@ -110,7 +110,7 @@ def test_a_run_without_scores_says_so(command: Call, tmp_path: Path) -> None:
     code, out, _ = command("eval", run, "--gold", gold, *QUICK)
     assert code == 0
     assert "The hits have no scores: nothing can be said of thresholds." in out
-    assert "too few to judge: 1 queries without an answer." in out
+    assert "too few to judge: 1 query without an answer." in out
 
 
 def test_markdown_has_the_curves() -> None:

@@ -38,13 +38,14 @@ def scored(*values: float | None) -> list[Record]:
         (scored(0.4, 0.2), without("q"), [1.0, 0.0, None, None]),
         (scored(0.5), without("q"), [1.0, 1.0, None, None]),  # at the threshold it counts
         ([], without("q"), [0.0, 0.0, None, None]),
-        (["a", "b"], without("q"), [1.0, None, None, None]),  # no scores
+        (["a", "b"], without("q"), [1.0, 1.0, None, None]),  # no scores: nothing says that they are lower
+        (scored(0.4, None), without("q"), [1.0, 1.0, None, None]),
         (scored(0.9, 0.2), asked("q"), [None, None, 0.0, 0.0]),
         (scored(0.9, 0.2), asked("q", "b"), [None, None, 0.0, 1.0]),  # found, but under the threshold
         (scored(0.9, 0.8, 0.7, 0.6), asked("q", "d"), [None, None, 1.0, 1.0]),  # below the cutoff
         ([], asked("q"), [None, None, 1.0, 1.0]),
-        (["a"], asked("q"), [None, None, 0.0, None]),
-        (["b"], asked("q"), [None, None, 1.0, None]),
+        (["a"], asked("q"), [None, None, 0.0, 0.0]),
+        (["b"], asked("q"), [None, None, 1.0, 1.0]),
         (scored(0.9), {"query_id": "q", "gold": {"a": 0}}, [None, None, None, None]),  # neither of the two
     ],
 )
@@ -82,8 +83,6 @@ def test_after_the_threshold_of_the_run() -> None:
 def test_what_is_lacking_is_said() -> None:
     for topk, entry, metric, reason in (
         (["a"], asked("q"), "false_evidence@5", "no query is marked as having no answer"),
-        (["a"], without("q"), "false_evidence(min_score=1)@5", "the hits have no score"),
-        (["a"], asked("q"), "miss(min_score=1)@5", "the hits have no score"),
         (["a"], asked("q"), "top_score", "the hits have no score"),
     ):
         result = karat.evaluate([{"query_id": "q", "topk": topk}], [entry], [metric])

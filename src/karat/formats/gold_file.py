@@ -288,7 +288,8 @@ class _Batch:
                 )
 
     def refuse_odd_dates(self) -> None:
-        for at, value in enumerate(column(self.entries, "as_of")):
+        said = column(self.entries, "as_of") if has_field(self.entries, "as_of") else []
+        for at, value in enumerate(said):
             if is_said(value) and Version.read(value) is None:
                 what, query = "not a time or version", self.query_ids()[at]
                 hint = "leave it out where it is not known"

@@ -14,14 +14,6 @@ from karat.metrics.base import Metric, Relevance
 Threshold = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]  # no NaN, nothing infinite
 
 
-def _best(judged: Judged, query: Ints, rows: Ints) -> Floats:
-    """The highest score among the given hits of each query, NaN where none has a score."""
-    best = np.full(judged.n, np.nan)
-    if judged.hits is not None and judged.hits.score is not None:
-        np.fmax.at(best, query, judged.hits.score[rows])
-    return best
-
-
 def _relevant(judged: Judged, inside: Bools) -> tuple[Ints, Ints]:
     """(query, row) of judged hits."""
     assert judged.hits is not None
@@ -30,14 +22,12 @@ def _relevant(judged: Judged, inside: Bools) -> tuple[Ints, Ints]:
     return query, places if judged.order is None else judged.order[places]
 
 
-def _scored(judged: Judged, best: Floats) -> Bools:
-    """Queries of which a threshold can be asked: a hit among them has a score, or there is no hit."""
-    return np.asarray(~np.isnan(best) | (judged.depth == 0))
-
-
-def _no_scores(judged: Judged) -> str | None:
+def _any_shown(judged: Judged, query: Ints, rows: Ints, min_score: float | None) -> Bools:
+    """Queries of which one of the given hits is not under the threshold."""
     scores = None if judged.hits is None else judged.hits.score
-    return "the hits have no score" if scores is None or np.isnan(scores).all() else None
+    if min_score is not None and scores is not None:
+        query = query[~(scores[rows] < min_score)]
+    return np.asarray(judged.per_query(query) > 0)
 
 
 class TopScore(Metric, frozen=True, kw_only=True):
@@ -60,22 +50,25 @@ class TopScore(Metric, frozen=True, kw_only=True):
     of: Literal["all", "relevant"] = "all"
 
     def lacks(self, judged: Judged) -> str | None:
-        return _no_scores(judged)
+        scores = None if judged.hits is None else judged.hits.score
+        return "the hits have no score" if scores is None or np.isnan(scores).all() else None
 
     def score(self, judged: Judged) -> Floats:
-        if judged.hits is None:
-            return np.full(judged.n, np.nan)
+        best = np.full(judged.n, np.nan)
+        if judged.hits is None or judged.hits.score is None:
+            return best
         limit = self.limit(judged)
-        if self.of == "all":
-            return _best(judged, *judged.top(limit))
-        return _best(judged, *_relevant(judged, (judged.hit_grade > 0) & (judged.hit_rank <= limit[judged.hit_query])))
+        inside = (judged.hit_grade > 0) & (judged.hit_rank <= limit[judged.hit_query])
+        query, rows = judged.top(limit) if self.of == "all" else _relevant(judged, inside)
+        np.fmax.at(best, query, judged.hits.score[rows])
+        return best
 
 
 class FalseEvidence(Metric, frozen=True, kw_only=True):
     """1 when a query that has no answer gets a hit in the top k (with a score of at least `min_score`), else 0.
 
-    Undefined for queries that have an answer. A query that the run lacks got no hit: 0. With `min_score`, undefined
-    where there are hits and none of the top k has a score.
+    Undefined for queries that have an answer. A query that the run lacks got no hit: 0. A hit without a score is under
+    no threshold, as with `--min-score`.
 
     >>> import karat
     >>> run = {"a": {"x": 0.9}, "b": {"x": 0.3}, "c": {"x": 0.8}}
@@ -93,17 +86,13 @@ class FalseEvidence(Metric, frozen=True, kw_only=True):
     min_score: Threshold | None = None
 
     def lacks(self, judged: Judged) -> str | None:
-        if not judged.gold.no_answer.any():
-            return "no query is marked as having no answer"
-        return None if self.min_score is None else _no_scores(judged)
+        return None if judged.gold.no_answer.any() else "no query is marked as having no answer"
 
     def score(self, judged: Judged) -> Floats:
-        if self.min_score is None or judged.hits is None:
-            values = (judged.depth > 0).astype(np.float64)
-        else:
-            best = _best(judged, *judged.top(self.limit(judged)))
-            values = np.where(_scored(judged, best), best >= self.min_score, np.nan)
-        return self._without_answer(judged, values)
+        got = np.zeros(judged.n, np.bool_)
+        if judged.hits is not None:
+            got = _any_shown(judged, *judged.top(self.limit(judged)), self.min_score)
+        return self._without_answer(judged, got.astype(np.float64))
 
     def ceiling(self, judged: Judged) -> Floats:
         return self._without_answer(judged, np.zeros(judged.n))
@@ -116,7 +105,7 @@ class Miss(Relevance, frozen=True, kw_only=True):
     """1 when no relevant item stands in the top k (with a score of at least `min_score`), else 0.
 
     What a score threshold costs: 1 − hit@k without one. Undefined for queries that have no answer; a query that the run
-    lacks is a miss. With `min_score`, undefined where there are hits and none of the top k has a score.
+    lacks is a miss. A hit without a score is under no threshold, as with `--min-score`.
 
     >>> import karat
     >>> run, gold = {"a": {"x": 0.9}, "b": {"x": 0.3}}, {"a": ["x"], "b": ["x"]}
@@ -127,23 +116,18 @@ class Miss(Relevance, frozen=True, kw_only=True):
     name = "miss"
     direction = "lower"
     cutoff = "required"
-    uses_hits = True
     aliases = {"miss_rate": "miss"}
 
     min_score: Threshold | None = None
 
-    def lacks(self, judged: Judged) -> str | None:
-        return None if self.min_score is None else _no_scores(judged)
-
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         # Every chunk of a document: a later one may be the one that reaches the threshold.
-        limit = self.limit(judged)
-        inside = self.found(judged, limit, every_chunk=True)
-        if self.min_score is None or judged.hits is None:
-            return np.where(judged.per_query(judged.hit_query[inside]) == 0, 1.0, 0.0)
-        reached = _best(judged, *_relevant(judged, inside)) >= self.min_score
-        asked = _scored(judged, _best(judged, *judged.top(limit)))
-        return np.where(asked, 1.0 - reached, np.nan)
+        inside = self.found(judged, self.limit(judged), every_chunk=True)
+        if judged.hits is None:
+            shown = judged.per_query(judged.hit_query[inside]) > 0
+        else:
+            shown = _any_shown(judged, *_relevant(judged, inside), self.min_score)
+        return np.where(shown, 0.0, 1.0)
 
     def ceiling(self, judged: Judged) -> Floats:
         """With a threshold it depends on scores, which the gold does not have."""

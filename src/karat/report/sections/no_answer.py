@@ -40,7 +40,8 @@ def _rates(found: Unanswerable) -> list[Block]:
         said = f"The run lacks {found.missing:,} of the {found.no_answer:,} queries without an answer"
         blocks.append(Text(f"{said}: they got no hit.", "warning"))
     if found.no_answer < FEW:
-        blocks.append(Text(f"too few to judge: {found.no_answer:,} queries without an answer.", "warning"))
+        count = "1 query" if found.no_answer == 1 else f"{found.no_answer:,} queries"
+        blocks.append(Text(f"too few to judge: {count} without an answer.", "warning"))
     if found.everything is None:
         blocks.append(Text("The hits have no scores: nothing can be said of thresholds.", "note"))
     elif found.unscored:
