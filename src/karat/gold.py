@@ -11,7 +11,7 @@ import numpy as np
 
 from karat.audit import Audit
 from karat.errors import InputError, is_whole
-from karat.ids import Bools, DocRule, Floats, Ints, Packed, has_repeats, hashes, keys, pack
+from karat.ids import Bools, DocRule, Floats, Ints, Packed, as_list, has_repeats, hashes, keys, pack, take_list
 
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
@@ -33,7 +33,7 @@ class Gold:
     queries: list[str]
     index: dict[str, int]  # query → its place
     offsets: Ints
-    ids: list[str]
+    items: list[str] | Packed  # their ids
     grades: Floats
     kinds: Ints  # BARE, CHUNK or DOC, one an item
     k: Ints  # cutoff of the query's own, 0 = none
@@ -45,8 +45,12 @@ class Gold:
     audit: Audit = field(default_factory=Audit)
 
     @cached_property
+    def ids(self) -> list[str]:
+        return as_list(self.items)
+
+    @cached_property
     def packed(self) -> Packed:
-        return pack(self.ids)
+        return pack(self.items) if isinstance(self.items, list) else self.items
 
     @cached_property
     def query_of_item(self) -> Ints:
@@ -62,8 +66,8 @@ class Gold:
         if rule.rule not in cache:
             named = self.kinds == DOC
             bare = np.flatnonzero(self.kinds == BARE)
-            ids = self.ids if len(bare) == len(self.ids) else list(map(self.ids.__getitem__, bare.tolist()))
-            named[bare] = ~rule.chunks(ids)
+            if len(bare):
+                named[bare] = ~rule.chunks(self.ids if len(bare) == len(named) else take_list(self.ids, bare))
             cache[rule.rule] = named
         return cache[rule.rule]
 
@@ -79,7 +83,7 @@ class Gold:
         return replace(
             self,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            ids=[name for _, name in best],
+            items=[name for _, name in best],
             grades=np.array(list(best.values()), np.float64),
             kinds=np.full(len(best), DOC, np.int64),
         )
@@ -99,9 +103,9 @@ class GoldBuilder:
     label: str
     queries: list[str] = field(default_factory=list)
     lines: list[int | None] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
     # Lists, or arrays from a reader that has all entries at once.
+    counts: Any = field(default_factory=list)
+    ids: Any = field(default_factory=list)
     grades: Any = field(default_factory=list)
     kinds: Any = field(default_factory=list)
     k: Any = field(default_factory=list)
@@ -157,7 +161,7 @@ class GoldBuilder:
             queries=self.queries,
             index=index,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            ids=ids,
+            items=ids,
             grades=grades,
             kinds=kinds,
             k=np.array(self.k, np.int64),
@@ -183,41 +187,48 @@ class GoldBuilder:
 
     def _refuse_half_characters(self) -> None:
         for name, texts in (("query_id", self.queries), ("gold", self.ids)):
+            if isinstance(texts, np.ndarray):
+                continue  # bytes of UTF-8 hold whole characters only
             if not is_whole("".join(texts)):
                 half = next(text for text in texts if not is_whole(text))
                 raise InputError("half a character", file=self.label, field=name, expected="text", got=half)
 
-    def _items(self, audit: Audit) -> tuple[list[str], Floats, Ints, Ints]:
+    def _items(self, audit: Audit) -> tuple[list[str] | Packed, Floats, Ints, Ints]:
         grades, kinds = np.array(self.grades, np.float64), np.array(self.kinds, np.int64)
         counts = np.array(self.counts, np.int64)
         query = np.repeat(np.arange(len(counts)), counts)
         keep = np.ones(len(grades), np.bool_)
         if not np.isfinite(grades).all():
             bad = int(np.flatnonzero(~np.isfinite(grades))[0])
-            raise self._item_error(query[bad], f"grade of {self.ids[bad]!r}", "a finite number", grades[bad])
+            raise self._item_error(query[bad], f"grade of {self._id(bad)!r}", "a finite number", grades[bad])
         if (grades < 0).any():
             keep &= grades >= 0
-            audit.count("negative_grades", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
+            audit.count("negative_grades", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
         if has_repeats(keys(hashes(self.ids), query)):
             keep &= self._first_of_repeats(query, grades, audit)
         if keep.all():
             return self.ids, grades, kinds, counts
         rows = np.flatnonzero(keep)
         counts = np.bincount(query[rows], minlength=len(counts))
-        return [self.ids[i] for i in rows.tolist()], grades[rows], kinds[rows], counts
+        ids = self.ids[rows] if isinstance(self.ids, np.ndarray) else take_list(self.ids, rows)
+        return ids, grades[rows], kinds[rows], counts
+
+    def _id(self, row: Any) -> str:
+        return take_list(self.ids, np.array([row]))[0]
 
     def _first_of_repeats(self, query: Ints, grades: Floats, audit: Audit) -> Any:
         keep = np.ones(len(grades), np.bool_)
         seen: dict[tuple[int, str, int], float] = {}
-        for i, (q, item, kind) in enumerate(zip(query.tolist(), self.ids, self.kinds, strict=True)):
+        ids = as_list(self.ids)
+        for i, (q, item, kind) in enumerate(zip(query.tolist(), ids, self.kinds, strict=True)):
             before = seen.setdefault((q, item, kind), float(grades[i]))
             if before != grades[i]:
                 raise self._item_error(q, f"grade of {item!r}", f"one grade ({before:g} stands before)", grades[i])
         seen.clear()
-        for i, (q, item, kind) in enumerate(zip(query.tolist(), self.ids, self.kinds, strict=True)):
+        for i, (q, item, kind) in enumerate(zip(query.tolist(), ids, self.kinds, strict=True)):
             keep[i] = (q, item, kind) not in seen
             seen[(q, item, kind)] = 0.0
-        audit.count("duplicate_gold", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
+        audit.count("duplicate_gold", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
         return keep
 
     def _item_error(self, query: int, field: str, expected: str, got: float) -> InputError:

@@ -157,8 +157,11 @@ def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
 
 
 def _known_queries(hits: Hits, gold: Gold, audit: Audit) -> tuple[Hits, Ints]:
-    index = gold.index
-    queries = np.fromiter(map(index.get, hits.queries, repeat(-1)), np.int64, len(hits.queries))
+    start = gold.index.get(hits.queries[0], 0) if hits.queries else 0
+    end = start + len(hits.queries)
+    if gold.queries[start:end] == hits.queries:  # in the same order: nothing to look up
+        return hits, np.arange(start, end)
+    queries = np.fromiter(map(gold.index.get, hits.queries, repeat(-1)), np.int64, len(hits.queries))
     known = queries >= 0
     if known.all():
         return hits, queries
