@@ -213,7 +213,7 @@ def _match(
 
 
 def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints) -> tuple[Ints, Ints]:
-    names = gold.packed[items] if isinstance(ids, np.ndarray) else list(map(gold.ids.__getitem__, items.tolist()))
+    names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.ids, items)
     rows, at = find(ids, gold_query, names, gold.query_of_item[items])
     return rows, items[at]
 
