@@ -232,7 +232,14 @@ def keys(hashed: Hashes, query: Ints) -> Hashes:
     return hashed ^ (query.astype(np.uint64) * _SPREAD)
 
 
-def find(ids: Ids, query: Ints, table: list[str] | Packed, table_query: Ints) -> tuple[Ints, Ints]:
+def hashes_if_needed(ids: Ids) -> Hashes | None:
+    """For `find` and `may_repeat`, so that both together hash an id once; None where neither hashes every id."""
+    return None if isinstance(ids, (list, Keys)) else hashes(ids)
+
+
+def find(
+    ids: Ids, query: Ints, table: list[str] | Packed, table_query: Ints, hashed: Hashes | None = None
+) -> tuple[Ints, Ints]:
     """(row, table row) of every id that stands in the table under the same query. Packed ids take a packed table."""
     if isinstance(ids, Keys):
         return ids.find(query, as_list(table), table_query)
@@ -243,7 +250,7 @@ def find(ids: Ids, query: Ints, table: list[str] | Packed, table_query: Ints) ->
     else:
         rows = None
     listed = table if isinstance(table, np.ndarray) else like(ids, table)
-    found, at = _lookup(keys(hashes(ids), query), keys(hashes(listed), table_query))
+    found, at = _lookup(keys(hashes(ids) if hashed is None else hashed, query), keys(hashes(listed), table_query))
     same = equal(take(ids, found), take(listed, at))
     found, at = found[same], at[same]
     return found if rows is None else rows[found], at
@@ -265,7 +272,7 @@ def _lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
     return rows[found], order[at[found]]
 
 
-def may_repeat(ids: Ids, offsets: Ints) -> bool:
+def may_repeat(ids: Ids, offsets: Ints, hashed: Hashes | None = None) -> bool:
     """Whether some id may stand twice in its query; never False when one does."""
     if isinstance(ids, Keys):
         return False
@@ -274,7 +281,7 @@ def may_repeat(ids: Ids, offsets: Ints) -> bool:
         distinct = sum(len(set(ids[a:b])) for a, b in pairwise(bounds))
         return distinct < len(ids)
     query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return has_repeats(keys(hashes(ids), query))
+    return has_repeats(keys(hashes(ids) if hashed is None else hashed, query))
 
 
 def has_repeats(keyed: Hashes) -> bool:

@@ -14,7 +14,20 @@ import numpy as np
 from karat.audit import Audit
 from karat.gold import DOC, Gold
 from karat.hits import Hits
-from karat.ids import Bools, DocRule, Floats, Ints, as_list, find, like, may_repeat, take, take_list
+from karat.ids import (
+    Bools,
+    DocRule,
+    Floats,
+    Hashes,
+    Ints,
+    as_list,
+    find,
+    hashes_if_needed,
+    like,
+    may_repeat,
+    take,
+    take_list,
+)
 from karat.ranking import drop_repeats, inspect_order, places_of, rank_order
 
 if TYPE_CHECKING:
@@ -111,10 +124,12 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     inspect_order(hits, audit)
     hits = _prune(hits, rules, audit)
     doc_rule = DocRule(rules.doc_of)
-    if may_repeat(hits.ids, hits.offsets):
+    hashed = hashes_if_needed(hits.ids)
+    if may_repeat(hits.ids, hits.offsets, hashed):
         hits = drop_repeats(hits, audit)
+        hashed = None
     query = hits.query_of_row
-    rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit)
+    rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit, hashed)
     order = rank_order(hits, query, rows, depth)
     rank = _ranks(hits, query, rows, order)
     by_place = np.lexsort((rank, query[rows]))
@@ -189,13 +204,19 @@ def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
 
 
 def _match(
-    hits: Hits, gold: Gold, queries: Ints, query: Ints, doc_rule: DocRule, audit: Audit
+    hits: Hits,
+    gold: Gold,
+    queries: Ints,
+    query: Ints,
+    doc_rule: DocRule,
+    audit: Audit,
+    hashed: Hashes | None,
 ) -> tuple[Ints, Ints, Bools | None]:
     """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks."""
     items = gold.items_of(queries)
     gold_query = queries[query]
     named_exactly = items[gold.kinds[items] != DOC]
-    rows, matched = _find(hits.ids, gold_query, gold, named_exactly)
+    rows, matched = _find(hits.ids, gold_query, gold, named_exactly, hashed)
     of_document = items[gold.names_document(doc_rule)[items]]
     if not len(of_document) or not _has_documents(hits, gold, of_document, doc_rule):
         return rows, matched, None
@@ -212,9 +233,9 @@ def _match(
     return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
 
 
-def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints) -> tuple[Ints, Ints]:
+def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:
     names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.ids, items)
-    rows, at = find(ids, gold_query, names, gold.query_of_item[items])
+    rows, at = find(ids, gold_query, names, gold.query_of_item[items], hashed)
     return rows, items[at]
 
 

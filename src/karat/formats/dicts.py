@@ -158,9 +158,7 @@ def _names_something(kind: type) -> bool:
     return issubclass(kind, (str, Integral)) and not issubclass(kind, bool)
 
 
-def _numbers(
-    what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str
-) -> tuple[Floats, set[type]]:
+def _numbers(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> tuple[Floats, set[type]]:
     """The values of all queries in one array, and the types of their keys. Text and truth values are no numbers,
     whatever Python makes of them."""
     parts, kinds = [np.zeros(0)], set[type]()

@@ -124,7 +124,7 @@ class _Shape:
 
 
 def read_columns(lists: Sequence[Any], wanted: Mapping[str, ValueKind]) -> Columns | None:
-    """Columns out of lists in JSON; None where they are not all alike, or where the values are not of the wanted kind."""
+    """Columns out of lists in JSON; None where they are not all alike, or their values not of the wanted kind."""
     text = Text(*lists)
     if not text.is_plain():
         return None

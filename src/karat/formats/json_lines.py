@@ -171,7 +171,4 @@ def _decoded(decoder: Any, text: Text, places: Places) -> list[Any]:
     same = _same(text, places)
     if same is not None:
         return [decoder.decode(same)] * len(places.first)
-    values: list[Any] = decoder.decode_lines(b"\n".join(text.pieces(places)))
-    if len(values) < len(places.first):
-        raise ValueError("a value is missing")
-    return values
+    return list(map(decoder.decode, text.pieces(places)))
