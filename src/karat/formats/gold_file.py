@@ -132,7 +132,8 @@ class GoldReader:
 
     def __init__(self, label: str, options: Options) -> None:
         self.builder = GoldBuilder(label)
-        self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=_ITEMS)
+        lists = _ITEMS if options.target is None else None  # else the list is not what is asked for
+        self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=lists)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
         # Parts of the builder's columns: put together once, for they may be arrays.
