@@ -1,7 +1,6 @@
 """What a metric is and what it promises."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
