@@ -12,7 +12,20 @@ import numpy as np
 
 from karat.audit import Audit
 from karat.errors import InputError, is_whole
-from karat.ids import Bools, DocRule, Floats, Ints, Packed, has_repeats, hashes, keys, pack, rows_of
+from karat.ids import (
+    Bools,
+    DocRule,
+    Floats,
+    Ints,
+    Packed,
+    as_list,
+    has_repeats,
+    hashes,
+    keys,
+    pack,
+    rows_of,
+    take_list,
+)
 from karat.matching.cover import normalise
 from karat.passages import Located, Passage
 from karat.versions import EXPECTED, Version, is_said
@@ -40,7 +53,7 @@ class Gold:
     queries: list[str]
     index: dict[str, int]  # query → its place
     offsets: Ints
-    ids: list[str]
+    items: list[str] | Packed  # their ids
     grades: Floats
     kinds: Ints  # BARE, CHUNK or DOC, one an item
     k: Ints  # cutoff of the query's own, 0 = none
@@ -55,8 +68,12 @@ class Gold:
     located: Located | None = None  # the passages in the chunks of one run
 
     @cached_property
+    def ids(self) -> list[str]:
+        return as_list(self.items)
+
+    @cached_property
     def packed(self) -> Packed:
-        return pack(self.ids)
+        return pack(self.items) if isinstance(self.items, list) else self.items
 
     @cached_property
     def query_of_item(self) -> Ints:
@@ -87,8 +104,8 @@ class Gold:
         if rule.rule not in cache:
             named = self.kinds == DOC
             bare = np.flatnonzero(self.kinds == BARE)
-            ids = self.ids if len(bare) == len(self.ids) else list(map(self.ids.__getitem__, bare.tolist()))
-            named[bare] = ~rule.chunks(ids)
+            if len(bare):
+                named[bare] = ~rule.chunks(self.ids if len(bare) == len(named) else take_list(self.ids, bare))
             if self.located is not None:
                 named &= ~self.located.settled
             cache[rule.rule] = named
@@ -109,7 +126,7 @@ class Gold:
         return replace(
             self,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            ids=[name for _, name in best],
+            items=[name for _, name in best],
             grades=np.array(list(best.values()), np.float64),
             kinds=np.full(len(best), DOC, np.int64),
             passages=[],
@@ -123,7 +140,7 @@ class Gold:
         return replace(
             self,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            ids=[self.ids[i] for i in kept],
+            items=[self.ids[i] for i in kept],
             grades=self.grades[rows],
             kinds=self.kinds[rows],
             passages=[self.passages[i] for i in kept] if self.passages else [],
@@ -142,9 +159,9 @@ class GoldBuilder:
     label: str
     queries: list[str] = field(default_factory=list)
     lines: list[int | None] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
     # Lists, or arrays from a reader that has all entries at once.
+    counts: Any = field(default_factory=list)
+    ids: Any = field(default_factory=list)
     grades: Any = field(default_factory=list)
     kinds: Any = field(default_factory=list)
     passages: list[Passage | None] = field(default_factory=list)  # as far as items have one
@@ -204,7 +221,7 @@ class GoldBuilder:
             queries=self.queries,
             index=index,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            ids=ids,
+            items=ids,
             grades=grades,
             kinds=kinds,
             k=np.array(self.k, np.int64),
@@ -232,6 +249,8 @@ class GoldBuilder:
 
     def _refuse_half_characters(self) -> None:
         for name, texts in (("query_id", self.queries), ("gold", self.ids)):
+            if isinstance(texts, np.ndarray):
+                continue  # bytes of UTF-8 hold whole characters only
             if not is_whole("".join(texts)):
                 half = next(text for text in texts if not is_whole(text))
                 raise InputError("half a character", file=self.label, field=name, expected="text", got=half)
@@ -266,7 +285,7 @@ class GoldBuilder:
             audit.count("empty_evidence", len(texts) - len(filled), [self.queries[at]])
             audit.count("duplicate_evidence", len(filled) - len(different), [self.queries[at]])
 
-    def _items(self, audit: Audit) -> tuple[list[str], Floats, Ints, list[Passage | None], Ints]:
+    def _items(self, audit: Audit) -> tuple[list[str] | Packed, Floats, Ints, list[Passage | None], Ints]:
         grades, kinds = np.array(self.grades, np.float64), np.array(self.kinds, np.int64)
         counts = np.array(self.counts, np.int64)
         query = np.repeat(np.arange(len(counts)), counts)
@@ -275,10 +294,10 @@ class GoldBuilder:
             self.passages += [None] * (len(self.ids) - len(self.passages))
         if not np.isfinite(grades).all():
             bad = int(np.flatnonzero(~np.isfinite(grades))[0])
-            raise self._item_error(query[bad], f"grade of {self.ids[bad]!r}", "a finite number", grades[bad])
+            raise self._item_error(query[bad], f"grade of {self._id(bad)!r}", "a finite number", grades[bad])
         if (grades < 0).any():
             keep &= grades >= 0
-            audit.count("negative_grades", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
+            audit.count("negative_grades", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
         if has_repeats(keys(hashes(self.ids), query)):
             keep &= self._first_of_repeats(query, grades, audit)
         if keep.all():
@@ -286,11 +305,15 @@ class GoldBuilder:
         rows = np.flatnonzero(keep)
         counts = np.bincount(query[rows], minlength=len(counts))
         passages = [self.passages[i] for i in rows.tolist()] if self.passages else []
-        return [self.ids[i] for i in rows.tolist()], grades[rows], kinds[rows], passages, counts
+        ids = self.ids[rows] if isinstance(self.ids, np.ndarray) else take_list(self.ids, rows)
+        return ids, grades[rows], kinds[rows], passages, counts
+
+    def _id(self, row: Any) -> str:
+        return take_list(self.ids, np.array([row]))[0]
 
     def _first_of_repeats(self, query: Ints, grades: Floats, audit: Audit) -> Any:
         keep = np.ones(len(grades), np.bool_)
-        named = list(zip(query.tolist(), self.ids, self.kinds, self._looked_for(), strict=True))
+        named = list(zip(query.tolist(), as_list(self.ids), self.kinds, self._looked_for(), strict=True))
         seen: dict[tuple[Any, ...], float] = {}
         for i, item in enumerate(named):
             before = seen.setdefault(item, float(grades[i]))
@@ -301,7 +324,7 @@ class GoldBuilder:
         for i, item in enumerate(named):
             keep[i] = item not in seen
             seen[item] = 0.0
-        audit.count("duplicate_gold", int((~keep).sum()), (self.ids[i] for i in np.flatnonzero(~keep)[:3]))
+        audit.count("duplicate_gold", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
         return keep
 
     def _count_unused_offsets(self, counts: Ints, passages: list[Passage | None], audit: Audit) -> None:

@@ -16,7 +16,20 @@ from karat.errors import InputError
 from karat.freshness import newer
 from karat.gold import DOC, Gold
 from karat.hits import Hits
-from karat.ids import Bools, DocRule, Floats, Ints, as_list, find, like, may_repeat, take, take_list
+from karat.ids import (
+    Bools,
+    DocRule,
+    Floats,
+    Hashes,
+    Ints,
+    as_list,
+    find,
+    hashes_if_needed,
+    like,
+    may_repeat,
+    take,
+    take_list,
+)
 from karat.matching.cover import THRESHOLD
 from karat.prices import Prices, unpriced
 from karat.ranking import drop_repeats, inspect_order, places_of, rank_order
@@ -183,12 +196,14 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) ->
     hits = _prune(_cut(hits, rules, audit), rules, audit)
     _count_estimated(hits, audit)
     doc_rule = DocRule(rules.doc_of)
-    if may_repeat(hits.ids, hits.offsets):
+    hashed = hashes_if_needed(hits.ids)
+    if may_repeat(hits.ids, hits.offsets, hashed):
         hits = drop_repeats(hits, audit)
+        hashed = None
     if rules.no_future:
-        hits = _drop_newer(hits, gold, queries, doc_rule, audit)
+        hits, hashed = _drop_newer(hits, gold, queries, doc_rule, audit), None
     query = hits.query_of_row
-    rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit)
+    rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit, hashed)
     order = rank_order(hits, query, rows, depth)
     rank = _ranks(hits, query, rows, order)
     by_place = np.lexsort((rank, query[rows]) if gold.located is None else (-gold.grades[items], rank, query[rows]))
@@ -259,8 +274,11 @@ def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
 
 
 def _known_queries(hits: Hits, gold: Gold, audit: Audit) -> tuple[Hits, Ints]:
-    index = gold.index
-    queries = np.fromiter(map(index.get, hits.queries, repeat(-1)), np.int64, len(hits.queries))
+    start = gold.index.get(hits.queries[0], 0) if hits.queries else 0
+    end = start + len(hits.queries)
+    if gold.queries[start:end] == hits.queries:  # in the same order: nothing to look up
+        return hits, np.arange(start, end)
+    queries = np.fromiter(map(gold.index.get, hits.queries, repeat(-1)), np.int64, len(hits.queries))
     known = queries >= 0
     if known.all():
         return hits, queries
@@ -340,7 +358,7 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
     query = gone.query_of_row
     named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
     audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
-    _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit())
+    _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit(), None)
     wanted = np.unique(items[gold.grades[items] > 0]).tolist()
     examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
     audit.count("future_gold", len(wanted), examples)
@@ -348,7 +366,13 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
 
 
 def _match(
-    hits: Hits, gold: Gold, queries: Ints, query: Ints, doc_rule: DocRule, audit: Audit
+    hits: Hits,
+    gold: Gold,
+    queries: Ints,
+    query: Ints,
+    doc_rule: DocRule,
+    audit: Audit,
+    hashed: Hashes | None,
 ) -> tuple[Ints, Ints, Bools | None]:
     """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks.
 
@@ -357,7 +381,7 @@ def _match(
     items = gold.items_of(queries)
     gold_query = queries[query]
     named_exactly = items[gold.kinds[items] != DOC]
-    rows, matched = _find(hits.ids, gold_query, gold, named_exactly)
+    rows, matched = _find(hits.ids, gold_query, gold, named_exactly, hashed)
     by_document = None
     if gold.located is not None:
         holding, held = gold.located.find(hits.ids, gold_query, queries)
@@ -379,9 +403,9 @@ def _match(
     return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
 
 
-def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints) -> tuple[Ints, Ints]:
-    names = gold.packed[items] if isinstance(ids, np.ndarray) else list(map(gold.ids.__getitem__, items.tolist()))
-    rows, at = find(ids, gold_query, names, gold.query_of_item[items])
+def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:
+    names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.ids, items)
+    rows, at = find(ids, gold_query, names, gold.query_of_item[items], hashed)
     return rows, items[at]
 
 

@@ -334,7 +334,7 @@ def restore(saved: SavedResult) -> Result:
         queries=list(saved.scores),
         index={query: i for i, query in enumerate(saved.scores)},
         offsets=np.zeros(size + 1, np.int64),
-        ids=[],
+        items=[],
         grades=np.zeros(0),
         kinds=np.zeros(0, np.int64),
         k=np.zeros(size, np.int64),

@@ -171,6 +171,7 @@ def test_a_file_is_read_by_columns_also_where_fields_come_late(tmp_path: Path) -
 
 
 def without_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordDecoder, "read_lines", lambda self, block: None)
     monkeypatch.setattr(RecordDecoder, "read_known_lists", lambda self, block: None)
 
 

@@ -124,6 +124,12 @@ def test_a_target_that_is_named_is_used_or_refused_also_beside_gold() -> None:
         karat.read_gold(entries, target="best_pag")
 
 
+def test_a_target_is_used_also_beside_gold_that_could_be_read_as_columns(tmp_path: Path) -> None:
+    entries = [{"query_id": str(i), "gold": [{"chunk_id": "a"}], "best_page": f"b{i}"} for i in range(20_000)]
+    path = write(tmp_path / "gold.jsonl", entries)  # more than one block
+    assert karat.read_gold(path, target="best_page").ids == [f"b{i}" for i in range(20_000)]
+
+
 def test_a_target_means_nothing_to_other_formats(tmp_path: Path) -> None:
     path = tmp_path / "qrels"
     path.write_text("q 0 a 1\n")

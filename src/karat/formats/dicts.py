@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from math import isfinite
 from numbers import Integral
-from operator import countOf, methodcaller
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from karat.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.hits import Hits, Run
 from karat.ids import Floats, Ints, Keys
 
-_SLICE_HITS = 500_000
-_PIECE = 200  # dicts whose values are read twice at a time, while they are in the processor's cache
+_SLICE_HITS = 128_000
+_PIECE = 200  # dicts that are gone through several times at once, while they are in the processor's cache
 _TRUTH = {bool, np.bool_}
 _ID = "text or a whole number"
 
@@ -93,10 +93,10 @@ class DictRun(Run):
             start = end
 
     def _slice(self, queries: list[str], tables: list[Any], offsets: Ints) -> Hits:
-        scores = _numbers("score", queries, tables, self.label)
-        textual = countOf(map(type, chain.from_iterable(tables)), str) == len(scores)
+        scores, kinds = _numbers("score", queries, tables, self.label)
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
-        ids: Any = Keys(tables, offsets, scores) if textual else _ids(queries, tables, self.label)
+        textual = kinds <= {str} and set(map(type, tables)) == {dict}
+        ids: Any = Keys(tables, offsets, scores) if textual else _ids(queries, tables, kinds, self.label)
         return Hits(system="", queries=queries, offsets=offsets, ids=ids, score=scores)
 
 
@@ -108,8 +108,8 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
         builder.queries = queries
         builder.lines = [None] * len(judged)
         builder.counts = list(map(len, judged))
-        builder.ids = _ids(queries, judged, label)
-        builder.grades = _numbers("grade", queries, judged, label)
+        builder.grades, kinds = _numbers("grade", queries, judged, label)
+        builder.ids = _ids(queries, judged, kinds, label)
         builder.kinds = np.full(len(builder.ids), BARE)
         builder.k = builder.no_answer = np.zeros(len(judged), np.int64)
     else:
@@ -121,10 +121,11 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
 def _items(query: str, items: Any, label: str) -> tuple[list[str], list[float]]:
     """Ids and grades of one query."""
     if isinstance(items, Mapping):
-        return _ids([query], [items], label), _numbers("grade", [query], [items], label).tolist()
+        grades, kinds = _numbers("grade", [query], [items], label)
+        return _ids([query], [items], kinds, label), grades.tolist()
     if not isinstance(items, (list, tuple, set, frozenset)):
         raise InputError("no gold", file=label, query=query, expected="{document: grade} or a list of ids", got=items)
-    ids = _ids([query], [items], label)
+    ids = _ids([query], [items], set(map(type, items)), label)
     return sorted(ids) if isinstance(items, (set, frozenset)) else ids, [1.0] * len(ids)
 
 
@@ -141,10 +142,9 @@ def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
     return list(map(str, queries))
 
 
-def _ids(queries: list[str], tables: list[Any], label: str) -> list[str]:
-    """The ids of all queries in one list."""
+def _ids(queries: list[str], tables: list[Any], kinds: set[type], label: str) -> list[str]:
+    """The ids of all queries, which are of these types, in one list."""
     ids = list(chain.from_iterable(tables))
-    kinds = set(map(type, ids))
     if kinds <= {str}:
         return ids
     if not all(map(_names_something, kinds)):
@@ -158,23 +158,27 @@ def _names_something(kind: type) -> bool:
     return issubclass(kind, (str, Integral)) and not issubclass(kind, bool)
 
 
-def _numbers(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> Floats:
-    """The values of all queries in one array; text and truth values are no numbers, whatever Python makes of them."""
-    read = array("d")  # takes no text, as numpy does
-    try:
-        for at in range(0, len(tables), _PIECE):
-            read.fromlist(list(_values(tables[at : at + _PIECE])))
-    except (TypeError, OverflowError):
-        raise _no_number(what, queries, tables, label) from None
-    numbers = np.array(read)
-    # Looking at the type of every value would cost as much as reading it: only 0 and 1 can be a truth value.
-    doubtful = np.flatnonzero((numbers == 0) | (numbers == 1))
-    ends = np.cumsum(np.fromiter(map(len, tables), np.int64, len(tables))) if len(doubtful) else doubtful
-    with_doubt = dict.fromkeys(np.searchsorted(ends, doubtful, "right").tolist())
-    kinds = set(map(type, _values(map(tables.__getitem__, with_doubt))))
-    if kinds & _TRUTH or not np.isfinite(numbers).all():
+def _numbers(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> tuple[Floats, set[type]]:
+    """The values of all queries in one array, and the types of their keys. Text and truth values are no numbers,
+    whatever Python makes of them."""
+    parts, kinds = [np.zeros(0)], set[type]()
+    for at in range(0, len(tables), _PIECE):
+        piece = tables[at : at + _PIECE]
+        values = list(_values(piece))
+        try:
+            numbers = np.array(array("d", values))  # takes no text, as numpy does
+        except (TypeError, OverflowError):
+            raise _no_number(what, queries, tables, label) from None
+        # Looking at the type of every value would cost as much as reading it: only 0 and 1 can be a truth value.
+        doubtful = np.flatnonzero((numbers == 0) | (numbers == 1)).tolist()
+        if not _TRUTH.isdisjoint(map(type, map(values.__getitem__, doubtful))):
+            raise _no_number(what, queries, tables, label)
+        kinds.update(map(type, chain.from_iterable(piece)))
+        parts.append(numbers)
+    numbers = np.concatenate(parts)
+    if not np.isfinite(numbers).all():
         raise _no_number(what, queries, tables, label)
-    return numbers
+    return numbers, kinds
 
 
 def _values(tables: Iterable[Mapping[Any, Any]]) -> Iterator[Any]:

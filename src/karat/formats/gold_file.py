@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.entities import Entity
 from karat.errors import InputError, did_you_mean, meant
@@ -21,6 +22,7 @@ from karat.formats.records import (
     Lines,
     ListField,
     RecordDecoder,
+    Records,
     column,
     decode_entries,
     extra_columns,
@@ -32,7 +34,7 @@ from karat.formats.records import (
     read_document,
 )
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
-from karat.ids import Floats, as_list
+from karat.ids import Bools, Floats, Ints, Packed, as_list
 from karat.passages import Passage
 from karat.versions import EXPECTED, Version, is_said
 
@@ -117,9 +119,11 @@ class GoldFormat(Format):
         with no_gc():
             for records, lines, items in self._batches(source, reader):
                 reader.add(records, lines, items)
-        return reader.builder.build(dataset_of(source, reader.header))
+        return reader.build(dataset_of(source, reader.header))
 
-    def _batches(self, source: Source, reader: GoldReader) -> Iterator[tuple[list[GoldEntry], Lines, Columns | None]]:
+    def _batches(
+        self, source: Source, reader: GoldReader
+    ) -> Iterator[tuple[Records[GoldEntry], Lines, Columns | None]]:
         if is_json_lines(source) and not _holds_entries(source.first_object):
             yield from read_column_batches(source, reader.decoder)
             return
@@ -134,12 +138,16 @@ class GoldReader:
 
     def __init__(self, label: str, options: Options) -> None:
         self.builder = GoldBuilder(label)
-        self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=_ITEMS)
+        lists = _ITEMS if options.target is None else None  # else the list is not what is asked for
+        self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=lists)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
+        # Parts of the builder's columns: put together once, for they may be arrays.
+        self._ids: list[list[str] | Packed] = []
+        self._numbers: dict[str, list[list[Any] | NDArray[Any]]] = {}
 
-    def add(self, entries: list[GoldEntry], lines: Lines, items: Columns | None = None) -> None:
-        if not self.builder.queries and self._is_header(entries[0]):
+    def add(self, entries: Records[GoldEntry], lines: Lines, items: Columns | None = None) -> None:
+        if isinstance(entries, list) and not self.builder.queries and self._is_header(entries[0]):
             self.header = _header_of(self.decoder.extras(entries[0]))
             entries, lines = entries[1:], lines[1:]
         batch = _Batch(self._label, entries, lines, self.decoder, self._target)
@@ -150,21 +158,32 @@ class GoldReader:
         ids, kinds = batch.item_ids()
         passages = batch.passages()
         if passages:
-            builder.passages += [None] * (len(builder.ids) - len(builder.passages)) + passages
+            before = sum(map(len, self._ids))
+            builder.passages += [None] * (before - len(builder.passages)) + passages
+        self._ids.append(ids)
         builder.queries += batch.query_ids()
         builder.lines += lines
-        builder.counts += batch.counts()
-        builder.ids += ids
-        builder.kinds += kinds
-        builder.grades += batch.grades()
-        builder.k += batch.cutoffs()
-        builder.no_answer += map(bool, column(entries, "no_answer"))
+        for name, values in (
+            ("kinds", kinds),
+            ("counts", batch.counts()),
+            ("grades", batch.grades()),
+            ("k", batch.cutoffs()),
+            ("no_answer", batch.answerless()),
+        ):
+            self._numbers.setdefault(name, []).append(values)
         batch.refuse_contradictions()
         batch.refuse_odd_dates()
         for name, values in batch.fields().items():
             builder.say_all(name, start, values)
         for name, values in batch.tags().items():
             builder.say_all(name, start, values, tag=True)
+
+    def build(self, dataset: Dataset) -> Gold:
+        for name, parts in self._numbers.items():
+            setattr(self.builder, name, np.concatenate(parts))
+        packed = set(map(type, self._ids)) == {np.ndarray}
+        self.builder.ids = np.concatenate(self._ids) if packed else list(chain.from_iterable(map(as_list, self._ids)))
+        return self.builder.build(dataset)
 
     def _is_header(self, entry: GoldEntry) -> bool:
         is_entry = any(v is not None for v in (entry.query_id, entry.query, entry.gold))
@@ -176,7 +195,7 @@ class _Batch:
     """Some entries, column by column."""
 
     label: str
-    entries: list[GoldEntry]
+    entries: Records[GoldEntry]
     lines: Sequence[int | None]
     decoder: RecordDecoder[GoldEntry]
     target: str | None
@@ -185,11 +204,12 @@ class _Batch:
         return InputError(what, file=self.label, line=self.lines[at], **where)
 
     def query_ids(self) -> list[str]:
-        ids: list[Any] = [e.query_id for e in self.entries]
+        ids = column(self.entries, "query_id")
         if set(map(type, ids)) <= {str}:
             return ids
         # Sets without ids go by the text of the query.
-        ids = [e.query_id if e.query_id is not None else e.id if e.id is not None else e.query for e in self.entries]
+        named = zip(ids, column(self.entries, "id"), column(self.entries, "query"), strict=True)
+        ids = [next((name for name in names if name is not None), None) for names in named]
         if None in ids:
             hint = meant(["query_id", "query"], self.decoder.extra_names.values())
             raise self.error(ids.index(None), "the field is missing", field="query_id", hint=hint)
@@ -198,7 +218,7 @@ class _Batch:
     @cached_property
     def items(self) -> list[list[GoldItem]]:
         """The gold of every entry in one form, whatever form it was given in."""
-        golds: list[Any] = [e.gold for e in self.entries]
+        golds = column(self.entries, "gold")
         if (
             self.target is None
             and set(map(type, golds)) == {list}
@@ -216,6 +236,7 @@ class _Batch:
 
     def _targets(self, at: int) -> list[str]:
         """The target of a single-target set, out of the field that was named or that looks like one."""
+        assert isinstance(self.entries, list)
         entry = self.entries[at]
         extras = self.decoder.extras(entry)
         if self.target is not None:
@@ -248,7 +269,7 @@ class _Batch:
     def flat(self) -> list[GoldItem]:
         return list(chain.from_iterable(self.items))
 
-    def item_ids(self) -> tuple[list[str], list[int]]:
+    def item_ids(self) -> tuple[list[str] | Packed, list[int] | Ints]:
         ids: list[Any] = [i.chunk_id for i in self.flat]
         if set(map(type, ids)) <= {str}:
             return ids, [CHUNK] * len(ids)
@@ -262,21 +283,29 @@ class _Batch:
         ]
         return [str(i) for i, _ in named], [kind for _, kind in named]
 
-    def cutoffs(self) -> list[int]:
+    def cutoffs(self) -> list[int] | Ints:
+        if not has_field(self.entries, "k"):
+            return np.zeros(len(self.entries), np.int64)
         cutoffs = column(self.entries, "k")
         at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
         if at is not None:
             raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=cutoffs[at])
         return [k or 0 for k in cutoffs]
 
-    def counts(self) -> list[int]:
+    def counts(self) -> list[int] | Ints:
         return list(map(len, self.items))
 
-    def grades(self) -> list[float]:
+    def grades(self) -> list[float] | Floats:
         return [i.grade for i in self.flat]
 
+    def answerless(self) -> Bools:
+        """Which queries are known to have no answer."""
+        if not has_field(self.entries, "no_answer"):
+            return np.zeros(len(self.entries), np.bool_)
+        return np.array(column(self.entries, "no_answer"), np.bool_)
+
     def refuse_contradictions(self) -> None:
-        answerless = [at for at, no_answer in enumerate(column(self.entries, "no_answer")) if no_answer]
+        answerless = np.flatnonzero(self.answerless()).tolist()
         grades, ends = (self.grades(), [0, *accumulate(self.counts())]) if answerless else ([], [])
         for at in answerless:
             if any(grade > 0 for grade in grades[ends[at] : ends[at + 1]]):
@@ -343,7 +372,7 @@ class _Batch:
     @cached_property
     def extras(self) -> dict[str, list[Any]]:
         """Fields that are not in the contract; of a single-target set, without the target."""
-        single_target = bool(self.entries) and self.entries[0].gold is None
+        single_target = isinstance(self.entries, list) and bool(self.entries) and self.entries[0].gold is None
         return {
             name: values
             for name, values in extra_columns(self.entries, self.decoder.extra_names).items()
@@ -357,20 +386,20 @@ class _ColumnBatch(_Batch):
 
     columns: Columns
 
-    def counts(self) -> list[int]:
-        return list(self.columns.counts.tolist())
+    def counts(self) -> Ints:
+        return self.columns.counts
 
-    def item_ids(self) -> tuple[list[str], list[int]]:
+    def item_ids(self) -> tuple[Packed, Ints]:
         name = next((n for n in _NAMED if n in self.columns.values), None)
         if name is None:
             at = int(np.flatnonzero(self.columns.counts)[0])
             raise self.error(at, "the field is missing", field="gold[0].chunk_id")
-        ids = as_list(self.columns.values[name])
-        return ids, [_KINDS[name]] * len(ids)
+        ids: Packed = self.columns.values[name]
+        return ids, np.full(len(ids), _KINDS[name])
 
-    def grades(self) -> list[float]:
+    def grades(self) -> Floats:
         grades: Floats | None = self.columns.values.get("grade")
-        return [1.0] * int(self.columns.counts.sum()) if grades is None else grades.tolist()
+        return np.ones(self.columns.counts.sum()) if grades is None else grades
 
     def passages(self) -> list[Passage | None]:
         return []

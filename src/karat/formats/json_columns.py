@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,16 +26,28 @@ _VALUE = re.compile(rb'(\s*[{,]\s*"([^"\\]*)"\s*:\s*)(?:("[^"\\]*")|-?\d[^\s,}]*
 _END = re.compile(rb"\s*\}")
 _BETWEEN = re.compile(rb"\}(\s*,\s*)\{")
 _QUOTE, _MINUS, _POINT, _ZERO = b'"-.0'
-_LONGEST = 128  # bytes of a text; every text of a column takes as much room as the longest
-_BEYOND = 1024  # NULs after the last list, so that one can look beyond it
+LONGEST = 128  # bytes of a text; every text of a column takes as much room as the longest
+BEYOND = 1024  # NULs after the last list, so that one can look beyond it
 
 # For _short_numbers, by the size of a number: how far it is moved to the end of its word, and the zeros before it.
 _SHIFT = np.array([8 * (WORD - size) for size in range(WORD + 1)], np.uint64)
 _PADDING = np.array([int.from_bytes(b"0" * (WORD - size), "little") for size in range(WORD + 1)], np.uint64)
-_LANES = {8: np.uint64(0x00FF00FF00FF00FF), 16: np.uint64(0x0000FFFF0000FFFF), 32: np.uint64(0xFFFFFFFF)}
+_LANES = [
+    (np.uint64(8), np.uint64(10), np.uint64(0x00FF00FF00FF00FF)),
+    (np.uint64(16), np.uint64(100), np.uint64(0x0000FFFF0000FFFF)),
+    (np.uint64(32), np.uint64(10_000), np.uint64(0xFFFFFFFF)),
+]
+_U1, _U7, _U8, _U_ZERO = map(np.uint64, (1, 7, 8, _ZERO))
+_EACH_1, _EACH_76, _EACH_80, _EACH_POINT, _EACH_ZERO = (
+    np.uint64(byte * 0x0101010101010101) for byte in (0x01, 0x76, 0x80, _POINT, _ZERO)
+)
+_ONE, _TWO, _ZERO_DIGIT = np.uint64(0xFF), np.uint64(0xF0FF), np.uint64(0x3030)  # 0x30 … 0x39: a zero before a digit
 # What a point at a place divides by. Both numbers are exact, so that the division rounds as reading the text does.
 _POINTS = np.array([0, *(0x80 << 8 * place for place in range(WORD))], np.uint64)
 _TENS = np.array([1.0, *(10.0 ** (WORD - 1 - place) for place in range(WORD))])
+# Times this, the mark of a point has the number of its entry in _TENS as its highest four bits.
+_ENTRIES = np.uint64(1 + sum((place + 1) << (53 - 8 * place) for place in range(WORD - 1)))
+_U60 = np.uint64(60)
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,54 @@ class Columns:
     def of_lists(self, lists: Sequence[int]) -> Columns:
         rows = np.flatnonzero(np.repeat(np.isin(np.arange(len(self.counts)), lists), self.counts))
         return Columns(self.counts[lists], {name: values[rows] for name, values in self.values.items()})
+
+
+class Places(NamedTuple):
+    """Where pieces of something start and end."""
+
+    first: Ints
+    end: Ints
+
+
+class Text:
+    """Bytes to cut pieces out of, many at once; followed by NULs, so that one can look beyond their end."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.joined = b"".join([*parts, bytes(BEYOND)])
+        self.bytes: Bytes = np.frombuffer(self.joined, np.uint8)
+
+    def is_plain(self) -> bool:
+        """Whether it is UTF-8 without an escaped character."""
+        if b"\\" in self.joined:
+            return False
+        if self.joined.isascii():
+            return True
+        try:
+            self.joined.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    def quotes(self) -> Ints:
+        return np.flatnonzero(self.bytes == _QUOTE)
+
+    def windows(self, kind: str, size: int) -> NDArray[Any]:
+        """All pieces of so many bytes, one from each place of the text on."""
+        return np.ndarray(len(self.joined) - size + 1, kind, self.joined, strides=(1,))
+
+    def stands(self, literal: bytes, places: Ints) -> bool:
+        """Whether some bytes stand at every one of the places."""
+        found = self.windows(f"V{len(literal)}", len(literal))[places]
+        return found.tobytes() == literal * len(places)
+
+    def packed(self, places: Places) -> Packed | None:
+        """What stands at places, if it is not too long to be packed."""
+        sizes = places.end - places.first
+        return None if sizes.max(initial=0) > LONGEST else gather(self.joined, places.first, sizes)
+
+    def pieces(self, places: Places) -> list[bytes]:
+        """What stands at places."""
+        return [self.joined[a:b] for a, b in zip(places.first.tolist(), places.end.tolist(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -63,32 +124,33 @@ class _Shape:
 
 
 def read_columns(lists: Sequence[Any], wanted: Mapping[str, ValueKind]) -> Columns | None:
-    """Columns out of lists in JSON; None where they are not all alike, or where the values are not of the wanted kind.
-
-    `lists` are known to be JSON: that a value ends where the next bytes of the shape begin needs no second proof.
-    """
-    joined = b"".join([*lists, bytes(_BEYOND)])
-    shape = None if b"\\" in joined else _learn(joined, wanted)
-    if shape is None or not _is_text(joined):
+    """Columns out of lists in JSON; None where they are not all alike, or their values not of the wanted kind."""
+    text = Text(*lists)
+    if not text.is_plain():
         return None
-    sizes = np.fromiter(map(len, lists), np.int64, len(lists))
-    return _Reader(joined, shape, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])).columns(wanted)
+    ends = np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)))
+    begins, quotes = np.append(0, ends[:-1]), text.quotes()
+    bounds = np.searchsorted(quotes, begins), np.searchsorted(quotes, ends)
+    return columns_at(text, Places(begins, ends), Places(*bounds), quotes, wanted)
 
 
-def _is_text(joined: bytes) -> bool:
-    if joined.isascii():
-        return True
-    try:
-        joined.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def columns_at(
+    text: Text, lists: Places, bounds: Places, quotes: Ints, wanted: Mapping[str, ValueKind]
+) -> Columns | None:
+    """The same out of lists that stand at given places of a plain text. `quotes` are all of the text, and between the
+    `bounds` those of each list.
+
+    Where columns are given, all of the lists are JSON; control characters in texts are not looked for.
+    """
+    filled = np.flatnonzero(lists.end - lists.first > len("[]"))
+    shape = _learn(text.joined, int(lists.first[filled[0]]), wanted) if len(filled) else None
+    return None if shape is None else _Reader(text, shape, lists).columns(quotes, bounds, wanted)
 
 
-def _learn(joined: bytes, wanted: Mapping[str, ValueKind]) -> _Shape | None:
+def _learn(joined: bytes, at: int, wanted: Mapping[str, ValueKind]) -> _Shape | None:
     names: list[str] = []
     literals = [b""]
-    at = joined.find(b"{")
+    at = joined.find(b"{", at)
     while (value := _VALUE.match(joined, max(at, 0))) is not None:
         name = value[2].decode("utf-8", "replace")
         is_text = value[3] is not None
@@ -104,26 +166,23 @@ def _learn(joined: bytes, wanted: Mapping[str, ValueKind]) -> _Shape | None:
         return None
     literals[-1] += end[0]
     between = _BETWEEN.search(joined, end.end() - 1)
-    if sum(map(len, literals)) > _BEYOND - _LONGEST:
+    if sum(map(len, literals)) > BEYOND - LONGEST:
         return None
     return _Shape(names, literals, b"," if between is None else between[1])
 
 
 class _Reader:
-    def __init__(self, joined: bytes, shape: _Shape, bounds: Ints) -> None:
-        self.joined, self.shape, self.bounds = joined, shape, bounds
-        self.text: Bytes = np.frombuffer(joined, np.uint8)
+    def __init__(self, text: Text, shape: _Shape, lists: Places) -> None:
+        self.text, self.shape, self.lists = text, shape, lists
 
-    def columns(self, wanted: Mapping[str, ValueKind]) -> Columns | None:
-        quotes = np.flatnonzero(self.text == _QUOTE)
-        size, rest = divmod(len(quotes), self.shape.quotes)
-        if rest or not size:
+    def columns(self, quotes: Ints, bounds: Places, wanted: Mapping[str, ValueKind]) -> Columns | None:
+        counts, odd = np.divmod(bounds.end - bounds.first, self.shape.quotes)
+        if odd.any():
             return None
-        # Where the objects start if all have as many quotes as the first.
-        starts = quotes[:: self.shape.quotes] - self.shape.literals[0].index(b'"')
-        counts = np.diff(np.searchsorted(starts, self.bounds))
-        ends = self._ends(starts, counts)
-        places = None if ends is None else self._places(quotes.reshape(size, -1), starts, ends)
+        # The first quote of each object, if all objects have as many as the first.
+        before = np.repeat(bounds.first - (np.cumsum(counts) - counts) * self.shape.quotes, counts)
+        nth = before + np.arange(0, len(before) * self.shape.quotes, self.shape.quotes)
+        places = self._places(quotes, nth, counts)
         if places is None:
             return None
         values: dict[str, Any] = {}
@@ -132,101 +191,95 @@ class _Reader:
             if not literal.endswith(b'"'):
                 values[name] = self._numbers(first, end, whole=wanted.get(name) == "whole")
             elif name in wanted:
-                values[name] = self._texts(first, end)
+                values[name] = self.text.packed(Places(first, end))
             if name in values and values[name] is None:
                 return None
         return Columns(counts, {name: column for name, column in values.items() if name in wanted})
+
+    def _places(self, quotes: Ints, nth: Ints, counts: Ints) -> list[Ints] | None:
+        """Where each literal of each object stands; None where one of them does not."""
+        literals = self.shape.literals
+        starts = quotes[nth] - literals[0].index(b'"')
+        ends = self._ends(starts, counts)
+        if ends is None:
+            return None
+        places = [starts]
+        seen = literals[0].count(b'"')
+        for literal in literals[1:-1]:
+            places.append(quotes[nth + seen] - literal.index(b'"'))
+            seen += literal.count(b'"')
+            if not self.text.stands(literal, places[-1]):
+                return None
+        return [*places, ends - len(literals[-1])]
 
     def _ends(self, starts: Ints, counts: Ints) -> Ints | None:
         """Where each object ends, if every list is `[]` or, from first byte to last, one object after another."""
         first, last, between = self.shape.literals[0], self.shape.literals[-1], self.shape.between
         filled = counts > 0
         after = np.cumsum(counts)[filled]  # the last object of each list stands before that
-        begin, end = self.bounds[:-1][filled], self.bounds[1:][filled]
+        begin, end = self.lists.first[filled], self.lists.end[filled]
         ends = np.append(starts[1:], 0) - len(between)
         ends[after - 1] = end - 1
         inner = np.delete(ends, after - 1)
+        stands = self.text.stands
         if (
             (starts[after - counts[filled]] == begin + 1).all()
-            and self._stands(b"[]", self.bounds[:-1][~filled])
-            and (np.diff(self.bounds)[~filled] == 2).all()
-            and self._stands(b"[" + first, begin)
-            and self._stands(last + between + first, inner - len(last))
-            and self._stands(last + b"]", end - 1 - len(last))
+            and stands(b"[]", self.lists.first[~filled])
+            and ((self.lists.end - self.lists.first)[~filled] == 2).all()
+            and stands(b"[" + first, begin)
+            and stands(last + between + first, inner - len(last))
+            and stands(last + b"]", end - 1 - len(last))
         ):
             return ends
         return None
 
-    def _places(self, quotes: Ints, starts: Ints, ends: Ints) -> list[Ints] | None:
-        """Where each literal of each object stands; None where one of them does not. The outer ones are known to."""
-        literals = self.shape.literals
-        places = [starts]
-        seen = literals[0].count(b'"')
-        for literal in literals[1:-1]:
-            places.append(quotes[:, seen] - literal.index(b'"'))
-            seen += literal.count(b'"')
-        inner = all(map(self._stands, literals[1:-1], places[1:]))
-        return [*places, ends - len(literals[-1])] if inner else None
-
-    def _stands(self, literal: bytes, places: Ints) -> bool:
-        return bool((self._windows(f"S{len(literal)}", len(literal))[places] == literal).all())
-
-    def _windows(self, kind: str, size: int) -> NDArray[Any]:
-        """All pieces of so many bytes, one from each place of the text on."""
-        return np.ndarray(len(self.joined) - size + 1, kind, self.joined, strides=(1,))
-
-    def _texts(self, first: Ints, end: Ints) -> Packed | None:
-        sizes = end - first
-        if sizes.max() > _LONGEST:
-            return None
-        return gather(self.joined, first, sizes)
-
     def _numbers(self, first: Ints, end: Ints, *, whole: bool) -> Floats | None:
-        negative = self.text[first] == _MINUS
-        first = first + negative
-        numbers, short = _short_numbers(self._windows("<u8", WORD)[first], end - first, whole=whole)
+        negative = self.text.bytes[first] == _MINUS
+        digits = first + negative
+        numbers, short = _short_numbers(self.text.windows("<u8", WORD)[digits], end - digits, whole=whole)
+        if negative.any():
+            numbers = np.where(negative, -numbers, numbers)
         if not short.all():
-            if whole:
-                return None
             rest = np.flatnonzero(~short)
-            spans = zip(first[rest].tolist(), end[rest].tolist(), strict=True)
-            try:
-                numbers[rest] = [float(self.joined[a:b]) for a, b in spans]
-            except ValueError:
+            others = None if whole else self._any_numbers(Places(first[rest], end[rest]))
+            if others is None:
                 return None
-            if not np.isfinite(numbers).all():
-                return None
-        return np.where(negative, -numbers, numbers) if negative.any() else numbers
+            numbers[rest] = others
+        return numbers
+
+    def _any_numbers(self, places: Places) -> list[float] | None:
+        listed = b"[%b]" % b",".join(self.text.pieces(places))
+        try:
+            numbers = msgspec.json.decode(listed, type=list[float])
+        except msgspec.MsgspecError:
+            return None
+        return numbers if len(numbers) == len(places.first) else None
 
 
 def _short_numbers(words: Hashes, sizes: Ints, *, whole: bool) -> tuple[Floats, Bools]:
-    """Numbers of up to eight bytes, read as digits and a point; and which of them were such.
+    """Numbers of up to eight bytes, read as digits and a point; and which of them were such, as JSON writes them.
 
     Each step works on all eight bytes of a word side by side. The first byte of a text is the lowest of its word.
     """
     short = (sizes > 0) & (sizes <= WORD)
+    short &= words & _TWO != _ZERO_DIGIT
+    first = words & _ONE
     sizes = np.where(short, sizes, WORD)
     words = (words << _SHIFT[sizes]) | _PADDING[sizes]  # to the right end of the word, zeros before it
-    points = words ^ _each(_POINT)
-    points = (points - _each(1)) & ~points & _each(0x80)
-    points &= ~points + np.uint64(1)  # the highest bit of the byte that is the point; 0 = there is none
+    points = words ^ _EACH_POINT
+    points = (points - _EACH_1) & ~points & _EACH_80
+    points &= ~points + _U1  # the highest bit of the byte that is the point; 0 = there is none
     pointed = points != 0
     if whole:
         short &= ~pointed
     elif pointed.any():
-        before = (points >> np.uint64(7)) - np.uint64(1)
-        closed = (
-            (words & ~((points << np.uint64(1)) - np.uint64(1))) | (words & before) << np.uint64(8) | np.uint64(_ZERO)
-        )
+        short &= (first != _POINT) & (points != _POINTS[WORD])  # no point at either end
+        before = (points >> _U7) - _U1
+        closed = (words & ~((points << _U1) - _U1)) | (words & before) << _U8 | _U_ZERO
         words = np.where(pointed, closed, words)
-    digits = words ^ _each(_ZERO)
-    short &= ((digits + _each(0x76)) | digits) & _each(0x80) == 0  # no byte above 9
-    for bits in (8, 16, 32):  # digits to pairs, pairs to fours, fours to the number
-        digits = (digits * np.uint64(10 ** (bits // 8)) + (digits >> np.uint64(bits))) & _LANES[bits]
+    digits = words ^ _EACH_ZERO
+    short &= ((digits + _EACH_76) | digits) & _EACH_80 == 0  # no byte above 9
+    for bits, ten, lanes in _LANES:  # digits to pairs, pairs to fours, fours to the number
+        digits = (digits * ten + (digits >> bits)) & lanes
     numbers = digits.astype(np.float64)
-    return numbers if whole else numbers / _TENS[np.searchsorted(_POINTS, points)], short
-
-
-def _each(byte: int) -> np.uint64:
-    """A word of eight such bytes."""
-    return np.uint64(byte * 0x0101010101010101)
+    return numbers if whole else numbers / _TENS[(points * _ENTRIES) >> _U60], short

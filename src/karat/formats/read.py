@@ -73,7 +73,7 @@ def read_gold(gold: Any, *, format: str | None = None, target: str | None = None
         reader = GoldReader("gold", options)
         for records, lines in decode_entries(enumerate(gold, 1), reader.decoder, "gold"):
             reader.add(records, lines)
-        return reader.builder.build(Dataset())
+        return reader.build(Dataset())
     frame = as_frame(gold)
     if frame is not None:
         return gold_from_frame(frame, "gold", Dataset(), target)

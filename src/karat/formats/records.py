@@ -15,15 +15,18 @@ import numpy as np
 from karat.errors import InputError, shorten
 from karat.formats.base import DECODE_ERRORS, Source, refusal
 from karat.formats.json_columns import Columns, ValueKind, read_columns
+from karat.formats.json_lines import LineTable, read_lines
 
 S = TypeVar("S", bound=msgspec.Struct)
 Lines: TypeAlias = Sequence[int | None]
 Batch: TypeAlias = tuple[list[S], Lines]
+Records: TypeAlias = "list[S] | LineTable"  # one by one, or lines that are all alike field by field
 # The line of each entry of a list, by the list's id(): of the outermost list, or of those right under a mapping.
 EntryLines: TypeAlias = dict[int, list[int]]
 
-_BATCH_BYTES = 1 << 19
+_BATCH_BYTES = 1 << 20
 _BATCH_RECORDS = 1000
+_PATIENCE = 3  # blocks of lines that are not all alike, after which none is expected to be
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
 _LEARNT = 100  # more fields than that are no schema but data
 _UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in the name of a field
@@ -49,6 +52,7 @@ class RecordDecoder(Generic[S]):
         self.base, self._lists = base, lists
         self.extra_names: dict[str, str] = {}
         self._freed = {freed: f"{freed} (unused)"} if freed in base.__struct_fields__ else {}
+        self._unlike = 0  # blocks in a row whose lines were not all alike
         self._met: set[str] = set()  # fields that some line of the file has, as far as columns were read
         self._refresh()
 
@@ -57,6 +61,7 @@ class RecordDecoder(Generic[S]):
         self._decoder = msgspec.json.Decoder(self.struct)
         self._outline = msgspec.json.Decoder(self._outline_struct())
         self._loose: type[S] | None = None  # the same with a dict; made when it is needed
+        self._decoders: dict[str, Any] = {}  # of single fields; made when they are needed
 
     def _struct(self, **options: Any) -> type[S]:
         names = {**self._freed, **self.extra_names}
@@ -120,6 +125,26 @@ class RecordDecoder(Generic[S]):
         except DECODE_ERRORS:
             return None
 
+    def read_lines(self, block: bytes) -> LineTable | None:
+        """All lines of a block as columns, or None where they are not all alike."""
+        if self._lists is None or self._freed or self._unlike == _PATIENCE:
+            return None
+        try:
+            first = self.decode(block[: block.find(b"\n") + 1] or block)
+        except DECODE_ERRORS:
+            return None
+        table = None
+        if not hasattr(first, "__dict__"):
+            table = read_lines(block, self._lists.name, self._lists.fields, self._field_decoders())
+        self._unlike = 0 if table is not None else self._unlike + 1
+        return table
+
+    def _field_decoders(self) -> dict[str, Any]:
+        if not self._decoders:
+            fields = msgspec.structs.fields(self.struct)
+            self._decoders = {f.encode_name: msgspec.json.Decoder(f.type) for f in fields}
+        return self._decoders
+
     def read_known_lists(self, block: bytes) -> tuple[list[S], Columns] | None:
         """The same, but the lists of objects stay JSON in the records and are read as columns."""
         if self._lists is None:
@@ -155,18 +180,28 @@ def _plain(thing: Any) -> Any:
     return thing.item() if hasattr(thing, "item") and not hasattr(thing, "__len__") else shorten(thing)
 
 
-def column(records: Sequence[msgspec.Struct], name: str) -> list[Any]:
+def column(records: Records[Any], name: str) -> list[Any]:
     """One field of many records; None where they lack it."""
+    if isinstance(records, LineTable):
+        return records.column(name) if name in records else [None] * len(records)
     return list(map(attrgetter(name), records)) if has_field(records, name) else [None] * len(records)
 
 
-def has_field(records: Sequence[msgspec.Struct], name: str) -> bool:
+def has_field(records: Records[Any], name: str) -> bool:
     """False where no record can have the field: none of their file does so far."""
+    if isinstance(records, LineTable):
+        return name in records
     return not records or name in records[0].__struct_fields__
 
 
-def extra_columns(records: Sequence[msgspec.Struct], extra_names: dict[str, str]) -> dict[str, list[Any]]:
+def pick(records: Records[S], at: Sequence[int]) -> Records[S]:
+    return records.pick(at) if isinstance(records, LineTable) else [records[i] for i in at]
+
+
+def extra_columns(records: Records[Any], extra_names: dict[str, str]) -> dict[str, list[Any]]:
     """The fields of many records that their struct did not know at first, field by field; None where one lacks it."""
+    if isinstance(records, LineTable):
+        return {name: column(records, name) for name in extra_names.values()}
     columns = {name: [getattr(r, a, None) for r in records] for a, name in extra_names.items()}
     if any(kind.__dictoffset__ for kind in set(map(type, records))):
         for at, record in enumerate(records):
@@ -178,10 +213,13 @@ def extra_columns(records: Sequence[msgspec.Struct], extra_names: dict[str, str]
 def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[Batch[S]]:
     """Decoded records with their lines, some at a time: small enough that their memory is used again at once."""
     for records, lines, _ in read_column_batches(source, decoder):
+        assert isinstance(records, list)  # a decoder that names no lists reads no lines as columns
         yield records, lines
 
 
-def read_column_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Lines, Columns | None]]:
+def read_column_batches(
+    source: Source, decoder: RecordDecoder[S]
+) -> Iterator[tuple[Records[S], Lines, Columns | None]]:
     """The same, with the columns of the decoder's lists; None where the lists were decoded with their records."""
     if is_json_lines(source):
         yield from _decode_lines(source, decoder)
@@ -206,11 +244,16 @@ def decode_entries(
         yield records, lines
 
 
-def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[list[S], Lines, Columns | None]]:
+def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[Records[S], Lines, Columns | None]]:
     first = 1
     for block in whole_lines(source, _BATCH_BYTES):
-        size = _count_lines(block)
+        table = decoder.read_lines(block)
+        size = _count_lines(block) if table is None else len(table)
         lines = range(first, first + size)
+        if table is not None:
+            yield table, lines, table.lists
+            first += size
+            continue
         outlined = decoder.read_known_lists(block)
         if outlined is not None and len(outlined[0]) == size:
             yield outlined[0], lines, outlined[1]

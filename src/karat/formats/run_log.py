@@ -89,8 +89,8 @@ class RunLog(Run):
                 yield from Part(self.label, records, lines, decoder.extra_names).by_system()
             return
         decoder = RecordDecoder(RunRecord) if columns & OPTIONAL_COLUMNS else RecordDecoder(SlimRecord, lists=_TOPK)
-        for records, lines, hits in read_column_batches(self._records, decoder):
-            part = Part(self.label, records, lines, decoder.extra_names)
+        for batch, lines, hits in read_column_batches(self._records, decoder):
+            part = Part(self.label, batch, lines, decoder.extra_names)
             yield from (part if hits is None else part.with_columns(hits)).by_system()
 
     def _other_parts(self) -> Iterator[Part]:

@@ -13,10 +13,10 @@ import numpy as np
 
 from karat.errors import InputError, meant
 from karat.formats.json_columns import Columns
-from karat.formats.records import column, extra_columns
+from karat.formats.records import Records, column, extra_columns, pick
 from karat.formats.run_records import Hit, RunRecord
 from karat.hits import OPTIONAL_COLUMNS, Hits
-from karat.ids import Floats, Packed, as_list, compact
+from karat.ids import Floats, Ints, Packed, as_list, compact
 from karat.versions import EXPECTED, Version, is_said
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class Part:
     """Some records of one system."""
 
     label: str
-    records: list[RunRecord]
+    records: Records[RunRecord]
     lines: Sequence[int | None]
     extra_names: dict[str, str]
 
     def by_system(self) -> Iterator[Part]:
-        systems = [r.system for r in self.records]
+        systems = column(self.records, "system")
         if systems.count(systems[0]) == len(systems):
             yield self
             return
@@ -55,34 +55,34 @@ class Part:
             yield self.pick([i for i, s in enumerate(systems) if s == system])
 
     def pick(self, at: list[int]) -> Part:
-        return replace(self, records=[self.records[i] for i in at], lines=[self.lines[i] for i in at])
+        return replace(self, records=pick(self.records, at), lines=[self.lines[i] for i in at])
 
     def with_columns(self, columns: Columns) -> ColumnPart:
         return ColumnPart(self.label, self.records, self.lines, self.extra_names, columns)
 
-    @property
+    @cached_property
     def system(self) -> str:
-        return self.records[0].system or ""
+        return column(self.records, "system")[0] or ""
 
     @cached_property
     def queries(self) -> list[str]:
-        queries: list[Any] = [r.query_id for r in self.records]
+        queries = column(self.records, "query_id")
         if set(map(type, queries)) == {str}:
             return queries
         # A log without ids can still be matched: by the text of the query, as a single-target set is.
-        queries = [r.query if q is None else q for q, r in zip(queries, self.records, strict=True)]
+        queries = [text if q is None else q for q, text in zip(queries, column(self.records, "query"), strict=True)]
         if None in queries:
             hint = meant(["query_id"], self.extra_names.values())
             raise self.error(queries.index(None), "the field is missing", field="query_id", hint=hint)
         return [str(q) for q in queries]
 
     @cached_property
-    def counts(self) -> list[int]:
-        return [len(r.topk) for r in self.records]
+    def counts(self) -> Ints:
+        return np.array(list(map(len, column(self.records, "topk"))), np.int64)
 
     @cached_property
     def hits(self) -> list[Any]:
-        hits: list[Any] = list(chain.from_iterable([r.topk for r in self.records]))
+        hits: list[Any] = list(chain.from_iterable(column(self.records, "topk")))
         if {str, int} & set(map(type, hits)):
             return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in hits]
         return hits
@@ -136,7 +136,7 @@ class Part:
         return values
 
     def latency(self) -> dict[str, Floats]:
-        logged = [r.latency_ms or {} for r in self.records]
+        logged = [times or {} for times in column(self.records, "latency_ms")]
         columns = {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
         for stage, ms in columns.items():
             impossible = np.flatnonzero((ms < 0) | np.isinf(ms))
@@ -158,7 +158,7 @@ class Part:
     def hit_error(self, row: int, field: str, what: str, **more: Any) -> InputError:
         ends = np.cumsum(self.counts)
         at = int(np.searchsorted(ends, row, "right"))
-        place = row - (int(ends[at]) - self.counts[at])
+        place = row - int(ends[at] - self.counts[at])
         return self.error(at, what, field=f"topk[{place}].{field}", query=self.queries[at], **more)
 
 
@@ -172,8 +172,8 @@ class ColumnPart(Part):
         return super().pick(at).with_columns(self.columns.of_lists(at))
 
     @cached_property
-    def counts(self) -> list[int]:
-        return list(self.columns.counts.tolist())
+    def counts(self) -> Ints:
+        return self.columns.counts
 
     def ids(self) -> list[str] | Packed:
         named = (self.columns.values.get(name) for name in ("chunk_id", "id", "doc_id"))
@@ -203,8 +203,8 @@ class Slice:
     def __init__(self, system: str, wanted: frozenset[str], large: bool) -> None:
         self.system, self.wanted, self.large = system, wanted, large
         self.queries: list[str] = []
-        self.lines: list[int | None] = []
-        self.counts: list[int] = []
+        self.lines: list[Sequence[int | None]] = []
+        self.counts: list[Ints] = []
         self.size = 0
         self.ids: list[list[str] | Packed] = []
         self.numbers: dict[str, list[Floats]] = {"score": [], "rank": []}
@@ -217,8 +217,8 @@ class Slice:
         if "latency" in self.wanted:
             self.latency.append((len(self.queries), part.latency()))
         self.queries += part.queries
-        self.lines += part.lines
-        self.counts += part.counts
+        self.lines.append(part.lines)
+        self.counts.append(part.counts)
         self.ids.append(part.ids())
         self.numbers["score"].append(part.scores())
         self.numbers["rank"].append(part.ranks())
@@ -229,11 +229,10 @@ class Slice:
             values += part.optional(name)
         for name in _QUERY_FIELDS:
             self.fields[name] += column(part.records, name)
-        self.size += sum(part.counts)
+        self.size += int(part.counts.sum())
 
     def hits(self) -> Hits:
-        offsets = np.zeros(len(self.counts) + 1, np.int64)
-        np.cumsum(self.counts, out=offsets[1:])
+        offsets = np.append(0, np.cumsum(np.concatenate(self.counts)))
         numbers = {name: np.concatenate(parts) for name, parts in self.numbers.items()}
         return Hits(
             system=self.system,
@@ -246,7 +245,7 @@ class Slice:
             columns=self.columns,
             latency=self._latency(),
             fields={n: v for n, v in self.fields.items() if v.count(None) != len(v)},
-            lines=np.array([line or 0 for line in self.lines], np.int64),
+            lines=np.concatenate(list(map(_line_numbers, self.lines))),
         )
 
     def _ids(self) -> Ids:
@@ -262,6 +261,13 @@ class Slice:
                 column = columns.setdefault(stage, np.full(len(self.queries), np.nan))
                 column[start : start + len(ms)] = ms
         return columns
+
+
+def _line_numbers(lines: Sequence[int | None]) -> Ints:
+    """0 where the line is not known."""
+    if isinstance(lines, range):
+        return np.arange(lines.start, lines.stop)
+    return np.array([line or 0 for line in lines], np.int64)
 
 
 def _numbers(values: list[Any]) -> Floats:

@@ -1,7 +1,6 @@
 """A line of a run log, as it is written and as it is read."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 from typing import Any
 
 import msgspec

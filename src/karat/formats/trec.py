@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.audit import Audit
 from karat.errors import InputError
@@ -174,10 +175,10 @@ class TrecRun(Run):
         schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
         separator = self._separator() or b" "
         for block in whole_lines(self._source, _BLOCK):
-            if b"\r" in block:
-                block = block.replace(b"\r\n", b"\n")
             if not _is_regular(block, separator):
-                raise Ungrouped
+                block = block.replace(b"\r\n", b"\n")
+                if not _is_regular(block, separator):
+                    raise Ungrouped
             try:
                 yield (
                     pl.scan_csv(block, separator=separator.decode(), has_header=False, schema=schema, quote_char=None)
@@ -203,11 +204,17 @@ class TrecRun(Run):
 
 def _is_regular(block: bytes, separator: bytes) -> bool:
     """Whether every piece of white space in a block is one separator between two columns, or one line break."""
-    if any(other in block for other in b" \t\v\f\r".replace(separator, b"")):
+    text = np.frombuffer(block, np.uint8)
+    pieces = (text[at : at + _PIECE + 1] for at in range(0, len(text), _PIECE))  # they overlap by a byte
+    return block[0] > 32 and all(_is_regular_piece(piece, ord(separator)) for piece in pieces)
+
+
+def _is_regular_piece(piece: NDArray[np.uint8], separator: int) -> bool:
+    white = piece <= 32
+    if (white[1:] & white[:-1]).any():
         return False
-    white = np.frombuffer(block, np.uint8)
-    pieces = (white[at : at + _PIECE + 1] <= 32 for at in range(0, len(white), _PIECE))
-    return block[0] > 32 and not any(bool((piece[1:] & piece[:-1]).any()) for piece in pieces)
+    usual = np.count_nonzero(piece == separator) + np.count_nonzero(piece == ord("\n"))
+    return bool(np.count_nonzero(white) == usual)
 
 
 class _WholeTrecRun(TrecRun):

@@ -160,7 +160,7 @@ class _Sides:
             queries=[str(i) for i in range(size)],
             index={str(i): i for i in range(size)},
             offsets=np.zeros(size + 1, np.int64),
-            ids=[],
+            items=[],
             grades=np.zeros(0),
             kinds=np.zeros(0, np.int64),
             k=np.zeros(size, np.int64),

@@ -1,7 +1,7 @@
 """What a metric is and what it promises."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
+from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 import msgspec
@@ -12,7 +12,8 @@ from karat.judged import Judged, Rules, relevance
 
 Direction = Literal["higher", "lower"]
 Level = Annotated[float, msgspec.Meta(gt=0)]
-Cutoff = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+LARGEST_CUTOFF = 2**53
+Cutoff = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_CUTOFF)]
 
 INFINITE = np.int64(2**62)
 CUTOFFS = ("k", "budget")  # fields that are written after the @, and are no parameters
@@ -89,13 +90,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in given.items() if name not in CUTOFFS}
 
     def __str__(self) -> str:
-        given = ",".join(f"{name}={_plain(value)}" for name, value in self.parameters().items())
-        text = f"{self.name}({given})" if given else self.name
-        if self.budget is not None:
-            return f"{text}@{self.budget}tok"
-        if self.k is not None:
-            return f"{text}@{self.k}"
-        return f"{text}@k" if self.cutoff == "required" else text
+        return _text(self)
 
 
 class Relevance(Metric, frozen=True, kw_only=True):
@@ -134,6 +129,17 @@ class Relevance(Metric, frozen=True, kw_only=True):
 
     def count_found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Floats:
         return judged.per_query(judged.hit_query[self.found(judged, limit, every_chunk=every_chunk)])
+
+
+@lru_cache(1000)  # the name of a metric is asked for again and again
+def _text(metric: Metric) -> str:
+    given = ",".join(f"{name}={_plain(value)}" for name, value in metric.parameters().items())
+    text = f"{metric.name}({given})" if given else metric.name
+    if metric.budget is not None:
+        return f"{text}@{metric.budget}tok"
+    if metric.k is not None:
+        return f"{text}@{metric.k}"
+    return f"{text}@k" if metric.cutoff == "required" else text
 
 
 def _plain(value: object) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from karat.errors import ConfigError, UnknownName, did_you_mean
 from karat.formats.base import refusal
-from karat.metrics.base import CUTOFFS, Metric
+from karat.metrics.base import CUTOFFS, LARGEST_CUTOFF, Metric
 from karat.registry import Registry
 
 REGISTRY: Registry[Metric] = Registry("metric", "karat.metrics", Metric)
@@ -118,6 +118,10 @@ def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str)
         )
     if found.cutoff == "none" and k is not None:
         raise ConfigError(f"{found.name} takes no cutoff (in {text!r})", hint=f"write {found.name}")
+    if not values:
+        return found()
+    if values == {"k": k} and k is not None and 0 < int(k) <= LARGEST_CUTOFF:
+        return found(k=int(k))  # what nearly all are; msgspec would study the types of the class first
     try:
         return msgspec.convert(values, found, strict=False)
     except msgspec.ValidationError as error:

@@ -1,7 +1,6 @@
 """Graded gain, discounted by rank, against the best that the gold allows."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 from typing import Literal
 
 import numpy as np

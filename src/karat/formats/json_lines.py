@@ -1,0 +1,174 @@
+"""Lines of JSON that all have one shape, field by field, without building an object for any of them.
+
+As with lists of like objects (`json_columns.py`): what one program writes has the same keys in the same order. The
+bytes between the values are learnt from the first line and looked for in all others at once. Whatever looks different
+makes `read_lines` give up, and the lines are decoded the usual way: so this is a matter of speed only.
+
+That every line is JSON is proven piece by piece. The bytes between the values are those of the first line, which a
+decoder has read. A text is what stands between two quotes, in UTF-8 without backslashes and control characters.
+The list is proven by `json_columns`, and any other value by a decoder of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from karat.formats.base import DECODE_ERRORS
+from karat.formats.json_columns import BEYOND, Columns, Places, Text, ValueKind, columns_at
+from karat.ids import Ints, as_list
+
+_KEY = re.compile(rb'\s*[{,]\s*"([^"]*)"\s*:\s*')
+_BREAK, _SPACE = b"\n "
+
+
+@dataclass(frozen=True)
+class LineTable:
+    """Lines of one shape: one value a line for every field, and the objects of their lists as columns."""
+
+    size: int
+    lists: Columns
+    text: Text
+    texts: Mapping[str, Places]  # field → where its texts stand
+    values: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.texts or name in self.values
+
+    def column(self, name: str) -> list[Any]:
+        if name not in self.values:
+            self.values[name] = _strings(self.text, self.texts[name])
+        return self.values[name]
+
+    def pick(self, at: Sequence[int]) -> LineTable:
+        texts = {name: Places(places.first[at], places.end[at]) for name, places in self.texts.items()}
+        values = {name: [column[i] for i in at] for name, column in self.values.items()}
+        return LineTable(len(at), self.lists.of_lists(at), self.text, texts, values)
+
+
+def read_lines(
+    block: bytes, lists: str, wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]
+) -> LineTable | None:
+    """The lines of a block, `lists` being the field whose objects have the `wanted` fields; None where they are not all
+    alike. Values other than texts are read by the decoder of their field. The first line is known to be right."""
+    text = Text(block, b"" if block.endswith(b"\n") else b"\n")
+    shape = _learn(block[: text.joined.index(b"\n")], lists)
+    if shape is None or not text.is_plain():
+        return None
+    controls = np.flatnonzero(text.bytes[: len(text.joined) - BEYOND] < _SPACE)
+    if (text.bytes[controls] != _BREAK).any():
+        return None
+    return _Reader(text, shape, controls).table(wanted, decoders)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The fields of a line, and the bytes before, between and after their values."""
+
+    names: list[str]
+    literals: list[bytes]  # the quotes of texts belong to them
+    quotes: list[int]  # of each literal and, unless it is the list, of the value after it
+    lists: int  # which of the values is the list
+
+
+def _learn(line: bytes, lists: str) -> _Shape | None:
+    try:
+        values = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except DECODE_ERRORS:
+        return None
+    names: list[str] = []
+    literals, inside = [b""], []
+    at = 0
+    while (key := _KEY.match(line, at)) is not None:
+        name = key[1].decode("utf-8", "replace")
+        value = bytes(values.get(name, b""))
+        if not value or name in names or not line.startswith(value, key.end()):
+            return None
+        is_text = value.startswith(b'"')
+        names.append(name)
+        literals[-1] += key[0] + b'"' * is_text
+        literals.append(b'"' * is_text)
+        inside.append(0 if is_text or name == lists else value.count(b'"'))
+        at = key.end() + len(value)
+    literals[-1] += line[at:]
+    if lists not in names or max(map(len, literals)) > BEYOND:
+        return None
+    quotes = [literal.count(b'"') + more for literal, more in zip(literals, [*inside, 0], strict=True)]
+    return _Shape(names, literals, quotes, names.index(lists))
+
+
+class _Reader:
+    def __init__(self, text: Text, shape: _Shape, breaks: Ints) -> None:
+        self.text, self.shape = text, shape
+        self.starts, self.ends = np.append(0, breaks[:-1] + 1), breaks
+        self.quotes = text.quotes()
+        self.before, self.after = np.searchsorted(self.quotes, self.starts), np.searchsorted(self.quotes, self.ends)
+
+    def table(self, wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]) -> LineTable | None:
+        places = self._places()
+        if places is None:
+            return None
+        names, literals = self.shape.names, self.shape.literals
+        spans = {
+            name: Places(place + len(literal), end)
+            for name, literal, place, end in zip(names, literals, places, places[1:], strict=False)
+        }
+        lists = spans.pop(names[self.shape.lists])
+        columns = columns_at(self.text, lists, self._quotes_of_lists(), self.quotes, wanted)
+        if columns is None:
+            return None
+        texts = {n: spans.pop(n) for n, literal in zip(names, literals, strict=False) if literal.endswith(b'"')}
+        try:
+            values = {name: _decoded(decoders[name], self.text, places) for name, places in spans.items()}
+        except DECODE_ERRORS:
+            return None
+        return LineTable(len(self.ends), columns, self.text, texts, values)
+
+    def _places(self) -> list[Ints] | None:
+        """Where each literal of each line stands; None where one of them does not."""
+        literals, quotes = self.shape.literals, self.shape.quotes
+        if (self.after - self.before < sum(quotes)).any():
+            return None
+        places: list[Ints] = []
+        for at, literal in enumerate(literals[:-1]):
+            # Quotes before the list are counted from the start of a line, those after it from the end.
+            nth = self.before + sum(quotes[:at]) if at <= self.shape.lists else self.after - sum(quotes[at:])
+            places.append(self.quotes[nth] - literal.index(b'"'))
+        places.append(self.ends - len(literals[-1]))
+        stand = (places[0] == self.starts).all() and all(map(self.text.stands, literals, places))
+        return places if stand else None
+
+    def _quotes_of_lists(self) -> Places:
+        at = self.shape.lists + 1
+        return Places(self.before + sum(self.shape.quotes[:at]), self.after - sum(self.shape.quotes[at:]))
+
+
+def _same(text: Text, places: Places) -> bytes | None:
+    """What stands at all of the places, if it is the same."""
+    size = int(places.end[0] - places.first[0])
+    piece = text.joined[places.first[0] : places.end[0]]
+    same = 0 < size <= BEYOND and (places.end - places.first == size).all() and text.stands(piece, places.first)
+    return piece if same else None
+
+
+def _strings(text: Text, places: Places) -> list[str]:
+    same = _same(text, places)
+    if same is not None:
+        return [same.decode()] * len(places.first)
+    packed = text.packed(places)
+    return [piece.decode() for piece in text.pieces(places)] if packed is None else as_list(packed)
+
+
+def _decoded(decoder: Any, text: Text, places: Places) -> list[Any]:
+    same = _same(text, places)
+    if same is not None:
+        return [decoder.decode(same)] * len(places.first)
+    return list(map(decoder.decode, text.pieces(places)))

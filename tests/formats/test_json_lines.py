@@ -1,0 +1,179 @@
+"""Lines read as columns say what lines decoded one by one say, or are not read so at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from karat import KaratError, read_gold, read_run
+from karat.audit import Audit
+from karat.formats.gold_file import _ITEMS, GoldEntry
+from karat.formats.records import RecordDecoder
+from karat.formats.run_log import _TOPK
+from karat.formats.run_records import SlimRecord
+from karat.ids import as_list
+
+LATENCY = frozenset({"latency"})
+
+
+def run_lines(size: int = 30) -> list[bytes]:
+    """A log as it is written every day."""
+    entries = [
+        {
+            "query_id": f"q{i}",
+            "system": "a",
+            "k_raw": 50,
+            "topk": [{"rank": r, "chunk_id": f"d{r}#p{i}", "score": r / 7, "text": "olá"} for r in range(1, 2 + i % 5)],
+            "latency_ms": {"retrieve": i / 4, "rerank": i},
+            "index_version": f"v{i % 3}",
+            "chunker": {"name": "recursive", "size": 600},
+            "cached": i % 2 == 0,
+            "note": f"n{i}",
+        }
+        for i in range(size)
+    ]
+    return [json.dumps(entry, ensure_ascii=False).encode() + b"\n" for entry in entries]
+
+
+def gold_lines(size: int = 30) -> list[bytes]:
+    entries = [
+        {
+            "query_id": f"q{i}",
+            "query": f"what is {i}?",
+            "gold": [{"chunk_id": f"d{j}#p{i}", "grade": j % 3} for j in range(i % 4)],
+            "k": 3 + i % 2,
+            "segment": f"s{i % 4}",
+            "evidence": ["x", f"y{i}"],
+            "tags": {"language": "pt"},
+        }
+        for i in range(size)
+    ]
+    return [json.dumps(entry).encode() + b"\n" for entry in entries]
+
+
+def outcome(lines: list[bytes], kind: str, path: Path) -> Any:
+    """All that the reader says of a file, or what it complains of."""
+    path.write_bytes(b"".join(lines))
+    try:
+        if kind == "gold":
+            gold = read_gold(path, format="gold")
+            columns = (gold.offsets, gold.grades, gold.kinds, gold.k, gold.no_answer)
+            return [gold.queries, gold.ids, gold.fields, gold.tags, *(c.tolist() for c in columns)]
+        run = read_run(path, format="run-log")
+        found: list[Any] = []
+        for hits in run.slices(LATENCY, Audit()):
+            numbers = [hits.offsets, hits.score, hits.rank, hits.lines, *hits.latency.values()]
+            found += [hits.system, hits.queries, as_list(hits.ids), hits.fields, sorted(hits.latency)]
+            found += [None if column is None else repr(column.tolist()) for column in numbers]
+        return [found, run.provenance()]
+    except KaratError as error:
+        return str(error)
+
+
+def both_ways(lines: list[bytes], kind: str, path: Path) -> tuple[Any, Any]:
+    fast = outcome(lines, kind, path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RecordDecoder, "read_lines", lambda self, block: None)
+        patch.setattr(RecordDecoder, "read_known_lists", lambda self, block: None)
+        return fast, outcome(lines, kind, path)
+
+
+DECODERS = {"run": (SlimRecord, _TOPK, run_lines), "gold": (GoldEntry, _ITEMS, gold_lines)}
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_a_file_of_one_shape_does_not_fall_back(kind: str, end: bytes) -> None:
+    struct, lists, lines = DECODERS[kind]
+    table = RecordDecoder(struct, lists=lists).read_lines(b"".join(lines()).removesuffix(b"\n") + end)  # type: ignore[type-var]
+    assert table is not None
+    assert len(table) == 30
+    assert table.column("query_id") == [f"q{i}" for i in range(30)]
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_it_says_what_the_decoder_says(kind: str, tmp_path: Path) -> None:
+    fast, slow = both_ways(DECODERS[kind][2](), kind, tmp_path / "lines.jsonl")
+    assert fast == slow
+    assert not isinstance(fast, str)
+
+
+PIECES = [b"", b"null", b"1", b"01", b"1.", b".5", b"-", b"--1", b'"', b'"a"', b"\\n", b"\\", b",", b"{}", b"[]", b"{"]
+PIECES += [
+    b"}",
+    b"]",
+    b":",
+    b" ",
+    b"\t",
+    b"\x01",
+    b"\x00",
+    b"\xff",
+    b"\r",
+    b"\n",
+    b"\n\n",
+    b"true",
+    b"1e999",
+    b"x" * 200,
+]
+PIECES += [b'"query_id":"q1",', b'"system":"b",', b'"topk":[],', b'"gold":[],', b'"new":1,', "日本".encode()]
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_whatever_is_changed_both_ways_agree(
+    kind: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A piece of a file is replaced by another: the same content, or the same complaint with the same line."""
+    lines = DECODERS[kind][2](6)
+    place = data.draw(st.integers(0, len(lines) - 1))
+    at = data.draw(st.integers(0, len(lines[place])))
+    end = data.draw(st.integers(at, min(len(lines[place]), at + 8)))
+    lines[place] = lines[place][:at] + data.draw(st.sampled_from(PIECES)) + lines[place][end:]
+    fast, slow = both_ways(lines, kind, tmp_path_factory.getbasetemp() / f"{kind}.jsonl")
+    assert fast == slow
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"k_raw": 50', b'"k_raw": 50.5'),
+        (b'"k_raw": 50', b'"k_raw": 050'),
+        (b'"retrieve": 1.0', b'"retrieve": "1"'),
+        (b'"retrieve": 1.0', b'"retrieve": -1.0'),
+        (b'"retrieve": 1.0', b'"retrieve": NaN'),
+        (b'"rank": 1', b'"rank": 01'),
+        (b'"rank": 1', b'"rank": 1.'),
+        (b'"rank": 1', b'"rank": .1'),
+        (b'"rank": 1', b'"rank": --1'),
+        (b'"score": 0.14285714285714285', b'"score": 0.14285714285714285,1'),
+        (b"v1", b"v\x011"),
+        (b"v1", b"v\xff"),
+        (b"q4", b"q3"),
+        (b', "note": "n4"', b""),
+        (b'"note": "n4"', b'"note": "n4", "note": "n5"'),
+        (b"n4", b'n4"'),
+        (b"}\n", b"} \n"),
+        (b"}\n", b"}\r\n"),
+        (b'"note": "n4"}', b'"note": "n4"'),
+    ],
+)
+def test_mistakes_and_oddities_are_told_as_ever(old: bytes, new: bytes, tmp_path: Path) -> None:
+    lines = run_lines()
+    assert old in lines[4]
+    lines[4] = lines[4].replace(old, new)
+    fast, slow = both_ways(lines, "run", tmp_path / "run.jsonl")
+    assert fast == slow
+
+
+def test_files_whose_lines_differ_are_not_tried_for_ever() -> None:
+    decoder = RecordDecoder(SlimRecord, lists=_TOPK)
+    lines = run_lines()
+    odd = b"".join(lines[:5]) + lines[5].replace(b"true", b"null").replace(b'"n5"', b"5")
+    assert all(decoder.read_lines(odd) is None for _ in range(3))
+    assert decoder.read_lines(b"".join(lines)) is None
