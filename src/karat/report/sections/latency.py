@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from karat.analyses.latency import Latencies, Measured, Timing
-from karat.report.blocks import Block, Cell, Column, Table
+from karat.report.blocks import Block, Cell, Column, Interval, Table, write_cell
+from karat.report.cells import interval_column
 from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
 from karat.result import Result
@@ -25,9 +26,10 @@ class LatencySection(ReportSection):
         timings = [*found.stages, found.total] if len(found.stages) > 1 else [found.total]
         names = ("stage", "mean", "p50", "p90", "p99")
         rows = [_cells(timing) for timing in timings]
-        few = any(str(cell).endswith(_FEW) for row in rows for cell in row)
+        few = any(write_cell(cell, "text").endswith(_FEW) for row in rows for cell in row)
         note = "milliseconds" + (f"; {_FEW} limits not estimable: p90 takes 36 queries, p99 takes 368" if few else "")
-        return [Table([*map(Column, names), Column("queries", "count")], rows, note)]
+        columns = [interval_column(name, (row[i] for row in rows)) for i, name in enumerate(names)]
+        return [Table([*columns, Column("queries", "count")], rows, note)]
 
 
 def _cells(timing: Timing) -> list[Cell]:
@@ -35,6 +37,7 @@ def _cells(timing: Timing) -> list[Cell]:
     return [timing.stage or "in all", *map(_with_limits, numbers), timing.queries]
 
 
-def _with_limits(number: Measured) -> str:
+def _with_limits(number: Measured) -> Interval:
     value = written(number.value, "ms").removesuffix(" ms")
-    return f"{value} {_FEW if number.low is None else interval(number.low, number.high, 'ms')}"
+    text = f"{value} {_FEW if number.low is None else interval(number.low, number.high, 'ms')}"
+    return Interval(text, number.value, number.low, number.high)

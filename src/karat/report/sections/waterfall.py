@@ -16,7 +16,7 @@ from karat.analyses.waterfall import (
     Loss,
     Losses,
 )
-from karat.report.blocks import Block, Cell, Column, Table, Text
+from karat.report.blocks import Bar, Bars, Block, Cell, Column, Table, Text
 from karat.report.sections.base import ReportSection
 from karat.result import Result
 
@@ -47,12 +47,30 @@ class WaterfallSection(ReportSection):
         if found is None:
             return []
         everything, *segments = found.rows
-        blocks: list[Block] = [_waterfall(found, everything), *(Text(note, "note") for note in _notes(found))]
+        blocks: list[Block] = [
+            _picture(found, everything),
+            _waterfall(found, everything),
+            *(Text(note, "note") for note in _notes(found)),
+        ]
         return blocks + [_by_segment(by, list(rows), found.stages) for by, rows in groupby(segments, _segment)]
 
 
 def _segment(row: Loss) -> str:
     return row.segment
+
+
+def _picture(found: Losses, row: Loss) -> Bars:
+    """From all relevant items down to those that were found, stage by stage; a stage that lost nothing is left out."""
+    whole = max(row.relevant, 1)
+    bars, left = [Bar("relevant", 0.0, 1.0, 2, f"{row.relevant:,}")], row.relevant
+    for stage in found.stages:
+        if row.lost[stage]:
+            after = left - row.lost[stage]
+            bars.append(Bar(WORDS[stage][1], after / whole, left / whole, 1, f"−{row.lost[stage]:,}"))
+            left = after
+    bars.append(Bar("found", 0.0, row.found / whole, 0, f"{row.found:,}"))
+    kinds = ("found", "lost at this stage", "all relevant items")
+    return Bars("From relevant to found", "share of the relevant items", kinds, bars, (0.0, 1.0), told=True)
 
 
 def _waterfall(found: Losses, row: Loss) -> Table:
