@@ -156,7 +156,8 @@ def _machine(load: float) -> str:
     packages = ", ".join(f"{package} {version(package)}" for package in ("karat", "numpy", "rank-bm25"))
     return "\n".join(
         [
-            f"- One measurement each; of rank_bm25's queries one in {PART}, times {PART}",
+            f"- BM25: one measurement; of rank_bm25's queries one in {PART}, times {PART}. "
+            f"Runner: best of {REPEATS} by wall time",
             f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {load:.1f} before, {os.getloadavg()[0]:.1f} after",
             f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
             f"- Python {platform.python_version()}; {packages}",
