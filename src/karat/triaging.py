@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from karat.analyses.waterfall import Waterfall, locate
-from karat.attributes import attribute
 from karat.corpus import Corpus
 from karat.errors import ConfigError, MissingExtra
-from karat.gold import Dataset, Gold
-from karat.highlight import Passage, shared_words
+from karat.gold import Dataset
 from karat.ids import DocRule
 from karat.result import Result
 from karat.retrievers.bm25 import BM25
+from karat.showing import Passages, ShownGold, ShownHit, Texts, language_of, passage_length, ranks_of, tags_of
 from karat.top_lists import ListedHit, top_lists
 
 SCHEMA: Literal["karat/triage/1"] = "karat/triage/1"
 DEPTH = 10
 MISSED, LOSS = f"recall@{DEPTH}", f"ndcg@{DEPTH}"
-_TEXT, _SHORT, _ALL = 400, 80, 500_000  # characters shown of a passage, at most and at least, and of all together
-_GOLD = 20  # items shown of a query that has very many
-
-Mark = Literal["hit", "miss", "unjudged"]
-
-
-class ShownHit(msgspec.Struct, frozen=True):
-    """One place of a list: relevant (hit), judged not relevant (miss), or not judged."""
-
-    rank: int
-    id: str
-    mark: Mark
-    grade: float | None
-    score: float | None
-    passage: Passage | None
-
-
-class ShownGold(msgspec.Struct, frozen=True):
-    """What should have been found, and where it stands."""
-
-    id: str
-    grade: float
-    rank: int | None  # place in the list; null: not among the first
-    passage: Passage | None
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -96,7 +70,7 @@ def triage(result: Result, most: int = 20, *, sample: int = 0) -> Triage:
     measured = result.measure([MISSED, LOSS], facts=Waterfall.facts)
     missed, losing = _failed(measured)
     failed = [*missed, *losing]
-    drawn = _sample(failed[most:], sample, result.sampling.seed)
+    drawn = sample_of(failed[most:], sample, result.sampling.seed)
     picked = [*failed[:most], *drawn]
     notes: list[str] = []
     maker = _CaseMaker(measured, picked, notes)
@@ -124,7 +98,7 @@ def _failed(result: Result) -> tuple[list[int], list[int]]:
     return missed, sorted(losing, key=lambda i: (-short[i], i))
 
 
-def _sample(places: list[int], size: int, seed: int) -> list[int]:
+def sample_of(places: list[int], size: int, seed: int) -> list[int]:
     if len(places) <= size:
         return places
     drawn = np.random.default_rng(seed).choice(len(places), size, replace=False)
@@ -137,34 +111,32 @@ class _CaseMaker:
     def __init__(self, result: Result, places: Sequence[int], notes: list[str]) -> None:
         self.result, self.gold = result, result.gold
         self.lists = top_lists(result, {result.queries[i]: DEPTH for i in places}, texts=True)
-        self.texts = _Texts(result.corpus, self.lists, DocRule(result.rules.doc_of))
+        self.texts = Texts(result.corpus, self.lists, DocRule(result.rules.doc_of))
         self.search = _word_search(result.corpus, notes)
         self.lost = locate(result).by_query()
         lines = len(places) * (2 * DEPTH if result.corpus is None else 3 * DEPTH)
-        self.length = min(max(_ALL // max(lines, 1), _SHORT), _TEXT)
+        self.length = passage_length(lines)
 
     def case(self, place: int) -> Case:
         query_id, row = self.result.queries[place], int(self.result.rows[place])
-        query, language = self.gold.text(row), _language(self.gold, row)
-        items = [i for i in range(*self.gold.offsets[row : row + 2].tolist()) if self.gold.grades[i] > 0]
-        items.sort(key=lambda i: -self.gold.grades[i])
+        query, language = self.gold.text(row), language_of(self.gold, row)
         listed = self.lists.get(query_id, [])
-        passages = _Passages(query, language, self.texts, self.length)
-        ranks = {name: hit.rank for hit in reversed(listed) for name in (hit.doc, hit.id)}
+        passages = Passages(query, language, self.texts, self.length)
+        relevant, gold_items = passages.relevant(self.gold, row, ranks_of(listed))
         return Case(
             query_id=query_id,
             query=query,
             kind="nothing found" if self.result.values[MISSED][place] == 0 else "loss",
             scores={n: _number(self.result.values[n][place]) for n in (MISSED, LOSS)},
-            tags=_tags(self.gold, row),
-            gold=[passages.gold(self.gold, i, ranks.get(self.gold.ids[i])) for i in items[:_GOLD]],
-            gold_items=len(items),
+            tags=tags_of(self.gold, row),
+            gold=relevant,
+            gold_items=gold_items,
             hits=[passages.hit(hit) for hit in listed],
             bm25=None if self.search is None or query is None else self._word_hits(query, language, row, passages),
             lost=self.lost.get(query_id, {}),
         )
 
-    def _word_hits(self, query: str, language: str | None, row: int, passages: _Passages) -> list[ShownHit]:
+    def _word_hits(self, query: str, language: str | None, row: int, passages: Passages) -> list[ShownHit]:
         assert self.search is not None
         items = range(*self.gold.offsets[row : row + 2].tolist())
         grades = {self.gold.ids[i]: float(self.gold.grades[i]) for i in items}
@@ -175,48 +147,6 @@ class _CaseMaker:
             for rank, (name, score) in found
         ]
         return [passages.hit(hit) for hit in listed]
-
-
-class _Texts:
-    """Texts by id: of the corpus, else of the hits that were read."""
-
-    def __init__(self, corpus: Corpus | None, lists: dict[str, list[ListedHit]], rule: DocRule) -> None:
-        self.corpus, self.rule = corpus, rule
-        self.seen = {hit.id: hit.text for hits in lists.values() for hit in hits if hit.text}
-
-    def of(self, name: str) -> str | None:
-        if name in self.seen:
-            return self.seen[name]
-        if self.corpus is None:
-            return None
-        at = self.corpus.index.get(name, self._first_chunk.get(name))
-        return None if at is None else self.corpus.texts[at] or self.corpus.titles[at]
-
-    @cached_property
-    def _first_chunk(self) -> dict[str, int]:
-        """Where each document begins."""
-        firsts: dict[str, int] = {}
-        for place, name in enumerate(self.corpus.ids if self.corpus else ()):
-            firsts.setdefault(self.rule.doc(name), place)
-        return firsts
-
-
-class _Passages:
-    """Hits and gold of one query, with the words that they share with it."""
-
-    def __init__(self, query: str | None, language: str | None, texts: _Texts, length: int) -> None:
-        self.query, self.language, self.texts, self.length = query, language, texts, length
-
-    def hit(self, hit: ListedHit) -> ShownHit:
-        mark: Mark = "unjudged" if hit.grade is None else "hit" if hit.grade > 0 else "miss"
-        return ShownHit(hit.rank, hit.id, mark, hit.grade, hit.score, self._passage(hit.text or self.texts.of(hit.id)))
-
-    def gold(self, gold: Gold, item: int, rank: int | None) -> ShownGold:
-        name = gold.ids[item]
-        return ShownGold(name, float(gold.grades[item]), rank, self._passage(self.texts.of(name)))
-
-    def _passage(self, text: str | None) -> Passage | None:
-        return None if not text else shared_words(self.query or "", text, self.language, self.length)
 
 
 def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:
@@ -230,16 +160,6 @@ def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:
         notes.append(f"no word search beside the hits: {error}")
         return None
     return search
-
-
-def _language(gold: Gold, row: int) -> str | None:
-    value = gold.tags.get("language", gold.fields.get("language", [None] * len(gold.queries)))[row]
-    return None if value is None else str(value)
-
-
-def _tags(gold: Gold, row: int) -> dict[str, str]:
-    values: dict[str, Any] = {name: attribute(gold, name)[row] for name in gold.tags}
-    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _number(value: float) -> float | None:

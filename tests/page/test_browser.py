@@ -183,6 +183,43 @@ def test_a_long_table_is_folded_and_filtered(pages: Any, opened: Open) -> None:
         assert section.get_by_role("status").inner_text() == f"{len(texts)} of 50 rows"
 
 
+def shown_examples(page: Page) -> list[str]:
+    return page.locator(".example:visible > summary strong").all_inner_texts()
+
+
+def test_failed_queries_are_filtered_and_the_filter_lives_in_the_address(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        section = page.locator("section", has=page.get_by_role("heading", name="Where it fails"))
+        everything = shown_examples(page)
+        section.get_by_label("Only with language").select_option("es-AR")
+        spanish = shown_examples(page)
+        assert 0 < len(spanish) < len(everything)
+        assert section.get_by_role("status").inner_text() == f"{len(spanish)} of {len(everything)} queries"
+        assert page.url.endswith("#triage&language=es-AR")
+        section.get_by_role("searchbox").fill("no such words anywhere")
+        assert shown_examples(page) == []
+        section.get_by_role("searchbox").fill("")
+        page.reload()
+        assert shown_examples(page) == spanish
+        first = section.locator(".example:visible").first
+        first.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert first.locator(".listed").all_inner_texts() == ["should be found", "was found", "word search (BM25)"]
+        assert first.locator("mark").count() > 0
+
+
+def test_queries_that_lost_or_gained_stand_beside_each_other(pages: Any, opened: Open) -> None:
+    with opened(pages["diff"]) as page:
+        section = page.locator("section", has=page.get_by_role("heading", name="Query by query"))
+        for kind in ("lost", "gained", "changed"):
+            section.get_by_label("Only with change").select_option(kind)
+            assert len(shown_examples(page)) > 0
+        first = section.locator(".example:visible").first
+        first.locator("summary").click()
+        titles = first.locator(".listed").all_inner_texts()
+        assert titles == ["should be found", "before: bm25", "after: bm25 + static rerank"]
+
+
 def test_links_lead_to_their_place(pages: Any, opened: Open) -> None:
     with opened(pages["report"]) as page:
         page.keyboard.press("Tab")

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from karat.changed_queries import changed_queries
 from karat.comparison.changes import Change, Moved
 from karat.comparison.compare import Comparison, Pair, SegmentDifferences
 from karat.differences import Difference
 from karat.errors import shorten
+from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.cells import difference_cell, interval_column
 from karat.report.numbers import p_value, points, titled, written
 from karat.report.pairs import differences_picture, sides_pictures
 from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
+from karat.report.sections.triage import SAMPLE, WORST
+from karat.report.triage import changed_blocks
 from karat.result import Result
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
@@ -34,7 +38,9 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
         sections.append(Section(f"pair-{number}", title, blocks))
         if pair.segments:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
-        if pair.changes:
+        if sides and pair.changes:
+            sections += _query_by_query(pair, sides[0], sides[number], number)
+        elif pair.changes:
             sections.append(Section(f"changes-{number}", f"Changed most: {title}", [_changes(comparison, pair)]))
         if pair.findings:
             sections.append(Section(f"findings-{number}", f"What to do: {title}", finding_blocks(pair.findings)))
@@ -45,6 +51,14 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
     queries = {pair.queries for pair in comparison.pairs}
     on = f", {queries.pop():,} queries" if len(queries) == 1 else ""
     return Report(f"Compared with {comparison.baseline}{on}", sections)
+
+
+def _query_by_query(pair: Pair, baseline: Result, candidate: Result, number: int) -> list[Section]:
+    """For a page: every list that changed can be looked at."""
+    metric = parse_metric(pair.changes[0].metric)
+    found = changed_queries(baseline, candidate, metric, WORST, sample=SAMPLE)
+    blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate)
+    return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)] if blocks else []
 
 
 def _notes(pair: Pair) -> list[Block]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from karat.changed_queries import ChangedQueries, ChangedQuery
 from karat.highlight import Passage
 from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
 from karat.report.sections.waterfall import WORDS
-from karat.triaging import DEPTH, Case, ShownGold, ShownHit, Triage
+from karat.showing import ShownGold, ShownHit
+from karat.triaging import DEPTH, Case, Triage
 
 
 def triage_report(found: Triage) -> Report:
@@ -30,6 +32,36 @@ def _summary(found: Triage) -> str:
     worst = len(found.cases) - found.sampled
     sample = f" and a sample of {found.sampled:,} of the others" if found.sampled else ""
     return f"{said} Shown: the {worst:,} worst{sample}."
+
+
+def changed_blocks(found: ChangedQueries, baseline: str, candidate: str) -> list[Block]:
+    """Queries that lost, gained or only changed, with both lists beside each other; nothing where nothing changed."""
+    if not found.shown:
+        return []
+    counts = ", ".join(f"{count:,} {_KINDS[kind]}" for kind, count in found.counts.items() if count)
+    left = sum(found.counts.values()) - len(found.shown)
+    sample = f" and a sample of {found.sampled:,} of the others" if found.sampled else ""
+    shown = f" Shown: those that changed most{sample}." if left else ""
+    said = f"By {found.shown[0].metric}: {counts}.{shown}"
+    return [Text(said), *(_changed(query, baseline, candidate) for query in found.shown)]
+
+
+_KINDS = {"lost": "lost", "gained": "gained", "changed": "have other hits and the same score"}
+
+
+def _changed(query: ChangedQuery, baseline: str, candidate: str) -> Example:
+    left = query.gold_items - len(query.gold)
+    return Example(
+        query_id=query.query_id,
+        query=query.query,
+        facts={f"{query.metric} before": query.before, "after": query.after},
+        labels={"change": query.kind, **query.tags},
+        listings=[
+            Listing("should be found", [_gold(item) for item in query.gold], f"and {left} more" if left else None),
+            Listing(f"before: {baseline}", _hits(query.baseline), None if query.baseline else "nothing"),
+            Listing(f"after: {candidate}", _hits(query.candidate), None if query.candidate else "nothing"),
+        ],
+    )
 
 
 def _case(case: Case, k: int) -> Example:
