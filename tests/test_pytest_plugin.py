@@ -76,7 +76,7 @@ def test_what_cannot_be_judged_says_why(tmp_path: Path) -> None:
         "Karat could not judge: absent.jsonl: no such file",
         "Karat could not judge: no criteria",
         "Could not be judged. 1 check: 1 could not be judged.",
-        "latency_p50(stage=rerank) is undefined on every query.",
+        "latency_p50(stage=rerank) is undefined on every query",
         "Karat could not judge: absent.yaml: cannot be read",
         "Karat could not judge: cannot read the gate 'ship-criteria.yaml'",
     ):

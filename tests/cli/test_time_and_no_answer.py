@@ -66,7 +66,7 @@ def test_without_newer_hits(command: Call) -> None:
     assert "hits newer than their query's" in " ".join(out.split())
     assert "318" in out.partition("Audit")[2]
     assert "0.3549" in out
-    assert "`doc_version` in `raw` of the run log" in " ".join(out.split())
+    assert "newer than the query's as_of" in " ".join(out.partition("Where relevant items were lost")[2].split())
 
 
 def test_a_field_says_what_has_no_answer(command: Call, shared_data: Path, tmp_path: Path) -> None:

@@ -208,6 +208,7 @@ def test_an_evaluation_has_its_sections() -> None:
         "spread",
         "waterfall",
         "worst",
+        "label_health",
         "audit",
         "not_measured",
         "findings",

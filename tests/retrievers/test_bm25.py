@@ -12,6 +12,7 @@ import karat
 from karat.corpus import Corpus
 from karat.errors import KaratError
 from karat.formats.corpus import read_corpus
+from karat.ids import as_list
 from karat.retrievers.base import REGISTRY
 from karat.retrievers.bm25 import BM25
 from karat.retrievers.static_embedding import StaticEmbedder
@@ -135,7 +136,7 @@ def test_the_demo_logs_are_what_the_retriever_returns() -> None:
     retriever = BM25()
     retriever.index(texts)
     logged = {
-        h.queries[i]: h.ids[h.offsets[i] : h.offsets[i + 1]]
+        h.queries[i]: as_list(h.ids)[h.offsets[i] : h.offsets[i + 1]]
         for h in karat.read_run(DEMO / "bm25.jsonl").slices(frozenset(), karat.Audit())
         for i in range(len(h.queries))
     }

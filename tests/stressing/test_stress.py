@@ -406,7 +406,7 @@ def test_the_report_fits_a_line_and_tells_everything() -> None:
         (("--at", "one"), "--at holds something that is no rank: expected such as 1,2,3, got one"),
         (("--at", "0,1"), "a rank must be 1 or more"),
         (("--negatives", "no_such_file"), "no_such_file: no such file"),
-        (("-o", "x.csv"), "cannot write 'x.csv': expected .json or .md"),
+        (("-o", "x.csv"), "cannot write 'x.csv': expected .html, .json or .md"),
     ],
 )
 def test_bad_arguments(arguments: tuple[str, ...], message: str) -> None:

@@ -137,7 +137,7 @@ class EvidencePrecision(EvidenceMetric, frozen=True, kw_only=True):
 
     def compute(self, found: Found, limit: Ints) -> Floats:
         places = np.unique(np.column_stack([found.query, found.rank]), axis=0)
-        return np.bincount(places[:, 0], minlength=len(limit)) / limit
+        return np.bincount(places[:, 0], minlength=len(limit)) / np.maximum(limit, 1)  # no hit may fit into a budget
 
 
 class EvidenceReciprocalRank(EvidenceMetric, frozen=True, kw_only=True):
