@@ -237,8 +237,12 @@ def _not_in(corpus: Corpus, gold: Gold, rows: Ints, asked: Bools, doc_rule: DocR
     """Which items (of those asked for) the corpus does not have."""
     missing = np.zeros(len(rows), np.bool_)
     documents: set[str] | None = None
+    held = None if gold.located is None or gold.located.known != "corpus" else set(gold.located.items.tolist())
     for at in np.flatnonzero(asked).tolist():
         item, kind = gold.ids[rows[at]], gold.kinds[rows[at]]
+        if held is not None and gold.located is not None and gold.located.settled[rows[at]]:
+            missing[at] = rows[at] not in held  # a passage that no chunk of the corpus holds
+            continue
         if kind != DOC and item in corpus.index:
             continue
         if documents is None:

@@ -121,7 +121,10 @@ scoring_options = _all(
         show_default=True,
         help="From which likeness on a chunk covers an evidence text.",
     ),
-    click.option("--corpus", help="Corpus file or BEIR folder: its size gives the random floor."),
+    click.option(
+        "--corpus",
+        help="Corpus (JSONL or BEIR folder): texts, versions and documents of hits that the log left out, and the floor.",
+    ),
     click.option(
         "--corpus-size", type=click.IntRange(min=1), help="Number of items in the corpus, for the random floor."
     ),

@@ -79,6 +79,7 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
 _NAMED: dict[str, ValueKind] = {"chunk_id": "text", "id": "text", "doc_id": "text"}
 _SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
 _ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN})
+_NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id that it stands in"
 _KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
 
 _FIELDS = (
@@ -276,7 +277,7 @@ class _Batch:
         for at, of_entry in enumerate(self.items):
             for place, item in enumerate(of_entry):
                 if item.chunk_id is None and item.id is None and item.doc_id is None:
-                    raise self.error(at, "the field is missing", field=f"gold[{place}].chunk_id")
+                    raise self.error(at, "the field is missing", field=f"gold[{place}].chunk_id", hint=_NAME_IT)
         named = [
             (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
             for i in self.flat
@@ -393,7 +394,7 @@ class _ColumnBatch(_Batch):
         name = next((n for n in _NAMED if n in self.columns.values), None)
         if name is None:
             at = int(np.flatnonzero(self.columns.counts)[0])
-            raise self.error(at, "the field is missing", field="gold[0].chunk_id")
+            raise self.error(at, "the field is missing", field="gold[0].chunk_id", hint=_NAME_IT)
         ids: Packed = self.columns.values[name]
         return ids, np.full(len(ids), _KINDS[name])
 

@@ -54,7 +54,8 @@ class Cost(_Used, frozen=True, kw_only=True):
     """What a query costs by the price table (`--prices`): all stages together, or one with `stage=…`.
 
     In the currency of the table. Undefined where the log says nothing of `usage`, where a model has no price, and where
-    tokens have a price and were not logged: an unknown cost is not a cost of 0. One-off costs are never part of it.
+    tokens have a price and were not logged: an unknown cost is not a cost of 0. The cost of a stage is that of the
+    queries which used it, and undefined for the others. One-off costs are never part of it.
 
     >>> import karat
     >>> embedded = {"stage": "embed", "model": "small", "prompt_tokens": 20}

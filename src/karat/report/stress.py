@@ -30,7 +30,9 @@ def _table(found: Stress) -> Table:
     titles = ["negatives at", "without", "with", f"change of {found.metric}", "p"]
     reranked = found.reranker is not None
     columns = [*titles, "before reranking"] if reranked else titles
-    note = "before reranking: the change that the reranker had to make good" if reranked else None
+    note = "Where interval and p disagree, go by the interval: it is the more careful of the two."
+    if reranked:
+        note += " before reranking: the change that the reranker had to make good."
     return Table([Column(c) for c in columns], [_row(row) for row in found.rows], note)
 
 

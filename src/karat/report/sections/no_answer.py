@@ -49,6 +49,9 @@ def _rates(found: Unanswerable) -> list[Block]:
     return blocks
 
 
+_DEARER = "Take a higher `--target-false-evidence`, or read the curve below."
+
+
 def _threshold(found: Unanswerable) -> list[Block]:
     before, after = found.everything, found.chosen
     if before is None:
@@ -62,6 +65,9 @@ def _threshold(found: Unanswerable) -> list[Block]:
     }
     rows: list[list[Cell]] = [[name, *map(_share, shares)] for name, shares in names.items()]
     rows.insert(2, ["queries shown a hit", f"{before.coverage:.3f}", f"{after.coverage:.3f}"])
+    if not after.coverage:
+        said = f"No threshold brings false evidence to {found.target:.0%} or less, but one that hides every hit."
+        return [Text(f"{said} {_DEARER}", "warning")]
     note = (
         f"The lowest threshold at which at most {found.target:.0%} of the queries without an answer get a hit "
         "(`--target-false-evidence`). It was chosen on these very queries and looks better here than it will "
