@@ -364,8 +364,10 @@ class _Batch:
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: values for name, values in self.extras.items() if _scalar(values)}
-        columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
-        for at, tags in ((at, tags) for at, tags in enumerate(column(self.entries, "tags")) if tags):
+        if has_field(self.entries, "tier"):
+            columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
+        tagged = column(self.entries, "tags") if has_field(self.entries, "tags") else ()
+        for at, tags in ((at, tags) for at, tags in enumerate(tagged) if tags):
             for name, value in tags.items():
                 columns.setdefault(name, [None] * len(self.entries))[at] = value
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
