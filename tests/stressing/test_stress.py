@@ -358,7 +358,6 @@ def run_command(*arguments: str | Path) -> Any:
 
 def test_the_demo_with_the_reranker_that_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without negatives it gives the very lists of the log; with them it loses far less than the raw lists do."""
-    pytest.importorskip("wordllama")
     monkeypatch.chdir(DEMO)
     done = run_command("bm25_rerank.jsonl", "-g", "gold.jsonl", "--reranker", "make_runs:rerank", "--json")
     assert done.exit_code == 0, done.output

@@ -554,7 +554,7 @@ def no_threshold(e: Evidence) -> Iterator[Proof]:
     found, wrong, apart = _no_answer(e)
     chosen = found.chosen
     sure = min(wrong.above(at.FALSE_EVIDENCE), apart.above(at.APART))
-    if not sure or chosen is None:
+    if not sure or chosen is None or not chosen.coverage:  # one that hides every hit is no advice
         return
     rates = (chosen.false_evidence.value, chosen.miss.value, found.miss.mean)
     after, missed, before = (percent(rate or 0.0) for rate in rates)
