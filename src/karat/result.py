@@ -81,6 +81,8 @@ class Result:
     saved_findings: list[Finding] | None = None  # of a saved result, which has no background to look at
     saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved
     saved_analyses: Analyses | None = None  # of a saved result, which has no run to look at
+    saved_sweep: Sweep | None = None  # of a run in a history, which keeps more than a saved result
+    saved_triage: Any = None
 
     @cached_property
     def queries(self) -> list[str]:

@@ -1,0 +1,87 @@
+"""From a result to what a history keeps of it, and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from karat.analyses.base import Lacking
+from karat.errors import ConfigError, InputError
+from karat.history.kept_run import KeptRun, keep
+from karat.result import Result, restore
+from karat.sweeping import Sweep
+from karat.triaging import Triage, triage
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+WORST = 100  # failed queries that are kept with their hits
+
+
+def keep_result(result: Result) -> KeptRun:
+    """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries."""
+    saved = result.saved()
+    titles = {row.segment for row in saved.segments}
+    more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in titles]
+    saved = msgspec.structs.replace(saved, segments=[*saved.segments, *more])
+    if result.again is None:
+        return keep(saved)
+    return keep(saved, first_ranks=_first_ranks(result), triage=_plain(triage(result, WORST)), sweep=_sweep(result))
+
+
+def with_panel(result: Result) -> Result:
+    """What gates have measured and the usual panel beside it, so that histories can be compared."""
+    if result.again is None:
+        return result
+    panel = result.again(None)[result.system]
+    more = [metric for metric in result.metrics if metric not in panel.metrics]
+    return replace(
+        panel,
+        metrics=[*panel.metrics, *more],
+        values=panel.values | {str(m): result.values[str(m)] for m in more},
+        ceilings=result.ceilings | panel.ceilings,
+        floors=result.floors | panel.floors,
+        votes=result.votes | panel.votes,
+    )
+
+
+def restored(run: KeptRun) -> Result:
+    """The result with the numbers that were kept: they are not reckoned anew."""
+    document = run.document
+    cases = None if document.triage is None else {**document.triage, "cases": run.cases()}
+    result = replace(
+        restore(run.saved()),
+        saved_sweep=None if document.sweep is None else _typed(document.sweep, Sweep),
+        saved_triage=None if cases is None else _typed(cases, Triage),
+    )
+    result.__dict__["summary_rows"] = document.result.summary
+    return result
+
+
+def _first_ranks(result: Result) -> list[int | None]:
+    """Where the first relevant item of each query stands."""
+    gold = result.gold
+    found = np.flatnonzero((gold.grades > 0) & (result.places > 0))
+    first = np.full(len(gold.queries), np.iinfo(np.int64).max)
+    np.minimum.at(first, gold.query_of_item[found], result.places[found])
+    return [None if rank == np.iinfo(np.int64).max else rank for rank in first[result.rows].tolist()]
+
+
+def _sweep(result: Result) -> Any:
+    try:
+        return _plain(result.sweep())
+    except (ConfigError, Lacking):
+        return None
+
+
+def _typed(value: Any, kind: type[_S]) -> _S:
+    """Through JSON, whose keys are texts also where ours are numbers."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"the run was kept by a Karat that wrote it in another way: {error}") from error
+
+
+def _plain(value: msgspec.Struct) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))
