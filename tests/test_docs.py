@@ -101,6 +101,7 @@ def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.Cap
         "docs/diagnosis.md",
         "docs/evidence.md",
         "docs/gates.md",
+        "docs/history.md",
         "docs/ci.md",
         "docs/components.md",
         "docs/report.md",

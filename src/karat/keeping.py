@@ -10,7 +10,9 @@ import numpy as np
 
 from karat.analyses.base import Lacking
 from karat.errors import ConfigError, InputError
+from karat.gates.verdicts import Verdicts
 from karat.history.kept_run import KeptRun, keep
+from karat.history.rows import Judgement
 from karat.result import Result, restore
 from karat.sweeping import Sweep
 from karat.triaging import Triage, triage
@@ -43,7 +45,12 @@ def with_panel(result: Result) -> Result:
         ceilings=result.ceilings | panel.ceilings,
         floors=result.floors | panel.floors,
         votes=result.votes | panel.votes,
+        provenance=result.provenance,
     )
+
+
+def judgement(verdicts: Verdicts) -> Judgement:
+    return Judgement(outcome=verdicts.outcome, document=msgspec.json.encode(verdicts).decode())
 
 
 def restored(run: KeptRun) -> Result:
@@ -55,7 +62,7 @@ def restored(run: KeptRun) -> Result:
         saved_sweep=None if document.sweep is None else _typed(document.sweep, Sweep),
         saved_triage=None if cases is None else _typed(cases, Triage),
     )
-    result.__dict__["summary_rows"] = document.result.summary
+    result.__dict__.update(summary_rows=document.result.summary, bands=document.result.bands)
     return result
 
 

@@ -83,7 +83,7 @@ def command(
     for kind, path in targets:
         _write(found, kind, path, page)
     if keeper is not None:
-        keeper.keep(with_panel(result))
+        keeper.keep(with_panel(result), found)
     raise SystemExit(found.exit_code)
 
 

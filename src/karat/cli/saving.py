@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from karat.gates.verdicts import Verdicts
     from karat.history.store import Store
     from karat.result import Result
 
@@ -17,14 +18,16 @@ class Keeper:
     def __init__(self, store: Store, tags: tuple[str, ...]) -> None:
         self._store, self._tags = store, tags
 
-    def keep(self, result: Result) -> None:
+    def keep(self, result: Result, verdicts: Verdicts | None = None) -> None:
         from karat.history.store import short
-        from karat.keeping import keep_result
+        from karat.keeping import judgement, keep_result
         from karat.progress import working
         from karat.provenance import code_branch
 
         with working("saving"):
-            saved = self._store.save(keep_result(result), branch=code_branch(), tags=self._tags)
+            judged = [] if verdicts is None else [judgement(verdicts)]
+            kept = keep_result(result)
+            saved = self._store.save(kept, branch=code_branch(), tags=self._tags, judgements=judged)
         done = "saved" if saved.new else "was saved before"
         click.echo(f"{result.system or result.run}: {done} as {short(saved.id)} in {self._store.label}", err=True)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from karat.errors import InputError
 from karat.history.kept_run import KeptRun, read_kept
-from karat.history.rows import RunRow, utc
+from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
 from karat.output import write_whole
 
@@ -30,6 +30,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     saved_at: str
     branch: str | None = None
     tags: list[str] = []
+    judgements: list[Judgement] = []
+
+
+class _Gates(msgspec.Struct):
+    """All that is asked of a verdict here; what it says is for those who show it."""
+
+    schema: Literal["karat/gates/1"]
+    outcome: str
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,20 +49,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def export_runs(store: Store, ids: Sequence[str], path: Path) -> None:
-    write_whole(path, pack([(store.row(run_id), _bytes(store.source(run_id))) for run_id in ids]))
+    write_whole(path, pack(store, ids))
 
 
-def pack(runs: Sequence[tuple[RunRow, bytes]]) -> bytes:
+def pack(store: Store, ids: Sequence[str]) -> bytes:
     from karat import __version__
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:  # Parquet is compressed already
         entries = []
-        for row, content in runs:
-            digest = hashlib.sha256(content).hexdigest()
-            entry = Entry(id=row.id, sha256=digest, saved_at=row.saved_at, branch=row.head.branch, tags=row.tags)
-            entries.append(entry)
-            file.writestr(f"{row.id}.parquet", content)
+        for run_id in ids:
+            content = _bytes(store.source(run_id))
+            entries.append(_entry(store, run_id, hashlib.sha256(content).hexdigest()))
+            file.writestr(f"{run_id}.parquet", content)
         manifest = Manifest(karat=__version__, runs=entries)
         file.writestr(_MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
     return buffer.getvalue()
@@ -63,12 +70,23 @@ def pack(runs: Sequence[tuple[RunRow, bytes]]) -> bytes:
 def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
     """All runs of a file, or none: each is checked before the first is saved."""
     checked = list(_checked(source, label))
-    return [
-        store.save(run, branch=entry.branch, tags=entry.tags, saved_at=entry.saved_at)
-        if entry is not None
-        else store.save(run)
-        for entry, run in checked
-    ]
+    return [store.save(run) if entry is None else _save(store, run, entry) for entry, run in checked]
+
+
+def _save(store: Store, run: KeptRun, entry: Entry) -> Saved:
+    return store.save(run, branch=entry.branch, tags=entry.tags, judgements=entry.judgements, saved_at=entry.saved_at)
+
+
+def _entry(store: Store, run_id: str, digest: str) -> Entry:
+    row = store.row(run_id)
+    return Entry(
+        id=run_id,
+        sha256=digest,
+        saved_at=row.saved_at,
+        branch=row.head.branch,
+        tags=row.tags,
+        judgements=store.judgements(run_id),
+    )
 
 
 def _checked(source: Path | bytes, label: str) -> Iterator[tuple[Entry | None, KeptRun]]:
@@ -117,8 +135,11 @@ def _whole(run: KeptRun, wanted: str | None, label: str) -> KeptRun:
 def _check_entry(entry: Entry, label: str) -> None:
     for tag in entry.tags:
         checked_name(tag, "tag")
-    if utc(entry.saved_at, "saved_at") != entry.saved_at:
-        raise InputError("not a time of a history", file=label, field="saved_at", got=entry.saved_at)
+    for time in (entry.saved_at, *(one.judged_at for one in entry.judgements)):
+        if utc(time, "saved_at") != time:
+            raise InputError("not a time of a history", file=label, field="saved_at", got=time)
+    for one in entry.judgements:
+        msgspec.json.decode(one.document, type=_Gates)
 
 
 def _id_in_name(source: Path | bytes) -> str | None:

@@ -23,6 +23,7 @@ _PATIENCE = 60.0  # seconds to wait for others that write
 _ABANDONED = 3600.0  # seconds after which a file without a row is nobody's
 _HINTS = {
     sqlite3.SQLITE_FULL: "free some space",
+    sqlite3.SQLITE_IOERR: "is the disk full, or failing?",
     sqlite3.SQLITE_READONLY: "ask for the right to write there, or name another history: KARAT_STORE=…",
     sqlite3.SQLITE_CANTOPEN: "ask for the right to read and write there",
     sqlite3.SQLITE_BUSY: "another process has been writing for long; try again",

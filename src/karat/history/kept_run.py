@@ -22,6 +22,7 @@ SCHEMA: Literal["karat/run/1"] = "karat/run/1"
 SCORE, VOTE, TAG = "score/", "vote/", "tag/"
 DOCUMENT = "document"  # the column that holds the document, in its first row
 _PLACES = ("karat", "run", "gold")  # where files lay and who looked: not what was found
+_COLUMNS = ("query_id", "query", "missing", "first_rank", "case")
 _GROUP = 20_000  # rows that are read together; a page of queries costs one such group
 
 
@@ -129,9 +130,11 @@ def read_kept(source: bytes | Path, label: str) -> KeptRun:
         rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
         document = read_document(rows[DOCUMENT][0], label)
         kept = KeptRun(document, rows.drop(DOCUMENT))
-        _ = [kept.rows[name] for name in ("query_id", "query", "missing", "first_rank", "case")]
     except (pl.exceptions.PolarsError, IndexError, OSError) as error:
         raise InputError("not a run that Karat has kept", file=label, hint="the file is cut off or damaged") from error
+    measured = (SCORE + row.metric for row in document.result.summary)
+    if not {*_COLUMNS, *measured} <= set(rows.columns):
+        raise InputError("the parts of a kept run do not fit together", file=label)
     return kept
 
 

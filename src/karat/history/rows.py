@@ -16,6 +16,7 @@ from karat.summary import SummaryRow
 
 ALL = ""  # the segment, and its value, that stands for all queries
 PinKind = Literal["baseline", "anchor"]
+Outcome = Literal["pass", "fail", "inconclusive", "invalid"]
 # What besides its version decides what a metric says; two runs that differ in it are not compared either.
 _SETTINGS = ("missing", "doc_of", "k", "fuzzy_threshold", "min_score", "top_k", "no_future")
 
@@ -58,6 +59,18 @@ class Pin(msgspec.Struct, frozen=True):
     pinned_at: str
 
 
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What gates said of a run, once."""
+
+    outcome: Outcome
+    document: str  # as `karat gate --json` prints it
+    judged_at: str = ""
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.document.encode()).hexdigest()
+
+
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """One run in a list."""
 
@@ -67,7 +80,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     pins: list[Pin] = []
     measures: dict[str, Measure] = {}
-    outcome: str | None = None  # of the gates, when they last judged it
+    outcome: Outcome | None = None  # of the gates, when they last judged it
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -39,5 +39,12 @@ VERSIONS = (
             "ALTER TABLE files ALTER COLUMN content SET STORAGE EXTERNAL",
         ),
     ),
+    # What gates said of a run: it depends on the criteria and the baseline too, so a run may have several.
+    Version(
+        shared=(
+            "CREATE TABLE verdicts (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, digest TEXT NOT NULL, "
+            "judged_at TEXT NOT NULL, outcome TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (run_id, digest))",
+        ),
+    ),
 )
 CURRENT = len(VERSIONS)

@@ -19,6 +19,7 @@ from karat.history.rows import (
     ALL,
     Choices,
     Filter,
+    Judgement,
     Measure,
     Page,
     Pin,
@@ -113,13 +114,20 @@ class Store(ABC):
     # Writing
 
     def save(
-        self, run: KeptRun, *, branch: str | None = None, tags: Iterable[str] = (), saved_at: str | None = None
+        self,
+        run: KeptRun,
+        *,
+        branch: str | None = None,
+        tags: Iterable[str] = (),
+        judgements: Sequence[Judgement] = (),
+        saved_at: str | None = None,
     ) -> Saved:
-        """Add a run; one that is there already only gets the tags."""
+        """Add a run; one that is there already only gets the tags and the judgements."""
         names = [checked_name(tag, "tag") for tag in tags]
         if self._has(run.id):
             with self.transaction(write=True) as connection:
                 _add_tags(connection, run.id, names)
+                _add_judgements(connection, run.id, judgements)
             return Saved(run.id, new=False)
         head = head_of(run, branch)
         result = run.document.result
@@ -133,6 +141,7 @@ class Store(ABC):
                     connection.execute("INSERT INTO measures VALUES (?, ?, ?, ?, ?)", values)
                 self._put(connection, run.id, content, msgspec.json.encode(run.document))
             _add_tags(connection, run.id, names)
+            _add_judgements(connection, run.id, judgements)
         return Saved(run.id, new)
 
     def tag(self, run_id: str, tags: Iterable[str]) -> None:
@@ -248,6 +257,13 @@ class Store(ABC):
         with self.transaction() as connection:
             return _pins(connection)
 
+    def judgements(self, run_id: str) -> list[Judgement]:
+        """What gates said of a run, the newest first."""
+        statement = "SELECT outcome, document, judged_at FROM verdicts WHERE run_id = ? ORDER BY judged_at DESC, digest"
+        with self.transaction() as connection:
+            found = connection.execute(statement, (run_id,)).fetchall()
+        return [Judgement(outcome=outcome, document=text, judged_at=at) for outcome, text, at in found]
+
     def choices(self) -> Choices:
         with self.transaction() as connection:
 
@@ -342,6 +358,12 @@ def _add_tags(connection: Connection, run_id: str, tags: Iterable[str]) -> None:
         connection.execute("INSERT INTO tags VALUES (?, ?) ON CONFLICT (tag, run_id) DO NOTHING", (name, run_id))
 
 
+def _add_judgements(connection: Connection, run_id: str, judgements: Sequence[Judgement]) -> None:
+    statement = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?) ON CONFLICT (run_id, digest) DO NOTHING"
+    for one in judgements:
+        connection.execute(statement, (run_id, one.digest, one.judged_at or now(), one.outcome, one.document))
+
+
 def _pins(connection: Connection) -> list[Pin]:
     found = connection.execute("SELECT name, kind, run_id, pinned_at FROM pins ORDER BY kind, name").fetchall()
     return [Pin(*row) for row in found]
@@ -387,6 +409,8 @@ def _described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
         tags.setdefault(run_id, []).append(tag)
     statement = f"SELECT run_id, metrics FROM measures WHERE segment = '' AND value = '' AND run_id IN ({marks})"
     measures = dict(connection.execute(statement, ids).fetchall())
+    statement = f"SELECT run_id, outcome FROM verdicts WHERE run_id IN ({marks}) ORDER BY judged_at"
+    outcomes = dict(connection.execute(statement, ids).fetchall())
     pins = _pins(connection)
     return [
         RunRow(
@@ -396,6 +420,7 @@ def _described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
             tags=tags.get(run_id, []),
             pins=[pin for pin in pins if pin.run_id == run_id],
             measures=_METRICS.decode(measures[run_id]),
+            outcome=outcomes.get(run_id),
         )
         for run_id, saved_at, head in found
     ]

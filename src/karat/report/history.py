@@ -21,7 +21,9 @@ _SHOWN = 2  # metrics in a list: more do not fit a terminal
 
 def list_report(page: Page, total: int) -> Report:
     shown = leading(page.rows)[:_SHOWN]
-    columns = [Column(title) for title in ("run", "saved (UTC)", "system", "branch", *map(str, shown), "tags and pins")]
+    columns = [
+        Column(title) for title in ("run", "saved (UTC)", "system", "branch", *map(str, shown), "gates", "tags, pins")
+    ]
     rows = [
         [
             short(row.id),
@@ -29,6 +31,7 @@ def list_report(page: Page, total: int) -> Report:
             row.head.system or row.head.run,
             row.head.branch,
             *(_mean(row.measures.get(str(metric)), metric) for metric in shown),
+            row.outcome,
             ", ".join([*row.tags, *(f"{pin.kind} {pin.name}" for pin in row.pins)]),
         ]
         for row in page.rows
@@ -95,6 +98,7 @@ def origin_section(row: RunRow) -> Section:
         "saved (UTC)": minute(row.saved_at),
         "branch": row.head.branch,
         "tags": ", ".join(row.tags),
+        "gates": row.outcome,
         "pinned as": ", ".join(f"{pin.kind} {pin.name}" for pin in row.pins),
     }
     rows = [[name, value] for name, value in facts.items() if value]
