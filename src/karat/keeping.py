@@ -13,23 +13,32 @@ from karat.errors import ConfigError, InputError
 from karat.gates.verdicts import Verdicts
 from karat.history.kept_run import KeptRun, keep
 from karat.history.rows import Judgement
+from karat.report.build import full_sections
 from karat.result import Result, restore
 from karat.sweeping import Sweep
 from karat.triaging import Triage, triage
 
 _S = TypeVar("_S", bound=msgspec.Struct)
+_APART = ("over_k", "triage")  # sections that are made from what is kept apart
 WORST = 100  # failed queries that are kept with their hits
 
 
 def keep_result(result: Result) -> KeptRun:
     """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries."""
     saved = result.saved()
-    titles = {row.segment for row in saved.segments}
-    more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in titles]
+    told = {row.segment for row in saved.segments}
+    more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
     saved = msgspec.structs.replace(saved, segments=[*saved.segments, *more])
+    sections = [_plain(section) for section in full_sections(result, without=_APART)]
     if result.again is None:
-        return keep(saved)
-    return keep(saved, first_ranks=_first_ranks(result), triage=_plain(triage(result, WORST)), sweep=_sweep(result))
+        return keep(saved, sections=sections)
+    return keep(
+        saved,
+        first_ranks=_first_ranks(result),
+        triage=_plain(triage(result, WORST)),
+        sweep=_sweep(result),
+        sections=sections,
+    )
 
 
 def with_panel(result: Result) -> Result:

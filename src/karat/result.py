@@ -119,8 +119,11 @@ class Result:
 
     def segment_by(self, name: str) -> list[SegmentRow]:
         """All metrics by language, topic, language×topic, query_length …: any tag, field or derived attribute."""
-        title = segment_title(self.gold, name)
-        return [self._segment(title, value, at) for value, at in self.groups(name)]
+        known: dict[str, list[SegmentRow]] = self.__dict__.setdefault("_segmented", {})
+        if name not in known:
+            title = segment_title(self.gold, name)
+            known[name] = [self._segment(title, value, at) for value, at in self.groups(name)]
+        return known[name]
 
     def groups(self, name: str) -> list[tuple[str, Ints]]:
         """The values of an attribute in their order, each with the places of its queries."""

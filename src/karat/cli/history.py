@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from karat.cli.options import json_option
+from karat.cli.options import json_option, store_option
 
 if TYPE_CHECKING:
     from karat.history.rows import Filter
     from karat.history.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-store_option = click.option(
-    "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
-)
 
 
 def filter_options(command: F) -> F:

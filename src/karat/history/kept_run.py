@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ class RunDocument(msgspec.Struct, kw_only=True):
     triage: dict[str, Any] | None = None  # as `karat triage` saves it, without the cases
     cases: list[str] = []  # queries that have one, worst first
     sweep: dict[str, Any] | None = None  # as `karat sweep` saves it
+    sections: list[Any] = []  # of the report's page, but triage and sweep; quick for any number of queries
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,9 @@ def keep(
     first_ranks: list[int | None] | None = None,
     triage: dict[str, Any] | None = None,
     sweep: dict[str, Any] | None = None,
+    sections: Sequence[Any] = (),
 ) -> KeptRun:
-    """`first_ranks`: where the first relevant hit of each query stands; `triage`, `sweep`: in their saved form."""
+    """`first_ranks`: where the first relevant hit of each query stands; the rest in its saved form."""
     import polars as pl
 
     cases = {} if triage is None else {case["query_id"]: case for case in triage["cases"]}
@@ -116,6 +118,7 @@ def keep(
         triage=None if triage is None else {**triage, "cases": []},
         cases=list(cases),
         sweep=sweep,
+        sections=list(sections),
     )
     # As it comes back from a file: structs inside of analyses are objects there.
     plain = msgspec.json.decode(msgspec.json.encode(document), type=RunDocument)
@@ -148,6 +151,7 @@ def read_document(text: str | bytes | None, label: str) -> RunDocument:
 def _content(document: RunDocument) -> dict[str, Any]:
     """The document without what may differ although the run is the same."""
     plain = msgspec.to_builtins(document)
+    del plain["sections"]  # the same once more, in words
     for part in ("result", "triage", "sweep"):
         if plain[part] is not None:
             plain[part] = {name: value for name, value in plain[part].items() if name not in _PLACES}

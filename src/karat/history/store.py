@@ -47,6 +47,10 @@ class StoreError(ConfigError):
     """A history that cannot be used as it is."""
 
 
+class NotThere(UnknownName):
+    """A run or pin that the history does not have."""
+
+
 class Saved(NamedTuple):
     """`new`: it was not there before."""
 
@@ -169,7 +173,7 @@ class Store(ABC):
     def unpin(self, name: str) -> None:
         with self.transaction(write=True) as connection:
             if not connection.execute("DELETE FROM pins WHERE name = ?", (name,)).rowcount:
-                raise UnknownName("pin", name, [pin.name for pin in _pins(connection)])
+                raise NotThere("pin", name, [pin.name for pin in _pins(connection)])
 
     def delete(self, run_id: str) -> None:
         """A pinned run is something that others rely on, and stays."""
@@ -202,7 +206,7 @@ class Store(ABC):
             raise ConfigError(f"several runs begin with {reference}: {shown} …", hint="write more of the id")
         if not ids:
             names = [pin.name for pin in pins]
-            raise UnknownName("run in the history", reference, names, hint="`karat history list` shows all")
+            raise NotThere("run in the history", reference, names, hint="`karat history list` shows all")
         return str(ids[0][0])
 
     def runs(self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None) -> Page:
@@ -345,8 +349,8 @@ def _nothing(content: bytes) -> Iterator[bytes]:
     yield content
 
 
-def gone(run_id: str) -> UnknownName:
-    return UnknownName("run in the history", short(run_id), (), hint="it may have been deleted meanwhile")
+def gone(run_id: str) -> NotThere:
+    return NotThere("run in the history", short(run_id), (), hint="it may have been deleted meanwhile")
 
 
 def _json(value: Any) -> str:
