@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from starlette.requests import Request
@@ -57,7 +57,7 @@ def read_parameters(kind: type[msgspec.Struct], request: Request) -> Any:
         if name not in fields:
             raise UnknownName("parameter", name, fields)
         values = request.query_params.getlist(name)
-        several = str(fields[name].type).startswith("list")
+        several = _is_list(fields[name].type)
         if len(values) > 1 and not several:
             raise InputError("given more than once", field=name)
         given[name] = values if several else values[0]
@@ -65,6 +65,12 @@ def read_parameters(kind: type[msgspec.Struct], request: Request) -> Any:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(str(error)) from error
+
+
+def _is_list(kind: Any) -> bool:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return get_origin(kind) is list
 
 
 def read_body(kind: Any, content: bytes) -> Any:

@@ -14,12 +14,13 @@ def listen(host: str, port: int, access: Access) -> socket.socket:
     """A socket to serve on; an address that others can reach only where they must say who they are."""
     if access.open and not _is_loopback(host):
         hint = "--token-file FILE, or --users FILE (karat users writes one)"
-        raise ConfigError(f"{host} can be reached by others, who need a token or a log-in", hint=hint)
+        raise ConfigError(f"others can reach {host}, and need a token or a log-in", hint=hint)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen()  # from now on nobody is turned away, also while the application is still loading
     except (OSError, OverflowError) as error:
         made.close()
         hint = "--port 0 takes one that is free"
