@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,9 +12,12 @@ import numpy as np
 from karat.analyses.base import Lacking
 from karat.errors import ConfigError, InputError
 from karat.gates.verdicts import Verdicts
-from karat.history.kept_run import KeptRun, keep
+from karat.history.kept_run import KeptRun, RunDocument, keep
 from karat.history.rows import Judgement
+from karat.history.store import Store
+from karat.report.blocks import Section
 from karat.report.build import full_sections
+from karat.report.sweep import sweep_blocks
 from karat.result import Result, restore
 from karat.sweeping import Sweep
 from karat.triaging import Triage, triage
@@ -73,6 +77,23 @@ def restored(run: KeptRun) -> Result:
     )
     result.__dict__.update(summary_rows=document.result.summary, bands=document.result.bands)
     return result
+
+
+def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage:
+    """The triage of a run with some of its cases."""
+    return _typed({**(document.triage or {}), "cases": list(cases)}, Triage)
+
+
+def kept_sections(store: Store, run_id: str) -> list[Section]:
+    """The report of a run without its failed queries, as it was kept; of an older one, made anew."""
+    document = store.document(run_id)
+    if not document.sections:
+        return full_sections(restored(store.kept(run_id)), without=("triage",))
+    sections = [_typed(section, Section) for section in document.sections]
+    if document.sweep is not None:
+        curves = Section("over_k", "Over k", sweep_blocks(_typed(document.sweep, Sweep)))
+        sections.insert(min(2, len(sections)), curves)
+    return sections
 
 
 def _first_ranks(result: Result) -> list[int | None]:
