@@ -17,12 +17,13 @@ from karat.history.queries import Order, cases_of, query_over_time, scores_of, s
 from karat.history.rows import Filter, Measure, RunRow, TrendPoint
 from karat.history.store import NotThere, Store, StoreError
 from karat.keeping import kept_sections, restored, triage_of
+from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
-from karat.report.blocks import Block, Chart, Section, Series, Text
+from karat.report.blocks import Block, Chart, Section, Series, Table, Text
 from karat.report.comparison import comparison_report
 from karat.report.gate import gate_report
 from karat.report.history import leading, minute, trend_blocks
-from karat.report.numbers import points, written
+from karat.report.numbers import interval, points, written
 from karat.report.triage import triage_blocks
 from karat.web.api import AskQuery, ListRuns
 from karat.web.rendering import Placed, page, place, sparkline, static
@@ -110,9 +111,8 @@ def trend_page(store: Store, request: Request) -> Response:
     first = str(leading(newest)[0]) if newest else "recall@5"
     segment = request.query_params.get("segment", "")
     name, _, value = segment.partition("=")
-    given = {"metric": request.query_params.get("metric") or first}
     plain = asked_of(request, ListRuns)
-    metric = str(parse_metric(given["metric"]))
+    metric = str(parse_metric(request.query_params.get("metric") or first))
     points_ = store.trend(metric, plain.filter(), segment=(name, value))
     segments = store.segments(newest[0].id) if newest else {}
     title = f"{metric} over time" + (f", {segment}" if segment else "")
@@ -127,6 +127,7 @@ def trend_page(store: Store, request: Request) -> Response:
         metrics=list(dict.fromkeys([metric, *known])),
         segment=segment,
         segments=[(f"{n}={v}", f"{n}: {v}") for n, values in segments.items() for v in values],
+        rows=[_trend_row(point, parse_metric(metric)) for point in reversed(points_)],
         sections=place([Section("trend", metric, _with_gates(store, metric, segment, points_))]),
     )
 
@@ -228,9 +229,9 @@ def triage_page(store: Store, request: Request) -> Response:
 def compare_page(store: Store, request: Request) -> Response:
     names = [name for name in request.query_params.getlist("run") if name]
     runs = [store.row(store.find(name)) for name in names]
-    if "main" not in names:  # picked in a list: the oldest is what the others are held against
-        order = sorted(range(len(runs)), key=lambda i: runs[i].saved_at)
-        names, runs = [names[i] for i in order], [runs[i] for i in order]
+    if request.query_params.get("first") == "oldest":  # picked in a list; from here on the address says the order
+        ordered = sorted(runs, key=lambda run: run.saved_at)
+        return RedirectResponse("/compare?" + urlencode([("run", run.id[:16]) for run in ordered]))
     context: dict[str, Any] = {"place": "compare", "store": store.label, "runs": runs, "side": None}
     if len(runs) < 2:
         return page("compare.html", "Compare runs", names=[*names, "", ""][:2], **context)
@@ -274,9 +275,8 @@ def compare_page(store: Store, request: Request) -> Response:
 
 
 def query_page(store: Store, request: Request) -> Response:
-    given = {"query_id": request.query_params.get("query_id", "")}
     context: dict[str, Any] = {"place": "query", "store": store.label, "choices": store.choices()}
-    if not given["query_id"]:
+    if not request.query_params.get("query_id"):
         return page("query.html", "One query across runs", asked=AskQuery(query_id=""), text=None, rows=[], **context)
     asked = asked_of(request, AskQuery)
     found = query_over_time(store, asked.query_id, asked.filter(), limit=asked.limit, after=asked.after)
@@ -369,9 +369,9 @@ def _systems(
 
 def _with_gates(store: Store, metric: str, segment: str, found: list[TrendPoint]) -> list[Block]:
     """The trend, with what the gates asked of the newest run as lines."""
-    blocks = trend_blocks(metric, found)
-    if not found or segment or not isinstance(blocks[0], Chart):
-        return blocks
+    blocks: list[Block] = [block for block in trend_blocks(metric, found) if not isinstance(block, Table)]
+    if not found or segment or not (blocks and isinstance(blocks[0], Chart)):
+        return blocks or [Text("One run is not a trend yet.")]
     limits: dict[str, float] = {}
     for judgement in store.judgements(found[-1].run_id)[:1]:
         for verdict in _read_verdicts(judgement.document).verdicts:
@@ -381,6 +381,22 @@ def _with_gates(store: Store, metric: str, segment: str, found: list[TrendPoint]
     lines = [Series(name, ends, [limit, limit]) for name, limit in limits.items()]
     chart = msgspec.structs.replace(blocks[0], series=[*blocks[0].series, *lines[:3]])
     return [chart, *blocks[1:]]
+
+
+def _trend_row(point: TrendPoint, metric: Metric) -> dict[str, Any]:
+    found = point.measure
+    return {
+        "id": point.run_id,
+        "saved": minute(point.saved_at),
+        "system": point.system,
+        "branch": point.branch,
+        "code": point.code_version,
+        "value": written(found.mean, metric.unit),
+        "limits": interval(found.low, found.high, metric.unit),
+        "queries": f"{point.queries:,}",
+        "definition": found.definition,
+        "pins": point.pins,
+    }
 
 
 def _verdicts(store: Store, row: RunRow) -> list[Section]:
