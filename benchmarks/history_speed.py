@@ -3,23 +3,28 @@
     python benchmarks/history_speed.py [--quick] [--repeat N] [--output FILE]
 
 Fills a history with 10,000 runs of 200 queries and one run of 100,000 queries × 12 metrics, in a folder and in
-PostgreSQL, and times what the pages of a dashboard ask for. Every number is the median of the repeats; the first,
-which does not count, warms the caches.
+PostgreSQL, and times what the pages of a dashboard ask for, and the first byte of the pages themselves. Every number is
+the median of the repeats; the first, which does not count, warms the caches.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import platform
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import uvicorn
 from results import Target, _processor
 from results import _table as markdown_table
 
@@ -30,8 +35,13 @@ from karat.history.opening import open_store
 from karat.history.queries import query_over_time, scores_of, side_by_side
 from karat.history.rows import Filter, written
 from karat.history.store import Store
+from karat.keeping import keep_result
+from karat.result import restore
 from karat.saved_result import SavedResult, SegmentRow
 from karat.summary import SummaryRow
+from karat.web.access import Access
+from karat.web.app import create_app
+from karat.web.serving import listen
 
 RUNS, SMALL, LARGE = 10_000, 200, 100_000
 METRICS = [f"{name}@{k}" for name in ("recall", "ndcg", "precision") for k in (1, 3, 5, 10)]
@@ -73,7 +83,7 @@ def fill(store: Store, runs: int, large: int) -> dict[str, float]:
             saved_at=written(BEGIN + timedelta(hours=number)),
         )
     each = (time.perf_counter() - begun) / runs
-    run = made(runs, large)
+    run = keep_result(restore(made(runs, large).saved()))  # with the sections that its page shows
     begun = time.perf_counter()
     store.save(run, branch="main", tags=["large"], saved_at=written(BEGIN + timedelta(hours=runs)))
     return {"save a small run": each, "save the large run": time.perf_counter() - begun}
@@ -124,7 +134,33 @@ def measure(store: Store, repeats: int) -> dict[str, float]:
         "large run beside three others": lambda: side_by_side(store, [large, *others], "recall@5", limit=50),
         "one query over 20 runs": lambda: query_over_time(store, "q000007", limit=20),
     }
-    return {name: _median(call, repeats) for name, call in asked.items()}
+    found = {name: _median(call, repeats) for name, call in asked.items()}
+    with _served(store) as get:
+        pages = {"page: list of runs": "/runs", "page: large run": f"/runs/{large}", "page: trend": "/trend"}
+        pages["page: queries of the large run"] = f"/runs/{large}/queries"
+        return found | {name: _median(partial(get, path), repeats) for name, path in pages.items()}
+
+
+@contextmanager
+def _served(store: Store) -> Iterator[Callable[[str], None]]:
+    """A real server; what it gives asks for a page, until its first byte."""
+    socket = listen("127.0.0.1", 0, Access())
+    server = uvicorn.Server(uvicorn.Config(create_app(store, Access()), log_level="error", lifespan="off", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    port = socket.getsockname()[1]
+
+    def get(path: str) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        answer.read(1)
+        connection.close()
+
+    yield get
+    server.should_exit = True
+    thread.join()
 
 
 def _median(call: Callable[[], object], repeats: int) -> float:

@@ -102,6 +102,7 @@ def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.Cap
         "docs/evidence.md",
         "docs/gates.md",
         "docs/history.md",
+        "docs/dashboard.md",
         "docs/ci.md",
         "docs/components.md",
         "docs/report.md",

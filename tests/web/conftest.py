@@ -65,7 +65,7 @@ class Site:
 
 
 @contextmanager
-def serving(store: Store, access: Access) -> Iterator[Site]:
+def _serving(store: Store, access: Access) -> Iterator[Site]:
     socket = listen("127.0.0.1", 0, access)
     config = uvicorn.Config(create_app(store, access), log_level="error", lifespan="off", ws="none")
     server = uvicorn.Server(config)
@@ -76,6 +76,12 @@ def serving(store: Store, access: Access) -> Iterator[Site]:
     yield Site(socket.getsockname()[1], store, access)
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., Any]:
+    """A server for a store, as long as a block lasts."""
+    return _serving
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +104,7 @@ def store(tmp_path: Path, made_run: Callable[..., KeptRun]) -> Iterator[Store]:
 @pytest.fixture
 def site(store: Store) -> Iterator[Site]:
     """Open to everyone on this machine, as `karat serve` is."""
-    with serving(store, Access()) as made:
+    with _serving(store, Access()) as made:
         yield made
 
 
@@ -108,5 +114,5 @@ def locked(store: Store) -> Iterator[Site]:
     from karat.web.access import user_line
 
     name, _, salt, digest = user_line("ada", "correct horse").split(":")
-    with serving(store, Access(token="t" * 20, users={name: (salt, digest)})) as made:
+    with _serving(store, Access(token="t" * 20, users={name: (salt, digest)})) as made:
         yield made

@@ -19,7 +19,6 @@ from karat.gates.gate import as_criteria, judge_result
 from karat.history.folder import FolderStore
 from karat.keeping import judgement, keep_result
 from karat.web.access import Access
-from karat.web.app import create_app
 
 HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"
 GOLD = HELPDESK / "gold.jsonl"
@@ -52,24 +51,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> FolderStore:
 
 
 @pytest.fixture(scope="module")
-def pages(filled: FolderStore) -> Iterator[Any]:
-    import threading
-    import time
-
-    import uvicorn
-
-    from karat.web.serving import listen
-
-    access = Access()
-    socket = listen("127.0.0.1", 0, access)
-    server = uvicorn.Server(uvicorn.Config(create_app(filled, access), log_level="error", lifespan="off", ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{socket.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+def pages(filled: FolderStore, serving: Any) -> Iterator[str]:
+    with serving(filled, Access()) as site:
+        yield site.url
 
 
 @pytest.fixture(scope="module")
@@ -239,8 +223,7 @@ def test_hostile_texts_stand_in_the_pages_as_text(pages: str) -> None:
         text = urllib.request.urlopen(pages + address).read().decode()
         assert "<script>window" not in text
         assert "&lt;script&gt;window" in text
-        names = [
-            name for element in html5lib.parse(text, namespaceHTMLElements=False).iter() for name in element.keys()
-        ]
+        tree = html5lib.parse(text, namespaceHTMLElements=False)
+        names = [name for element in tree.iter() for name in element.attrib]
         assert [name for name in names if name.startswith("on")] == []
     assert json.loads(urllib.request.urlopen(f"{pages}/api/v1/runs/hostile").read())["head"]["system"] == HOSTILE
