@@ -95,7 +95,7 @@ def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, Place]]:
     try:
         return read_pairs(path, Label)
     except InputError as error:
-        if error.field in _EXPECTED and error.expected is None:
+        if error.field in _EXPECTED and error.what.startswith(("Invalid", "Expected")):  # not said in plain words
             error.what, error.expected = "not usable", _EXPECTED[error.field]
         if may_be_empty and error.what == "the file is empty":
             return []
