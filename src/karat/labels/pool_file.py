@@ -15,7 +15,7 @@ class Origin(msgspec.Struct, omit_defaults=True):
     """Where a pair comes from. It is for those who reckon with the labels: whoever labels must not see it."""
 
     ranks: dict[str, int] = {}  # run → place in its list
-    influence: float | None = None  # what its label may move the comparison by
+    influence: float | None = None  # by how much its label is expected to move the comparison
 
 
 class PoolEntry(Pair, kw_only=True, omit_defaults=True):
@@ -26,7 +26,7 @@ class PoolEntry(Pair, kw_only=True, omit_defaults=True):
     text: str | None = None
     language: str | None = None
     near_duplicate_of: str | None = None  # another item of the same query in the pool with nearly the same text
-    inclusion_probability: Probability = 1.0  # with which this pair came into the pool
+    inclusion_probability: Probability | None = None  # with which it came into the pool; null: picked, not drawn
     origin: Origin | None = None
 
 
