@@ -1,10 +1,10 @@
 """Agreement beyond chance: Cohen's kappa of two annotators, Fleiss' kappa of many, with intervals.
 
-Kappa is (observed − chance) / (1 − chance): 1 where all agree, 0 where they agree as often as chance would have it. It is
-undefined (NaN) where everybody gave one and the same grade, for chance then agrees always.
+Kappa is (observed − chance) / (1 − chance): 1 where all agree, 0 where they agree as often as chance would have it. It
+is undefined (NaN) where everybody gave one and the same grade, for chance then agrees always.
 
-Intervals are a Bayesian bootstrap over groups (queries), for the passages of one query are not independent, with half an
-observation of agreement and half of disagreement: so full agreement on ten pairs is not called certain.
+Intervals are a Bayesian bootstrap over groups (queries), for the passages of one query are not independent, with half
+an observation of agreement and half of disagreement: so full agreement on ten pairs is not called certain.
 """
 
 from __future__ import annotations
