@@ -78,15 +78,18 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "evaluate",
         "evaluate_all",
         "gate",
+        "make_pool",
         "parse_metric",
         "plan",
         "read_gold",
+        "read_labels",
         "read_result",
         "read_results",
         "read_run",
         "run_retriever",
         "stress",
         "triage",
+        "with_labels",
         "__version__",
     ]
     assert all(getattr(karat, name) is not None for name in karat.__all__)

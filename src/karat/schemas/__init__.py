@@ -6,8 +6,8 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("comparison", "corpus", "gates", "gold", "ladder", "plan", "prices", "result"),
-    *("run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
+    *("agreement", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "pooling", "prices"),
+    *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
 )
 
 
@@ -27,6 +27,10 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.labels.agreement import Agreement
+    from karat.labels.labels_file import Label
+    from karat.labels.pool_file import PoolEntry
+    from karat.labels.pooling import Pooling
     from karat.ladder import Ladder
     from karat.planning import Plan
     from karat.prices import Prices
@@ -44,6 +48,10 @@ def generate(name: str) -> str:
         "sweep": Sweep,
         "plan": Plan,
         "ladder": Ladder,
+        "labels": Label,
+        "pool": PoolEntry,
+        "pooling": Pooling,
+        "agreement": Agreement,
         "ship-criteria": CriteriaFile,
         "prices": Prices,
         "gates": Verdicts,
