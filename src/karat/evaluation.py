@@ -14,11 +14,11 @@ from karat.attributes import (
     segment_labels,
     segment_titles,
     with_no_answer,
-    with_versions,
 )
 from karat.audit import Audit
 from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
+from karat.dating import with_versions
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
@@ -150,7 +150,7 @@ def evaluate_all(
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         run = DescribedRun(run, corpus, DocRule(doc_of))
-        gold, corpus_size = with_versions(gold, corpus), corpus_size or len(corpus)
+        gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
         raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)

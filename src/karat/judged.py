@@ -358,11 +358,13 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
     query = gone.query_of_row
     named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
     audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
+    kept = hits.select_rows(np.flatnonzero(late != 1))
     _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit(), None)
-    wanted = np.unique(items[gold.grades[items] > 0]).tolist()
+    _, older, _ = _match(kept, gold, queries, kept.query_of_row, doc_rule, Audit(), None)
+    wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may stand in an older chunk too
     examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
     audit.count("future_gold", len(wanted), examples)
-    return hits.select_rows(np.flatnonzero(late != 1))
+    return kept
 
 
 def _match(

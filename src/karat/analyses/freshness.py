@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from karat.analyses.base import PERMUTATIONS, Analysis, Lacking, Side, pair
-from karat.corpus import Corpus
+from karat.dating import item_versions
 from karat.differences import Difference
 from karat.errors import InputError
 from karat.gold import Gold
+from karat.ids import DocRule
 from karat.summary import SummaryRow
 from karat.versions import Version
 
@@ -73,21 +74,16 @@ def _newer_gold(side: Side, after: Side) -> tuple[list[str], bool]:
     """Relevant items that are newer than their query's as_of (all, or some that the run returned), and whether all."""
     if side.corpus is None or side.corpus.versions is None:
         return [name for entry in after.audit if entry.code == "future_gold" for name in entry.examples], False
-    return _newer_than_as_of(side.gold, side.corpus), True
+    return _newer_than_as_of(side.gold, item_versions(side.gold, side.corpus, DocRule(side.rules.doc_of))), True
 
 
-def _newer_than_as_of(gold: Gold, corpus: Corpus) -> list[str]:
-    versions = _versions(corpus)
+def _newer_than_as_of(gold: Gold, versions: list[list[Any]]) -> list[str]:
+    """Items that cannot be found in any version that is not newer."""
     found = []
-    for query, item, grade in zip(gold.query_of_item.tolist(), gold.ids, gold.grades.tolist(), strict=True):
-        as_of, version = gold.as_of[query], Version.read(versions.get(item))
-        if grade > 0 and as_of is not None and version is not None and version.newer_than(as_of):
-            found.append(f"{gold.queries[query]}: {item}")
+    for item in np.flatnonzero(gold.grades > 0).tolist():
+        query = int(gold.query_of_item[item])
+        as_of, read = gold.as_of[query], map(Version.read, versions[item])
+        verdicts = [version.newer_than(as_of) for version in read if as_of is not None and version is not None]
+        if True in verdicts and False not in verdicts:
+            found.append(f"{gold.queries[query]}: {gold.ids[item]}")
     return found
-
-
-def _versions(corpus: Corpus) -> dict[str, Any]:
-    """Of chunks, and of their documents."""
-    assert corpus.versions is not None
-    of_document = dict(zip(corpus.fields.get("doc_id", ()), corpus.versions, strict=False))
-    return of_document | dict(zip(corpus.ids, corpus.versions, strict=True))
