@@ -34,6 +34,7 @@ from karat.matching.cover import THRESHOLD
 from karat.prices import Prices, unpriced
 from karat.ranking import drop_repeats, inspect_order, places_of, rank_order
 from karat.tokens import estimate_tokens
+from karat.versions import is_said
 
 if TYPE_CHECKING:
     from karat.ids import Ids
@@ -351,7 +352,8 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
     """Hits that did not exist yet at their query's as_of. The gold stays whole: what it lists is still asked for."""
     late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
     dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
-    audit.count("undated_hits", int((np.isnan(late) & dated[hits.query_of_row]).sum()))
+    said = np.array([is_said(v) for v in hits.columns.get("doc_version") or [None] * len(late)], np.bool_)
+    audit.count("undated_hits", int((~said & dated[hits.query_of_row]).sum()))
     if not (late == 1).any():
         return hits
     gone = hits.select_rows(np.flatnonzero(late == 1))

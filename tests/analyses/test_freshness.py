@@ -145,11 +145,11 @@ def test_the_same_is_found_where_newer_hits_were_removed_already() -> None:
     [
         ({}, ["2025-05"], "`as_of` in the gold set"),
         ({"as_of": "2025-06"}, [None], "`doc_version` in `topk` of the run log, or in a corpus (--corpus)"),
-        ({"as_of": "2025-06"}, ["newest"], "versions that can be compared (run:1: topk[0].doc_version: query 'q': "),
+        ({"as_of": "2025-06"}, ["newest"], "versions that can be compared with `as_of` (run:1: got newest)"),
         (
             {"as_of": "2025-06"},
-            ["v3"],
-            "versions that can be compared (run:1: doc_version: query 'q': the version of 'c0' ",
+            ["v3", None],
+            "versions that can be compared with `as_of` (run:1: got v3 (a version num",
         ),
     ],
 )
@@ -158,6 +158,21 @@ def test_what_it_needs(gold: Record, versions: list[Any], needs: str) -> None:
     result = karat.evaluate([{"query_id": "q", "topk": hits}], [{"query_id": "q", "gold": ["c0"], **gold}], **QUICK)
     assert result.analyses.lacking["freshness"].startswith(needs)
     assert "freshness" not in result.analyses.found
+
+
+def test_one_version_that_cannot_be_compared_does_not_silence_the_others() -> None:
+    run, gold = world(30, newer_first=True)
+    whole = found(run, gold)
+    for value in ("newest", "v3"):
+        run[1]["topk"][0]["doc_version"] = value  # the hit of May
+        result = karat.evaluate(run, gold, **QUICK)
+        fresh = result.analyses.found["freshness"]
+        assert (fresh.odd_versions, fresh.hits, fresh.newer_hits, fresh.undated_hits) == (1, 60, 30, 0)
+        assert fresh.differences == whole.differences
+        shown = next(entry for entry in result.audited if entry.code == "odd_versions")
+        assert (shown.count, shown.examples) == (1, (f"line 2, q1: may1 has {value}, as_of is 2025-06-15",))
+        assert [e.code for e in result.saved().audit].count("odd_versions") == 1
+        assert list(restore(result.saved()).audited) == list(result.audited)
 
 
 def test_a_saved_result_has_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from karat.analyses.base import PERMUTATIONS, Analysis, Lacking, Side, pair
+from karat.audit import Entry
 from karat.dating import item_versions
 from karat.differences import Difference
 from karat.errors import InputError
@@ -29,10 +30,12 @@ class Fresh(msgspec.Struct, frozen=True):
     hits: int  # of the queries that have as_of, at any depth
     newer_hits: int
     undated_hits: int  # say no version, and are kept
+    odd_versions: int  # hits whose version cannot be compared, kept likewise
     differences: list[Difference]  # without newer hits against the lists as they are
     newer_gold: int  # relevant items that are newer than their query's as_of: labels to look at
     newer_gold_examples: list[str]
     all_gold: bool  # a corpus told the version of the gold items; else they are known of those that the run returned
+    counted: list[Entry] = []  # for the audit
 
 
 class FreshnessAnalysis(Analysis):
@@ -52,7 +55,8 @@ class FreshnessAnalysis(Analysis):
             before = side.measure([*names, fresh], no_future=False)
             after = side.measure(names, no_future=True)
         except InputError as error:
-            raise Lacking(f"versions that can be compared ({str(error).partition(chr(10))[0]})") from None
+            where = ":".join(str(part) for part in (error.file, error.line) if part is not None)
+            raise Lacking(f"versions that can be compared with `as_of` ({where}: got {error.got})") from None
         asked = np.array([side.gold.as_of[row] is not None for row in before.rows.tolist()], np.bool_)
         gold, of_all = _newer_gold(side, after)
         return Fresh(
@@ -63,10 +67,12 @@ class FreshnessAnalysis(Analysis):
             hits=int(before.depths[asked].sum()),
             newer_hits=after.audit["future_hits"],
             undated_hits=after.audit["undated_hits"],
+            odd_versions=after.audit["odd_versions"],
             differences=pair(before, after, names)[0].differences(side.sampling, PERMUTATIONS),
             newer_gold=len(gold) if of_all else after.audit["future_gold"],
             newer_gold_examples=gold[:_EXAMPLES],
             all_gold=of_all,
+            counted=[entry for entry in after.audit if entry.code == "odd_versions"],
         )
 
 

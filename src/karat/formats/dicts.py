@@ -18,6 +18,7 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
+from karat.formats.run_parts import NO_ID
 from karat.formats.tabular import refuse_other_system
 from karat.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.hits import Hits, Run
@@ -94,6 +95,9 @@ class DictRun(Run):
 
     def _slice(self, queries: list[str], tables: list[Any], offsets: Ints) -> Hits:
         scores, kinds = _numbers("score", queries, tables, self.label)
+        empty = next((query for query, table in zip(queries, tables, strict=True) if "" in table), None)
+        if empty is not None:
+            raise InputError("the id is empty", file=self.label, query=empty, expected="the id of a chunk", hint=NO_ID)
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
         textual = kinds <= {str} and set(map(type, tables)) == {dict}
         ids: Any = Keys(tables, offsets, scores) if textual else _ids(queries, tables, kinds, self.label)

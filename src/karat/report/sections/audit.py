@@ -15,7 +15,7 @@ class AuditSection(ReportSection):
     order = 80
 
     def blocks(self, result: Result) -> list[Block]:
-        entries = list(result.audit)
+        entries = list(result.audited)
         if not entries:
             return [Text("Nothing to report: every query was found, every list was in order.")]
         columns = [Column("count", "count"), Column("found"), Column("done"), Column("for example")]
