@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karat.analyses.freshness import Fresh
 from karat.report.blocks import Block, Column, Table, Text
-from karat.report.numbers import p_value, points, queries, with_interval, written
+from karat.report.numbers import listed, p_value, points, queries, with_interval, written
 from karat.report.sections.base import ReportSection
 from karat.result import Result
 
@@ -52,7 +52,7 @@ def _gold(found: Fresh) -> list[Block]:
     if not found.newer_gold:
         return []
     among = "" if found.all_gold else " that the run returned"
-    shown = ", ".join(found.newer_gold_examples)
-    more = ", …" if found.newer_gold > len(found.newer_gold_examples) else ""
+    shown = listed(found.newer_gold_examples)
+    more = " …" if found.newer_gold > len(found.newer_gold_examples) else ""
     said = f"Relevant gold items{among} that are newer than their query's as_of: {found.newer_gold:,} ({shown}{more})."
     return [Text(f"{said} A label or an as_of is wrong there.", "warning")]
