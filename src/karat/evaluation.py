@@ -14,16 +14,16 @@ from karat.attributes import (
     segment_labels,
     segment_titles,
     with_no_answer,
-    with_versions,
 )
 from karat.audit import Audit
 from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
+from karat.dating import with_versions
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.extremes import Extremes, LazyColumns, Side, level_of
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
-from karat.freshness import NoVersions
+from karat.freshness import NoVersions, OddVersion, odd_versions
 from karat.gold import Gold
 from karat.hits import NoLists, Run, StagedRun, Ungrouped
 from karat.ids import DocRule, Floats, Ints
@@ -151,7 +151,7 @@ def evaluate_all(
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         run = DescribedRun(run, corpus, DocRule(doc_of))
-        gold, corpus_size = with_versions(gold, corpus), corpus_size or len(corpus)
+        gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
         raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
@@ -319,6 +319,7 @@ class _Scorer:
         self.depths = np.zeros(size, np.int64)
         self.places = np.zeros(len(gold.ids), np.int64)
         self.missing: frozenset[str] = frozenset()
+        self.odd_version: OddVersion | None = None  # the first
         self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(facts)}
 
     def add(self, chunks: Judged, documents: Judged) -> None:
@@ -348,6 +349,10 @@ class _Scorer:
             said = Covering.of(chunks).looked() if name == LOOKED else chunks.hits.fields.get(name, ())
             for row, value in zip(at.tolist(), said, strict=False):
                 column[row] = value
+        if "doc_version" in chunks.hits.columns:
+            odd = odd_versions(chunks.hits, self.gold, at)
+            self.odd_version = self.odd_version or next(iter(odd), None)
+            self.audit.count("odd_versions", len(odd), map(str, odd[:3]))
         for stage, times in chunks.hits.latency.items():
             self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
 
@@ -364,9 +369,13 @@ class _Scorer:
 
     def refuse_no_versions(self, run: Run) -> None:
         """Where no hit says how old it is, nothing can be removed, and nobody should believe that it was."""
-        undated = self.audit["undated_hits"]
-        asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_) if undated else self.seen
+        if not self.rules.no_future:
+            return
+        undated = self.audit["undated_hits"] + self.audit["odd_versions"]
+        asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_)
         if undated and undated == self.depths[asked].sum() + self.audit["future_hits"]:
+            if self.odd_version is not None:
+                raise self.odd_version.error(run.label)
             raise NoVersions("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
 
     def add_missing(self) -> None:

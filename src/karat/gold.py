@@ -19,6 +19,7 @@ from karat.ids import (
     Ints,
     Packed,
     as_list,
+    first_empty,
     has_repeats,
     hashes,
     keys,
@@ -32,6 +33,7 @@ from karat.versions import EXPECTED, Version, is_said
 
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
+_FIELDS = ("", ".chunk_id", ".doc_id")
 
 # Texts to be found, never tags, whatever format they come from.
 _TEXTS = ("evidence", "answer", "answer_span")
@@ -211,6 +213,7 @@ class GoldBuilder:
         if not self.distinct and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
         self._refuse_half_characters()
+        self._refuse_empty_ids()
         self._refuse_other_than_texts()
         audit = Audit()
         self._settle_evidence(audit)
@@ -257,6 +260,21 @@ class GoldBuilder:
             if not is_whole("".join(texts)):
                 half = next(text for text in texts if not is_whole(text))
                 raise InputError("half a character", file=self.label, field=name, expected="text", got=half)
+
+    def _refuse_empty_ids(self) -> None:
+        item = first_empty(self.ids)
+        if item is not None:
+            ends = np.cumsum(self.counts)
+            at = int(np.searchsorted(ends, item, "right"))
+            raise InputError(
+                "the id is empty",
+                file=self.label,
+                line=self.lines[at],
+                field=f"gold[{item - int(ends[at] - self.counts[at])}]{_FIELDS[int(self.kinds[item])]}",
+                query=self.queries[at],
+                expected="the id of a chunk or a document",
+                hint="a label without an id can match nothing: give its id, or leave it out",
+            )
 
     def _refuse_other_than_texts(self) -> None:
         for name in _TEXTS:

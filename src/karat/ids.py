@@ -149,6 +149,14 @@ def hashes(ids: Ids) -> Hashes:
     return ids.hash(0).to_numpy()
 
 
+def first_empty(ids: list[str] | Packed) -> int | None:
+    """The place of the first id that is an empty text."""
+    if isinstance(ids, np.ndarray):
+        found: list[int] = np.flatnonzero(ids == b"")[:1].tolist()
+        return found[0] if found else None
+    return ids.index("") if "" in ids else None
+
+
 def pack(ids: list[str]) -> Packed:
     """Ids as bytes in an array. A NUL inside of an id gets a companion, for at the end of one it would not be seen."""
     joined = "".join(ids)

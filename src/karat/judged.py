@@ -34,6 +34,7 @@ from karat.matching.cover import THRESHOLD
 from karat.prices import Prices, unpriced
 from karat.ranking import drop_repeats, inspect_order, places_of, rank_order
 from karat.tokens import estimate_tokens
+from karat.versions import is_said
 
 if TYPE_CHECKING:
     from karat.ids import Ids
@@ -361,18 +362,21 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
     """Hits that did not exist yet at their query's as_of. The gold stays whole: what it lists is still asked for."""
     late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
     dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
-    audit.count("undated_hits", int((np.isnan(late) & dated[hits.query_of_row]).sum()))
+    said = np.array([is_said(v) for v in hits.columns.get("doc_version") or [None] * len(late)], np.bool_)
+    audit.count("undated_hits", int((~said & dated[hits.query_of_row]).sum()))
     if not (late == 1).any():
         return hits
     gone = hits.select_rows(np.flatnonzero(late == 1))
     query = gone.query_of_row
     named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
     audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
+    kept = hits.select_rows(np.flatnonzero(late != 1))
     _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit(), None)
-    wanted = np.unique(items[gold.grades[items] > 0]).tolist()
+    _, older, _ = _match(kept, gold, queries, kept.query_of_row, doc_rule, Audit(), None)
+    wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may stand in an older chunk too
     examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
     audit.count("future_gold", len(wanted), examples)
-    return hits.select_rows(np.flatnonzero(late != 1))
+    return kept
 
 
 def _match(

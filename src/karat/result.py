@@ -164,6 +164,16 @@ class Result:
         """Stages, routes, time, cost …: all that the run's own data tells beyond the scores."""
         return self.saved_analyses or analyse(self)
 
+    @cached_property
+    def audited(self) -> Audit:
+        """The audit, with what the analyses counted besides."""
+        audit = Audit.of(self.audit)
+        for found in self.analyses.found.values():
+            for entry in getattr(found, "counted", ()):
+                if not audit[entry.code]:
+                    audit.count(entry.code, entry.count, entry.examples)
+        return audit
+
     def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
         """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
         from karat import __version__
@@ -300,7 +310,7 @@ class Result:
             dataset=self.gold.dataset,
             settings={**msgspec.structs.asdict(self.rules), "corpus_size": self.corpus_size},
             provenance=self.provenance,
-            audit=list(self.audit),
+            audit=list(self.audited),
             summary=self.summary_rows,
             scores=scores,
             queries={q: self.gold.text(i) for q, i in zip(self.queries, self.rows.tolist(), strict=True)},

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, repeat
 from math import isfinite
 from numbers import Integral
-from operator import methodcaller
+from operator import contains, methodcaller
 from struct import error as NoNumber
 from struct import pack
 from typing import Any
@@ -19,6 +19,7 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
+from karat.formats.run_parts import NO_ID
 from karat.formats.tabular import refuse_other_system
 from karat.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.hits import Hits, Run
@@ -95,6 +96,9 @@ class DictRun(Run):
 
     def _slice(self, queries: list[str], tables: list[Any], offsets: Ints) -> Hits:
         scores, textual = _numbers("score", queries, tables, self.label)
+        if any(map(contains, tables, repeat(""))):
+            query = next(query for query, table in zip(queries, tables, strict=True) if "" in table)
+            raise InputError("the id is empty", file=self.label, query=query, expected="the id of a chunk", hint=NO_ID)
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
         plain = textual and set(map(type, tables)) == {dict}
         ids: Any = Keys(tables, offsets, scores) if plain else _ids(queries, tables, textual, self.label)
