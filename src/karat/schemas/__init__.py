@@ -6,8 +6,8 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("comparison", "corpus", "gates", "gold", "ladder", "plan", "prices", "result"),
-    *("run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
+    *("comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "prices"),
+    *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
 )
 
 
@@ -27,6 +27,8 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.labels.labels_file import Label
+    from karat.labels.pool_file import PoolEntry
     from karat.ladder import Ladder
     from karat.planning import Plan
     from karat.prices import Prices
@@ -44,6 +46,8 @@ def generate(name: str) -> str:
         "sweep": Sweep,
         "plan": Plan,
         "ladder": Ladder,
+        "labels": Label,
+        "pool": PoolEntry,
         "ship-criteria": CriteriaFile,
         "prices": Prices,
         "gates": Verdicts,
