@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts as Verdicts
     from karat.gold import Gold as Gold
     from karat.hits import Run as Run
+    from karat.judging.judge import Judgements as Judgements
+    from karat.judging.judge import judge as judge
     from karat.ladder import Ladder as Ladder
     from karat.ladder import baseline_ladder as baseline_ladder
     from karat.metrics.base import Metric as Metric
@@ -51,6 +53,7 @@ _WHERE = {
     "Finding": "karat.diagnosis.finding",
     "Gold": "karat.gold",
     "KaratError": "karat.errors",
+    "Judgements": "karat.judging.judge",
     "Ladder": "karat.ladder",
     "Metric": "karat.metrics.base",
     "Plan": "karat.planning",
@@ -70,6 +73,7 @@ _WHERE = {
     "evaluate": "karat.evaluation",
     "evaluate_all": "karat.evaluation",
     "gate": "karat.gates.gate",
+    "judge": "karat.judging.judge",
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
     "read_gold": "karat.formats.read",
