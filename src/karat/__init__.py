@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from karat.stressing.stress import Stress as Stress
     from karat.stressing.stress import stress as stress
     from karat.sweeping import Sweep as Sweep
+    from karat.synthesizing.synthesize import Synthesis as Synthesis
+    from karat.synthesizing.synthesize import synthesize as synthesize
     from karat.triaging import Triage as Triage
     from karat.triaging import triage as triage
 
@@ -64,6 +66,7 @@ _WHERE = {
     "Sampling": "karat.statistics.intervals",
     "Stress": "karat.stressing.stress",
     "Sweep": "karat.sweeping",
+    "Synthesis": "karat.synthesizing.synthesize",
     "Triage": "karat.triaging",
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
@@ -82,6 +85,7 @@ _WHERE = {
     "read_run": "karat.formats.read",
     "run_retriever": "karat.running.run",
     "stress": "karat.stressing.stress",
+    "synthesize": "karat.synthesizing.synthesize",
     "triage": "karat.triaging",
 }
 

@@ -11,19 +11,17 @@ import msgspec
 
 from karat.errors import ConfigError, KaratError, shorten
 from karat.judging.prompt import Prompt
-from karat.judging.verdicts import Unusable, Verdict, missing, read_verdict
+from karat.judging.verdicts import Verdict, missing, read_verdict
 from karat.llm.base import NoReply, Reply, Request
 from karat.llm.client import Client
+from karat.llm.conversation import NoAnswer, Unusable, converse
 from karat.retrievers.function import code_hash
 from karat.retrievers.named import load, title_of
 from karat.retrievers.waiting import settled
 
-_ASKED_AGAIN = 2  # times, where an answer is no verdict
 _AGAIN = (
-    "That cannot be used: {}. Judge again, and answer with one JSON object only, "
-    "with intent, match, quote (copied letter by letter) and grade."
+    "Judge again, and answer with one JSON object only, with intent, match, quote (copied letter by letter) and grade."
 )
-_ECHO = 2_000  # letters of a bad answer that are shown to the judge again
 
 
 class Judged(NamedTuple):
@@ -54,20 +52,14 @@ class ModelJudge:
         return self._prompt.request(query, passage)
 
     def judge(self, query: str, passage: str) -> Judged:
-        request = self.request(query, passage)
-        for _ in range(_ASKED_AGAIN + 1):
-            reply = self.client.ask(request)
-            if reply.refusal is not None:
-                return Judged(missing("refusal", reply.refusal), reply.time)
-            try:
-                return Judged(read_verdict(reply.text or "", passage, needs_quote=True), reply.time)
-            except Unusable as error:
-                wrong = str(error)
-                said = (reply.text or "")[:_ECHO] or "(nothing)"
-                request = request.answered(said, _AGAIN.format(wrong), longer=reply.is_cut)
-        return Judged(
-            missing("no usable answer", f"{wrong}; it said {shorten(reply.text or 'nothing', 80)!r}"), reply.time
-        )
+        def read(answer: str) -> Verdict:
+            return read_verdict(answer, passage, needs_quote=True)
+
+        try:
+            verdict, reply = converse(self.client, self.request(query, passage), read, _AGAIN)
+        except NoAnswer as error:
+            return Judged(missing(error.kind, error.about), error.time)
+        return Judged(verdict, reply.time)
 
 
 class FunctionJudge:

@@ -8,6 +8,7 @@ import msgspec
 
 from karat.errors import shorten
 from karat.llm.answers import objects_in
+from karat.llm.conversation import Unusable
 from karat.llm.marks import is_quote
 
 GRADES = (0, 1, 2)
@@ -21,10 +22,6 @@ class Verdict(msgspec.Struct, frozen=True):
     quote: str | None = None
     note: str | None = None
     reason: str | None = None
-
-
-class Unusable(Exception):
-    """An answer that is no verdict; says what is wrong with it, as one would say it to the judge."""
 
 
 def read_verdict(answer: str, passage: str, *, needs_quote: bool) -> Verdict:

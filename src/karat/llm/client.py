@@ -80,11 +80,11 @@ class Client:
                 calls += 1
                 tokens += sum(estimate_tokens(message["content"]) for message in request.messages)
         used = Usage(model=self.model.model, prompt_tokens=tokens, completion_tokens=calls * said, calls=calls)
-        return Estimate(calls, there, tokens, calls * said, *_cost(used, prices))
+        return Estimate(calls, there, tokens, calls * said, *cost_of(used, prices))
 
     def spending(self, prices: Prices | None) -> Spending:
         with self._lock:
-            return Spending(self._now, self._earlier, self._estimated, *_cost(self._now, prices))
+            return Spending(self._now, self._earlier, self._estimated, *cost_of(self._now, prices))
 
     def close(self) -> None:
         self._cache.close()
@@ -104,6 +104,7 @@ def _usage(model: str) -> Usage:
     return Usage(model=model, prompt_tokens=0, completion_tokens=0, calls=0)
 
 
-def _cost(used: Usage, prices: Prices | None) -> tuple[float | None, str | None]:
+def cost_of(used: Usage, prices: Prices | None) -> tuple[float | None, str | None]:
+    """What it cost, and in which money; nothing where that is not known."""
     cost = None if prices is None else prices.cost(used)
     return (None, None) if prices is None or cost is None else (cost, prices.currency)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from karat.errors import shorten
 from karat.judging.canaries import MEANING, CanaryCount
 from karat.judging.judge import Judgements
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text, Verdict
@@ -56,6 +57,8 @@ def _verdict(done: Judgements) -> Block:
     failed = [count for count in done.canaries if count.is_passed is False]
     if not failed:
         return Verdict("pass", "fit to judge", "it withstood the canaries")
-    said = "; ".join(f"{c.kind}: {c.fell} of {c.asked - c.missing}, such as {c.examples[0]!r}" for c in failed)
+    said = "; ".join(
+        f"{c.kind}: {c.fell} of {c.asked - c.missing}, such as {shorten(c.examples[0], 60)!r}" for c in failed
+    )
     reason = f"it fell for canaries ({said}). Use another model or prompt, and do not rely on these labels"
     return Verdict("fail", "unfit to judge", reason)

@@ -28,8 +28,8 @@ def spending_blocks(spent: Spending) -> list[Block]:
     rows = [_row("this time", spent.now), _row("earlier, used again", spent.earlier)]
     cost = _NO_PRICE if spent.cost is None else f"This time cost {money(spent.cost)} {spent.currency}"
     blocks: list[Block] = [
-        Table([Column(c, "count") for c in ("", "calls", "tokens in", "tokens out")], rows),
-        Text(f"{cost}."),
+        Table([Column(""), *(Column(c, "count") for c in ("calls", "tokens in", "tokens out"))], rows),
+        Text(f"{cost[0].upper()}{cost[1:]}."),
     ]
     if spent.estimated_calls:
         note = f"The server did not count the tokens of {spent.estimated_calls:,} calls: estimated, 4 bytes a token."
