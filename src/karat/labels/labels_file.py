@@ -15,6 +15,8 @@ from karat.labels.base import Key, Pair, Place, Probability, read_pairs, write_p
 
 HIGHEST = 2.0  # strong 2, partial 1, irrelevant 0
 
+CONFLICT = "conflict"  # how the reason of a label begins on which annotators could not settle
+
 Kind = Literal["human", "judge"]
 
 _EXPECTED = {"kind": "human or judge", "annotator": "a name"}
