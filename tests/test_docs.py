@@ -107,6 +107,7 @@ def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.Cap
         "docs/time_and_no_answer.md",
         "docs/cost.md",
         "docs/retrievers.md",
+        "docs/judge.md",
         "benchmarks/README.md",
     ],
 )

@@ -13,13 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import karat
 from karat.judging.canaries import make_canaries
 from karat.judging.judge import Judgements, Judging
 from karat.judging.prompt import Prompt
-from karat.labels.labels_file import Label, read_labels
+from karat.labels.labels_file import read_labels
+from karat.schemas import schema_text
 
 KEY = "sk-s3cr3t-of-this-test"
 Command = Callable[..., tuple[int, str, str]]
@@ -139,6 +141,11 @@ def test_so_many_at_once_and_no_more(server: Any, pool: Path) -> None:
     server.answer = lambda body: (time.sleep(0.05), answer(body))[1]
     judge(server, pool, workers=4)
     assert server.most_at_once == 4
+
+
+def test_what_is_printed_as_json_follows_its_schema(server: Any, pool: Path, karat_command: Command) -> None:
+    _, out, _ = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url, "--json")
+    jsonschema.validate(json.loads(out), json.loads(schema_text("judgements")))
 
 
 def test_cost_before_and_after(server: Any, pool: Path, karat_command: Command) -> None:
@@ -379,6 +386,15 @@ def test_bad_pools(server: Any, pool: Path, karat_command: Command, content: str
     assert words in err
 
 
+def test_a_missing_package_is_named(
+    server: Any, pool: Path, karat_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    code, _, err = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url)
+    assert code == 2
+    assert "hint: pip install 'karat[llm]'" in err
+
+
 def test_no_key(server: Any, pool: Path, karat_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KARAT_LLM_KEY")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -458,7 +474,3 @@ def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) 
     assert len({*after, *before}) == 35
     grades = [label.grade for label in read_labels("labels.jsonl")]
     assert grades == [2.0, 0.0] * 10
-
-
-def test_a_label_is_the_public_form() -> None:
-    assert {"grade", "annotator", "kind", "reason", "quote"} <= set(Label.__struct_fields__)

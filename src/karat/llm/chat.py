@@ -43,7 +43,7 @@ class Chat:
         self.url = check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
         self._secrets = Secrets()
         self._headers = self._authorization()
-        self._web = Web(self._secrets, retries=0)
+        self._web = Web(self._secrets, retries=0, extra="llm")
         self._settings: dict[str, str] = {"temperature": "temperature", "max_tokens": "max_tokens"}
         self._not_before = 0.0
         self._lock = threading.Lock()

@@ -53,17 +53,17 @@ class Answer(NamedTuple, Generic[T]):
 
 
 class Web:
-    """Sends requests with one pool of connections; safe to use from many threads."""
+    """Sends requests with one pool of connections; safe to use from many threads. `extra` brings what it needs."""
 
-    def __init__(self, secrets: Secrets, retries: int = 2) -> None:
-        self._secrets, self._retries = secrets, retries
+    def __init__(self, secrets: Secrets, retries: int = 2, extra: str = "http") -> None:
+        self._secrets, self._retries, self._extra = secrets, retries, extra
 
     @cached_property
     def _client(self) -> Any:
         try:
             import httpx2
         except ImportError:
-            raise MissingExtra("asking a server", "httpx2", "http") from None
+            raise MissingExtra("asking a server", "httpx2", self._extra) from None
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=256)
         return httpx2.Client(limits=limits, headers={"User-Agent": "karat"})
 
@@ -109,11 +109,12 @@ class Web:
         timeout: float | None,
     ) -> _Response | None:
         """The response; None where there was no connection, which may be better at the next try."""
+        client = self._client  # first: it tells what is not installed
         import httpx2
 
         left = max(deadline - time.monotonic(), 0.001)
         try:
-            with self._client.stream(
+            with client.stream(
                 method, url, json=payload, params=params, headers=headers, timeout=left
             ) as response:
                 return _Response(response.status_code, response.headers, _content(response, deadline))

@@ -77,11 +77,11 @@ def agree(draft: Draft, tried: Tried) -> bool:
 
 def _shared(one: str, other: str) -> float:
     """The share of the shorter text's words that stand in the longer."""
-    first, second = sorted((words_of(one), words_of(other)), key=len)
+    first, second = sorted((_words(one), _words(other)), key=len)
     return len(first & second) / len(first) if first else 0.0
 
 
-def words_of(text: str) -> set[str]:
+def _words(text: str) -> set[str]:
     return set(_WORD.findall(normalise(text)))
 
 

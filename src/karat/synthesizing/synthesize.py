@@ -23,16 +23,16 @@ from karat.llm.base import NoReply
 from karat.llm.chat import Chat
 from karat.llm.client import CACHE, Client, Estimate, Spending, cost_of
 from karat.llm.parallel import each
+from karat.matching.near_duplicates import near_duplicates
 from karat.output import write_whole
 from karat.prices import Prices, Usage, read_prices
 from karat.synthesizing import prompts
-from karat.synthesizing.drafts import Draft, words_of
+from karat.synthesizing.drafts import Draft
 from karat.synthesizing.drawing import Wish, wishes
 from karat.synthesizing.making import LOOKED_AT, Made, Maker
 
 SCHEMA: Literal["karat/synthesis/1"] = "karat/synthesis/1"
 NO_ANSWER_SHARE = 0.1
-_ALIKE = 0.8  # share of words by which two queries are the same
 _DRAFTS = 4  # for each wanted query, before it is given up
 _EXAMPLES = 3
 Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
@@ -131,16 +131,14 @@ class Synthesizing:
 
     def _drafts(self, has_answer: bool, kept: list[tuple[Wish, Draft]], tick: Callable[[], None]) -> Iterator[Made]:
         """Wave after wave, each as large as what is still lacking; in the order of the wishes, whoever was first."""
-        target = self._targets[has_answer]
-        lacking, left = target, target * _DRAFTS
-        wave, seen = self._first[has_answer], [words_of(draft.query) for _, draft in kept]
+        lacking = self._targets[has_answer]
+        left, wave = lacking * _DRAFTS, self._first[has_answer]
+        seen = [draft.query for _, draft in kept]
         while wave and lacking:
             left -= len(wave)
-            for made in self._made(wave, has_answer, tick):
-                if made.draft is not None and _is_known(words_of(made.draft.query), seen):
-                    made = Made(made.wish, None, "like another", made.draft.query)
+            for made in _without_repeats(self._made(wave, has_answer, tick), seen):
                 if made.draft is not None:
-                    seen.append(words_of(made.draft.query))
+                    seen.append(made.draft.query)
                     lacking -= 1
                 yield made
             wave = list(islice(self._wishes[has_answer], min(lacking, left)))
@@ -209,5 +207,10 @@ def synthesize(
     return Synthesizing(corpus, model=model, **options).run(output, progress)
 
 
-def _is_known(query: set[str], seen: list[set[str]]) -> bool:
-    return any(len(query & other) >= _ALIKE * len(query | other) for other in seen)
+def _without_repeats(drafts: list[Made], seen: list[str]) -> list[Made]:
+    """Drafts of which a query that nearly repeats another is rejected."""
+    places = near_duplicates([*seen, *(made.draft.query if made.draft else None for made in drafts)])[len(seen) :]
+    return [
+        Made(made.wish, None, "like another", made.draft.query) if made.draft and place is not None else made
+        for made, place in zip(drafts, places, strict=True)
+    ]
