@@ -41,6 +41,8 @@ def no_commands(text: str) -> str:
 
 def is_whole(text: str) -> bool:
     """False for half of a surrogate pair, which is text for Python and for nothing that is written or hashed."""
+    if text.isascii():  # known without looking
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

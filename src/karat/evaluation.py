@@ -20,6 +20,7 @@ from karat.audit import Audit
 from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
+from karat.extremes import Extremes, LazyColumns, Side, level_of
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
 from karat.freshness import NoVersions
@@ -28,7 +29,7 @@ from karat.hits import NoLists, Run, StagedRun, Ungrouped
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
 from karat.matching.cover import THRESHOLD
-from karat.metrics.base import INFINITE, Metric, Relevance
+from karat.metrics.base import INFINITE, Metric
 from karat.metrics.covering import LOOKED, Covering
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
@@ -256,18 +257,20 @@ def _score(
     depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits or m.budget), default=0)
     rule = DocRule(rules.doc_of)
     known = {} if corpus is None else corpus.strangers(rule)
-    documents = gold.documents(rule, known) if any(map(_by_document, metrics)) else None
+    documents = gold.documents(rule, known) if any(level_of(m) == "doc" for m in metrics) else None
     gold_of = resolve(gold, run, corpus, rule)
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
-            scorer = scorers[hits.system] = _Scorer(gold_of(hits.system), asked, background, rules, corpus_size, facts)
+            scorer = _Scorer(gold_of(hits.system), documents, asked, background, rules, corpus_size, facts)
+            scorers[hits.system] = scorer
         try:
-            judged = judge(hits, scorer.gold, rules, scorer.audit, depth)
+            start = scorer.next
+            judged = judge(hits, scorer.gold, rules, scorer.audit, depth, start)
             # What was settled for the documents was settled, and counted, for the chunks already.
-            scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
+            scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth, start))
         except InputError as error:
             error.file = error.file or run.label  # hits know their line and not their file
             raise
@@ -277,7 +280,7 @@ def _score(
         scorer.refuse_no_overlap(run, gold, system)
         scorer.refuse_no_versions(run)
         scorer.shared.report(scorer.audit)
-        scorer.add_missing(documents or scorer.gold)
+        scorer.add_missing()
     return scorers
 
 
@@ -287,16 +290,13 @@ def _depth(metric: Metric, gold: Gold, rules: Rules) -> int:
     return metric.k or int(deepest)
 
 
-def _by_document(metric: Metric) -> bool:
-    return isinstance(metric, Relevance) and metric.level == "doc"
-
-
 class _Scorer:
     """Scores of one system, put together from slices in the order of the gold set."""
 
     def __init__(
         self,
         gold: Gold,
+        documents: Gold | None,
         asked: list[Metric],
         background: list[Metric],
         rules: Rules,
@@ -313,8 +313,8 @@ class _Scorer:
         size = len(gold.queries)
         self.seen = np.zeros(size, np.bool_)
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
-        self.ceilings: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
-        self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
+        self.sides = {"chunk": Side(gold), "doc": Side(documents or gold)}
+        self.next = 0  # where in the gold set the slice after the last one begins, if the run keeps its order
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
         self.places = np.zeros(len(gold.ids), np.int64)
@@ -323,18 +323,19 @@ class _Scorer:
 
     def add(self, chunks: Judged, documents: Judged) -> None:
         at = chunks.queries
+        self.next = int(at[-1]) + 1 if len(at) else self.next
         self.shared.look(chunks)
+        self.sides["chunk"].look(chunks)
+        self.sides["doc"].look(documents)
         self.seen[at] = True
         self.depths[at] = chunks.depth
         if chunks.hit_item is not None:
             self.places[chunks.hit_item[chunks.hit_new]] = chunks.hit_rank[chunks.hit_new]
         for metric in self.metrics:
-            name, judged = str(metric), documents if _by_document(metric) else chunks
+            name, judged = str(metric), documents if level_of(metric) == "doc" else chunks
             self.values[name][at] = metric.score(judged)
             if metric.budget:
                 self.values[name][at[~judged.fitting(metric.budget)[1]]] = np.nan
-            else:  # what would fit into a budget, neither the gold nor chance can say
-                self._add_bounds(metric, judged)
             if judged.hits is not None and (reason := metric.lacks(judged)):
                 self.lacking[name] = reason
             votes = metric.votes(judged)
@@ -349,11 +350,6 @@ class _Scorer:
                 column[row] = value
         for stage, times in chunks.hits.latency.items():
             self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
-
-    def _add_bounds(self, metric: Metric, judged: Judged) -> None:
-        self.ceilings[str(metric)][judged.queries] = metric.ceiling(judged)
-        if self.corpus_size:
-            self.floors[str(metric)][judged.queries] = metric.floor(judged, self.corpus_size)
 
     def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
         if self.seen.any():
@@ -373,7 +369,7 @@ class _Scorer:
         if undated and undated == self.depths[asked].sum() + self.audit["future_hits"]:
             raise NoVersions("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
 
-    def add_missing(self, documents: Gold) -> None:
+    def add_missing(self) -> None:
         missing: Ints = np.flatnonzero(~self.seen)
         if not len(missing):
             return
@@ -382,8 +378,8 @@ class _Scorer:
         else:
             count_missing(self.gold, missing, self.audit)
             self.missing = frozenset(map(self.gold.queries.__getitem__, missing.tolist()))
-            sides = (judge_missing(gold, missing, self.rules) for gold in (self.gold, documents))
-            self.add(*sides)
+            chunks, documents = (judge_missing(side.gold, missing, self.rules) for side in self.sides.values())
+            self.add(chunks, documents)
 
     def finish(
         self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
@@ -400,6 +396,7 @@ class _Scorer:
         self.audit.count("no_data", len(reasons), reasons)
         background = {str(m): self.values[str(m)][rows] for m in self.metrics if m not in self.asked}
         stages = {stage: times[rows] for stage, times in self.stages.items()}
+        extremes = Extremes(self.metrics, self.sides, rows, self.rules, self.corpus_size)
         if background:
             background |= {str(Latency(stage=stage)): times for stage, times in stages.items()}
         return Result(
@@ -409,8 +406,8 @@ class _Scorer:
             rows=rows,
             metrics=shown,
             values={n: self.values[n][rows] for n in names},
-            ceilings={n: self.ceilings[n][rows] for n in (*names, *background) if n in self.ceilings},
-            floors={n: self.floors[n][rows] for n in names} if self.floors else {},
+            ceilings=LazyColumns([n for n in (*names, *background) if n in self.values], extremes.ceiling),
+            floors=LazyColumns(names if self.corpus_size else (), extremes.floor),
             audit=self.audit,
             provenance=provenance,
             rules=self.rules,

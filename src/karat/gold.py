@@ -51,7 +51,6 @@ class Gold:
     """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
 
     queries: list[str]
-    index: dict[str, int]  # query → its place
     offsets: Ints
     items: list[str] | Packed  # their ids
     grades: Floats
@@ -66,6 +65,11 @@ class Gold:
     lines: list[int | None] = field(default_factory=list)  # of each query in its file
     passages: list[Passage | None] = field(default_factory=list)  # of each item; empty where no item has one
     located: Located | None = None  # the passages in the chunks of one run
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Query → its place."""
+        return dict(zip(self.queries, range(len(self.queries)), strict=True))
 
     @cached_property
     def ids(self) -> list[str]:
@@ -169,6 +173,7 @@ class GoldBuilder:
     no_answer: Any = field(default_factory=list)
     fields: dict[str, list[Any]] = field(default_factory=dict)
     tags: dict[str, list[Any]] = field(default_factory=dict)
+    distinct: bool = False  # the way they were given, no query can be there twice, and none name an item twice
 
     def add(
         self,
@@ -203,8 +208,7 @@ class GoldBuilder:
     def build(self, dataset: Dataset) -> Gold:
         if not self.queries:
             raise InputError("no query in the gold set", file=self.label, hint="it needs at least one entry")
-        index = dict(zip(self.queries, range(len(self.queries)), strict=True))
-        if len(index) < len(self.queries):
+        if not self.distinct and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
         self._refuse_half_characters()
         self._refuse_other_than_texts()
@@ -219,7 +223,6 @@ class GoldBuilder:
         audit.count("no_answer_queries", int(no_answer.sum()), without_answer)
         return Gold(
             queries=self.queries,
-            index=index,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
             items=ids,
             grades=grades,
@@ -298,7 +301,7 @@ class GoldBuilder:
         if (grades < 0).any():
             keep &= grades >= 0
             audit.count("negative_grades", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
-        if has_repeats(keys(hashes(self.ids), query)):
+        if not self.distinct and has_repeats(keys(hashes(self.ids), query)):
             keep &= self._first_of_repeats(query, grades, audit)
         if keep.all():
             return self.ids, grades, kinds, self.passages, counts

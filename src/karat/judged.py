@@ -187,9 +187,10 @@ def relevance(grade: Floats, rel: float | None) -> Bools:
     return grade > 0 if rel is None else grade >= rel
 
 
-def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) -> Judged:
-    """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits."""
-    hits, queries = _known_queries(hits, gold, audit)
+def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, start: int = 0) -> Judged:
+    """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits; `start`: where
+    in the gold set its queries begin, if they stand in that order."""
+    hits, queries = _known_queries(hits, gold, audit, start)
     count_states(hits, audit)
     _count_unpriced(hits, rules, audit)
     inspect_order(hits, audit)
@@ -256,12 +257,21 @@ def judge_places(gold: Gold, queries: Ints, places: Ints, rules: Rules) -> Judge
 
 def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
     """Queries that the run does not have."""
+    return _unanswered(gold, queries, rules, present=False)
+
+
+def judge_none(gold: Gold, queries: Ints, by_document: Bools | None, rules: Rules) -> Judged:
+    """Queries without any of their hits: enough to say what a perfect or a random ranking scores."""
+    return _unanswered(gold, queries, rules, present=True, by_document=by_document)
+
+
+def _unanswered(gold: Gold, queries: Ints, rules: Rules, *, present: bool, by_document: Bools | None = None) -> Judged:
     gold_query, gold_grade = _gold_side(gold, queries)
     none: Any = np.zeros(0, np.int64)
     return Judged(
         gold=gold,
         queries=queries,
-        present=np.zeros(len(queries), np.bool_),
+        present=np.full(len(queries), present),
         depth=np.zeros(len(queries), np.int64),
         k=cutoffs(gold, queries, rules),
         gold_query=gold_query,
@@ -270,11 +280,11 @@ def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
         hit_rank=none,
         hit_grade=none.astype(np.float64),
         hit_new=none.astype(np.bool_),
+        by_document=by_document,
     )
 
 
-def _known_queries(hits: Hits, gold: Gold, audit: Audit) -> tuple[Hits, Ints]:
-    start = gold.index.get(hits.queries[0], 0) if hits.queries else 0
+def _known_queries(hits: Hits, gold: Gold, audit: Audit, start: int) -> tuple[Hits, Ints]:
     end = start + len(hits.queries)
     if gold.queries[start:end] == hits.queries:  # in the same order: nothing to look up
         return hits, np.arange(start, end)

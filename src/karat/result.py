@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,8 +58,8 @@ class Result:
     rows: Ints  # which queries of the gold set, in its order
     metrics: list[Metric]
     values: dict[str, Floats]
-    ceilings: dict[str, Floats]
-    floors: dict[str, Floats]
+    ceilings: Mapping[str, Floats]
+    floors: Mapping[str, Floats]
     audit: Audit
     provenance: dict[str, Any] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
@@ -332,7 +332,6 @@ def restore(saved: SavedResult) -> Result:
     metrics = [parse_metric(row.metric) for row in saved.summary]
     gold = Gold(
         queries=list(saved.scores),
-        index={query: i for i, query in enumerate(saved.scores)},
         offsets=np.zeros(size + 1, np.int64),
         items=[],
         grades=np.zeros(0),

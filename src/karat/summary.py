@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -64,7 +64,7 @@ class Scores:
 
 
 def summarise(
-    scores: Scores, sampling: Sampling, ceilings: dict[str, Floats], floors: dict[str, Floats]
+    scores: Scores, sampling: Sampling, ceilings: Mapping[str, Floats], floors: Mapping[str, Floats]
 ) -> list[SummaryRow]:
     limits = intervals(scores, sampling)
     return [_row(m, scores, limits[str(m)], ceilings, floors) for m in scores.metrics]
@@ -96,8 +96,8 @@ def _row(
     metric: Metric,
     scores: Scores,
     limits: tuple[float | None, float | None],
-    ceilings: dict[str, Floats],
-    floors: dict[str, Floats],
+    ceilings: Mapping[str, Floats],
+    floors: Mapping[str, Floats],
 ) -> SummaryRow:
     name = str(metric)
     values, votes = scores.values[name], scores.weights.get(name)

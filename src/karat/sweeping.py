@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -102,7 +102,7 @@ class Measured:
     segment: str
     value: str
     scores: Scores
-    ceilings: dict[str, Floats]
+    ceilings: Mapping[str, Floats]
     queries: int
 
 
