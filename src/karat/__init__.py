@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from karat.hits import Run as Run
     from karat.judging.judge import Judgements as Judgements
     from karat.judging.judge import judge as judge
+    from karat.labels.labelled_gold import with_labels as with_labels
+    from karat.labels.labels_file import read_labels as read_labels
+    from karat.labels.pooling import make_pool as make_pool
     from karat.ladder import Ladder as Ladder
     from karat.ladder import baseline_ladder as baseline_ladder
     from karat.metrics.base import Metric as Metric
@@ -77,9 +80,11 @@ _WHERE = {
     "evaluate_all": "karat.evaluation",
     "gate": "karat.gates.gate",
     "judge": "karat.judging.judge",
+    "make_pool": "karat.labels.pooling",
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
     "read_gold": "karat.formats.read",
+    "read_labels": "karat.labels.labels_file",
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
@@ -87,6 +92,7 @@ _WHERE = {
     "stress": "karat.stressing.stress",
     "synthesize": "karat.synthesizing.synthesize",
     "triage": "karat.triaging",
+    "with_labels": "karat.labels.labelled_gold",
 }
 
 __all__ = [*sorted(_WHERE), "__version__"]  # noqa: PLE0604

@@ -81,9 +81,11 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "evaluate_all",
         "gate",
         "judge",
+        "make_pool",
         "parse_metric",
         "plan",
         "read_gold",
+        "read_labels",
         "read_result",
         "read_results",
         "read_run",
@@ -91,6 +93,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "stress",
         "synthesize",
         "triage",
+        "with_labels",
         "__version__",
     ]
     assert all(getattr(karat, name) is not None for name in karat.__all__)

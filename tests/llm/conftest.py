@@ -109,7 +109,7 @@ class ChatServer:
                     outer.answered += 1
 
             def send(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
-                content = json.dumps(value).encode()
+                content = value if isinstance(value, bytes) else json.dumps(value).encode()
                 self.send_response(status)
                 for name, text in {"Content-Length": str(len(content)), **(headers or {})}.items():
                     self.send_header(name, text)

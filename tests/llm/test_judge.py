@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 
 import karat
-from karat.judging.canaries import make_canaries
+from karat.judging.canaries import TOLERATED, make_canaries
 from karat.judging.judge import Judgements, Judging
 from karat.judging.prompt import Prompt
 from karat.labels.labels_file import read_labels
@@ -414,6 +414,15 @@ def test_a_wrong_key_or_model_is_told_once(server: Any, pool: Path, karat_comman
     assert KEY not in err
 
 
+def test_what_a_server_says_moves_no_cursor(server: Any, pool: Path, karat_command: Command) -> None:
+    server.faults = [(401, "\x1b[2J\x9b2J gone\n::error::x".encode())]
+    code, _, err = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url)
+    assert code == 2
+    assert "\x1b" not in err
+    assert "\x9b" not in err
+    assert "\n::error" not in err
+
+
 def test_a_wrong_address(server: Any, pool: Path, karat_command: Command) -> None:
     url = server.url.replace("/v1", "")
     code, _, err = karat_command("judge", str(pool), "--model", "m", "--base-url", url)
@@ -474,3 +483,33 @@ def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) 
     assert len({*after, *before}) == 35
     grades = [label.grade for label in read_labels("labels.jsonl")]
     assert grades == [2.0, 0.0] * 10
+
+
+# The page
+
+
+def page() -> str:
+    return (Path(__file__).parents[2] / "docs" / "judge.md").read_text()
+
+
+def test_the_code_on_the_page_runs(server: Any, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    (block,) = re.findall(r"```python\n(.*?)```", page(), re.S)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    assert (names["done"].fit, names["done"].grades["2"], names["mine"].grades["0"]) == (True, 10, 20)
+
+
+def test_the_instructions_on_the_page_are_sent(server: Any, pool: Path) -> None:
+    (text,) = re.findall(r"```text\n(.*?)```", page(), re.S)
+    Path("pharmacy.txt").write_text(text)
+    done = judge(server, only(pool), prompt="pharmacy.txt")
+    assert server.asked[0]["messages"][0]["content"] == text
+    assert done.prompt_version is not None
+    assert done.prompt_version.startswith("pharmacy sha256:")
+
+
+def test_the_page_says_what_the_canaries_are() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| .* \| (.*) \|$", page(), re.M))
+    shares = {kind: "none" if not share else f"1 in {round(1 / share)}" for kind, share in TOLERATED.items()}
+    assert rows == shares

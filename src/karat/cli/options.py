@@ -178,6 +178,10 @@ chunk_options = _all(
     click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
 )
 
+grade_option = click.option(
+    "--max-grade", type=click.IntRange(1, 9), default=2, show_default=True, help="Highest grade of the labels."
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
 report_output = click.option(

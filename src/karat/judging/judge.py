@@ -136,6 +136,8 @@ class Judging:
         of_entries = {id(task.entry): given[id(task)] for task in self._tasks}
         labels = [self._label(entry, of_entries.get(id(entry))) for entry in self._entries]
         kept = 0 if output is None else write_beside(Path(output), labels, self.annotator)
+        # Not where it ended early: what is under way then may still be written.
+        self.client.close()
         return self._summary(labels, canaries, kept, time.monotonic() - started)
 
     def _label(self, entry: PoolEntry, judged: Judged | None) -> Label:

@@ -114,9 +114,7 @@ class Web:
 
         left = max(deadline - time.monotonic(), 0.001)
         try:
-            with client.stream(
-                method, url, json=payload, params=params, headers=headers, timeout=left
-            ) as response:
+            with client.stream(method, url, json=payload, params=params, headers=headers, timeout=left) as response:
                 return _Response(response.status_code, response.headers, _content(response, deadline))
         except (httpx2.TimeoutException, TimeoutError):
             raise TooSlow(timeout or _PATIENCE) from None

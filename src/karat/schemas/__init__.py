@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "prices"),
+    *("agreement", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "pooling", "prices"),
     *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
     *("judgements", "synthesis"),
 )
@@ -29,8 +29,10 @@ def generate(name: str) -> str:
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
     from karat.judging.judge import Judgements
+    from karat.labels.agreement import Agreement
     from karat.labels.labels_file import Label
     from karat.labels.pool_file import PoolEntry
+    from karat.labels.pooling import Pooling
     from karat.ladder import Ladder
     from karat.planning import Plan
     from karat.prices import Prices
@@ -51,6 +53,8 @@ def generate(name: str) -> str:
         "ladder": Ladder,
         "labels": Label,
         "pool": PoolEntry,
+        "pooling": Pooling,
+        "agreement": Agreement,
         "ship-criteria": CriteriaFile,
         "prices": Prices,
         "gates": Verdicts,

@@ -123,6 +123,7 @@ class Synthesizing:
                         rejected.append(made)
                     else:
                         kept.append((made.wish, made.draft))
+        self.client.close()
         done = self._summary(kept, rejected, drafts, time.monotonic() - started)
         if output is not None and done.queries:
             lines = [done.header, *done.queries]
