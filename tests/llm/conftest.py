@@ -142,6 +142,8 @@ class _Threads(ThreadingHTTPServer):
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ChatServer]:
     """The endpoint, with a key in the environment, in a folder of its own; nobody waits long for another try."""
     monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("KARAT_LLM_KEY", KEY)
     monkeypatch.setattr("karat.llm.chat._FIRST_WAIT", 0.02)
     monkeypatch.chdir(tmp_path)

@@ -397,7 +397,6 @@ def test_a_missing_package_is_named(
 
 def test_no_key(server: Any, pool: Path, karat_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KARAT_LLM_KEY")
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     code, _, err = karat_command("judge", str(pool), "--model", "m")
     assert (code, err.count("\n")) == (2, 2)
     assert "no key for https://api.openai.com/v1" in err
@@ -467,7 +466,7 @@ def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) 
     process = subprocess.Popen([*command, "--workers", "4"], env=environment, stderr=subprocess.PIPE)
     # The four that wait have nothing left to write: each has taken up the next request only after that.
     deadline = time.monotonic() + 30
-    while len(server.asked) < 12 + 4 and time.monotonic() < deadline:
+    while (len(server.asked), server.answered) < (12 + 4, 12) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert (len(server.asked), server.answered) == (16, 12)
     os.kill(process.pid, signal.SIGKILL)

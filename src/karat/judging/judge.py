@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -27,13 +27,12 @@ from karat.labels.pool_file import PoolEntry, read_pool
 from karat.llm.base import NoReply
 from karat.llm.chat import Chat
 from karat.llm.client import CACHE, Client, Estimate, Spending
-from karat.llm.parallel import each
+from karat.llm.parallel import Progress, each
 from karat.prices import Prices, read_prices
 
 SCHEMA: Literal["karat/judgements/1"] = "karat/judgements/1"
 CANARIES = 5  # of each kind
 _EXAMPLES = 3
-Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 
 
 class Judgements(msgspec.Struct, kw_only=True):

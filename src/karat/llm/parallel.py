@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from karat.errors import KaratError
@@ -12,6 +13,7 @@ from karat.running.workers import Workers
 J = TypeVar("J")
 R = TypeVar("R")
 _IN_A_ROW = 20
+Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]  # such as `progress.counting`
 
 
 def each(jobs: Sequence[J], work: Callable[[J], R], workers: int) -> Iterator[tuple[J, R | NoReply]]:

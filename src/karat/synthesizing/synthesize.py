@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -22,7 +22,7 @@ from karat.ids import DocRule
 from karat.llm.base import NoReply
 from karat.llm.chat import Chat
 from karat.llm.client import CACHE, Client, Estimate, Spending, cost_of
-from karat.llm.parallel import each
+from karat.llm.parallel import Progress, each
 from karat.matching.near_duplicates import near_duplicates
 from karat.output import write_whole
 from karat.prices import Prices, Usage, read_prices
@@ -35,7 +35,6 @@ SCHEMA: Literal["karat/synthesis/1"] = "karat/synthesis/1"
 NO_ANSWER_SHARE = 0.1
 _DRAFTS = 4  # for each wanted query, before it is given up
 _EXAMPLES = 3
-Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 
 
 class Synthesis(msgspec.Struct, kw_only=True):
