@@ -8,6 +8,7 @@ from typing import Any
 NAMES = (
     *("agreement", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "pooling", "prices"),
     *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
+    *("judgements", "synthesis"),
 )
 
 
@@ -27,6 +28,7 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.judging.judge import Judgements
     from karat.labels.agreement import Agreement
     from karat.labels.labels_file import Label
     from karat.labels.pool_file import PoolEntry
@@ -37,6 +39,7 @@ def generate(name: str) -> str:
     from karat.saved_result import SavedResult
     from karat.stressing.stress import Stress
     from karat.sweeping import Sweep
+    from karat.synthesizing.synthesize import Synthesis
     from karat.triaging import Triage
 
     kinds: dict[str, Any] = {
@@ -58,6 +61,8 @@ def generate(name: str) -> str:
         "selftest": SelfTest,
         "stress": Stress,
         "triage": Triage,
+        "judgements": Judgements,
+        "synthesis": Synthesis,
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
