@@ -175,7 +175,7 @@ class OpenLists:
         """What the one most harmful label of each query does."""
         lowest = np.zeros(self.second.n)
         if labels != 0:
-            np.minimum.at(lowest, self.query, influence)
+            np.fmin.at(lowest, self.query, influence)  # NaN: a query without a score
         return lowest
 
 
