@@ -67,6 +67,14 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "duplicate_gold": ("gold items listed twice with the same grade", "counted once"),
     "empty_evidence": ("evidence texts in the gold set that are empty", "left out"),
     "duplicate_evidence": ("evidence texts that stand twice in one query", "counted once"),
+    "labels_added": ("labels of pairs that the gold set does not judge", "added to it"),
+    "labels_overruled": ("labels that contradict the gold set", "the gold set decides"),
+    "labels_missing": ("labels without a grade", "left out: unjudged, not irrelevant"),
+    "labels_unknown": ("labels of queries that the gold set does not have", "left out"),
+    "labels_no_answer": (
+        "labels that call something relevant to a query without an answer",
+        "left out; does the query have an answer after all?",
+    ),
     "negative_grades": ("gold items with a grade below 0", "treated as unjudged, as trec_eval does"),
 }
 

@@ -15,6 +15,8 @@ from karat.labels.base import Key, Pair, Place, Probability, read_pairs, write_p
 
 HIGHEST = 2.0  # strong 2, partial 1, irrelevant 0
 
+CONFLICT = "conflict"  # how the reason of a label begins on which annotators could not settle
+
 Kind = Literal["human", "judge"]
 
 _EXPECTED = {"kind": "human or judge", "annotator": "a name"}
@@ -95,7 +97,7 @@ def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, Place]]:
     try:
         return read_pairs(path, Label)
     except InputError as error:
-        if error.field in _EXPECTED and error.expected is None:
+        if error.field in _EXPECTED and error.what.startswith(("Invalid", "Expected")):  # not said in plain words
             error.what, error.expected = "not usable", _EXPECTED[error.field]
         if may_be_empty and error.what == "the file is empty":
             return []

@@ -1,0 +1,42 @@
+"""A labels file that grows label by label: what was given is on the disk, whatever happens next."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+import msgspec
+
+from karat.errors import ConfigError
+from karat.labels.labels_file import HIGHEST, Label, Labels, read_labels
+from karat.line_file import LineFile, NotContinued
+
+
+class LabelLog:
+    """Opens or continues a labels file. Half a last line, left by a crash, is cut; `labels` is what was there."""
+
+    def __init__(self, path: str | PathLike[str], *, highest: float = HIGHEST) -> None:
+        self._file = LineFile(Path(path))
+        try:
+            self._file.lines()
+        except NotContinued:
+            hint = "-o names another file"
+            raise ConfigError("this is no labels file, and is left alone", file=str(path), hint=hint) from None
+        self.labels: Labels = read_labels(path, highest=highest, may_be_empty=True)
+
+    def add(self, label: Label) -> None:
+        """When this returns, the label is on the disk."""
+        self._file.append(msgspec.json.encode(label) + b"\n")
+
+    def drop_last(self) -> None:
+        """Take the last label of the file back."""
+        self._file.drop_last()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> LabelLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
