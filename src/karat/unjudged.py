@@ -36,19 +36,19 @@ class Seen:
     names: list[str]
 
 
-def read_lists(run: Run, systems: Sequence[str], gold: Gold, rules: Rules) -> dict[str, Lists]:
-    """The lists of some systems, judged to their end."""
+def read_lists(run: Run, systems: Sequence[str] | None, gold: Gold, rules: Rules) -> dict[str, Lists]:
+    """The lists of some systems (None: of all), judged to their end."""
     try:
         return _read(run, systems, gold, rules)
     except Ungrouped:
         return _read(run.grouped(), systems, gold, rules)
 
 
-def _read(run: Run, systems: Sequence[str], gold: Gold, rules: Rules) -> dict[str, Lists]:
-    slices: dict[str, list[Judged]] = {system: [] for system in systems}
+def _read(run: Run, systems: Sequence[str] | None, gold: Gold, rules: Rules) -> dict[str, Lists]:
+    slices: dict[str, list[Judged]] = {system: [] for system in systems or ()}
     for hits in run.slices(rules.needs, Audit()):
-        if hits.system in slices:
-            slices[hits.system].append(judge(hits, gold, rules, Audit(), depth=int(FAR)))
+        if systems is None or hits.system in slices:
+            slices.setdefault(hits.system, []).append(judge(hits, gold, rules, Audit(), depth=int(FAR)))
     return {system: _together(parts, gold, rules) for system, parts in slices.items()}
 
 

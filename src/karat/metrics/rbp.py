@@ -41,6 +41,10 @@ class RBP(Relevance, frozen=True, kw_only=True):
         weight = _weight(self.p, judged.hit_rank[found])
         return np.minimum(judged.per_query(judged.hit_query[found], weight), 1.0)  # sums may round to a hair above
 
+    def weight(self, rank: Ints) -> Floats:
+        """What a relevant hit at each rank adds."""
+        return _weight(self.p, rank)
+
     def influence(self, lists: OpenLists) -> Floats | None:
         if self.budget is not None:
             return None

@@ -23,6 +23,9 @@ from karat.statistics.sums import Floats, Ints, ratio
 LEAST_YOUDEN = 0.3  # under it a judge tells relevant from irrelevant so badly that correcting it blows up its noise
 
 
+_FEW = 10  # labels of a stratum, under which its share is not known well enough to stand alone
+
+
 class Estimate(NamedTuple):
     """A number with its interval; NaN where nothing can be said."""
 
@@ -50,6 +53,19 @@ class Strata:
         rng = np.random.default_rng([sampling.seed, 2])
         wrong = self.labelled - self.relevant
         return rng.beta(self.relevant + 0.5, wrong + 0.5, (sampling.resamples, len(self.pairs)))
+
+
+def strata_by(positive: NDArray[np.bool_], pairs: Ints, labelled: Ints, relevant: Ints) -> tuple[Strata, Ints]:
+    """A stratum for each grade of a judge, and where each grade belongs. Where people labelled too few pairs of some
+    grade, grades are taken together by what the judge means by them: relevant or not."""
+    place = np.arange(len(pairs))
+    if (labelled < _FEW).any():
+        place = np.unique(positive, return_inverse=True)[1]
+    size = int(place.max(initial=-1)) + 1
+    means = np.zeros(size, np.bool_)
+    means[place] = positive
+    counts = (np.bincount(place, column, size).astype(np.int64) for column in (pairs, labelled, relevant))
+    return Strata(*counts, means), place
 
 
 @dataclass(frozen=True)
@@ -139,7 +155,7 @@ def _few(n: int) -> float:
 
 
 def rogan_gladen(
-    positive: int, pairs: int, sensitivity: float, relevant: float, specificity: float, irrelevant: float, level: float
+    positive: float, pairs: int, sensitivity: float, relevant: float, specificity: float, irrelevant: float, level: float
 ) -> Estimate:
     """The share of relevant pairs from that which a judge of known sensitivity and specificity calls relevant.
 
@@ -170,6 +186,13 @@ def _uncovered(apparent: float, sensitivity: float, specificity: float) -> float
 
 def _share(value: float) -> float:
     return min(max(value, 0.0), 1.0)
+
+
+def standard_error(values: Floats, clusters: Ints | None) -> float:
+    """Of the mean of units, or of clusters of them, as drawn."""
+    sums = ratio(values[:, None], np.ones((len(values), 1)), clusters)
+    away = sums.above - sums.estimate * sums.below
+    return float(np.sqrt(sums.counts @ away**2)[0] / (sums.counts @ sums.below)[0])
 
 
 def labels_for_width(strata: Strata, width: float, units_error: float, level: float) -> Ints | None:
