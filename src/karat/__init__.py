@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts as Verdicts
     from karat.gold import Gold as Gold
     from karat.hits import Run as Run
+    from karat.labels.beside_gold import read_labelling as read_labelling
+    from karat.labels.calibrating import calibrate as calibrate
+    from karat.labels.calibration_file import Calibration as Calibration
     from karat.ladder import Ladder as Ladder
     from karat.ladder import baseline_ladder as baseline_ladder
     from karat.metrics.base import Metric as Metric
@@ -47,6 +50,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Audit": "karat.audit",
+    "Calibration": "karat.labels.calibration_file",
     "Comparison": "karat.comparison.compare",
     "Finding": "karat.diagnosis.finding",
     "Gold": "karat.gold",
@@ -65,6 +69,7 @@ _WHERE = {
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
     "baseline_ladder": "karat.ladder",
+    "calibrate": "karat.labels.calibrating",
     "compare": "karat.comparison.compare",
     "diagnose": "karat.diagnosis.diagnose",
     "evaluate": "karat.evaluation",
@@ -73,6 +78,7 @@ _WHERE = {
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
     "read_gold": "karat.formats.read",
+    "read_labelling": "karat.labels.beside_gold",
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",

@@ -14,7 +14,7 @@ from karat.hits import Run, Ungrouped
 from karat.ids import Floats, Ints, take_list
 from karat.judged import Judged, Rules, judge, judge_missing
 
-FAR = np.int64(2**62)  # the rank of what is not in a list
+FAR = 2**62  # the rank of what is not in a list
 _WHOLE_SCALE = 100  # up to this highest grade every whole number may be given, whether the gold uses it or not
 
 
@@ -48,7 +48,7 @@ def _read(run: Run, systems: Sequence[str] | None, gold: Gold, rules: Rules) -> 
     slices: dict[str, list[Judged]] = {system: [] for system in systems or ()}
     for hits in run.slices(rules.needs, Audit()):
         if systems is None or hits.system in slices:
-            slices.setdefault(hits.system, []).append(judge(hits, gold, rules, Audit(), depth=int(FAR)))
+            slices.setdefault(hits.system, []).append(judge(hits, gold, rules, Audit(), depth=FAR))
     return {system: _together(parts, gold, rules) for system, parts in slices.items()}
 
 
@@ -182,9 +182,10 @@ class OpenLists:
 def open_lists(first: Lists, second: Lists, seen: Sequence[Seen] = (), grades: Sequence[float] = ()) -> OpenLists:
     """`seen`: what else was found and is not judged; `grades`: that labels use beside the gold's."""
     index: dict[tuple[int, str], int] = {}
+    everything: list[Lists | Seen] = [first, second, *seen]
     numbers = [
         np.array([index.setdefault(pair, len(index)) for pair in zip(found.query.tolist(), found.names, strict=True)])
-        for found in (first, second, *seen)
+        for found in everything
     ]
     return OpenLists(
         first=first.judged,
@@ -203,4 +204,3 @@ def _levels(gold: Gold, extra: Sequence[float]) -> Floats:
     if used[-1] > _WHOLE_SCALE:
         return used
     return np.unique(np.concatenate([used, np.arange(np.floor(used[-1]) + 1)]))
-

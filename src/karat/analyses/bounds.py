@@ -1,4 +1,4 @@
-"""What unjudged hits leave open: scores by the gold alone, with a judge's labels, at their worst and best, corrected."""
+"""What unjudged hits leave open: scores by the gold alone, with a judge's labels, at worst and at best, corrected."""
 
 from __future__ import annotations
 
@@ -219,4 +219,3 @@ def _counted(side: Side, rows: list[BoundsRow], lists: _Lists, audit: Audit) -> 
         unknown=audit["labels_unknown"],
         unlabelled=int((~hits.by_judge & ~by_people).sum()),
     )
-

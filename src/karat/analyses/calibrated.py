@@ -10,11 +10,12 @@ import numpy as np
 from karat.analyses.base import Side
 from karat.ids import Bools, Floats, Ints
 from karat.judged import relevance
-from karat.labelling import JudgedStratum, KnownJudge, Named
+from karat.labelling import JudgedStratum, KnownJudge, Labelling, Named
 from karat.metrics.base import Relevance
 from karat.metrics.precision import Precision
 from karat.metrics.rbp import RBP
 from karat.statistics.calibration import (
+    FEW,
     Estimate,
     Strata,
     post_stratified,
@@ -34,6 +35,7 @@ _FEWEST = 2  # weighted labels, without which there is no spread to look at
 class OpenHits:
     """Hits that the gold does not know, within the cutoff, of queries on which the metric is defined."""
 
+    pairs: list[Named]
     query: Ints  # place among the side's queries
     weight: Floats  # what each adds to its query's score if it is relevant
     judge: Floats  # grades, NaN where there is none
@@ -55,7 +57,13 @@ def open_hits(side: Side, metric: Precision | RBP, lists: Lists) -> OpenHits:
     pairs = [(queries[q], lists.names[i]) for q, i in zip(query.tolist(), at.tolist(), strict=True)]
     weight = metric.weight(lists.rank[at]) if isinstance(metric, RBP) else 1 / limit[query]
     said = side.labelling
-    return OpenHits(place[query], np.asarray(weight, np.float64), _looked_up(said.judge, pairs), _looked_up(said.human, pairs))
+    return OpenHits(
+        pairs,
+        place[query],
+        np.asarray(weight, np.float64),
+        _looked_up(said.judge, pairs),
+        _looked_up(said.human, pairs),
+    )
 
 
 def _looked_up(grades: Mapping[Named, float], pairs: list[Named]) -> Floats:
@@ -64,22 +72,28 @@ def _looked_up(grades: Mapping[Named, float], pairs: list[Named]) -> Floats:
 
 def corrected(side: Side, metric: Precision | RBP, lists: Lists) -> tuple[Estimate, str] | None:
     """The mean over queries as people would have labelled all hits, and how it was reached; None: cannot be told."""
-    said, hits = side.labelling, open_hits(side, metric, lists)
     if np.isnan(side.values[str(metric)]).all():
         return None
+    said, hits = side.labelling, open_hits(side, metric, lists)
     if said.human and said.weighted:
         found = _by_weights(side, metric, hits)
         return None if found is None else (found, BY_WEIGHTS)
     known = said.known if said.known is not None and said.known.rel == metric.rel else None
     if said.human or (known is not None and known.same_labels):
-        counted = judge_strata(said.judge, said.human, metric.rel) if said.human or known is None else known.strata
+        counted = _own_strata(said, hits, metric.rel) if known is None else known.strata
         return _by_strata(side, metric, hits, counted), BY_STRATA
     return None if known is None else (_by_rates(side, metric, hits, known), BY_RATES)
 
 
-def judge_strata(
-    judge: Mapping[Named, float], human: Mapping[Named, float], rel: float | None
-) -> list[JudgedStratum]:
+def _own_strata(said: Labelling, hits: OpenHits, rel: float | None) -> list[JudgedStratum]:
+    """Of the run's own hits, which are not like all that was pooled; of all pairs where too few of its are labelled."""
+    counted = judge_strata({pair: said.judge[pair] for pair in hits.pairs if pair in said.judge}, said.human, rel)
+    strata, _, _ = as_strata(counted, rel)
+    enough = len(strata.pairs) > 1 and strata.labelled.min() >= FEW
+    return counted if enough else judge_strata(said.judge, said.human, rel)
+
+
+def judge_strata(judge: Mapping[Named, float], human: Mapping[Named, float], rel: float | None) -> list[JudgedStratum]:
     """The pairs of a judge by its grades, lowest first, with what people say of some of them."""
     grades, at = np.unique(list(judge.values()), return_inverse=True)
     said = _looked_up(human, list(judge))
@@ -94,7 +108,8 @@ def as_strata(counted: list[JudgedStratum], rel: float | None) -> tuple[Strata, 
     """Strata for reckoning, the stratum of each grade, and the grades."""
     grades = np.array([stratum.grade for stratum in counted])
     pairs, labelled, relevant = (
-        np.array([getattr(stratum, name) for stratum in counted], np.int64) for name in ("pairs", "labelled", "relevant")
+        np.array([getattr(stratum, name) for stratum in counted], np.int64)
+        for name in ("pairs", "labelled", "relevant")
     )
     return *strata_by(relevance(grades, rel), pairs, labelled, relevant), grades
 
@@ -120,6 +135,9 @@ def _by_weights(side: Side, metric: Relevance, hits: OpenHits) -> Estimate | Non
     """Of all hits with a judge's label the share that is relevant, corrected on the pairs that people labelled."""
     said = side.labelling
     shared = [pair for pair in said.human if pair in said.judge and pair in said.probability]
+    own = set(hits.pairs).intersection(shared)
+    if len(own) >= 2 * FEW:  # else the run's hits are taken to be like all that was pooled
+        shared = [pair for pair in shared if pair in own]
     judged = ~np.isnan(hits.judge)
     if len(shared) < _FEWEST or not judged.any():
         return None

@@ -12,11 +12,17 @@ from karat.cli.options import doc_option, json_option, report_output
 @click.option("--human", required=True, metavar="FILE", help="Labels of people for some of the same pairs, JSONL.")
 @click.option("--gold", "-g", help="Gold set, for segments and runs.")
 @click.option("--run", "runs", multiple=True, metavar="RUN", help="Also by system, with corrected precision@k; repeat.")
-@click.option("--pool", metavar="POOL", help="The pool that was labelled: refuses labels of other pairs, knows systems.")
+@click.option(
+    "--pool", metavar="POOL", help="The pool that was labelled: refuses labels of other pairs, knows systems."
+)
 @click.option("--segment", "-s", "segments", multiple=True, metavar="NAME", help="Also by language, topic …; repeat.")
 @click.option("--k", type=click.IntRange(min=1), default=5, show_default=True, help="Hits of each run to look at.")
-@click.option("--rel", type=click.FloatRange(0, min_open=True), help="Lowest grade that is relevant.  [default: above 0]")
-@click.option("--width", type=float, default=0.1, show_default=True, help="Wanted width of the interval, to plan labels.")
+@click.option(
+    "--rel", type=click.FloatRange(0, min_open=True), help="Lowest grade that is relevant.  [default: above 0]"
+)
+@click.option(
+    "--width", type=float, default=0.1, show_default=True, help="Wanted width of the interval, to plan labels."
+)
 @click.option("--next", "next_pool", metavar="FILE", help="Write the pairs to label next as a pool.")
 @click.option("--max-grade", type=click.IntRange(min=1), default=2, show_default=True, help="Highest grade.")
 @click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals.")

@@ -31,8 +31,8 @@ from karat.labels.calibration_file import (
 )
 from karat.labels.labelled_gold import with_labels
 from karat.labels.labels_file import CONFLICT, HIGHEST, Label, Labels, read_labels
-from karat.labels.settling import settle
 from karat.labels.pool_file import PoolEntry, read_pool, refuse_unknown
+from karat.labels.settling import settle
 from karat.result import Result
 from karat.statistics.calibration import (
     LEAST_YOUDEN,
@@ -207,7 +207,11 @@ def _by_weights(pairs: _Pairs, shared: list[Named]) -> Estimate:
 
     probability = np.array([pairs.probability.get(pair, 1.0) for pair in shared])
     return prediction_powered(
-        says(pairs.judge, pairs.judge), says(pairs.judge, shared), says(pairs.human, shared), probability, pairs.sampling
+        says(pairs.judge, pairs.judge),
+        says(pairs.judge, shared),
+        says(pairs.human, shared),
+        probability,
+        pairs.sampling,
     )
 
 
@@ -268,7 +272,7 @@ def _metrics(result: Result) -> list[CorrectedMetric]:
             metric=row.metric,
             gold_only=rows[row.metric, "gold only"].value,
             gold_plus_judge=rows[row.metric, "gold plus judge"].value,
-            corrected=_rate(Estimate(row.value, row.low, row.high)),
+            corrected=Rate(row.value, row.low, row.high),
             method=row.method or "",
         )
         for row in found.rows
@@ -296,8 +300,8 @@ def _plan(pairs: _Pairs, width: float) -> tuple[int | None, list[NextPair]]:
         for i in rng.permutation(len(of))[:more].tolist()
     ]
     order = rng.permutation(len(picked))[:_NEXT].tolist()
-    next_ = [NextPair(*picked[i], pairs.judge[picked[i]]) for i in order]
-    return int(wanted.sum()), next_
+    chosen = [picked[i] for i in order]
+    return int(wanted.sum()), [NextPair(query, item, pairs.judge[query, item]) for query, item in chosen]
 
 
 def _notes(labels: Labels, people: Labels, pairs: _Pairs, overall: JudgeRates) -> list[str]:
@@ -307,7 +311,9 @@ def _notes(labels: Labels, people: Labels, pairs: _Pairs, overall: JudgeRates) -
         notes.append(f"{missing:,} pairs on which the judge failed are left out.")
     conflicts = sum((label.reason or "").startswith(CONFLICT) for label in settle(people))
     if conflicts:
-        notes.append(f"{conflicts:,} pairs on which people disagree are left out: `karat agree` lists and settles them.")
+        notes.append(
+            f"{conflicts:,} pairs on which people disagree are left out: `karat agree` lists and settles them."
+        )
     alone = len(pairs.human) - len(pairs.shared)
     if alone:
         notes.append(f"{alone:,} pairs that people labelled and the judge did not are left out.")
@@ -316,8 +322,8 @@ def _notes(labels: Labels, people: Labels, pairs: _Pairs, overall: JudgeRates) -
         notes.append("people called all of the shared pairs relevant, or none: one of the judge's errors is not seen.")
     elif sensitivity + specificity - 1 < LEAST_YOUDEN:
         notes.append(
-            f"sensitivity + specificity − 1 is {sensitivity + specificity - 1:.2f}, under {LEAST_YOUDEN}: this judge hardly "
-            "tells relevant from irrelevant. It will not be used to correct other sets."
+            f"sensitivity + specificity − 1 is {sensitivity + specificity - 1:.2f}, under {LEAST_YOUDEN}: this judge "
+            "hardly tells relevant from irrelevant. It will not be used to correct other sets."
         )
     return notes
 

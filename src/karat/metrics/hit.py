@@ -32,7 +32,9 @@ class Hit(Relevance, frozen=True, kw_only=True):
         if self.budget is not None:
             return None
         sides = zip((lists.first, lists.second), lists.ranks, strict=True)
-        first, second = (np.maximum(rank <= self.limit(s)[lists.query], self.score(s)[lists.query]) for s, rank in sides)
+        first, second = (
+            np.maximum(rank <= self.limit(s)[lists.query], self.score(s)[lists.query]) for s, rank in sides
+        )
         return np.asarray(second - first - self.known_difference(lists)[lists.query])
 
     def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:

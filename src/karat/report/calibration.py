@@ -25,8 +25,8 @@ def _overall(found: Calibration) -> list[Block]:
     o = found.overall
     what = "above 0" if found.rel is None else f"{found.rel:g} or more"
     said = (
-        f"The judge labelled {found.judge_labels:,} pairs, people {found.human_labels:,}; {found.shared:,} have labels of "
-        f"both. Relevant: a grade {what}."
+        f"The judge labelled {found.judge_labels:,} pairs, people {found.human_labels:,}; {found.shared:,} have labels "
+        f"of both. Relevant: a grade {what}."
     )
     rows: list[list[Cell]] = [
         ["sensitivity", _cell(o.sensitivity), "of what people call relevant, the judge finds this share"],
@@ -35,7 +35,10 @@ def _overall(found: Calibration) -> list[Block]:
     ]
     columns = [Column(""), Column(f"value [{found.level * 100:g} % interval]"), Column("")]
     strata = Table(
-        [Column("the judge's grade"), *(Column(c, "count") for c in ("pairs", "labelled by people", "of them relevant"))],
+        [
+            Column("the judge's grade"),
+            *(Column(c, "count") for c in ("pairs", "labelled by people", "of them relevant")),
+        ],
         [[f"{s.grade:g}", s.pairs, s.labelled, s.relevant] for s in found.strata],
     )
     notes = [Text(note, "warning") for note in found.notes]
@@ -73,7 +76,9 @@ def _corrected(found: Calibration) -> list[Block]:
     if o.by_people is not None:
         rows.append(["by people alone", _cell(o.by_people, 3), _width(o.by_people)])
     rows.append([f"corrected ({found.method})", _cell(o.corrected, 3), _width(o.corrected)])
-    note = "Share of the judge's pairs that is relevant. The interval allows for other queries and other labelled pairs."
+    note = (
+        "Share of the judge's pairs that is relevant. The interval allows for other queries and other labelled pairs."
+    )
     return [Table([Column("relevant pairs"), Column("share"), Column("width")], rows, note)]
 
 
@@ -102,7 +107,9 @@ def _next(found: Calibration) -> list[Block]:
     more = found.needed - found.shared
     if more <= 0:
         return [Text(f"The {found.shared:,} labels by people are enough for an interval {found.width:g} wide.")]
-    said = f"About {found.needed:,} labels by people, {more:,} more than now, bring the interval down to {found.width:g}."
+    said = (
+        f"About {found.needed:,} labels by people, {more:,} more than now, bring the interval down to {found.width:g}."
+    )
     rows: list[list[Cell]] = [[pair.query_id, pair.item, f"{pair.judge:g}"] for pair in found.next[:_NEXT]]
     note = f"the first {len(rows)} of {len(found.next):,} pairs, picked at random where labels help most; all in --json"
     return [Text(said), Table([Column("query"), Column("item"), Column("the judge's grade")], rows, note)]

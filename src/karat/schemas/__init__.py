@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "prices"),
+    *("calibration", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "prices"),
     *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
 )
 
@@ -27,6 +27,7 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.labels.calibration_file import Calibration
     from karat.labels.labels_file import Label
     from karat.labels.pool_file import PoolEntry
     from karat.ladder import Ladder
@@ -46,6 +47,7 @@ def generate(name: str) -> str:
         "sweep": Sweep,
         "plan": Plan,
         "ladder": Ladder,
+        "calibration": Calibration,
         "labels": Label,
         "pool": PoolEntry,
         "ship-criteria": CriteriaFile,

@@ -23,7 +23,7 @@ from karat.statistics.sums import Floats, Ints, ratio
 LEAST_YOUDEN = 0.3  # under it a judge tells relevant from irrelevant so badly that correcting it blows up its noise
 
 
-_FEW = 10  # labels of a stratum, under which its share is not known well enough to stand alone
+FEW = 10  # labels of a stratum, under which its share is not known well enough to stand alone
 
 
 class Estimate(NamedTuple):
@@ -59,13 +59,13 @@ def strata_by(positive: NDArray[np.bool_], pairs: Ints, labelled: Ints, relevant
     """A stratum for each grade of a judge, and where each grade belongs. Where people labelled too few pairs of some
     grade, grades are taken together by what the judge means by them: relevant or not."""
     place = np.arange(len(pairs))
-    if (labelled < _FEW).any():
+    if (labelled < FEW).any():
         place = np.unique(positive, return_inverse=True)[1]
     size = int(place.max(initial=-1)) + 1
     means = np.zeros(size, np.bool_)
     means[place] = positive
-    counts = (np.bincount(place, column, size).astype(np.int64) for column in (pairs, labelled, relevant))
-    return Strata(*counts, means), place
+    sums = [np.bincount(place, column, size).astype(np.int64) for column in (pairs, labelled, relevant)]
+    return Strata(sums[0], sums[1], sums[2], means), place
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,13 @@ def _few(n: int) -> float:
 
 
 def rogan_gladen(
-    positive: float, pairs: int, sensitivity: float, relevant: float, specificity: float, irrelevant: float, level: float
+    positive: float,
+    pairs: int,
+    sensitivity: float,
+    relevant: float,
+    specificity: float,
+    irrelevant: float,
+    level: float,
 ) -> Estimate:
     """The share of relevant pairs from that which a judge of known sensitivity and specificity calls relevant.
 
@@ -208,4 +214,4 @@ def labels_for_width(strata: Strata, width: float, units_error: float, level: fl
     shares = (strata.relevant + 0.5) / (strata.labelled + 1)
     helps = strata.pairs / strata.pairs.sum() * np.sqrt(shares * (1 - shares))
     wanted = np.ceil(helps.sum() * helps / error).astype(np.int64)
-    return np.minimum(np.maximum(wanted, strata.labelled), strata.pairs)
+    return np.asarray(np.minimum(np.maximum(wanted, strata.labelled), strata.pairs))
