@@ -19,6 +19,8 @@ from karat.export import to_json
 from karat.formats.read import REGISTRY
 from karat.gates.criteria import CriteriaFile, Gate, read_criteria
 from karat.gates.text_form import parse_gate
+from karat.labels.labels_file import Label
+from karat.labels.pool_file import PoolEntry
 from karat.metrics.reference import reference
 
 ROOT = Path(__file__).parents[1]
@@ -88,6 +90,29 @@ def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.Cap
     assert capsys.readouterr().out == shown
 
 
+def test_the_code_and_the_lines_on_the_labels_page_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "labels.md").read_text()
+    (lines,), (code,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("json", "python"))
+    (tmp_path / "labels.jsonl").write_text(lines)
+    assert [label.grade for label in karat.read_labels(tmp_path / "labels.jsonl")] == [2, None]
+    (tmp_path / "gold.jsonl").write_text('{"query_id": "q1", "gold": ["a"]}')
+    (tmp_path / "new.jsonl").write_text('{"query_id": "q1", "topk": ["doc_123#p6", "a"]}')
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["result"].means["judged@10"] == names["result"].audit["labels_added"] == 1
+    commands = set(re.findall(r"^karat (\w+)", page, re.M))
+    assert commands == {"pool", "label", "agree"}
+
+
+@pytest.mark.parametrize(("name", "struct"), [("Labels file", Label), ("Pool file", PoolEntry)])
+def test_the_labels_page_has_every_field(name: str, struct: type[msgspec.Struct]) -> None:
+    page = (ROOT / "docs" / "labels.md").read_text().partition(f"## {name}")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \|", page, re.M)
+    fields = {field for row in rows for field in re.findall(r"`(\w+)`", row)}
+    assert fields | {"doc_id"} == {field.name for field in msgspec.structs.fields(struct)}
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -107,6 +132,7 @@ def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.Cap
         "docs/time_and_no_answer.md",
         "docs/cost.md",
         "docs/retrievers.md",
+        "docs/labels.md",
         "benchmarks/README.md",
     ],
 )

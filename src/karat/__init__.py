@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from karat.labels.beside_gold import read_labelling as read_labelling
     from karat.labels.calibrating import calibrate as calibrate
     from karat.labels.calibration_file import Calibration as Calibration
+    from karat.labels.labelled_gold import with_labels as with_labels
+    from karat.labels.labels_file import read_labels as read_labels
+    from karat.labels.pooling import make_pool as make_pool
     from karat.ladder import Ladder as Ladder
     from karat.ladder import baseline_ladder as baseline_ladder
     from karat.metrics.base import Metric as Metric
@@ -75,16 +78,19 @@ _WHERE = {
     "evaluate": "karat.evaluation",
     "evaluate_all": "karat.evaluation",
     "gate": "karat.gates.gate",
+    "make_pool": "karat.labels.pooling",
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
     "read_gold": "karat.formats.read",
     "read_labelling": "karat.labels.beside_gold",
+    "read_labels": "karat.labels.labels_file",
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
     "run_retriever": "karat.running.run",
     "stress": "karat.stressing.stress",
     "triage": "karat.triaging",
+    "with_labels": "karat.labels.labelled_gold",
 }
 
 __all__ = [*sorted(_WHERE), "__version__"]  # noqa: PLE0604

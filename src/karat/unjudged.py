@@ -159,9 +159,12 @@ class OpenLists:
 
     def place(self, influence: Floats) -> tuple[Ints, Ints]:
         """(item, place among those of its query) by influence, lowest first."""
-        order = np.lexsort((influence, self.query))
-        query = self.query[order]
-        return order, np.arange(len(query)) - np.searchsorted(query, query)
+        known: dict[int, tuple[Floats, Ints, Ints]] = self.__dict__.setdefault("_placed", {})
+        if id(influence) not in known:  # asked again and again, for one label, two labels …
+            order = np.lexsort((influence, self.query))
+            query = self.query[order]
+            known[id(influence)] = influence, order, np.arange(len(query)) - np.searchsorted(query, query)
+        return known[id(influence)][1:]
 
     def sum_lowest(self, influence: Floats, labels: int | None) -> Floats:
         """What the most harmful labels of each query add up to."""

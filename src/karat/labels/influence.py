@@ -49,7 +49,7 @@ def _supposed(judged: Judged, query: Ints, rank: Ints, grade: float) -> Judged:
         hit_query=hit_query[by_rank],
         hit_rank=hit_rank[by_rank],
         hit_grade=np.append(judged.hit_grade[hit_rows], [grade] * len(found))[by_rank],
-        hit_new=np.append(judged.hit_new[hit_rows], [True] * len(found))[by_rank],
+        hit_new=np.append(judged.hit_new[hit_rows], np.ones(len(found), np.bool_))[by_rank],
         by_document=None if judged.by_document is None else judged.by_document[query],
         hits=None,
         order=None,

@@ -6,7 +6,8 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("calibration", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "prices"),
+    *("agreement", "calibration", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool"),
+    *("pooling", "prices"),
     *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
 )
 
@@ -27,9 +28,11 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.labels.agreement import Agreement
     from karat.labels.calibration_file import Calibration
     from karat.labels.labels_file import Label
     from karat.labels.pool_file import PoolEntry
+    from karat.labels.pooling import Pooling
     from karat.ladder import Ladder
     from karat.planning import Plan
     from karat.prices import Prices
@@ -50,6 +53,8 @@ def generate(name: str) -> str:
         "calibration": Calibration,
         "labels": Label,
         "pool": PoolEntry,
+        "pooling": Pooling,
+        "agreement": Agreement,
         "ship-criteria": CriteriaFile,
         "prices": Prices,
         "gates": Verdicts,

@@ -96,7 +96,8 @@ def _resampled(table: Floats, chance: Callable[[Floats], Floats], resamples: int
         sums = rng.standard_exponential((size, len(table))) @ table
         more = rng.standard_gamma(0.5, (2, size)) * mean
         observed = (sums[:, 0] + more[0]) / (sums[:, 1] + more.sum(axis=0))
-        found.append(_beyond(observed, chance(sums)))
+        # Half an observation that no grade stands behind may disagree more than grades can.
+        found.append(np.maximum(_beyond(observed, chance(sums)), -1.0))
     return np.concatenate(found)
 
 
