@@ -15,6 +15,7 @@ from karat.comparison.compare import Pair
 from karat.labelling import Labelling
 from karat.labels.beside_gold import read_labelling
 from karat.report.build import evaluation_report
+from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
 from karat.result import restore
 
@@ -203,12 +204,23 @@ def test_a_gold_that_knows_one_run_better_is_said_aloud() -> None:
     found = pair(known, unknown, gold, "recall@2")
     assert found.judged is not None
     assert (found.judged.k, found.judged.baseline, found.judged.candidate) == (2, 1.0, 0.5)
-    assert any("favours the baseline" in note for note in found.notes)
+    assert found.judged.warning is not None
+    assert found.judged.warning.startswith("The gold knows more of the baseline's top 2")
+    assert "no irrelevant items" not in found.judged.warning
     slightly = {q: (["u", "a"] if q == "q0" else ["n", "a"]) for q in gold}
     close = pair(known, slightly, gold, "recall@2")
     assert close.judged is not None
-    assert not close.judged.far_apart
-    assert close.notes == []
+    assert (close.judged.candidate, close.judged.warning) == (pytest.approx(59 / 60), None)
+
+
+def test_a_gold_of_relevant_items_only_says_so_beside_the_warning() -> None:
+    gold = {f"q{i}": ["a"] for i in range(30)}
+    found = karat.compare({q: ["x"] for q in gold}, {q: ["a"] for q in gold}, gold, ["hit@1"], sampling=QUICK)
+    judged = found.pairs[0].judged
+    assert judged is not None
+    assert judged.warning is not None
+    assert "a real gain looks the same" in judged.warning
+    assert "judged@1: baseline 0.0%, candidate 100.0%. The gold knows more" in render_markdown(comparison_report(found))
 
 
 def test_the_difference_under_one_assignment_is_narrower_than_that_of_two() -> None:

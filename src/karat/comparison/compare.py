@@ -12,7 +12,7 @@ import numpy as np
 from karat.analyses.base import Lacking
 from karat.attributes import segment_titles
 from karat.comparison.changes import Change, biggest_changes
-from karat.comparison.open_labels import BoundedDifference, JudgedAt, bounded_differences, judged_at, warning
+from karat.comparison.open_labels import BoundedDifference, JudgedAt, bounded_differences, judged_at
 from karat.comparison.sides import as_results, refuse_different, shared_metrics
 from karat.diagnosis.changes import find_changes
 from karat.diagnosis.finding import Finding
@@ -154,8 +154,6 @@ def _pair(
     notes += _disagreements(differences, groups, metrics)
     headline = _headline(metrics)
     judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
-    if judged is not None and judged.far_apart:
-        notes.append(warning(judged))
     return Pair(
         candidate=name,
         queries=len(queries),

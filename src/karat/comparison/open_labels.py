@@ -25,10 +25,7 @@ class JudgedAt(msgspec.Struct, frozen=True):
     k: int
     baseline: float
     candidate: float
-
-    @property
-    def far_apart(self) -> bool:
-        return abs(self.candidate - self.baseline) > FAR_APART
+    warning: str | None = None  # where they differ so much that the gold may favour one
 
 
 class OpenPair(msgspec.Struct, frozen=True):
@@ -69,15 +66,19 @@ def judged_at(first: Result, other: Result, at: Ints, of: Ints, k: int) -> Judge
     except Lacking:
         return None
     shares = mean_of(sides[0].values[name][at]), mean_of(sides[1].values[name][of])
-    return None if shares[0] is None or shares[1] is None else JudgedAt(k, shares[0], shares[1])
+    if shares[0] is None or shares[1] is None:
+        return None
+    apart = abs(shares[1] - shares[0]) > FAR_APART
+    return JudgedAt(k, shares[0], shares[1], _warning(k, shares[0] > shares[1], first.gold) if apart else None)
 
 
-def warning(found: JudgedAt) -> str:
-    known, less = ("baseline", "candidate") if found.baseline > found.candidate else ("candidate", "baseline")
+def _warning(k: int, baseline: bool, gold: Gold) -> str:
+    known, less = ("baseline", "candidate") if baseline else ("candidate", "baseline")
+    said = f"The gold knows more of the {known}'s top {k}; what it does not know counts as irrelevant. "
+    if not (gold.grades == 0).any():  # then a run that finds more of the gold is always better known, too
+        said += "It names no irrelevant items, so a real gain looks the same. "
     return (
-        f"the gold knows {found.baseline:.0%} of the baseline's top {found.k} and {found.candidate:.0%} of the "
-        f"candidate's (judged@{found.k}): what it does not know counts as irrelevant, which favours the {known}. Label "
-        f"the {less}'s hits (`karat pool … --only-differences`), or look at --bounds."
+        said + f"Label the {less}'s hits (`karat pool … --only-differences`), or see what they could change (--bounds)."
     )
 
 

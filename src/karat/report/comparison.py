@@ -72,11 +72,14 @@ def _notes(pair: Pair) -> list[Block]:
 
 
 def _judged(pair: Pair) -> list[Block]:
-    """How much of both lists the gold knows, where no row of the table says it."""
+    """How much of both lists the gold knows; without a word where a row of the table says it and all is well."""
     found = pair.judged
-    if found is None or any(d.metric == f"judged@{found.k}" for d in pair.differences):
+    if found is None:
         return []
-    return [Text(f"judged@{found.k}: baseline {found.baseline:.1%}, candidate {found.candidate:.1%}.", "note")]
+    said = f"judged@{found.k}: baseline {found.baseline:.1%}, candidate {found.candidate:.1%}."
+    if found.warning:
+        return [Text(f"{said} {found.warning}", "warning")]
+    return [] if any(d.metric == f"judged@{found.k}" for d in pair.differences) else [Text(said, "note")]
 
 
 def _differences(comparison: Comparison, pair: Pair) -> Table:
