@@ -179,7 +179,7 @@ def test_it_is_saved_restored_and_shown(judge: str, human: str, shown: Callable[
     assert "metric | gold only | gold plus judge | strict bounds | judge-calibrated estimate" in text
     assert "precision@5 | 0.200" in text
     assert "0.200 to 0.800" in text
-    assert "30 hits of the top 5 nobody labelled" in text
+    assert "Hits of the top 5 that nobody labelled, which count as irrelevant: 30." in text
     again = restore(result.saved())
     assert to_builtins(again.analyses.found["bounds"]) == to_builtins(result.analyses.found["bounds"])
     assert "strict bounds" in render_markdown(evaluation_report(again))

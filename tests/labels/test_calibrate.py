@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 import karat
+from karat.labels.calibrating import pool_of
+from karat.labels.calibration_file import Rate
 from karat.labels.pool_file import PoolEntry, read_pool, write_pool
+from karat.report.calibration import calibration_report
+from karat.report.renderers.markdown import render_markdown
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 BM25, RERANKED = str(DEMO / "bm25.jsonl"), str(DEMO / "bm25_rerank.jsonl")
@@ -97,6 +101,32 @@ def test_a_pool_knows_the_systems(made: Made, tmp_path: Path) -> None:
     found = karat.calibrate(made.judge, made.human, pool=pool, sampling=QUICK)
     assert sorted(row.value for row in found.systems) == ["even", "odd"]
     assert sum(row.pairs for row in found.systems) == found.judge_labels
+
+
+def test_a_group_that_people_did_not_look_at_is_left_blank(made: Made) -> None:
+    """Five labels, of pairs that the judge calls irrelevant: nothing follows for those that it calls relevant."""
+    rejected = [one(p["query_id"], p["chunk_id"]) for p in made.labels if not p["grade"]][:5]
+    found = karat.calibrate(made.judge, made.write("rejected", rejected), sampling=QUICK)
+    blank = Rate(None, None, None)
+    assert (
+        found.overall.sensitivity
+        == found.overall.specificity
+        == found.overall.kappa
+        == found.overall.corrected
+        == blank
+    )
+    assert "no label" in found.notes[0]
+    report = render_markdown(calibration_report(found))
+    assert "nan" not in report
+    assert found.needed is not None
+
+
+def test_a_judge_of_documents_is_asked_about_documents(made: Made) -> None:
+    rows = [{"query_id": f"q{i}", "doc_id": "d", "grade": i % 2, "annotator": "m"} for i in range(200)]
+    people = [row | {"annotator": "ann"} for row in rows[:12]]
+    found = karat.calibrate(made.write("documents", rows), made.write("people", people), width=0.2, sampling=QUICK)
+    assert found.next
+    assert all(entry.key.is_document for entry in pool_of(found, None))
 
 
 def test_the_command_says_all_of_it(made: Made, karat_command: Command, tmp_path: Path) -> None:
@@ -238,7 +268,7 @@ def test_two_people_who_disagree_are_left_out_and_counted(made: Made) -> None:
     people += [one(p["query_id"], p["chunk_id"], grade=i % 2) for i, p in enumerate(made.labels[1:40])]
     found = karat.calibrate(made.judge, made.write("disagreeing", people), sampling=QUICK)
     assert found.shared == 39
-    assert any("on which people disagree" in note for note in found.notes)
+    assert any("on which people disagree, left out: 1." in note for note in found.notes)
 
 
 @pytest.mark.parametrize(("grade", "hint"), [(7, "--max-grade 7"), (-1, "is null")])
@@ -269,7 +299,7 @@ def test_a_judge_that_failed_on_some_pairs(made: Made) -> None:
     rows = [*made.labels, one("q_000101", "doc_999#p9", grade=None, annotator="m", kind="judge", reason="refusal")]
     found = karat.calibrate(made.write("some_failed", rows), made.human, sampling=QUICK)
     assert found.judge_labels == len(made.labels)
-    assert "1 pairs on which the judge failed are left out." in found.notes
+    assert "Pairs on which the judge failed, left out: 1." in found.notes
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ class _Pairs:
     judge: dict[Named, float]
     human: dict[Named, float]
     probability: dict[Named, float]
+    documents: frozenset[Named]  # pairs whose item is a whole document
     rel: float | None
     sampling: Sampling
 
@@ -107,7 +108,8 @@ def calibrate(
         refuse_unknown(given, pooled)
     told = settled_labels(people, str(human))
     settled = settled_labels(labels, str(judge))
-    pairs = _Pairs(by_name(settled), by_name(told), chances(told), rel, sampling or Sampling())
+    documents = frozenset((label.key.query, label.key.item) for label in settled if label.key.is_document)
+    pairs = _Pairs(by_name(settled), by_name(told), chances(told), documents, rel, sampling or Sampling())
     refuse_no_overlap(pairs.judge, pairs.human, str(human))
     _refuse_one_answer(pairs, str(judge))
     overall = _rates("all pairs", "", pairs)
@@ -285,7 +287,7 @@ def _plan(pairs: _Pairs, width: float) -> tuple[int | None, list[NextPair]]:
     counted = judge_strata(pairs.judge, pairs.human, pairs.rel)
     strata, place, grades = as_strata(counted, pairs.rel)
     known, open_, clusters = _units(pairs)
-    error = standard_error(known + open_ @ strata.shares, clusters)
+    error = standard_error(known + open_ @ strata.expected, clusters)
     wanted = labels_for_width(strata, width, error, pairs.sampling.level)
     if wanted is None:
         return None, []
@@ -301,28 +303,34 @@ def _plan(pairs: _Pairs, width: float) -> tuple[int | None, list[NextPair]]:
     ]
     order = rng.permutation(len(picked))[:_NEXT].tolist()
     chosen = [picked[i] for i in order]
-    return int(wanted.sum()), [NextPair(query, item, pairs.judge[query, item]) for query, item in chosen]
+    return int(wanted.sum()), [
+        NextPair(pair[0], pair[1], pairs.judge[pair], pair in pairs.documents) for pair in chosen
+    ]
 
 
 def _notes(labels: Labels, people: Labels, pairs: _Pairs, overall: JudgeRates) -> list[str]:
     notes = []
+    if overall.kappa.value is None:
+        said = relevance(np.array([pairs.judge[pair] for pair in pairs.shared]), pairs.rel)
+        which = "irrelevant" if said.all() else "relevant"
+        notes.append(f"People gave no label to pairs that the judge calls {which}: nothing can be said of the whole.")
     missing = len(labels) - len(labels.graded())
     if missing:
-        notes.append(f"{missing:,} pairs on which the judge failed are left out.")
+        notes.append(f"Pairs on which the judge failed, left out: {missing:,}.")
     conflicts = sum((label.reason or "").startswith(CONFLICT) for label in settle(people))
     if conflicts:
-        notes.append(
-            f"{conflicts:,} pairs on which people disagree are left out: `karat agree` lists and settles them."
-        )
+        notes.append(f"Pairs on which people disagree, left out: {conflicts:,}. `karat agree` lists and settles them.")
     alone = len(pairs.human) - len(pairs.shared)
     if alone:
-        notes.append(f"{alone:,} pairs that people labelled and the judge did not are left out.")
+        notes.append(f"Pairs that people labelled and the judge did not, left out: {alone:,}.")
     sensitivity, specificity = overall.sensitivity.value, overall.specificity.value
-    if sensitivity is None or specificity is None:
-        notes.append("people called all of the shared pairs relevant, or none: one of the judge's errors is not seen.")
-    elif sensitivity + specificity - 1 < LEAST_YOUDEN:
+    if overall.kappa.value is not None and (sensitivity is None or specificity is None):
         notes.append(
-            f"sensitivity + specificity − 1 is {sensitivity + specificity - 1:.2f}, under {LEAST_YOUDEN}: this judge "
+            "People called all of the shared pairs relevant, or none: one of the judge's errors cannot be seen."
+        )
+    if sensitivity is not None and specificity is not None and sensitivity + specificity - 1 < LEAST_YOUDEN:
+        notes.append(
+            f"Sensitivity + specificity − 1 is {sensitivity + specificity - 1:.2f}, under {LEAST_YOUDEN}: this judge "
             "hardly tells relevant from irrelevant. It will not be used to correct other sets."
         )
     return notes
@@ -332,6 +340,9 @@ def pool_of(found: Calibration, pool: str | None) -> list[PoolEntry]:
     """The pairs to label next, with what the pool that they come from says of them."""
     known = {} if pool is None else {(entry.key.query, entry.key.item): entry for entry in read_pool(pool)}
     return [
-        known.get((pair.query_id, pair.item)) or PoolEntry(query_id=pair.query_id, chunk_id=pair.item)
-        for pair in found.next
+        known.get((pair.query_id, pair.item)) or PoolEntry(query_id=pair.query_id, **_item(pair)) for pair in found.next
     ]
+
+
+def _item(pair: NextPair) -> dict[str, Any]:
+    return {"doc_id" if pair.is_document else "chunk_id": pair.item}

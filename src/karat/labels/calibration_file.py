@@ -60,7 +60,8 @@ class NextPair(msgspec.Struct, frozen=True):
 
     query_id: str
     item: str
-    judge: float
+    judge: float  # its grade
+    is_document: bool = False
 
 
 class Calibration(msgspec.Struct, kw_only=True):

@@ -57,17 +57,24 @@ def _groups(rows: list[JudgeRates]) -> list[Block]:
         ]
         for row in rows
     ]
+    blank = [Text("–: people labelled none that could tell", "note")] if any(_is_blank(row) for row in rows) else []
     few = [Text("* too few labels by people to judge by", "warning")] if any(row.few for row in rows) else []
-    return [Table(columns, cells), *few]
+    return [Table(columns, cells), *blank, *few]
+
+
+def _is_blank(row: JudgeRates) -> bool:
+    return any(rate.value is None for rate in (row.sensitivity, row.specificity, row.kappa))
 
 
 def _cell(rate: Rate, digits: int = 2) -> Cell:
     if rate.value is None:
         return None
-    text = f"{rate.value:.{digits}f}"
-    if rate.low is None or rate.high is None:
-        return text
-    return Interval(f"{text} [{rate.low:.{digits}f}, {rate.high:.{digits}f}]", rate.value, rate.low, rate.high)
+    value, low, high = (
+        None if v is None else f"{v:.{digits}f}".replace("-", "−") for v in (rate.value, rate.low, rate.high)
+    )
+    return (
+        value if low is None or high is None else Interval(f"{value} [{low}, {high}]", rate.value, rate.low, rate.high)
+    )
 
 
 def _corrected(found: Calibration) -> list[Block]:

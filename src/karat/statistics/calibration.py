@@ -45,8 +45,18 @@ class Strata:
 
     @property
     def shares(self) -> Floats:
-        """What share of each stratum is relevant; a half where nobody looked."""
-        return np.where(self.labelled > 0, self.relevant / np.maximum(self.labelled, 1), 0.5)
+        """What share of each stratum is relevant; NaN where nobody looked."""
+        return np.where(self.labelled > 0, self.relevant / np.maximum(self.labelled, 1), np.nan)
+
+    @property
+    def expected(self) -> Floats:
+        """The same for planning, where a guess will do: drawn towards a half, the more the fewer looked."""
+        return (self.relevant + 0.5) / (self.labelled + 1)
+
+    @property
+    def told(self) -> bool:
+        """Whether people have labelled something of every stratum; else nothing follows for the whole."""
+        return bool((self.labelled > 0).all())
 
     def draws(self, sampling: Sampling) -> Floats:
         """Shares as they may be: Jeffreys' posterior of each."""
@@ -82,6 +92,9 @@ class Rates:
 
 
 def rates(strata: Strata, sampling: Sampling) -> Rates:
+    if not strata.told:
+        nothing = Estimate(math.nan, math.nan, math.nan)
+        return Rates(nothing, nothing, nothing)
     exact = _rates(strata, strata.shares[None, :])[:, 0]
     drawn = _rates(strata, strata.draws(sampling))
     if not strata.relevant.sum():
@@ -110,10 +123,13 @@ def _rates(strata: Strata, shares: Floats) -> Floats:
 def post_stratified(
     known: Floats, open_: Floats, strata: Strata, sampling: Sampling, clusters: Ints | None = None
 ) -> Estimate:
-    """Mean over units (pairs, queries) of what is known plus what is open × the share of its stratum.
+    """Mean over units (pairs, queries) of what is known plus what is open × the share of its stratum; NaN where people
+    have labelled nothing of a stratum.
 
     `open_`: unit × stratum. The interval allows for both: other units might have been drawn, and other pairs labelled.
     """
+    if not strata.told:
+        return Estimate(math.nan, math.nan, math.nan)
     units = np.column_stack([known, open_])
     sums = ratio(units, np.ones_like(units), clusters)
     above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed), sampling.resamples)
@@ -211,7 +227,6 @@ def labels_for_width(strata: Strata, width: float, units_error: float, level: fl
     error = (width / (2 * z)) ** 2 - units_error**2
     if error <= 0:
         return None
-    shares = (strata.relevant + 0.5) / (strata.labelled + 1)
-    helps = strata.pairs / strata.pairs.sum() * np.sqrt(shares * (1 - shares))
+    helps = strata.pairs / strata.pairs.sum() * np.sqrt(strata.expected * (1 - strata.expected))
     wanted = np.ceil(helps.sum() * helps / error).astype(np.int64)
     return np.asarray(np.minimum(np.maximum(wanted, strata.labelled), strata.pairs))

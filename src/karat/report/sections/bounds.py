@@ -67,9 +67,11 @@ def _names(found: BoundsFound) -> str:
 def _notes(found: BoundsFound) -> list[Block]:
     notes = []
     if found.judge_labels and found.unlabelled:
-        notes.append(f"{found.unlabelled:,} hits of the top {found.k} nobody labelled: they count as irrelevant.")
+        notes.append(
+            f"Hits of the top {found.k} that nobody labelled, which count as irrelevant: {found.unlabelled:,}."
+        )
     if found.overruled:
-        notes.append(f"{found.overruled:,} labels of the judge contradict the gold set, which decides.")
+        notes.append(f"Labels of the judge that contradict the gold set, which decides: {found.overruled:,}.")
     if found.unknown:
-        notes.append(f"{found.unknown:,} labels are of queries that the gold set does not have: left out.")
+        notes.append(f"Labels of queries that the gold set does not have, left out: {found.unknown:,}.")
     return [Text(note, "warning") for note in notes]
