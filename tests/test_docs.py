@@ -134,6 +134,7 @@ def test_the_labels_page_has_every_field(name: str, struct: type[msgspec.Struct]
         "docs/retrievers.md",
         "docs/judge.md",
         "docs/labels.md",
+        "docs/calibration.md",
         "benchmarks/README.md",
     ],
 )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from karat.hits import Run as Run
     from karat.judging.judge import Judgements as Judgements
     from karat.judging.judge import judge as judge
+    from karat.labels.beside_gold import read_labelling as read_labelling
+    from karat.labels.calibrating import calibrate as calibrate
+    from karat.labels.calibration_file import Calibration as Calibration
     from karat.labels.labelled_gold import with_labels as with_labels
     from karat.labels.labels_file import read_labels as read_labels
     from karat.labels.pooling import make_pool as make_pool
@@ -54,6 +57,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Audit": "karat.audit",
+    "Calibration": "karat.labels.calibration_file",
     "Comparison": "karat.comparison.compare",
     "Finding": "karat.diagnosis.finding",
     "Gold": "karat.gold",
@@ -74,6 +78,7 @@ _WHERE = {
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
     "baseline_ladder": "karat.ladder",
+    "calibrate": "karat.labels.calibrating",
     "compare": "karat.comparison.compare",
     "diagnose": "karat.diagnosis.diagnose",
     "evaluate": "karat.evaluation",
@@ -84,6 +89,7 @@ _WHERE = {
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
     "read_gold": "karat.formats.read",
+    "read_labelling": "karat.labels.beside_gold",
     "read_labels": "karat.labels.labels_file",
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",

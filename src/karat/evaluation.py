@@ -28,6 +28,7 @@ from karat.gold import Gold
 from karat.hits import NoLists, Run, StagedRun, Ungrouped
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
+from karat.labelling import Labelling
 from karat.matching.cover import THRESHOLD
 from karat.metrics.base import INFINITE, Metric
 from karat.metrics.covering import LOOKED, Covering
@@ -104,6 +105,7 @@ def evaluate_all(
     cluster: str | None = None,
     sampling: Sampling | None = None,
     facts: Iterable[str] = (),
+    labelling: Labelling | None = None,
     raw: Any = None,
     original: Any = None,
     routes: Mapping[str, Any] | None = None,
@@ -126,6 +128,8 @@ def evaluate_all(
     - `prices`: a price table (a YAML file, a dict or `Prices`), for `cost`.
     - `raw`: a run that has the lists before reranking, `original`: those of the queries before rewriting, `routes`:
       source → a run that asked this source only, where the run itself does not log them.
+    - `labelling`: labels of a judge and of people beside the gold set, and whether bounds over unjudged hits are asked
+      for (`read_labelling`).
     - `facts`: what the run says of a query (`route` …) and the result should keep.
     """
     if k < 1:
@@ -195,9 +199,13 @@ def evaluate_all(
         "sampling": sampling,
     }
 
-    def again(others: Iterable[str], hits: str | None = None, **changes: Any) -> dict[str, Result]:
+    def again(
+        others: Iterable[str], hits: str | None = None, *, with_judge: bool = False, **changes: Any
+    ) -> dict[str, Result]:
+        if with_judge and labelling is not None and labelling.with_judge is not None:
+            return evaluate_all(logged, labelling.with_judge(gold), others, **(options | stages | changes))
         if hits is None:
-            return evaluate_all(logged, gold, others, **(options | stages | changes))
+            return evaluate_all(logged, gold, others, **(options | stages | {"labelling": labelling} | changes))
         try:  # top_k cuts the final lists
             return evaluate_all(staged.lists(hits), gold, others, **(options | {"top_k": None} | changes))
         except NoOverlap:
@@ -212,6 +220,7 @@ def evaluate_all(
         "again": again,
         "corpus": corpus,
         "routes": tuple(stages["routes"]),
+        "labelling": labelling or Labelling(),
     }
     return {
         system: scorer.finish(

@@ -33,6 +33,7 @@ from karat.gold import Gold
 from karat.hits import NoLists, Run
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Rules
+from karat.labelling import Labelling
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric, parse_metrics
 from karat.saved_result import SavedResult, SegmentRow
@@ -77,6 +78,7 @@ class Result:
     routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
     again: Callable[..., dict[str, Result]] | None = None  # measures the same run once more, as `measure` says
     source: Run | None = None  # to read the hits again; a saved result has none
+    labelling: Labelling = field(default_factory=Labelling)  # labels beside the gold set
     background: dict[str, Floats] = field(default_factory=dict)  # measured for the diagnosis only
     saved_findings: list[Finding] | None = None  # of a saved result, which has no background to look at
     saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved

@@ -55,6 +55,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
 
     assert karat.__all__ == [
         "Audit",
+        "Calibration",
         "Comparison",
         "Finding",
         "Gold",
@@ -75,6 +76,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "Verdicts",
         "all_metrics",
         "baseline_ladder",
+        "calibrate",
         "compare",
         "diagnose",
         "evaluate",
@@ -85,6 +87,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "parse_metric",
         "plan",
         "read_gold",
+        "read_labelling",
         "read_labels",
         "read_result",
         "read_results",

@@ -9,6 +9,7 @@ import click
 
 from karat.cli.options import (
     NeedsGold,
+    label_options,
     metric_option,
     reading_options,
     scoring_options,
@@ -26,6 +27,7 @@ from karat.cli.options import (
 @click.option("--criteria", "-c", metavar="FILE", help="Also measure what these gates ask of a baseline.")
 @segment_option
 @scoring_options
+@label_options
 @stage_options
 @click.option(
     "--target-false-evidence",
@@ -65,6 +67,7 @@ def command(
     karat eval run.jsonl --gold gold.jsonl
     karat eval run.jsonl --gold gold.jsonl --segment language --segment language,topic
     karat eval run.trec --gold qrels.txt -m 'ndcg(gain=linear)@10' -m map
+    karat eval run.jsonl --gold gold.jsonl --labels judge.jsonl --calibration human.jsonl --bounds
     karat eval run.jsonl --gold gold.yaml -o report.html -o result.json -o scores.parquet
     """
     from karat.cli.scoring import command_line, print_json, score_files
@@ -89,10 +92,9 @@ def command(
         click.echo(f"wrote {export(results, output, command_line())}", err=True)
 
 
-def _inputs(
-    run: str, gold: str, corpus: str | None, raw: str | None, original: str | None, routes: dict[str, str], **_: Any
-) -> list[str]:
-    return [path for path in (run, gold, corpus, raw, original, *routes.values()) if path]
+def _inputs(run: str, gold: str, routes: dict[str, str], labels: Sequence[str], **options: Any) -> list[str]:
+    others = (options[name] for name in ("corpus", "raw", "original", "calibration", "pool"))
+    return [path for path in (run, gold, *others, *routes.values(), *labels) if path]
 
 
 def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:

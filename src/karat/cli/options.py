@@ -131,6 +131,26 @@ scoring_options = _all(
     ),
 )
 
+bounds_option = click.option(
+    "--bounds", is_flag=True, help="Also how far labels of unjudged hits could move each score: strict bounds."
+)
+
+label_options = _all(
+    bounds_option,
+    click.option(
+        "--labels", multiple=True, metavar="FILE", help="Labels of a judge beside the gold set; repeat for more."
+    ),
+    click.option(
+        "--calibration",
+        metavar="FILE",
+        help="Correct the judge: labels of people for some of its pairs, or what `karat calibrate` saved.",
+    ),
+    click.option("--pool", metavar="POOL", help="What other runs found: counts in the bounds."),
+    click.option(
+        "--max-grade", type=click.IntRange(min=1), default=2, show_default=True, help="Highest grade of labels."
+    ),
+)
+
 segment_option = click.option(
     "--segment",
     "-s",

@@ -9,6 +9,7 @@ import numpy as np
 
 from karat.ids import Bools, Floats, Ints
 from karat.judged import Judged, Rules, relevance
+from karat.unjudged import OpenLists
 
 Direction = Literal["higher", "lower"]
 Level = Annotated[float, msgspec.Meta(gt=0)]
@@ -75,6 +76,18 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         """How much each query counts in the mean; None: all the same."""
         return None
 
+    def influence(self, lists: OpenLists) -> Floats | None:
+        """How far a label of each open item may move `second − first`; of those of one query the lowest decide first.
+
+        None: nothing is known of what unjudged hits could do to this metric.
+        """
+        return None
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """The lowest `second − first` that is possible while the open items have no label: exactly, for one joint
+        assignment of grades. `labels`: at most so many items of each query are other than irrelevant."""
+        raise NotImplementedError
+
     def limit(self, judged: Judged) -> Ints:
         """The cutoff of each query: the name's, else the query's own or the configured one."""
         if self.budget is not None:
@@ -135,6 +148,9 @@ class Relevance(Metric, frozen=True, kw_only=True):
         or with `every_chunk` one for each hit."""
         hit = relevance(judged.hit_grade, self.rel) & (judged.hit_rank <= limit[judged.hit_query])
         return judged.once_a_hit(hit) if every_chunk else hit & judged.hit_new
+
+    def known_difference(self, lists: OpenLists) -> Floats:
+        return self.score(lists.second) - self.score(lists.first)
 
     def count_found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Floats:
         return judged.per_query(judged.hit_query[self.found(judged, limit, every_chunk=every_chunk)])

@@ -7,6 +7,7 @@ import numpy as np
 from karat.ids import Floats, Ints
 from karat.judged import Judged
 from karat.metrics.base import Relevance, chance
+from karat.unjudged import OpenLists
 
 
 class Hit(Relevance, frozen=True, kw_only=True):
@@ -26,6 +27,19 @@ class Hit(Relevance, frozen=True, kw_only=True):
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         return (self.count_found(judged, self.limit(judged)) > 0).astype(np.float64)
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        if self.budget is not None:
+            return None
+        sides = zip((lists.first, lists.second), lists.ranks, strict=True)
+        first, second = (
+            np.maximum(rank <= self.limit(s)[lists.query], self.score(s)[lists.query]) for s, rank in sides
+        )
+        return np.asarray(second - first - self.known_difference(lists)[lists.query])
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """One relevant hit is as good as many."""
+        return self.known_difference(lists) + lists.lowest_one(influence, labels)
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """1 − C(N−G, k) / C(N, k): at least one of G relevant items in k draws without replacement."""

@@ -7,6 +7,7 @@ import numpy as np
 from karat.ids import Floats, Ints
 from karat.judged import Judged
 from karat.metrics.base import Relevance
+from karat.unjudged import OpenLists
 
 
 def _without_documents(judged: Judged, ceiling: Floats) -> Floats:
@@ -34,6 +35,17 @@ class Precision(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         limit = self.limit(judged)
         return self.count_found(judged, limit, every_chunk=True) / np.maximum(limit, 1)
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        if self.budget is not None:
+            return None
+        limit = self.limit(lists.second)
+        more = lists.count(lists.second_hits, limit) - lists.count(lists.first_hits, limit)
+        return more / limit[lists.query]
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Every hit adds the same."""
+        return self.known_difference(lists) + lists.sum_lowest(influence, labels)
 
     def ceiling(self, judged: Judged) -> Floats:
         return _without_documents(judged, super().ceiling(judged))

@@ -10,6 +10,7 @@ from karat.ids import Floats, Ints
 from karat.judged import Judged, relevance
 from karat.metrics.base import Relevance, chance
 from karat.passages import Located
+from karat.unjudged import OpenLists
 
 
 class Recall(Relevance, frozen=True, kw_only=True):
@@ -36,6 +37,27 @@ class Recall(Relevance, frozen=True, kw_only=True):
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         return self.count_found(judged, self.limit(judged)) / relevant
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        """Not for micro averages, in which labels also change how much a query counts."""
+        if self.budget is not None or self.average == "micro":
+            return None
+        limit = self.limit(lists.second)[lists.query]
+        first, second = (rank <= limit for rank in lists.ranks)
+        return second.astype(np.float64) - first
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Items that only the first list has count against the second; and while the second is ahead, every further
+        item that should be found makes its lead a smaller share."""
+        most = np.inf if labels is None else labels
+        only_first = np.minimum(lists.first.per_query(lists.query[influence < 0]), most)
+        neither = np.minimum(lists.first.per_query(lists.query[influence == 0]), most - only_first)
+        found = [self.count_found(judged, self.limit(judged)) for judged in (lists.first, lists.second)]
+        ahead = found[1] - found[0] - only_first
+        relevant = lists.second.relevant(self.rel)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lowest = ahead / (relevant + only_first + np.where(ahead > 0, neither, 0))
+        return np.where(relevant > 0, lowest, np.nan)
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """k / N: every relevant item is drawn with the same chance; a passage by any chunk that holds it."""

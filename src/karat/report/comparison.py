@@ -14,6 +14,7 @@ from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.cells import difference_cell, interval_column
 from karat.report.numbers import p_value, points, titled, written
+from karat.report.open_labels import open_label_blocks
 from karat.report.pairs import differences_picture, sides_pictures
 from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
@@ -32,10 +33,12 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
     sections: list[Section] = []
     for number, pair in enumerate(comparison.pairs, 1):
         title = f"{pair.candidate} against {comparison.baseline}"
-        blocks = [*_notes(pair), *differences_picture(comparison, pair), _differences(comparison, pair)]
+        blocks = [*_notes(pair), *differences_picture(comparison, pair), _differences(comparison, pair), *_judged(pair)]
         if sides:
             blocks += sides_pictures(pair, sides[0], sides[number])
         sections.append(Section(f"pair-{number}", title, blocks))
+        if opened := open_label_blocks(pair):
+            sections.append(Section(f"bounds-{number}", f"What unjudged hits leave open: {title}", opened))
         if pair.segments:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
         if sides and pair.changes:
@@ -72,6 +75,17 @@ def _notes(pair: Pair) -> list[Block]:
     if pair.identical:
         blocks.append(Text("Both score the same on every query."))
     return blocks
+
+
+def _judged(pair: Pair) -> list[Block]:
+    """How much of both lists the gold knows; without a word where a row of the table says it and all is well."""
+    found = pair.judged
+    if found is None:
+        return []
+    said = f"judged@{found.k}: baseline {found.baseline:.1%}, candidate {found.candidate:.1%}."
+    if found.warning:
+        return [Text(f"{said} {found.warning}", "warning")]
+    return [] if any(d.metric == f"judged@{found.k}" for d in pair.differences) else [Text(said, "note")]
 
 
 def _differences(comparison: Comparison, pair: Pair) -> Table:

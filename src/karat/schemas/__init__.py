@@ -6,7 +6,8 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("agreement", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool", "pooling", "prices"),
+    *("agreement", "calibration", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool"),
+    *("pooling", "prices"),
     *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
     *("judgements", "synthesis"),
 )
@@ -30,6 +31,7 @@ def generate(name: str) -> str:
     from karat.gates.verdicts import Verdicts
     from karat.judging.judge import Judgements
     from karat.labels.agreement import Agreement
+    from karat.labels.calibration_file import Calibration
     from karat.labels.labels_file import Label
     from karat.labels.pool_file import PoolEntry
     from karat.labels.pooling import Pooling
@@ -51,6 +53,7 @@ def generate(name: str) -> str:
         "sweep": Sweep,
         "plan": Plan,
         "ladder": Ladder,
+        "calibration": Calibration,
         "labels": Label,
         "pool": PoolEntry,
         "pooling": Pooling,
