@@ -170,6 +170,12 @@ def test_errors_that_nobody_could_see_are_not_told() -> None:
     assert np.isnan(every.specificity).all()
 
 
+def test_a_value_lies_in_its_interval_however_few_labels_there_are() -> None:
+    found = rates(Strata(np.array([200, 100]), np.array([2, 1]), np.array([0, 1]), SAID), QUICK)
+    for rate in (found.sensitivity, found.specificity, found.kappa):
+        assert rate.low < rate.value == rate.high == 1
+
+
 def test_grades_with_few_labels_are_taken_together() -> None:
     pairs, labelled, relevant = np.array([50, 30, 20]), np.array([20, 15, 4]), np.array([1, 9, 4])
     found, place = strata_by(np.array([False, True, True]), pairs, labelled, relevant)

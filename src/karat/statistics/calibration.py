@@ -103,6 +103,10 @@ def rates(strata: Strata, sampling: Sampling) -> Rates:
         drawn[1] = exact[1] = np.nan
     with np.errstate(invalid="ignore"):
         low, high = np.quantile(drawn, sampling.tails, axis=1)
+        low, high = (
+            np.minimum(low, exact),
+            np.maximum(high, exact),
+        )  # with few labels the middle of all draws is elsewhere
     found = (Estimate(*map(float, values)) for values in zip(exact, low, high, strict=True))
     return Rates(*found)
 
