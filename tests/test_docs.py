@@ -132,6 +132,7 @@ def test_the_labels_page_has_every_field(name: str, struct: type[msgspec.Struct]
         "docs/time_and_no_answer.md",
         "docs/cost.md",
         "docs/retrievers.md",
+        "docs/judge.md",
         "docs/labels.md",
         "docs/calibration.md",
         "benchmarks/README.md",

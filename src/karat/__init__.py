@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts as Verdicts
     from karat.gold import Gold as Gold
     from karat.hits import Run as Run
+    from karat.judging.judge import Judgements as Judgements
+    from karat.judging.judge import judge as judge
     from karat.labels.beside_gold import read_labelling as read_labelling
     from karat.labels.calibrating import calibrate as calibrate
     from karat.labels.calibration_file import Calibration as Calibration
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from karat.stressing.stress import Stress as Stress
     from karat.stressing.stress import stress as stress
     from karat.sweeping import Sweep as Sweep
+    from karat.synthesizing.synthesize import Synthesis as Synthesis
+    from karat.synthesizing.synthesize import synthesize as synthesize
     from karat.triaging import Triage as Triage
     from karat.triaging import triage as triage
 
@@ -58,6 +62,7 @@ _WHERE = {
     "Finding": "karat.diagnosis.finding",
     "Gold": "karat.gold",
     "KaratError": "karat.errors",
+    "Judgements": "karat.judging.judge",
     "Ladder": "karat.ladder",
     "Metric": "karat.metrics.base",
     "Plan": "karat.planning",
@@ -68,6 +73,7 @@ _WHERE = {
     "Sampling": "karat.statistics.intervals",
     "Stress": "karat.stressing.stress",
     "Sweep": "karat.sweeping",
+    "Synthesis": "karat.synthesizing.synthesize",
     "Triage": "karat.triaging",
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
@@ -78,6 +84,7 @@ _WHERE = {
     "evaluate": "karat.evaluation",
     "evaluate_all": "karat.evaluation",
     "gate": "karat.gates.gate",
+    "judge": "karat.judging.judge",
     "make_pool": "karat.labels.pooling",
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
@@ -89,6 +96,7 @@ _WHERE = {
     "read_run": "karat.formats.read",
     "run_retriever": "karat.running.run",
     "stress": "karat.stressing.stress",
+    "synthesize": "karat.synthesizing.synthesize",
     "triage": "karat.triaging",
     "with_labels": "karat.labels.labelled_gold",
 }

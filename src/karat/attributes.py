@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from karat.audit import Audit
 from karat.errors import ConfigError, UnknownName, shorten
 from karat.gold import Gold
 from karat.ids import Ints
-
-if TYPE_CHECKING:
-    from karat.corpus import Corpus
 
 CONVERSATION = "conversation_id"
 NOT_GIVEN = "(not given)"
@@ -75,22 +72,6 @@ def attribute_names(gold: Gold) -> list[str]:
     fields = [name for name, values in gold.fields.items() if name != "query" and _is_scalar(values)]
     derived = [name for name, labels in _DERIVED.items() if name not in gold.tags and labels(gold) is not None]
     return [*gold.tags, *fields, *derived]
-
-
-def with_versions(gold: Gold, corpus: Corpus) -> Gold:
-    """The gold set with the version of each query's relevant documents, as a corpus tells it, for a tag."""
-    column = corpus.versions
-    if column is None or "doc_version" in gold.tags:
-        return gold
-    of_item = dict(zip(corpus.ids, column, strict=True))
-    of_document = dict(zip(corpus.fields.get("doc_id", ()), column, strict=False))
-    found: list[set[str]] = [set() for _ in gold.queries]
-    for query, item, grade in zip(gold.query_of_item.tolist(), gold.ids, gold.grades.tolist(), strict=True):
-        version = of_item.get(item, of_document.get(item))
-        if grade > 0 and version is not None:
-            found[query].add(str(version))
-    versions = [None if not f else f.pop() if len(f) == 1 else "several" for f in found]
-    return replace(gold, tags={**gold.tags, "doc_version": versions})
 
 
 def with_no_answer(gold: Gold, rule: str) -> Gold:

@@ -46,6 +46,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "still asked for; are the labels right?",
     ),
     "undated_hits": ("hits without a version, of queries with as_of", "kept: nothing says that they are newer"),
+    "odd_versions": (
+        "hits whose version cannot be compared with their query's as_of",
+        "taken as hits without a version",
+    ),
     "estimated_tokens": ("hits that say no number of tokens", "estimated from their text, 4 bytes a token"),
     "unpriced_queries": ("queries whose cost is not known", "undefined (null); complete the price table or the log"),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),

@@ -14,22 +14,23 @@ from karat.attributes import (
     segment_labels,
     segment_titles,
     with_no_answer,
-    with_versions,
 )
 from karat.audit import Audit
 from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
+from karat.dating import with_versions
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
+from karat.extremes import Extremes, LazyColumns, Side, level_of
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
-from karat.freshness import NoVersions
+from karat.freshness import NoVersions, OddVersion, odd_versions
 from karat.gold import Gold
 from karat.hits import NoLists, Run, StagedRun, Ungrouped
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
 from karat.labelling import Labelling
 from karat.matching.cover import THRESHOLD
-from karat.metrics.base import INFINITE, Metric, Relevance
+from karat.metrics.base import INFINITE, Metric
 from karat.metrics.covering import LOOKED, Covering
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
@@ -154,7 +155,7 @@ def evaluate_all(
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         run = DescribedRun(run, corpus, DocRule(doc_of))
-        gold, corpus_size = with_versions(gold, corpus), corpus_size or len(corpus)
+        gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
         raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
@@ -265,18 +266,20 @@ def _score(
     depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits or m.budget), default=0)
     rule = DocRule(rules.doc_of)
     known = {} if corpus is None else corpus.strangers(rule)
-    documents = gold.documents(rule, known) if any(map(_by_document, metrics)) else None
+    documents = gold.documents(rule, known) if any(level_of(m) == "doc" for m in metrics) else None
     gold_of = resolve(gold, run, corpus, rule)
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
-            scorer = scorers[hits.system] = _Scorer(gold_of(hits.system), asked, background, rules, corpus_size, facts)
+            scorer = _Scorer(gold_of(hits.system), documents, asked, background, rules, corpus_size, facts)
+            scorers[hits.system] = scorer
         try:
-            judged = judge(hits, scorer.gold, rules, scorer.audit, depth)
+            start = scorer.next
+            judged = judge(hits, scorer.gold, rules, scorer.audit, depth, start)
             # What was settled for the documents was settled, and counted, for the chunks already.
-            scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
+            scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth, start))
         except InputError as error:
             error.file = error.file or run.label  # hits know their line and not their file
             raise
@@ -286,7 +289,7 @@ def _score(
         scorer.refuse_no_overlap(run, gold, system)
         scorer.refuse_no_versions(run)
         scorer.shared.report(scorer.audit)
-        scorer.add_missing(documents or scorer.gold)
+        scorer.add_missing()
     return scorers
 
 
@@ -296,16 +299,13 @@ def _depth(metric: Metric, gold: Gold, rules: Rules) -> int:
     return metric.k or int(deepest)
 
 
-def _by_document(metric: Metric) -> bool:
-    return isinstance(metric, Relevance) and metric.level == "doc"
-
-
 class _Scorer:
     """Scores of one system, put together from slices in the order of the gold set."""
 
     def __init__(
         self,
         gold: Gold,
+        documents: Gold | None,
         asked: list[Metric],
         background: list[Metric],
         rules: Rules,
@@ -322,28 +322,30 @@ class _Scorer:
         size = len(gold.queries)
         self.seen = np.zeros(size, np.bool_)
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
-        self.ceilings: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
-        self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
+        self.sides = {"chunk": Side(gold), "doc": Side(documents or gold)}
+        self.next = 0  # where in the gold set the slice after the last one begins, if the run keeps its order
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
         self.places = np.zeros(len(gold.ids), np.int64)
         self.missing: frozenset[str] = frozenset()
+        self.odd_version: OddVersion | None = None  # the first
         self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(facts)}
 
     def add(self, chunks: Judged, documents: Judged) -> None:
         at = chunks.queries
+        self.next = int(at[-1]) + 1 if len(at) else self.next
         self.shared.look(chunks)
+        self.sides["chunk"].look(chunks)
+        self.sides["doc"].look(documents)
         self.seen[at] = True
         self.depths[at] = chunks.depth
         if chunks.hit_item is not None:
             self.places[chunks.hit_item[chunks.hit_new]] = chunks.hit_rank[chunks.hit_new]
         for metric in self.metrics:
-            name, judged = str(metric), documents if _by_document(metric) else chunks
+            name, judged = str(metric), documents if level_of(metric) == "doc" else chunks
             self.values[name][at] = metric.score(judged)
             if metric.budget:
                 self.values[name][at[~judged.fitting(metric.budget)[1]]] = np.nan
-            else:  # what would fit into a budget, neither the gold nor chance can say
-                self._add_bounds(metric, judged)
             if judged.hits is not None and (reason := metric.lacks(judged)):
                 self.lacking[name] = reason
             votes = metric.votes(judged)
@@ -356,13 +358,12 @@ class _Scorer:
             said = Covering.of(chunks).looked() if name == LOOKED else chunks.hits.fields.get(name, ())
             for row, value in zip(at.tolist(), said, strict=False):
                 column[row] = value
+        if "doc_version" in chunks.hits.columns:
+            odd = odd_versions(chunks.hits, self.gold, at)
+            self.odd_version = self.odd_version or next(iter(odd), None)
+            self.audit.count("odd_versions", len(odd), map(str, odd[:3]))
         for stage, times in chunks.hits.latency.items():
             self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
-
-    def _add_bounds(self, metric: Metric, judged: Judged) -> None:
-        self.ceilings[str(metric)][judged.queries] = metric.ceiling(judged)
-        if self.corpus_size:
-            self.floors[str(metric)][judged.queries] = metric.floor(judged, self.corpus_size)
 
     def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
         if self.seen.any():
@@ -377,12 +378,16 @@ class _Scorer:
 
     def refuse_no_versions(self, run: Run) -> None:
         """Where no hit says how old it is, nothing can be removed, and nobody should believe that it was."""
-        undated = self.audit["undated_hits"]
-        asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_) if undated else self.seen
+        if not self.rules.no_future:
+            return
+        undated = self.audit["undated_hits"] + self.audit["odd_versions"]
+        asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_)
         if undated and undated == self.depths[asked].sum() + self.audit["future_hits"]:
+            if self.odd_version is not None:
+                raise self.odd_version.error(run.label)
             raise NoVersions("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
 
-    def add_missing(self, documents: Gold) -> None:
+    def add_missing(self) -> None:
         missing: Ints = np.flatnonzero(~self.seen)
         if not len(missing):
             return
@@ -391,8 +396,8 @@ class _Scorer:
         else:
             count_missing(self.gold, missing, self.audit)
             self.missing = frozenset(map(self.gold.queries.__getitem__, missing.tolist()))
-            sides = (judge_missing(gold, missing, self.rules) for gold in (self.gold, documents))
-            self.add(*sides)
+            chunks, documents = (judge_missing(side.gold, missing, self.rules) for side in self.sides.values())
+            self.add(chunks, documents)
 
     def finish(
         self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
@@ -409,6 +414,7 @@ class _Scorer:
         self.audit.count("no_data", len(reasons), reasons)
         background = {str(m): self.values[str(m)][rows] for m in self.metrics if m not in self.asked}
         stages = {stage: times[rows] for stage, times in self.stages.items()}
+        extremes = Extremes(self.metrics, self.sides, rows, self.rules, self.corpus_size)
         if background:
             background |= {str(Latency(stage=stage)): times for stage, times in stages.items()}
         return Result(
@@ -418,8 +424,8 @@ class _Scorer:
             rows=rows,
             metrics=shown,
             values={n: self.values[n][rows] for n in names},
-            ceilings={n: self.ceilings[n][rows] for n in (*names, *background) if n in self.ceilings},
-            floors={n: self.floors[n][rows] for n in names} if self.floors else {},
+            ceilings=LazyColumns([n for n in (*names, *background) if n in self.values], extremes.ceiling),
+            floors=LazyColumns(names if self.corpus_size else (), extremes.floor),
             audit=self.audit,
             provenance=provenance,
             rules=self.rules,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,8 +59,8 @@ class Result:
     rows: Ints  # which queries of the gold set, in its order
     metrics: list[Metric]
     values: dict[str, Floats]
-    ceilings: dict[str, Floats]
-    floors: dict[str, Floats]
+    ceilings: Mapping[str, Floats]
+    floors: Mapping[str, Floats]
     audit: Audit
     provenance: dict[str, Any] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
@@ -165,6 +165,16 @@ class Result:
     def analyses(self) -> Analyses:
         """Stages, routes, time, cost …: all that the run's own data tells beyond the scores."""
         return self.saved_analyses or analyse(self)
+
+    @cached_property
+    def audited(self) -> Audit:
+        """The audit, with what the analyses counted besides."""
+        audit = Audit.of(self.audit)
+        for found in self.analyses.found.values():
+            for entry in getattr(found, "counted", ()):
+                if not audit[entry.code]:
+                    audit.count(entry.code, entry.count, entry.examples)
+        return audit
 
     def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
         """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
@@ -302,7 +312,7 @@ class Result:
             dataset=self.gold.dataset,
             settings={**msgspec.structs.asdict(self.rules), "corpus_size": self.corpus_size},
             provenance=self.provenance,
-            audit=list(self.audit),
+            audit=list(self.audited),
             summary=self.summary_rows,
             scores=scores,
             queries={q: self.gold.text(i) for q, i in zip(self.queries, self.rows.tolist(), strict=True)},
@@ -334,7 +344,6 @@ def restore(saved: SavedResult) -> Result:
     metrics = [parse_metric(row.metric) for row in saved.summary]
     gold = Gold(
         queries=list(saved.scores),
-        index={query: i for i, query in enumerate(saved.scores)},
         offsets=np.zeros(size + 1, np.int64),
         items=[],
         grades=np.zeros(0),

@@ -164,10 +164,29 @@ def test_a_lost_passage_stays_in_the_gold(tmp_path: Path) -> None:
     shown = next(e.examples for e in result.audit if e.code == "passages_lost")
     assert shown == (
         "gold.jsonl:2 q: 'd' has no “nobody wrote this”",
-        "gold.jsonl:2 q: 'd' has no 400–500",
+        "gold.jsonl:2 q: 'd' has no 400–500: it ends at 150",
         "gold.jsonl:2 q: no document 'unknown'",
     )
-    assert audited(result)["passages_beyond"] == 1
+    assert "passages_beyond" not in audited(result)  # nothing of it lies inside
+
+
+@pytest.mark.parametrize(
+    ("item", "recall", "precision", "hit"),
+    [
+        (place(400, 500), 0.0, 0.0, 0.0),  # held by no chunk of the three
+        (place(50, 100), 2 / 3, 1 / 3, 2 / 3),  # by one
+        (place(25, 75), 1.0, 2 / 3, 1.0),  # by two
+    ],
+)
+def test_chance_finds_a_passage_by_any_chunk_that_holds_it(
+    item: dict[str, Any], recall: float, precision: float, hit: float
+) -> None:
+    metrics = ["recall@2", "precision@2", "hit@2", "auc_recall@2"]
+    floors = {
+        row.metric: row.floor for row in evaluate(["x"], gold(item), metrics, corpus=corpus(50, 50, 50)).summary_rows
+    }
+    expected = {"recall@2": recall, "precision@2": precision, "hit@2": hit}
+    assert floors == {**{name: pytest.approx(value) for name, value in expected.items()}, "auc_recall@2": None}
 
 
 def test_a_corpus_that_has_none_of_the_documents() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
@@ -55,7 +55,7 @@ class Side(Protocol):
     @property
     def values(self) -> dict[str, Floats]: ...
     @property
-    def ceilings(self) -> dict[str, Floats]: ...
+    def ceilings(self) -> Mapping[str, Floats]: ...
     @property
     def columns(self) -> Scores: ...
     @property

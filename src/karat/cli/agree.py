@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from karat.cli.options import json_option
+from karat.cli.options import grade_option, json_option
 
 
 @click.command("agree", short_help="Do annotators agree; list and settle their conflicts.")
@@ -13,7 +13,7 @@ from karat.cli.options import json_option
 @click.option("--adjudicator", metavar="NAME", help="The annotator whose labels decide conflicts.")
 @click.option("--pool", "pooled", metavar="POOL", help="The pool that was labelled: labels of other pairs are refused.")
 @click.option("--conflicts", metavar="FILE", help="Write a pool of the pairs in conflict, for an adjudicator to label.")
-@click.option("--max-grade", type=click.IntRange(min=1), default=2, show_default=True, help="Highest grade.")
+@grade_option
 @click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same digits.")
 @json_option

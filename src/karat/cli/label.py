@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.options import grade_option
+
 
 @click.command("label", short_help="Label a pool by hand, one key a grade.")
 @click.argument("pool")
 @click.option("--output", "-o", required=True, metavar="FILE", help="The labels, JSONL; continued if it is there.")
 @click.option("--annotator", "-a", required=True, metavar="NAME", help="Who labels.")
-@click.option("--max-grade", type=click.IntRange(1, 9), default=2, show_default=True, help="Highest grade.")
+@grade_option
 @click.option("--skipped", "only_skipped", is_flag=True, help="Only what was skipped before.")
 def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped: bool) -> None:
     """Show the pairs of POOL one by one; a key gives the grade: 0 irrelevant, 1 partial, 2 strong.

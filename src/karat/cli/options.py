@@ -198,6 +198,10 @@ chunk_options = _all(
     click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
 )
 
+grade_option = click.option(
+    "--max-grade", type=click.IntRange(1, 9), default=2, show_default=True, help="Highest grade of the labels."
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
 report_output = click.option(
@@ -207,4 +211,21 @@ report_output = click.option(
     multiple=True,
     metavar="FILE",
     help="Also write out.html, out.json or out.md; repeat for more.",
+)
+
+llm_options = _all(
+    click.option("--model", metavar="NAME", help="Chat model, as the endpoint calls it."),
+    click.option(
+        "--base-url", metavar="URL", help="OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI]"
+    ),
+    click.option("--workers", type=click.IntRange(min=1), default=8, show_default=True, help="Requests at once."),
+    click.option("--timeout", type=float, default=60.0, show_default=True, metavar="S", help="Seconds for one try."),
+    click.option(
+        "--retries", type=click.IntRange(min=0), default=5, show_default=True, help="More tries after faults."
+    ),
+    click.option("--prices", metavar="FILE", help="Price table, for the cost.  [default: that of karat.yaml]"),
+    click.option("--cache", metavar="FILE", help="All answers so far.  [default: .karat/llm-cache.sqlite]"),
+    click.option("--fresh", is_flag=True, help="Ask again what the cache could answer."),
+    click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same."),
+    click.option("--dry-run", is_flag=True, help="Only say how many calls there would be, and what they cost."),
 )

@@ -6,16 +6,17 @@ from typing import Any
 
 import click
 
-from karat.cli.options import NeedsGold, doc_option, json_option, reading_options
+from karat.cli.options import doc_option, grade_option, json_option, reading_options
 
 
-@click.command("pool", cls=NeedsGold, short_help="Collect what runs found and nobody has judged, to be labelled.")
+@click.command("pool", short_help="Collect what runs found and nobody has judged, to be labelled.")
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
 @click.option("--output", "-o", required=True, metavar="FILE", help="The pool, JSONL.")
 @click.option("--k", type=click.IntRange(min=1), default=10, show_default=True, help="Hits of each run to look at.")
 @click.option("--corpus", help="Corpus: lends hits their texts and titles.")
 @click.option("--labels", "labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
+@grade_option
 @click.option("--only-differences", is_flag=True, help="Only pairs whose label can change the comparison of the runs.")
 @click.option("--budget", type=click.IntRange(min=1), metavar="N", help="The N pairs that may change it most.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="N pairs at random.")
@@ -29,6 +30,7 @@ def command(
     gold: str,
     output: str,
     labelled: tuple[str, ...],
+    max_grade: int,
     as_json: bool,
     run_format: str | None,
     gold_format: str | None,
@@ -66,7 +68,7 @@ def command(
     with working("pooling"):
         judged = read_gold_or_queries(gold, format=gold_format, target=target, split=split)
         if labelled:
-            judged = with_labels(judged, read_labels(*labelled), doc_of=options["doc_of"])
+            judged = with_labels(judged, read_labels(*labelled, highest=max_grade), doc_of=options["doc_of"])
         read = [read_run(run, format=run_format, system=system, hits=hits) for run in runs]
         pool = make_pool(read, judged, **options)
     write_pool(output, pool.entries)

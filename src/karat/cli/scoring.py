@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from karat.formats.base import Lists
     from karat.gates.criteria import Criteria
     from karat.labelling import Labelling
+    from karat.llm.client import Estimate
     from karat.report.blocks import Report
     from karat.result import Result
 
@@ -208,6 +209,16 @@ def show(
             content = markdown_text(reports)
         write_whole(output, content)
         click.echo(f"wrote {output}", err=True)
+
+
+def show_estimate(estimate: Estimate, dry_run: bool, as_json: bool) -> None:
+    """What a model will be asked: told before it is paid for; the only output of a dry run."""
+    from karat.report.spending import estimate_text
+
+    if dry_run and as_json:
+        print_json(as_json_text([estimate]))
+    else:
+        click.echo(estimate_text(estimate), err=not dry_run)
 
 
 def page_text(report: Report) -> bytes:

@@ -134,6 +134,15 @@ class Relevance(Metric, frozen=True, kw_only=True):
         # Where one hit may find several items, a ranking of the items one by one is not the best there is.
         return np.where(judged.gold.located.several[judged.queries] & (ceiling < 1), np.nan, ceiling)
 
+    def relevant_hits(self, judged: Judged) -> Ints:
+        """How many hits of each query would be relevant: its items, or the chunks that hold them."""
+        gold, located = judged.gold, judged.gold.located
+        if located is None:
+            return judged.relevant(self.rel)
+        items = relevance(gold.grades, self.rel)
+        named = np.bincount(gold.query_of_item[items & ~located.settled], minlength=len(gold.queries))
+        return (named + located.count_chunks(items))[judged.queries]
+
     def found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Bools:
         """Which judged hits are relevant, inside the cutoff and not a repeat of a document: a row for each item found,
         or with `every_chunk` one for each hit."""
@@ -145,6 +154,20 @@ class Relevance(Metric, frozen=True, kw_only=True):
 
     def count_found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Floats:
         return judged.per_query(judged.hit_query[self.found(judged, limit, every_chunk=every_chunk)])
+
+
+def chance(wanted: Ints, draws: Ints, corpus_size: int) -> Floats:
+    """1 − C(N−G, k) / C(N, k): that k draws without replacement bring at least one of G wanted things out of N.
+
+    >>> chance(np.array([0, 1, 2]), np.array([5, 5, 9]), 10).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    # The same ratio as a product over the wanted things, which are few, and not over k, which may be large.
+    none = np.ones(len(wanted))
+    for i in range(int(wanted.max(initial=0))):
+        missed = np.maximum(corpus_size - draws - i, 0) / max(corpus_size - i, 1)
+        none = np.where(i < wanted, none * missed, none)
+    return 1 - none
 
 
 @lru_cache(1000)  # the name of a metric is asked for again and again

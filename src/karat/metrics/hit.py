@@ -6,7 +6,7 @@ import numpy as np
 
 from karat.ids import Floats, Ints
 from karat.judged import Judged
-from karat.metrics.base import Relevance
+from karat.metrics.base import Relevance, chance
 from karat.unjudged import OpenLists
 
 
@@ -43,13 +43,8 @@ class Hit(Relevance, frozen=True, kw_only=True):
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """1 − C(N−G, k) / C(N, k): at least one of G relevant items in k draws without replacement."""
-        relevant, k = judged.relevant(self.rel), np.minimum(self.limit(judged), corpus_size)
-        # The same ratio as a product over the relevant items, which are few, and not over k, which may be large.
-        none = np.ones(judged.n)
-        for i in range(int(relevant.max(initial=0))):
-            missed = np.maximum(corpus_size - k - i, 0) / max(corpus_size - i, 1)
-            none = np.where(i < relevant, none * missed, none)
-        return np.where(relevant > 0, 1 - none, np.nan)
+        relevant, k = self.relevant_hits(judged), np.minimum(self.limit(judged), corpus_size)
+        return np.where(judged.relevant(self.rel) > 0, chance(relevant, k, corpus_size), np.nan)
 
 
 class Complete(Relevance, frozen=True, kw_only=True):

@@ -52,9 +52,9 @@ class Precision(Relevance, frozen=True, kw_only=True):
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """G / N: every place holds a relevant item with the same chance; places past the corpus hold none."""
-        relevant, k = judged.relevant(self.rel), self.limit(judged)
-        share = np.minimum(relevant / corpus_size, 1.0) * np.minimum(k, corpus_size) / k
-        return np.where(relevant > 0, share, np.nan)
+        k = self.limit(judged)
+        share = np.minimum(self.relevant_hits(judged) / corpus_size, 1.0) * np.minimum(k, corpus_size) / k
+        return np.where(judged.relevant(self.rel) > 0, share, np.nan)
 
 
 class F1(Relevance, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ import numpy as np
 
 from karat.ids import Floats, Ints
 from karat.judged import Judged, relevance
-from karat.metrics.base import Relevance
+from karat.metrics.base import Relevance, chance
+from karat.passages import Located
 from karat.unjudged import OpenLists
 
 
@@ -59,9 +60,24 @@ class Recall(Relevance, frozen=True, kw_only=True):
         return np.where(relevant > 0, lowest, np.nan)
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
-        """k / N: every relevant item is drawn with the same chance."""
-        share = np.minimum(self.limit(judged) / max(corpus_size, 1), 1.0)
+        """k / N: every relevant item is drawn with the same chance; a passage by any chunk that holds it."""
+        k = np.minimum(self.limit(judged), corpus_size)
+        share = k / corpus_size
+        if judged.gold.located is not None:
+            share = _share_of_passages(judged, judged.gold.located, self.rel, k, corpus_size)
         return np.where(judged.relevant(self.rel) > 0, share, np.nan)
+
+
+def _share_of_passages(judged: Judged, located: Located, rel: float | None, k: Ints, corpus_size: int) -> Floats:
+    """Mean over the relevant items of each query of the chance that k draws bring one of the chunks that hold it."""
+    gold, row = judged.gold, np.full(len(judged.gold.queries), -1)
+    row[judged.queries] = np.arange(judged.n)
+    query = row[gold.query_of_item]
+    items = np.flatnonzero(relevance(gold.grades, rel) & (query >= 0))
+    holders = np.where(located.settled, [len(chunks) for chunks in located.holders], 1)[items]
+    chances = chance(holders, k[query[items]], corpus_size)
+    with np.errstate(invalid="ignore"):
+        return judged.per_query(query[items], chances) / judged.relevant(rel)
 
 
 class WeightedRecall(Relevance, frozen=True, kw_only=True):

@@ -44,7 +44,13 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
         if sides and pair.changes:
             sections += _query_by_query(pair, sides[0], sides[number], number)
         elif pair.changes:
-            sections.append(Section(f"changes-{number}", f"Changed most: {title}", [_changes(comparison, pair)]))
+            sections.append(
+                Section(
+                    f"changes-{number}",
+                    f"Changed most by {pair.changes[0].metric}: {title}",
+                    [_changes(comparison, pair)],
+                )
+            )
         if pair.findings:
             sections.append(Section(f"findings-{number}", f"What to do: {title}", finding_blocks(pair.findings)))
     if several:

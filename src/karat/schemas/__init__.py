@@ -9,6 +9,7 @@ NAMES = (
     *("agreement", "calibration", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool"),
     *("pooling", "prices"),
     *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
+    *("judgements", "synthesis"),
 )
 
 
@@ -28,6 +29,7 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.judging.judge import Judgements
     from karat.labels.agreement import Agreement
     from karat.labels.calibration_file import Calibration
     from karat.labels.labels_file import Label
@@ -39,6 +41,7 @@ def generate(name: str) -> str:
     from karat.saved_result import SavedResult
     from karat.stressing.stress import Stress
     from karat.sweeping import Sweep
+    from karat.synthesizing.synthesize import Synthesis
     from karat.triaging import Triage
 
     kinds: dict[str, Any] = {
@@ -61,6 +64,8 @@ def generate(name: str) -> str:
         "selftest": SelfTest,
         "stress": Stress,
         "triage": Triage,
+        "judgements": Judgements,
+        "synthesis": Synthesis,
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

@@ -12,6 +12,8 @@ from karat.report.sections.base import ReportSection
 from karat.result import Result
 from karat.summary import FEW, SummaryRow
 
+_BOUNDS = {"ceiling": "ceiling", "floor": "random floor"}
+
 
 class Panel(ReportSection):
     """All metrics over all queries."""
@@ -22,19 +24,18 @@ class Panel(ReportSection):
 
     def blocks(self, result: Result) -> list[Block]:
         rows = result.summary_rows
+        # Columns in which nothing would stand are left out, and so is what explains them.
+        bounds = [name for name in _BOUNDS if any(getattr(row, name) is not None for row in rows)]
         columns = [
             Column("metric"),
             Column("value"),
             Column(f"{result.sampling.level * 100:g} % interval"),
-            Column("ceiling"),
+            *(Column(_BOUNDS[name]) for name in bounds),
             Column("queries", "count"),
             Column("undefined", "count"),
         ]
-        floor = any(row.floor is not None for row in rows)
-        if floor:
-            columns.insert(4, Column("random floor"))
-        cells = [_cells(row, metric, result, floor) for row, metric in zip(rows, result.metrics, strict=True)]
-        return [Table(columns, cells, _note(result, floor)), *_warnings(rows)]
+        cells = [_cells(row, metric, result, bounds) for row, metric in zip(rows, result.metrics, strict=True)]
+        return [Table(columns, cells, _note(result, bounds)), *_warnings(rows)]
 
     def full_blocks(self, result: Result) -> list[Block]:
         return [*panel_picture(result), *self.blocks(result)]
@@ -52,19 +53,16 @@ def panel_picture(result: Result, baseline: Result | None = None) -> list[Block]
     return [Dots(title, "score", dots, (0.0, 1.0), others, told=True)] if len(dots) > 1 else []
 
 
-def _cells(row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list[Cell]:
+def _cells(row: SummaryRow, metric: Metric, result: Result, bounds: list[str]) -> list[Cell]:
     unit = metric.unit_by(result.rules)
-    cells: list[Cell] = [
+    return [
         row.metric + _cutoffs(metric, result),
         written(row.mean, unit),
         interval(row.low, row.high, unit),
-        written(row.ceiling, unit),
+        *(written(getattr(row, name), unit) for name in bounds),
         row.n,
         row.undefined,
     ]
-    if floor:
-        cells.insert(4, written(row.floor, unit))
-    return cells
 
 
 def _cutoffs(metric: Metric, result: Result) -> str:
@@ -76,13 +74,15 @@ def _cutoffs(metric: Metric, result: Result) -> str:
     return f" (k={low})" if low == high else f" (k={low}…{high})"
 
 
-def _note(result: Result, floor: bool) -> str:
-    note = "ceiling: what a perfect ranking of the gold would score."
-    if floor:
-        note += f" random floor: what chance would score in a corpus of {result.corpus_size:,}."
+def _note(result: Result, bounds: list[str]) -> str | None:
+    notes = []
+    if "ceiling" in bounds:
+        notes.append("ceiling: what a perfect ranking of the gold would score.")
+    if "floor" in bounds:
+        notes.append(f"random floor: what chance would score in a corpus of {result.corpus_size:,}.")
     if result.cluster is not None:
-        note += f" intervals: queries with the same {result.cluster} are resampled together."
-    return note
+        notes.append(f"intervals: queries with the same {result.cluster} are resampled together.")
+    return " ".join(notes) or None
 
 
 def _warnings(rows: list[SummaryRow]) -> list[Block]:
