@@ -136,7 +136,7 @@ def post_stratified(
         return Estimate(math.nan, math.nan, math.nan)
     units = np.column_stack([known, open_])
     sums = ratio(units, np.ones_like(units), clusters)
-    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed), sampling.resamples)
+    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed, sampling.resamples), sampling.resamples)
     drawn = np.column_stack([np.ones(sampling.resamples), strata.draws(sampling)])
     low_end, high_end = np.random.default_rng([sampling.seed, 1]).standard_gamma(0.5, (2, sampling.resamples))
     size = sums.usual[0]  # half a unit at either end of the range, as every interval of a mean has it
