@@ -137,13 +137,20 @@ def post_stratified(
     units = np.column_stack([known, open_])
     sums = ratio(units, np.ones_like(units), clusters)
     above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed, sampling.resamples), sampling.resamples)
-    drawn = np.column_stack([np.ones(sampling.resamples), strata.draws(sampling)])
+    drawn = np.column_stack([np.ones(sampling.resamples), _for_the_rest(strata, strata.draws(sampling))])
     low_end, high_end = np.random.default_rng([sampling.seed, 1]).standard_gamma(0.5, (2, sampling.resamples))
     size = sums.usual[0]  # half a unit at either end of the range, as every interval of a mean has it
     means = ((above * drawn).sum(axis=1) + high_end * size) / (below[:, 0] + (low_end + high_end) * size)
     value = float((units.sum(axis=0) / len(units)) @ np.concatenate([[1.0], strata.shares]))
     low, high = np.quantile(means, sampling.tails)
     return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def _for_the_rest(strata: Strata, drawn: Floats) -> Floats:
+    """Shares of the pairs without a label. What the labelled ones happen to be moves the known part in the same
+    direction: of n labels in N pairs the variance is that of n, and not (1 − n/N)² of it."""
+    share = np.minimum(strata.labelled / np.maximum(strata.pairs, 1), 0.999)  # where all are labelled, no rest is left
+    return np.clip(strata.shares + (drawn - strata.shares) * np.sqrt((1 + share) / (1 - share)), 0.0, 1.0)
 
 
 def prediction_powered(
