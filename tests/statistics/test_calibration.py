@@ -188,13 +188,17 @@ def test_grades_with_few_labels_are_taken_together() -> None:
 
 
 def test_the_planned_number_of_labels_gives_the_wanted_width() -> None:
-    world = worlds(1, 0.3, seed=9)[0]
-    error = standard_error(strata(world).shares[world.judge.astype(int)], None)
-    wanted = labels_for_width(strata(world), 0.06, error, 0.95)
-    assert wanted is not None
+    """On average: a plan from 200 labels is off by some 8 % for a single set."""
     rng = np.random.default_rng(0)
-    by_judge = [rng.permutation(np.flatnonzero(world.judge == said)) for said in (0, 1)]
-    picked = np.concatenate([of[:n] for of, n in zip(by_judge, wanted.tolist(), strict=True)])
-    found = corrected(world._replace(labelled=picked))
-    assert found.high - found.low == pytest.approx(0.06, rel=0.12)
-    assert labels_for_width(strata(world), 0.001, error, 0.95) is None
+    widths = []
+    for world in worlds(40, 0.3, seed=9):
+        error = standard_error(strata(world).shares[world.judge.astype(int)], None)
+        wanted = labels_for_width(strata(world), 0.06, error, 0.95)
+        assert wanted is not None
+        by_judge = [rng.permutation(np.flatnonzero(world.judge == said)) for said in (0, 1)]
+        picked = np.concatenate([of[:n] for of, n in zip(by_judge, wanted.tolist(), strict=True)])
+        found = corrected(world._replace(labelled=picked))
+        widths.append(found.high - found.low)
+        assert labels_for_width(strata(world), 0.001, error, 0.95) is None
+    assert np.mean(widths) == pytest.approx(0.06, rel=0.04)
+    assert max(widths) < 0.08

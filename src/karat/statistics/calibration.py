@@ -150,7 +150,8 @@ def _for_the_rest(strata: Strata, drawn: Floats) -> Floats:
     """Shares of the pairs without a label. What the labelled ones happen to be moves the known part in the same
     direction: of n labels in N pairs the variance is that of n, and not (1 − n/N)² of it."""
     share = np.minimum(strata.labelled / np.maximum(strata.pairs, 1), 0.999)  # where all are labelled, no rest is left
-    return np.clip(strata.shares + (drawn - strata.shares) * np.sqrt((1 + share) / (1 - share)), 0.0, 1.0)
+    away = (drawn - strata.shares) * np.sqrt((1 + share) / (1 - share))
+    return np.asarray(np.clip(strata.shares + away, 0.0, 1.0))
 
 
 def prediction_powered(
