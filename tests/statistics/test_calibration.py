@@ -80,8 +80,9 @@ def test_the_corrected_interval_covers_the_truth_and_is_narrower_than_that_of_pe
     made = worlds(800, 0.3, seed=5)
     found = [correct(world) for world in made]  # type: ignore[operator]
     alone = [people_alone(world) for world in made]
-    covered = [e.low <= world.truth.mean() <= e.high for e, world in zip(found, made, strict=True)]
-    assert np.mean(covered) >= 0.93
+    for truths in ([world.truth.mean() for world in made], [0.3] * len(made)):  # of these pairs, and of all like them
+        covered = [e.low <= truth <= e.high for e, truth in zip(found, truths, strict=True)]
+        assert np.mean(covered) >= 0.93
     widths = np.array([[e.high - e.low for e in both] for both in (found, alone)])
     assert widths[0].mean() < 0.8 * widths[1].mean()
     assert (widths[0] < widths[1]).mean() > 0.99
@@ -170,6 +171,12 @@ def test_errors_that_nobody_could_see_are_not_told() -> None:
     assert np.isnan(every.specificity).all()
 
 
+def test_a_value_lies_in_its_interval_however_few_labels_there_are() -> None:
+    found = rates(Strata(np.array([200, 100]), np.array([2, 1]), np.array([0, 1]), SAID), QUICK)
+    for rate in (found.sensitivity, found.specificity, found.kappa):
+        assert rate.low < rate.value == rate.high == 1
+
+
 def test_grades_with_few_labels_are_taken_together() -> None:
     pairs, labelled, relevant = np.array([50, 30, 20]), np.array([20, 15, 4]), np.array([1, 9, 4])
     found, place = strata_by(np.array([False, True, True]), pairs, labelled, relevant)
@@ -181,13 +188,17 @@ def test_grades_with_few_labels_are_taken_together() -> None:
 
 
 def test_the_planned_number_of_labels_gives_the_wanted_width() -> None:
-    world = worlds(1, 0.3, seed=9)[0]
-    error = standard_error(strata(world).shares[world.judge.astype(int)], None)
-    wanted = labels_for_width(strata(world), 0.06, error, 0.95)
-    assert wanted is not None
+    """On average: a plan from 200 labels is off by some 8 % for a single set."""
     rng = np.random.default_rng(0)
-    by_judge = [rng.permutation(np.flatnonzero(world.judge == said)) for said in (0, 1)]
-    picked = np.concatenate([of[:n] for of, n in zip(by_judge, wanted.tolist(), strict=True)])
-    found = corrected(world._replace(labelled=picked))
-    assert found.high - found.low == pytest.approx(0.06, rel=0.12)
-    assert labels_for_width(strata(world), 0.001, error, 0.95) is None
+    widths = []
+    for world in worlds(40, 0.3, seed=9):
+        error = standard_error(strata(world).shares[world.judge.astype(int)], None)
+        wanted = labels_for_width(strata(world), 0.06, error, 0.95)
+        assert wanted is not None
+        by_judge = [rng.permutation(np.flatnonzero(world.judge == said)) for said in (0, 1)]
+        picked = np.concatenate([of[:n] for of, n in zip(by_judge, wanted.tolist(), strict=True)])
+        found = corrected(world._replace(labelled=picked))
+        widths.append(found.high - found.low)
+        assert labels_for_width(strata(world), 0.001, error, 0.95) is None
+    assert np.mean(widths) == pytest.approx(0.06, rel=0.04)
+    assert max(widths) < 0.08

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from karat.cli.options import doc_option, json_option, report_output
+from karat.cli.options import doc_option, grade_option, json_option, report_output
 
 
 @click.command("calibrate", short_help="Hold a judge's labels against people's, and correct what they say.")
@@ -24,7 +24,7 @@ from karat.cli.options import doc_option, json_option, report_output
     "--width", type=float, default=0.1, show_default=True, help="Wanted width of the interval, to plan labels."
 )
 @click.option("--next", "next_pool", metavar="FILE", help="Write the pairs to label next as a pool.")
-@click.option("--max-grade", type=click.IntRange(min=1), default=2, show_default=True, help="Highest grade.")
+@grade_option
 @click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same digits.")
 @doc_option

@@ -131,6 +131,10 @@ scoring_options = _all(
     ),
 )
 
+grade_option = click.option(
+    "--max-grade", type=click.IntRange(1, 9), default=2, show_default=True, help="Highest grade of the labels."
+)
+
 bounds_option = click.option(
     "--bounds", is_flag=True, help="Also how far labels of unjudged hits could move each score: strict bounds."
 )
@@ -146,9 +150,7 @@ label_options = _all(
         help="Correct the judge: labels of people for some of its pairs, or what `karat calibrate` saved.",
     ),
     click.option("--pool", metavar="POOL", help="What other runs found: counts in the bounds."),
-    click.option(
-        "--max-grade", type=click.IntRange(min=1), default=2, show_default=True, help="Highest grade of labels."
-    ),
+    grade_option,
 )
 
 segment_option = click.option(
@@ -196,10 +198,6 @@ query_options = _all(
 chunk_options = _all(
     click.option("--chunk-tokens", "tokens", type=int, help="Words a chunk of a folder of texts.  [default: 200]"),
     click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
-)
-
-grade_option = click.option(
-    "--max-grade", type=click.IntRange(1, 9), default=2, show_default=True, help="Highest grade of the labels."
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")

@@ -69,12 +69,14 @@ def _is_blank(row: JudgeRates) -> bool:
 def _cell(rate: Rate, digits: int = 2) -> Cell:
     if rate.value is None:
         return None
-    value, low, high = (
-        None if v is None else f"{v:.{digits}f}".replace("-", "−") for v in (rate.value, rate.low, rate.high)
-    )
-    return (
-        value if low is None or high is None else Interval(f"{value} [{low}, {high}]", rate.value, rate.low, rate.high)
-    )
+    value, low, high = (None if v is None else _written(v, digits) for v in (rate.value, rate.low, rate.high))
+    if low is None or high is None:
+        return value
+    return Interval(f"{value} [{low}, {high}]", rate.value, rate.low, rate.high)
+
+
+def _written(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # never −0.00
 
 
 def _corrected(found: Calibration) -> list[Block]:

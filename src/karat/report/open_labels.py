@@ -20,13 +20,19 @@ def open_label_blocks(pair: Pair) -> list[Block]:
         return []
     rows = [_row(found) for found in pair.bounds]
     columns = [Column(c) for c in ("metric", "gold only (pp)", "strict bounds (pp)", "who is ahead", "labels to flip")]
-    blocks: list[Block] = [Table(columns, rows, _NOTE)]
-    first = next((found for found in pair.bounds if found.flip), None)
-    if first is not None and first.flip is not None:
-        named = ", ".join(f"{p.item} ({p.query_id})" for p in first.flip.pairs[:_SHOWN])
-        more = first.flip.labels - min(len(first.flip.pairs), _SHOWN)
-        blocks.append(Text(f"{first.metric} hangs on {named}{f' and {more:,} more' if more else ''}."))
-    return blocks
+    return [Table(columns, rows, _NOTE), *_hangs_on(pair)]
+
+
+def _hangs_on(pair: Pair) -> list[Block]:
+    """The pairs behind the metric by which the changed queries go, or else behind the first that can be flipped."""
+    leading = {change.metric for change in pair.changes}
+    flips = [(found.metric, found.flip) for found in pair.bounds if found.flip]
+    if not flips:
+        return []
+    metric, taken = min(flips, key=lambda flip: flip[0] not in leading)
+    named = ", ".join(f"{p.item} ({p.query_id})" for p in taken.pairs[:_SHOWN])
+    more = taken.labels - min(len(taken.pairs), _SHOWN)
+    return [Text(f"{metric} hangs on {named}{f' and {more:,} more' if more else ''}.")]
 
 
 def _row(found: BoundedDifference) -> list[Cell]:

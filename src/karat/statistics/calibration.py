@@ -103,6 +103,10 @@ def rates(strata: Strata, sampling: Sampling) -> Rates:
         drawn[1] = exact[1] = np.nan
     with np.errstate(invalid="ignore"):
         low, high = np.quantile(drawn, sampling.tails, axis=1)
+        low, high = (
+            np.minimum(low, exact),
+            np.maximum(high, exact),
+        )  # with few labels the middle of all draws is elsewhere
     found = (Estimate(*map(float, values)) for values in zip(exact, low, high, strict=True))
     return Rates(*found)
 
@@ -132,15 +136,22 @@ def post_stratified(
         return Estimate(math.nan, math.nan, math.nan)
     units = np.column_stack([known, open_])
     sums = ratio(units, np.ones_like(units), clusters)
-    weights = bayesian_weights(sums, sampling.seed, sampling.resamples)
-    above, below = resampled_sums(sums, weights, sampling.resamples)
-    drawn = np.column_stack([np.ones(sampling.resamples), strata.draws(sampling)])
+    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed, sampling.resamples), sampling.resamples)
+    drawn = np.column_stack([np.ones(sampling.resamples), _for_the_rest(strata, strata.draws(sampling))])
     low_end, high_end = np.random.default_rng([sampling.seed, 1]).standard_gamma(0.5, (2, sampling.resamples))
     size = sums.usual[0]  # half a unit at either end of the range, as every interval of a mean has it
     means = ((above * drawn).sum(axis=1) + high_end * size) / (below[:, 0] + (low_end + high_end) * size)
     value = float((units.sum(axis=0) / len(units)) @ np.concatenate([[1.0], strata.shares]))
     low, high = np.quantile(means, sampling.tails)
     return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def _for_the_rest(strata: Strata, drawn: Floats) -> Floats:
+    """Shares of the pairs without a label. What the labelled ones happen to be moves the known part in the same
+    direction: of n labels in N pairs the variance is that of n, and not (1 − n/N)² of it."""
+    share = np.minimum(strata.labelled / np.maximum(strata.pairs, 1), 0.999)  # where all are labelled, no rest is left
+    away = (drawn - strata.shares) * np.sqrt((1 + share) / (1 - share))
+    return np.asarray(np.clip(strata.shares + away, 0.0, 1.0))
 
 
 def prediction_powered(
