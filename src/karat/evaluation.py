@@ -357,7 +357,7 @@ class _Scorer:
 
     def _add_bounds(self, metric: Metric, judged: Judged) -> None:
         self.ceilings[str(metric)][judged.queries] = metric.ceiling(judged)
-        if self.corpus_size:
+        if self.corpus_size and not _by_document(metric):  # how many chunks a document has, chance would have to know
             self.floors[str(metric)][judged.queries] = metric.floor(judged, self.corpus_size)
 
     def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
