@@ -49,7 +49,9 @@ class Extremes:
 
     def floor(self, name: str) -> Floats:
         metric = self._metrics[name]
-        return self._unknown if metric.budget else metric.floor(self._unanswered(metric), self._corpus_size)
+        if metric.budget or level_of(metric) == "doc":  # how many chunks a document has, chance would have to know
+            return self._unknown
+        return metric.floor(self._unanswered(metric), self._corpus_size)
 
     @property
     def _unknown(self) -> Floats:

@@ -274,3 +274,11 @@ def test_examples_with_commas_are_told_apart() -> None:
     run = {"a, b": ["x"], "c": ["x"], "q": ["x"]}
     words = terminal(evaluation_report(karat.evaluate(run, {"q": ["x"]}, ["recall@5"])))
     assert "a, b; c" in words
+
+
+def test_a_list_of_ids_that_look_like_numbers_is_broken_into_lines() -> None:
+    ids = ["1b8731b16f93813ba2d9cd06b42886df<::>7", "5c6fe37fcb387a5d23c98581b3bb44db<::>9", "13d4dd71724336ffff<::>4"]
+    for examples in (ids, ["1000000000000000000000000000000000001"] * 3):
+        table = Table([Column("count", "count"), Column("for example")], [[27, ", ".join(examples)]])
+        shown = terminal(Report("t", [Section("s", "S", [table])]))
+        assert "".join(shown.split()).endswith("".join(", ".join(examples).split())), shown
