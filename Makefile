@@ -49,6 +49,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/report_speed.py --output benchmarks/REPORT.md
 	$(BIN)/python benchmarks/retrieval_speed.py --output benchmarks/RETRIEVAL.md
 	$(BIN)/python benchmarks/judge_speed.py --output benchmarks/JUDGE.md
+	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -126,6 +126,8 @@ def test_the_labels_page_has_every_field(name: str, struct: type[msgspec.Struct]
         "docs/diagnosis.md",
         "docs/evidence.md",
         "docs/gates.md",
+        "docs/history.md",
+        "docs/dashboard.md",
         "docs/ci.md",
         "docs/components.md",
         "docs/report.md",

@@ -29,6 +29,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
 
     metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
     prices: str | None = None  # a price table; its path as seen from this file
+    save: bool = False  # keep every result of `karat eval` and `karat gate` in the history
+    store: str | None = None  # where the history is: a folder, its path as seen from this file, or a URL
 
 
 def fields(kind: type[msgspec.Struct] = Config, above: str = "") -> dict[str, msgspec.structs.FieldInfo]:
@@ -74,4 +76,6 @@ def _read(file: Path) -> Config:
         raise ConfigError(error.what, file=error.file, line=error.line) from error
     if config.prices is not None:
         config.prices = str(file.parent / config.prices)
+    if config.store is not None and "://" not in config.store:
+        config.store = str(file.parent / config.store)
     return config

@@ -38,14 +38,14 @@ def write_whole(path: str | Path, content: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
-        os.chmod(name, 0o666 & ~_umask())
+        os.chmod(name, 0o666 & ~umask())
         os.replace(name, target)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
         raise _cannot(target, error) from error
 
 
-def _umask() -> int:
+def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 
+_BRANCHES = ("KARAT_BRANCH", "GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+
 
 def code_version() -> str | None:
     """The commit of the repository one works in, `+changes` where files differ from it; None outside of git."""
@@ -17,6 +19,12 @@ def code_version() -> str | None:
 def code_date() -> str | None:
     """The day of that commit: unlike the day of a file it is the same wherever the file is copied to."""
     return _git("log", "-1", "--format=%cs") or None
+
+
+def code_branch() -> str | None:
+    """The branch one works on; a CI server that checks out a bare commit says it in a variable."""
+    found = next(filter(None, map(os.environ.get, _BRANCHES)), "") or _git("rev-parse", "--abbrev-ref", "HEAD")
+    return None if found in ("", "HEAD") else found
 
 
 def _git(*arguments: str) -> str:

@@ -83,6 +83,8 @@ class Result:
     saved_findings: list[Finding] | None = None  # of a saved result, which has no background to look at
     saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved
     saved_analyses: Analyses | None = None  # of a saved result, which has no run to look at
+    saved_sweep: Sweep | None = None  # of a run in a history, which keeps more than a saved result
+    saved_triage: Any = None
 
     @cached_property
     def queries(self) -> list[str]:
@@ -119,8 +121,11 @@ class Result:
 
     def segment_by(self, name: str) -> list[SegmentRow]:
         """All metrics by language, topic, language×topic, query_length …: any tag, field or derived attribute."""
-        title = segment_title(self.gold, name)
-        return [self._segment(title, value, at) for value, at in self.groups(name)]
+        known: dict[str, list[SegmentRow]] = self.__dict__.setdefault("_segmented", {})
+        if name not in known:
+            title = segment_title(self.gold, name)
+            known[name] = [self._segment(title, value, at) for value, at in self.groups(name)]
+        return known[name]
 
     def groups(self, name: str) -> list[tuple[str, Ints]]:
         """The values of an attribute in their order, each with the places of its queries."""

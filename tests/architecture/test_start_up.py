@@ -19,6 +19,9 @@ OPTIONAL = (
     "jinja2",
     "rapidfuzz",
     "httpx2",
+    "psycopg",
+    "starlette",
+    "uvicorn",
 )
 ROOT = Path(__file__).parents[2]
 

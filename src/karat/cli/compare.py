@@ -48,19 +48,23 @@ def command(
 ) -> None:
     """Compare RUNS query by query; the first is the baseline of all others.
 
-    RUNS are run files (also one that holds several systems) or results saved with `karat eval … -o result.json`.
+    RUNS are run files (also one that holds several systems), results saved with `karat eval … -o result.json`, or
+    runs of the history: history:ID, or the name of a pin.
 
     \b
     karat compare old.jsonl new.jsonl --gold gold.jsonl
     karat compare old.jsonl new.jsonl --gold gold.jsonl --segment language
     karat compare old.jsonl new.jsonl --gold gold.jsonl --bounds
     karat compare before.json after.json
+    karat compare main history:latest
     """
     from karat.cli.scoring import check_outputs, results_of, show
     from karat.comparison.compare import compare_results
+    from karat.history.references import named
     from karat.report.comparison import comparison_report
     from karat.statistics.intervals import Sampling
 
+    runs = tuple(named(run) or run for run in runs)
     check_outputs(outputs, (*runs, gold, options["corpus"]))
     sampling = Sampling(options["method"], options["level"], options["resamples"], options["seed"])
     sides = [result for run in runs for result in results_of(run, gold, metrics, **options)]

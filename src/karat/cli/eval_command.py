@@ -12,6 +12,7 @@ from karat.cli.options import (
     label_options,
     metric_option,
     reading_options,
+    save_options,
     scoring_options,
     segment_option,
     stage_options,
@@ -48,6 +49,7 @@ from karat.cli.options import (
     help="Also write report.html, out.json, out.md, scores.parquet, out.csv; summary=out.csv, segments=out.csv and "
     "audit=out.md name one table.",
 )
+@save_options
 @reading_options
 def command(
     run: str,
@@ -57,6 +59,8 @@ def command(
     criteria: str | None,
     as_json: bool,
     outputs: tuple[str, ...],
+    save: bool | None,
+    tags: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Score RUN against a gold set: the panel with intervals, what it could reach, segments, worst queries, audit.
@@ -69,12 +73,15 @@ def command(
     karat eval run.trec --gold qrels.txt -m 'ndcg(gain=linear)@10' -m map
     karat eval run.jsonl --gold gold.jsonl --labels judge.jsonl --calibration human.jsonl --bounds
     karat eval run.jsonl --gold gold.yaml -o report.html -o result.json -o scores.parquet
+    karat eval run.jsonl --gold gold.jsonl --save
     """
+    from karat.cli.saving import open_for_saving
     from karat.cli.scoring import command_line, print_json, score_files
     from karat.export import check_target, export, to_json
 
     for output in outputs:
         check_target(output, inputs=_inputs(run, gold, **options))
+    keeper = open_for_saving(save, tags)
     asked: Sequence[str] = metrics if criteria is None else _with_gates(metrics, criteria)
     results = score_files(run, gold, _with_documents(asked) if by_document else asked, **options)
     if as_json:
@@ -90,6 +97,9 @@ def command(
             print_report(evaluation_report(result), console)
     for output in outputs:
         click.echo(f"wrote {export(results, output, command_line())}", err=True)
+    if keeper is not None:
+        for result in results:
+            keeper.keep(result)
 
 
 def _inputs(run: str, gold: str, routes: dict[str, str], labels: Sequence[str], **options: Any) -> list[str]:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from karat.cli.options import gate_options, json_option, reading_options, scoring_options, statistics_options
+from karat.cli.options import (
+    gate_options,
+    json_option,
+    reading_options,
+    save_options,
+    scoring_options,
+    statistics_options,
+)
 
 if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts
@@ -32,6 +39,8 @@ _ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
     help="Also write verdict.html, out.json, comment.md, junit.xml; annotations=FILE (- prints them), codequality=FILE "
     "and summary=FILE (added to its end) name other forms.",
 )
+@click.option("--anchor", metavar="RESULT", help="Second baseline, for gates with regression_max that name none.")
+@save_options
 @reading_options
 def command(
     run: str,
@@ -41,6 +50,9 @@ def command(
     baseline: str | None,
     as_json: bool,
     outputs: tuple[str, ...],
+    anchor: str | None,
+    save: bool | None,
+    tags: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Judge RUN by its gates. Exit code 0: may ship, 1: may not, 2: could not be judged.
@@ -49,14 +61,19 @@ def command(
     karat gate run.jsonl --gold gold.jsonl --baseline baseline.json
     karat gate run.jsonl --gold gold.jsonl --gate 'recall@5 >= 0.85' --gate 'ndcg@5 drop <= 0.02'
     karat gate result.json -o comment.md -o junit.xml
+    karat gate run.jsonl --gold gold.jsonl --baseline main --anchor release --save   (pins: karat history)
     """
+    from karat.cli.saving import open_for_saving
     from karat.cli.scoring import page_text, show, sides_of
-    from karat.gates.gate import asked_for, judge_result
+    from karat.gates.gate import anchored, asked_for, judge_result
+    from karat.history.references import named
+    from karat.keeping import with_panel
     from karat.report.gate import gate_page, gate_report
 
     targets = [_target(output, (run, gold, criteria, baseline, options["corpus"])) for output in outputs]
-    asked = asked_for(criteria, gates)
-    result, asked, before = sides_of(run, gold, asked, baseline, **options)
+    keeper = open_for_saving(save, tags)
+    asked = anchored(asked_for(criteria, gates), named(anchor))
+    result, asked, before = sides_of(run, gold, asked, named(baseline), **options)
     found = judge_result(result, asked, before)
     show([found], [gate_report(found)], as_json, ())
 
@@ -65,6 +82,8 @@ def command(
 
     for kind, path in targets:
         _write(found, kind, path, page)
+    if keeper is not None:
+        keeper.keep(with_panel(result), found)
     raise SystemExit(found.exit_code)
 
 

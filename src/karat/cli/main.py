@@ -12,6 +12,8 @@ import click
 import karat
 from karat.errors import KaratError, no_commands
 
+_PARTS = ("main", "options", "saving", "scoring")  # of several commands, and none themselves
+
 
 class Commands(click.Group):
     """Every module of this folder that has a `command`. A new command is one new file."""
@@ -20,7 +22,7 @@ class Commands(click.Group):
         import karat.cli as folder
 
         found = (m.name for m in pkgutil.iter_modules(folder.__path__))
-        return sorted(name.removesuffix("_command") for name in found if name not in ("main", "options", "scoring"))
+        return sorted(name.removesuffix("_command") for name in found if name not in _PARTS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         for module in (name, f"{name}_command"):

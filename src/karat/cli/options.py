@@ -189,6 +189,15 @@ gate_options = _all(
     click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind."),
 )
 
+save_options = _all(
+    click.option("--save/--no-save", default=None, help="Keep it in the history.  [default: karat.yaml, else not]"),
+    click.option("--tag", "tags", multiple=True, metavar="NAME", help="Keep it under this tag; repeat for more."),
+)
+
+store_option = click.option(
+    "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
+)
+
 query_options = _all(
     click.option("--gold-format", metavar="NAME", help="Format of the gold set (default: recognised)."),
     click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),

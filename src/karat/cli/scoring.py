@@ -59,21 +59,19 @@ def score_files(
     max_grade: int = 2,
 ) -> list[Result]:
     """One result for each system of a run."""
-    from pathlib import Path
-
     from karat.config import load_config
     from karat.errors import ConfigError
     from karat.evaluation import evaluate_all
     from karat.formats.read import read_gold, read_run
+    from karat.history.references import is_saved
     from karat.metrics.grammar import REGISTRY
     from karat.progress import working
     from karat.provenance import code_date, code_version
-    from karat.saved_result import is_saved_result
     from karat.statistics.intervals import Sampling
 
     REGISTRY.refuse_clashes()
     sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
-    if is_saved_result(Path(run)):
+    if is_saved(run):
         raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
     config = load_config()
     labelling = _labelling(bounds, labels, calibration, pool, doc_of, max_grade)
@@ -131,12 +129,10 @@ def read_chunks(corpus: str, tokens: int | None, overlap: int | None) -> Corpus:
 
 def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **options: Any) -> list[Result]:
     """Results of a run file, or those that a file saved by `karat eval` holds."""
-    from pathlib import Path
-
     from karat.comparison.sides import as_results
-    from karat.saved_result import is_saved_result
+    from karat.history.references import is_saved
 
-    if gold is None or is_saved_result(Path(side)):
+    if gold is None or is_saved(side):
         asked = {"cluster": options["cluster"]}
         return [_as_asked(result, options) for result in as_results(side, gold, metrics or None, asked)]
     return score_files(side, gold, metrics, **options)

@@ -45,12 +45,13 @@ def command(
     from karat.cli.scoring import check_outputs, show, sides_of
     from karat.gates.gate import asked_for
     from karat.gates.selftest import selftest
+    from karat.history.references import named
     from karat.progress import working
     from karat.report.selftest import selftest_report
 
     check_outputs(outputs, (run, gold, baseline, options["corpus"]))
     asked = asked_for(criteria, gates)
-    sides = sides_of(run, gold, asked, baseline, **options)
+    sides = sides_of(run, gold, asked, named(baseline), **options)
     with working(f"drawing {rounds} rounds"):
         found = selftest(*sides, rounds, options["seed"])
     show([found], [selftest_report(found)], as_json, outputs)

@@ -11,10 +11,11 @@ from typing import Any
 from karat.errors import ConfigError
 from karat.evaluation import evaluate_all
 from karat.formats.read import read_run
+from karat.history.references import is_saved, read_saved
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metrics
 from karat.result import Result, restore
-from karat.saved_result import SavedResult, is_saved_result, read_results
+from karat.saved_result import SavedResult
 
 
 def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, options: dict[str, Any]) -> list[Result]:
@@ -23,8 +24,8 @@ def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, opt
         return [side]
     if isinstance(side, SavedResult):
         return [_restored(side, metrics, options)]
-    if isinstance(side, (str, PathLike)) and is_saved_result(Path(side)):
-        return [_restored(saved, metrics, options) for saved in read_results(side)]
+    if is_saved(side):
+        return [_restored(saved, metrics, options) for saved in read_saved(side)]
     if isinstance(side, (str, PathLike)) and not Path(side).exists():
         read_run(side)  # says what is wrong with the path
     if gold is None:

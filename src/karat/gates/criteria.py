@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from karat.errors import ConfigError
+from karat.history.references import is_reference
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
 from karat.strict_yaml import read_document
@@ -105,7 +106,7 @@ def _anchored(criteria: CriteriaFile, folder: Path) -> list[Gate]:
     """With the anchors' paths as seen from here."""
     for gate in criteria.gates:
         anchor = gate.anchor or (criteria.anchor if gate.regression_max is not None else None)
-        gate.anchor = None if anchor is None else str(folder / anchor)
+        gate.anchor = anchor if anchor is None or is_reference(anchor) else str(folder / anchor)
     return criteria.gates
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
 from karat.gates.verdicts import Baseline, Judge, Verdicts, overall
+from karat.history.references import is_reference, is_saved
 from karat.result import Result
-from karat.saved_result import SavedResult, is_saved_result
 
 _OLD = 90  # days after which a baseline is worth a note
 
@@ -47,10 +46,7 @@ def gate(
 
 def baseline_metrics(baseline: Any, metrics: list[str]) -> list[str] | None:
     """Of a saved baseline whatever it has: it may lack what no gate compares with it."""
-    saved = isinstance(baseline, SavedResult) or (
-        isinstance(baseline, (str, PathLike)) and is_saved_result(Path(baseline))
-    )
-    return None if saved else metrics
+    return None if is_saved(baseline) else metrics
 
 
 def as_criteria(criteria: str | Path | Criteria | Iterable[str | Gate] | None) -> Criteria:
@@ -70,6 +66,16 @@ def asked_for(file: str | None, gates: Sequence[str]) -> Criteria:
         return as_criteria(gates)
     criteria = read_criteria(find_criteria() if file is None else Path(file))
     return replace(criteria, gates=[*criteria.gates, *map(parse_gate, gates)])
+
+
+def anchored(criteria: Criteria, anchor: str | None) -> Criteria:
+    """With an anchor for every gate that may lose something and names none of its own."""
+    if anchor is None:
+        return criteria
+    for gate_ in criteria.gates:
+        if gate_.regression_max is not None and gate_.anchor is None:
+            gate_.anchor = anchor
+    return criteria
 
 
 def gate_metrics(criteria: Criteria) -> list[str]:
@@ -131,11 +137,12 @@ def _breakdown(baseline: Result, result: Result) -> Comparison:
 
 
 def _anchor(path: str, criteria: Criteria) -> Baseline:
-    if not is_saved_result(Path(path)):
+    if not is_saved(path):
         what = "not a saved result" if Path(path).exists() else "no such file"
-        hint = f"it is named in {criteria.file}" if criteria.file else None
+        hint = f"it is named in {criteria.file}; " if criteria.file else ""
+        hint += f"a pin of the history is named history:{Path(path).name}"
         raise ConfigError(what, file=path, expected="an anchor saved with `karat eval … -o release.json`", hint=hint)
-    name = f"the anchor {Path(path).name}"
+    name = f"the anchor {path if is_reference(path) else Path(path).name}"
     return Baseline(name, only_one(as_results(path, None, None, {}), name.removeprefix("the ")))
 
 

@@ -40,8 +40,9 @@ def joined(reports: Sequence[Report]) -> Report:
     return Report(f"{len(reports)} reports", sections)
 
 
-def full_sections(result: Result) -> list[Section]:
-    return [Section(m.name, m.title, blocks) for m in _makers() if (blocks := m.full_blocks(result))]
+def full_sections(result: Result, without: Sequence[str] = ()) -> list[Section]:
+    makers = [maker for maker in _makers() if maker.name not in without]
+    return [Section(m.name, m.title, blocks) for m in makers if (blocks := m.full_blocks(result))]
 
 
 def _makers() -> list[ReportSection]:

@@ -47,8 +47,8 @@ def render_html(report: Report, command: str = "") -> bytes:
     from karat import __version__
 
     made = {"Karat": __version__, **({"made with": command} if command else {})}
-    page = _environment().get_template("page.html")
-    style, script = _asset("style.css"), _asset("script.js")
+    page = environment().get_template("page.html")
+    style, script = asset("style.css"), asset("script.js")
     return page.render(
         report=msgspec.structs.replace(report, facts={**report.facts, **made}),
         parts=_parts(report.sections),
@@ -114,9 +114,10 @@ def _slug(name: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """How blocks become HTML; the dashboard shows them in pages of its own."""
     made = Environment(
-        loader=FunctionLoader(_asset),
+        loader=FunctionLoader(asset),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -144,7 +145,7 @@ def _environment() -> Environment:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return resources.files("karat.report").joinpath("page", name).read_text(encoding="utf-8")
 
 

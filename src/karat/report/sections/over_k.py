@@ -16,4 +16,6 @@ class OverK(ReportSection):
     order = 18
 
     def full_blocks(self, result: Result) -> list[Block]:
+        if result.saved_sweep is not None:
+            return sweep_blocks(result.saved_sweep)
         return [] if result.again is None else sweep_blocks(result.sweep())

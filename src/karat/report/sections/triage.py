@@ -19,4 +19,6 @@ class TriageSection(ReportSection):
     order = 72
 
     def full_blocks(self, result: Result) -> list[Block]:
+        if result.saved_triage is not None:
+            return triage_blocks(result.saved_triage)
         return triage_blocks(triage(result, WORST, sample=SAMPLE)) if result.again is not None else []

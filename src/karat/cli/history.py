@@ -1,0 +1,313 @@
+"""`karat history`: past runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from karat.cli.options import json_option, store_option
+
+if TYPE_CHECKING:
+    from karat.history.rows import Filter
+    from karat.history.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def filter_options(command: F) -> F:
+    for option in (
+        click.option("--until", metavar="TIME", help="Saved before this, such as 2025-07-01."),
+        click.option("--since", metavar="TIME", help="Saved at this time or later, such as 2025-06-01."),
+        click.option("--dataset", help="Only of this dataset."),
+        click.option("--tag", help="Only with this tag."),
+        click.option("--branch", help="Only of this branch."),
+        click.option("--system", help="Only of this system."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group("history", short_help="Past runs: list, show, tag, pin as baseline or anchor, export and import.")
+def command() -> None:
+    """Past runs, kept by `karat eval --save` and `karat gate --save`.
+
+    A run is named by its id or the beginning of one, by a tag (its newest run), by a pin, or as latest. Other commands
+    take history:NAME wherever they take a saved result; --baseline and --anchor also take the bare name of a pin.
+
+    \b
+    karat history list --branch main
+    karat history pin latest --baseline main
+    karat gate run.jsonl --gold gold.jsonl --baseline main
+    karat history show latest -o report.html
+    """
+
+
+@command.command("list", short_help="Runs, the newest first.")
+@filter_options
+@click.option("-n", "limit", type=click.IntRange(1, 500), default=20, show_default=True, help="How many.")
+@click.option("--after", metavar="PLACE", help="Go on where an earlier list ended.")
+@store_option
+@json_option
+def list_runs(limit: int, after: str | None, store: str | None, as_json: bool, **only: str | None) -> None:
+    """List runs, the newest first, with their most telling metrics."""
+    from karat.cli.scoring import show
+    from karat.report.history import list_report
+
+    with _open(store) as opened:
+        page = opened.runs(_filter(**only), limit=limit, after=after)
+        total = opened.count()
+    show([page], [list_report(page, total)], as_json, ())
+
+
+@command.command("show", short_help="One run, as `karat eval` showed it.")
+@click.argument("run")
+@click.option(
+    "--output", "-o", "outputs", multiple=True, metavar="FILE", help="As in `karat eval`: report.html, out.json …"
+)
+@store_option
+@json_option
+def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: bool) -> None:
+    """Show RUN, and write its report.
+
+    \b
+    karat history show latest
+    karat history show 3f9a1c -o report.html -o result.json
+    """
+    from karat.cli.scoring import command_line, print_json
+    from karat.export import check_target, export, to_json
+    from karat.keeping import restored
+    from karat.report.build import evaluation_report
+    from karat.report.history import origin_section
+    from karat.report.renderers.terminal import print_report, terminal_console
+
+    for output in outputs:
+        check_target(output)
+    with _open(store) as opened:
+        run_id = opened.find(run)
+        row, kept = opened.row(run_id), opened.kept(run_id)
+    result = restored(kept)
+    if as_json:
+        print_json(to_json([result]))
+    else:
+        report = evaluation_report(result)
+        print_report(type(report)(report.title, [origin_section(row), *report.sections]), terminal_console())
+    for output in outputs:
+        click.echo(f"wrote {export([result], output, command_line())}", err=True)
+
+
+@command.command("trend", short_help="One metric over time.")
+@click.argument("metric")
+@click.option("--segment", metavar="NAME=VALUE", help="Only these queries, such as language=de.")
+@filter_options
+@click.option("-n", "limit", type=click.IntRange(1, 1000), default=30, show_default=True, help="How many runs.")
+@store_option
+@json_option
+def trend(metric: str, segment: str | None, limit: int, store: str | None, as_json: bool, **only: str | None) -> None:
+    """Show METRIC over time with its intervals, the oldest first.
+
+    \b
+    karat history trend recall@5 --branch main
+    karat history trend recall@5 --segment language=de
+    """
+    import msgspec
+
+    from karat.cli.scoring import print_json
+    from karat.metrics.grammar import parse_metric
+    from karat.report.history import trend_report
+    from karat.report.renderers.terminal import print_report, terminal_console
+
+    name, equals, value = (segment or "=").partition("=")
+    if not equals:
+        raise click.BadParameter(f"{segment!r} is not of the form NAME=VALUE", param_hint="--segment")
+    asked = str(parse_metric(metric))
+    with _open(store) as opened:
+        points = opened.trend(asked, _filter(**only), segment=(name, value), limit=limit)
+    if as_json:
+        print_json(msgspec.json.format(msgspec.json.encode(points), indent=2) + b"\n")
+    else:
+        print_report(trend_report(asked, segment, points), terminal_console())
+
+
+@command.command("tag", short_help="Give a run tags.")
+@click.argument("run")
+@click.argument("tags", nargs=-1, required=True)
+@store_option
+def tag(run: str, tags: tuple[str, ...], store: str | None) -> None:
+    """Give RUN one or more TAGS."""
+    with _open(store) as opened:
+        run_id = opened.find(run)
+        opened.tag(run_id, tags)
+    _say(run_id, f"tagged {', '.join(tags)}")
+
+
+@command.command("untag", short_help="Take tags from a run.")
+@click.argument("run")
+@click.argument("tags", nargs=-1, required=True)
+@store_option
+def untag(run: str, tags: tuple[str, ...], store: str | None) -> None:
+    """Take TAGS from RUN."""
+    with _open(store) as opened:
+        run_id = opened.find(run)
+        opened.untag(run_id, tags)
+    _say(run_id, f"no longer tagged {', '.join(tags)}")
+
+
+@command.command("pin", short_help="Let a name lead to a run: a baseline, or an anchor such as the last release.")
+@click.argument("run")
+@click.option("--baseline", metavar="NAME", help="For `karat gate --baseline NAME`: moves with the branch.")
+@click.option("--anchor", metavar="NAME", help="For `karat gate --anchor NAME`: stays until the next release.")
+@store_option
+def pin(run: str, baseline: str | None, anchor: str | None, store: str | None) -> None:
+    """Let NAME lead to RUN, whatever it led to before.
+
+    \b
+    karat history pin latest --baseline main
+    karat history pin 3f9a1c --anchor release
+    """
+    from karat.history.store import short
+
+    name = baseline or anchor
+    if name is None or (baseline and anchor):
+        raise click.UsageError("pin as what?\nhint: --baseline NAME or --anchor NAME")
+    with _open(store) as opened:
+        run_id = opened.find(run)
+        before = opened.pin(run_id, name, "baseline" if baseline else "anchor")
+    moved = f", before: {short(before.run_id)}" if before is not None and before.run_id != run_id else ""
+    _say(run_id, f"pinned as {'baseline' if baseline else 'anchor'} {name}{moved}")
+
+
+@command.command("unpin", short_help="Remove a pin; its run stays.")
+@click.argument("name")
+@store_option
+def unpin(name: str, store: str | None) -> None:
+    """Remove the pin NAME; its run stays."""
+    with _open(store) as opened:
+        opened.unpin(name)
+    click.echo(f"{name} leads nowhere now")
+
+
+@command.command("pins", short_help="Baselines and anchors.")
+@store_option
+@json_option
+def pins(store: str | None, as_json: bool) -> None:
+    """List baselines and anchors."""
+    import msgspec
+
+    from karat.cli.scoring import print_json
+    from karat.report.history import pins_report
+    from karat.report.renderers.terminal import print_report, terminal_console
+
+    with _open(store) as opened:
+        found = opened.pins()
+        rows = {pin.run_id: opened.row(pin.run_id) for pin in found}
+    if as_json:
+        print_json(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    else:
+        print_report(pins_report(found, rows), terminal_console())
+
+
+@command.command("delete", short_help="Delete runs.")
+@click.argument("runs", nargs=-1, required=True)
+@store_option
+def delete(runs: tuple[str, ...], store: str | None) -> None:
+    """Delete RUNS for good. A run that is pinned stays."""
+    with _open(store) as opened:
+        for run_id in dict.fromkeys([opened.find(run) for run in runs]):
+            opened.delete(run_id)
+            _say(run_id, "deleted")
+
+
+@command.command("export", short_help="Write runs to one file.")
+@click.argument("runs", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All runs.")
+@click.option("--output", "-o", required=True, metavar="FILE", help="Such as runs.zip.")
+@store_option
+def export_command(runs: tuple[str, ...], everything: bool, output: str, store: str | None) -> None:
+    """Write RUNS, whole and with their tags, to one file, for `karat history import`."""
+    from pathlib import Path
+
+    from karat.history.archive import export_runs
+    from karat.output import check_writable
+
+    if bool(runs) == everything:
+        raise click.UsageError("which runs?\nhint: name some, or --all")
+    check_writable(output)
+    with _open(store) as opened:
+        ids = opened.ids() if everything else [opened.find(run) for run in runs]
+        export_runs(opened, list(dict.fromkeys(ids)), Path(output))
+    click.echo(f"wrote {output}: {_count(len(ids))}", err=True)
+
+
+@command.command("import", short_help="Take runs in from files.")
+@click.argument("files", nargs=-1, required=True)
+@store_option
+def import_command(files: tuple[str, ...], store: str | None) -> None:
+    """Take in the runs of FILES that `karat history export` wrote, or of the Parquet files of a history's folder.
+
+    A file of which anything is broken or changed is refused whole.
+    """
+    from pathlib import Path
+
+    from karat.history.archive import import_runs
+
+    with _open(store, create=True) as opened:
+        for file in files:
+            saved = import_runs(opened, Path(file), file)
+            new = sum(run.new for run in saved)
+            click.echo(f"{file}: {_count(len(saved))}, {new} of them new")
+
+
+@command.command("check", short_help="Are all runs whole?")
+@store_option
+@json_option
+def check(store: str | None, as_json: bool) -> None:
+    """Read every run and compare it with its id. Exit code 2 when one is lost or changed."""
+    import msgspec
+
+    from karat.cli.scoring import print_json
+    from karat.errors import KaratError
+    from karat.history.store import short
+    from karat.progress import working
+
+    broken: dict[str, str] = {}
+    with _open(store) as opened, working("reading all runs"):
+        ids = opened.ids()
+        for run_id in ids:
+            try:
+                if opened.kept(run_id).id != run_id:
+                    broken[run_id] = "it is not what was saved"
+            except KaratError as error:
+                broken[run_id] = str(error)
+        left = opened.clean()
+    if as_json:
+        print_json(msgspec.json.encode({"runs": len(ids), "broken": broken, "leftovers": left}) + b"\n")
+    else:
+        for run_id, problem in broken.items():
+            click.echo(f"{short(run_id)}: {problem}")
+        click.echo(f"{_count(len(ids))}, {len(broken)} broken" + (f"; removed {left} unfinished files" if left else ""))
+    if broken:
+        raise SystemExit(2)
+
+
+def _open(place: str | None, *, create: bool = False) -> Store:
+    from karat.history.opening import open_store
+
+    return open_store(place, create=create)
+
+
+def _filter(since: str | None, until: str | None, **only: str | None) -> Filter:
+    from karat.history.rows import Filter, utc
+
+    return Filter(since=utc(since, "--since"), until=utc(until, "--until"), **only)
+
+
+def _say(run_id: str, done: str) -> None:
+    from karat.history.store import short
+
+    click.echo(f"{short(run_id)}: {done}")
+
+
+def _count(runs: int) -> str:
+    return f"{runs:,} {'run' if runs == 1 else 'runs'}"

@@ -1,0 +1,41 @@
+"""`karat push`: runs to a server."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from karat.cli.options import store_option
+
+
+@click.command("push", short_help="Send runs of the history to a `karat serve` elsewhere.")
+@click.argument("url")
+@click.argument("runs", nargs=-1)
+@click.option("--token-file", metavar="FILE", help="Token of that server.  [default: KARAT_TOKEN]")
+@click.option("--timeout", type=click.IntRange(1, 3600), default=60, show_default=True, help="Seconds to wait.")
+@store_option
+def command(url: str, runs: tuple[str, ...], token_file: str | None, timeout: int, store: str | None) -> None:
+    """Send RUNS (without any: the latest) of the history here to the server at URL.
+
+    What is there already stays as it is.
+
+    \b
+    karat eval run.jsonl --gold gold.jsonl --save
+    karat push https://karat.example.org        KARAT_TOKEN in the environment
+    """
+    from karat.history.archive import pack
+    from karat.history.opening import open_store
+    from karat.history.store import short
+    from karat.progress import working
+    from karat.pushing import push
+    from karat.web.access import read_token
+
+    token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
+    with open_store(store) as opened:
+        ids = list(dict.fromkeys(opened.find(run) for run in runs or ("latest",)))
+        content = pack(opened, ids)
+    with working(f"sending to {url}"):
+        sent = push(url, content, token, timeout)
+    for run_id, new in sent:
+        click.echo(f"{short(run_id)}: {'sent' if new else 'was there already'}")

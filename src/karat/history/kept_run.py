@@ -1,0 +1,171 @@
+"""What is kept of a run: one document, and one row a query; both in one Parquet file."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from karat.errors import InputError
+from karat.saved_result import SavedResult
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SCHEMA: Literal["karat/run/1"] = "karat/run/1"
+SCORE, VOTE, TAG = "score/", "vote/", "tag/"
+DOCUMENT = "document"  # the column that holds the document, in its first row
+_PLACES = ("karat", "run", "gold")  # where files lay and who looked: not what was found
+_COLUMNS = ("query_id", "query", "missing", "first_rank", "case")
+_GROUP = 20_000  # rows that are read together; a page of queries costs one such group
+
+
+class RunDocument(msgspec.Struct, kw_only=True):
+    """Everything but what is said query by query: that stands in the rows."""
+
+    schema: Literal["karat/run/1"] = SCHEMA
+    result: SavedResult  # without scores, queries, attributes and votes
+    triage: dict[str, Any] | None = None  # as `karat triage` saves it, without the cases
+    cases: list[str] = []  # queries that have one, worst first
+    sweep: dict[str, Any] | None = None  # as `karat sweep` saves it
+    sections: list[Any] = []  # of the report's page, but triage and sweep; quick for any number of queries
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """A run as it is kept. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…"""
+
+    document: RunDocument
+    rows: pl.DataFrame
+
+    @cached_property
+    def id(self) -> str:
+        """By content: the same scores of the same system by the same code are one run, wherever its files lay."""
+        found = hashlib.sha256(msgspec.json.encode(_content(self.document), order="deterministic"))
+        for name in sorted(self.rows.columns):
+            found.update(name.encode())
+            found.update(msgspec.json.encode(self.rows[name].to_list()))
+        return found.hexdigest()
+
+    def to_parquet(self) -> bytes:
+        import polars as pl
+
+        text = msgspec.json.encode(self.document).decode()
+        column = pl.Series(DOCUMENT, [text, *[None] * (self.rows.height - 1)], dtype=pl.String)
+        buffer = io.BytesIO()
+        self.rows.with_columns(column).write_parquet(buffer, compression="zstd", row_group_size=_GROUP)
+        return buffer.getvalue()
+
+    def saved(self) -> SavedResult:
+        """The saved form of the result, whole."""
+        scores = {name: self.rows[SCORE + name].to_list() for name in _named(self.rows, SCORE)}
+        ids = self.rows["query_id"].to_list()
+        per_query = zip(*scores.values(), strict=True) if scores else (() for _ in ids)
+        decode = msgspec.json.Decoder().decode
+        return msgspec.structs.replace(
+            self.document.result,
+            scores={q: dict(zip(scores, row, strict=True)) for q, row in zip(ids, per_query, strict=True)},
+            queries=dict(zip(ids, self.rows["query"].to_list(), strict=True)),
+            attributes={
+                name: [None if text is None else decode(text) for text in self.rows[TAG + name].to_list()]
+                for name in _named(self.rows, TAG)
+            },
+            votes={name: self.rows[VOTE + name].to_list() for name in _named(self.rows, VOTE)},
+        )
+
+    def cases(self) -> list[Any]:
+        """Of the triage, worst first."""
+        found = self.rows.filter(self.rows["case"].is_not_null())
+        texts = dict(zip(found["query_id"].to_list(), found["case"].to_list(), strict=True))
+        return [msgspec.json.decode(texts[query]) for query in self.document.cases if query in texts]
+
+
+def keep(
+    saved: SavedResult,
+    *,
+    first_ranks: list[int | None] | None = None,
+    triage: dict[str, Any] | None = None,
+    sweep: dict[str, Any] | None = None,
+    sections: Sequence[Any] = (),
+) -> KeptRun:
+    """`first_ranks`: where the first relevant hit of each query stands; the rest in its saved form."""
+    import polars as pl
+
+    cases = {} if triage is None else {case["query_id"]: case for case in triage["cases"]}
+    missing = set(saved.missing)
+    texts = [_json(cases.get(query)) for query in saved.scores]
+    columns = {
+        "query_id": pl.Series(list(saved.scores), dtype=pl.String),
+        "query": pl.Series(list(saved.queries.values()), dtype=pl.String),
+        "missing": pl.Series([q in missing for q in saved.scores], dtype=pl.Boolean),
+        "first_rank": pl.Series(first_ranks or [None] * len(saved.scores), dtype=pl.Int64),
+        "case": pl.Series(texts, dtype=pl.String),
+        **{SCORE + name: pl.Series(column, dtype=pl.Float64) for name, column in _scores(saved)},
+        **{VOTE + name: pl.Series(votes, dtype=pl.Float64) for name, votes in saved.votes.items()},
+        **{
+            TAG + name: pl.Series(list(map(_json, values)), dtype=pl.String)
+            for name, values in saved.attributes.items()
+        },
+    }
+    document = RunDocument(
+        result=msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}),
+        triage=None if triage is None else {**triage, "cases": []},
+        cases=list(cases),
+        sweep=sweep,
+        sections=list(sections),
+    )
+    # As it comes back from a file: structs inside of analyses are objects there.
+    plain = msgspec.json.decode(msgspec.json.encode(document), type=RunDocument)
+    return KeptRun(plain, pl.DataFrame(columns))
+
+
+def read_kept(source: bytes | Path, label: str) -> KeptRun:
+    """A run from its Parquet file; anything but a whole one is refused."""
+    import polars as pl
+
+    try:
+        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+        document = read_document(rows[DOCUMENT][0], label)
+        kept = KeptRun(document, rows.drop(DOCUMENT))
+    except (pl.exceptions.PolarsError, IndexError, OSError) as error:
+        raise InputError("not a run that Karat has kept", file=label, hint="the file is cut off or damaged") from error
+    measured = (SCORE + row.metric for row in document.result.summary)
+    if not {*_COLUMNS, *measured} <= set(rows.columns):
+        raise InputError("the parts of a kept run do not fit together", file=label)
+    return kept
+
+
+def read_document(text: str | bytes | None, label: str) -> RunDocument:
+    try:
+        return msgspec.json.decode(text or b"", type=RunDocument)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise InputError(f"not a run that Karat has kept: {error}", file=label) from error
+
+
+def _content(document: RunDocument) -> dict[str, Any]:
+    """The document without what may differ although the run is the same."""
+    plain = msgspec.to_builtins(document)
+    del plain["sections"]  # the same once more, in words
+    for part in ("result", "triage", "sweep"):
+        if plain[part] is not None:
+            plain[part] = {name: value for name, value in plain[part].items() if name not in _PLACES}
+    return dict(plain)
+
+
+def _scores(saved: SavedResult) -> Iterator[tuple[str, list[float | None]]]:
+    names = next(iter(saved.scores.values()), {})
+    return ((name, [scores[name] for scores in saved.scores.values()]) for name in names)
+
+
+def _named(rows: pl.DataFrame, prefix: str) -> list[str]:
+    return [name.removeprefix(prefix) for name in rows.columns if name.startswith(prefix)]
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value, order="deterministic").decode()

@@ -1,0 +1,282 @@
+"""Runs query by query: one run, several side by side, one query over time. Only what is asked for is read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from karat.errors import ConfigError, InputError, UnknownName
+from karat.history.kept_run import SCORE, TAG
+from karat.history.rows import Filter, RunRow
+from karat.history.store import Store, short
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_MOST = 500
+Order = Literal["given", "worst", "best", "changed"]
+
+
+class QueryScores(msgspec.Struct, frozen=True, kw_only=True):
+    """One query of one run."""
+
+    query_id: str
+    query: str | None
+    first_rank: int | None  # of a relevant hit; null: there is none, or it is not known
+    missing: bool
+    has_case: bool  # its hits are kept
+    tags: dict[str, Any]
+    scores: dict[str, float | None]
+
+
+class QueryPage(msgspec.Struct, frozen=True):
+    """Some queries of a run, and how many there are."""
+
+    total: int
+    rows: list[QueryScores]
+
+
+class SideRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One query in several runs; null where a run does not have it."""
+
+    query_id: str
+    query: str | None
+    values: list[float | None]
+    first_ranks: list[int | None]
+    delta: float | None  # of the last against the first
+
+
+class SidePage(msgspec.Struct, frozen=True):
+    """Some queries of several runs."""
+
+    metric: str
+    runs: list[str]
+    total: int
+    rows: list[SideRow]
+
+
+class QueryPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One query at one time."""
+
+    run_id: str
+    saved_at: str
+    system: str
+    branch: str | None
+    first_rank: int | None
+    missing: bool
+    scores: dict[str, float | None]
+
+
+class QueryHistory(msgspec.Struct, frozen=True):
+    """One query across runs, the newest first; `after`: where older runs begin."""
+
+    query_id: str
+    query: str | None
+    points: list[QueryPoint]
+    after: str | None
+
+
+def scores_of(
+    store: Store,
+    run_id: str,
+    *,
+    metric: str | None = None,
+    order: Order = "given",
+    text: str = "",
+    only: dict[str, str] | None = None,
+    cases: bool = False,
+    offset: int = 0,
+    limit: int = 50,
+) -> QueryPage:
+    """Queries of one run. `metric`: what worst and best go by; `text`: in the id or the query; `only`: by tag;
+    `cases`: those whose hits are kept."""
+    import polars as pl
+
+    frame = _scan(store, run_id)
+    names = frame.collect_schema().names()
+    if order != "given":
+        frame = frame.sort(_score(metric, names), descending=order == "best", nulls_last=True, maintain_order=True)
+    if text:
+        frame = frame.filter(_holds(text))
+    for name, value in (only or {}).items():
+        if TAG + name not in names:
+            raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
+        frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
+    if cases:
+        frame = frame.filter(pl.col("case").is_not_null())
+    with _readable(run_id):
+        total = int(frame.select(pl.len()).collect().item())
+        found = frame.slice(max(offset, 0), _size(limit)).collect()
+    return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
+
+
+def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
+    """A failed query with its gold and hits, as `karat triage` tells it; None: its hits were not kept."""
+    found = _one(store, run_id, query_id, ["case"])
+    return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
+
+
+def cases_of(store: Store, run_id: str, *, offset: int = 0, limit: int = 20) -> list[dict[str, Any]]:
+    """The triage queue of a run: some of its failed queries, worst first."""
+    import polars as pl
+
+    wanted = store.document(run_id).cases[max(offset, 0) :][: _size(limit)]
+    frame = _scan(store, run_id).filter(pl.col("query_id").is_in(wanted)).select("query_id", "case")
+    with _readable(run_id):
+        texts = dict(frame.collect().iter_rows())
+    return [msgspec.json.decode(texts[query]) for query in wanted if texts.get(query)]
+
+
+def side_by_side(
+    store: Store,
+    run_ids: Sequence[str],
+    metric: str,
+    *,
+    order: Order = "changed",
+    text: str = "",
+    offset: int = 0,
+    limit: int = 50,
+) -> SidePage:
+    """One metric of several runs, query by query. `changed`: the greatest differences first, worst: losses first."""
+    import polars as pl
+
+    if not run_ids:
+        raise ConfigError("no run to look at")
+    frames = [_column(store, run_id, metric, place) for place, run_id in enumerate(run_ids)]
+    with _readable(run_ids[0]):
+        found = frames[0]
+        for frame in frames[1:]:
+            found = found.join(frame, on="query_id", how="full", coalesce=True, maintain_order="left_right")
+        last = len(run_ids) - 1
+        found = found.with_columns(
+            pl.coalesce([f"query{i}" for i in range(len(run_ids))]).alias("query"),
+            (pl.col(f"value{last}") - pl.col("value0")).alias("delta"),
+        )
+        if text:
+            found = found.filter(_holds(text))
+        if order != "given":
+            key = pl.col("delta").abs() if order == "changed" else pl.col("delta")
+            found = found.sort(key, descending=order != "worst", nulls_last=True, maintain_order=True)
+        rows = found.slice(max(offset, 0), _size(limit)).iter_rows(named=True)
+        return SidePage(metric, list(run_ids), found.height, [_side(row, len(run_ids)) for row in rows])
+
+
+def query_over_time(
+    store: Store, query_id: str, only: Filter | None = None, *, limit: int = 20, after: str | None = None
+) -> QueryHistory:
+    """How the rank and the scores of one query moved. Runs that do not have it are passed over."""
+    page = store.runs(only, limit=limit, after=after)
+    texts: list[str] = []
+    points = []
+    for row in page.rows:
+        found = _one(store, row.id, query_id, None)
+        if found is not None:
+            texts += [found["query"]] if found["query"] else []
+            points.append(_query_point(row, found))
+    return QueryHistory(query_id, texts[0] if texts else None, points, page.after)
+
+
+def _scan(store: Store, run_id: str) -> pl.LazyFrame:
+    import polars as pl
+
+    source = store.source(run_id)
+    return pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+
+
+def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) -> dict[str, Any] | None:
+    import polars as pl
+
+    frame = _scan(store, run_id).filter(pl.col("query_id") == query_id)
+    if columns is None:
+        names = frame.collect_schema().names()
+        columns = ["query", "first_rank", "missing", *(name for name in names if name.startswith(SCORE))]
+    with _readable(run_id):
+        rows = frame.select(columns).collect().to_dicts()
+    return rows[0] if rows else None
+
+
+def _column(store: Store, run_id: str, metric: str, place: int) -> pl.DataFrame:
+    import polars as pl
+
+    frame = _scan(store, run_id)
+    with _readable(run_id):
+        score = _score(metric, frame.collect_schema().names())
+        return frame.select(
+            "query_id",
+            pl.col("query").alias(f"query{place}"),
+            pl.col(score).alias(f"value{place}"),
+            pl.col("first_rank").alias(f"rank{place}"),
+        ).collect()
+
+
+def _holds(text: str) -> pl.Expr:
+    import polars as pl
+
+    columns = (pl.col(name).str.to_lowercase() for name in ("query_id", "query"))
+    return pl.any_horizontal([column.str.contains(text.lower(), literal=True) for column in columns])
+
+
+def _score(metric: str | None, names: list[str]) -> str:
+    known = [name.removeprefix(SCORE) for name in names if name.startswith(SCORE)]
+    if metric is None:
+        raise ConfigError("worst and best by which metric?", hint=f"one of: {', '.join(known)}")
+    if metric not in known:
+        raise UnknownName("metric of this run", metric, known)
+    return SCORE + metric
+
+
+def _query(row: dict[str, Any]) -> QueryScores:
+    tags = {n.removeprefix(TAG): msgspec.json.decode(v) for n, v in row.items() if n.startswith(TAG) and v is not None}
+    return QueryScores(
+        query_id=row["query_id"],
+        query=row["query"],
+        first_rank=row["first_rank"],
+        missing=row["missing"],
+        has_case=row["case"] is not None,
+        tags=tags,
+        scores=_scores(row),
+    )
+
+
+def _scores(row: dict[str, Any]) -> dict[str, float | None]:
+    return {name.removeprefix(SCORE): value for name, value in row.items() if name.startswith(SCORE)}
+
+
+def _side(row: dict[str, Any], runs: int) -> SideRow:
+    return SideRow(
+        query_id=row["query_id"],
+        query=row["query"],
+        values=[row[f"value{i}"] for i in range(runs)],
+        first_ranks=[row[f"rank{i}"] for i in range(runs)],
+        delta=row["delta"],
+    )
+
+
+def _query_point(row: RunRow, found: dict[str, Any]) -> QueryPoint:
+    return QueryPoint(
+        run_id=row.id,
+        saved_at=row.saved_at,
+        system=row.head.system,
+        branch=row.head.branch,
+        first_rank=found["first_rank"],
+        missing=found["missing"],
+        scores=_scores(found),
+    )
+
+
+def _size(limit: int) -> int:
+    return min(max(limit, 1), _MOST)
+
+
+@contextmanager
+def _readable(run_id: str) -> Iterator[None]:
+    import polars as pl
+
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"the file of the run {short(run_id)} is damaged", hint="karat history check") from error

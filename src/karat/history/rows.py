@@ -1,0 +1,189 @@
+"""The rows of the catalogue: what lists, trends and filters go by."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from karat.errors import ConfigError
+from karat.gold import Dataset
+from karat.history.kept_run import KeptRun
+from karat.saved_result import SavedResult
+from karat.summary import SummaryRow
+
+ALL = ""  # the segment, and its value, that stands for all queries
+PinKind = Literal["baseline", "anchor"]
+Outcome = Literal["pass", "fail", "inconclusive", "invalid"]
+# What besides its version decides what a metric says; two runs that differ in it are not compared either.
+_SETTINGS = ("missing", "doc_of", "k", "fuzzy_threshold", "min_score", "top_k", "no_future")
+
+
+class RunHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run comes from."""
+
+    system: str
+    run: str
+    gold: str
+    karat: str
+    queries: int
+    dataset: Dataset
+    branch: str | None = None
+    code_version: str | None = None
+    code_date: str | None = None
+    index_version: Any = None
+    chunker: Any = None
+    seed: int | None = None
+    cases: int = 0  # failed queries that are kept with their hits
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """One metric of a run, over all queries or over a segment."""
+
+    n: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    few: bool
+    definition: str  # a fingerprint: values with different ones do not speak of the same thing
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """A name that leads to a run until it is moved: a baseline, or an anchor such as the last release."""
+
+    name: str
+    kind: PinKind
+    run_id: str
+    pinned_at: str
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What gates said of a run, once."""
+
+    outcome: Outcome
+    document: str  # as `karat gate --json` prints it
+    judged_at: str = ""
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.document.encode()).hexdigest()
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in a list."""
+
+    id: str
+    saved_at: str  # UTC
+    head: RunHead
+    tags: list[str] = []
+    pins: list[Pin] = []
+    measures: dict[str, Measure] = {}
+    outcome: Outcome | None = None  # of the gates, when they last judged it
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some rows, and where the next begin; null: there are no more."""
+
+    rows: list[RunRow]
+    after: str | None
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs; what is null does not matter. Times are UTC, `until` is not part of the span."""
+
+    system: str | None = None
+    branch: str | None = None
+    tag: str | None = None
+    dataset: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+class TrendPoint(msgspec.Struct, frozen=True):
+    """A metric at one time."""
+
+    run_id: str
+    saved_at: str
+    system: str
+    branch: str | None
+    code_version: str | None
+    queries: int
+    measure: Measure
+    pins: list[Pin]
+
+
+class Choices(msgspec.Struct, frozen=True):
+    """What can be filtered by."""
+
+    systems: list[str]
+    branches: list[str]
+    tags: list[str]
+    datasets: list[str]
+
+
+def head_of(run: KeptRun, branch: str | None) -> RunHead:
+    result = run.document.result
+    said = result.provenance
+    return RunHead(
+        system=result.system,
+        run=result.run,
+        gold=result.gold,
+        karat=result.karat,
+        queries=run.rows.height,
+        dataset=result.dataset,
+        branch=branch,
+        code_version=said.get("code_version"),
+        code_date=said.get("code_date"),
+        index_version=said.get("index_version"),
+        chunker=said.get("chunker"),
+        seed=result.statistics.get("seed"),
+        cases=len(run.document.cases),
+    )
+
+
+def measures_of(result: SavedResult) -> dict[tuple[str, str], tuple[int, dict[str, Measure]]]:
+    """(segment, value) → number of queries, and every metric; all queries first."""
+    everything = max((row.n + row.undefined for row in result.summary), default=0)
+    prints = {row.metric: _fingerprint(row.metric, result) for row in result.summary}
+    found = {(ALL, ALL): (everything, _measures(result.summary, prints))}
+    for row in result.segments:
+        found[row.segment, row.value] = (row.queries, _measures(row.summary, prints))
+    return found
+
+
+def dataset_name(dataset: Dataset, label: str) -> str:
+    """What a list filters by: the name that the data give themselves, else their file's."""
+    return dataset.name or label.rstrip("/").rsplit("/", 1)[-1]
+
+
+def utc(time: str | None, field: str) -> str | None:
+    """A date or time as the catalogue writes it, in UTC; without a zone it is UTC already.
+
+    >>> utc("2025-06-01", "since"), utc("2025-06-01T10:00+02:00", "since")
+    ('2025-06-01T00:00:00.000000Z', '2025-06-01T08:00:00.000000Z')
+    """
+    if time is None:
+        return None
+    try:
+        read = datetime.fromisoformat(time)
+        return written(read if read.tzinfo else read.replace(tzinfo=UTC))
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            "not a time", field=field, expected="such as 2025-06-01 or 2025-06-01T12:00Z", got=time
+        ) from error
+
+
+def written(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _measures(rows: list[SummaryRow], prints: dict[str, str]) -> dict[str, Measure]:
+    return {r.metric: Measure(r.n, r.mean, r.low, r.high, r.few, prints.get(r.metric, "")) for r in rows}
+
+
+def _fingerprint(metric: str, result: SavedResult) -> str:
+    settings = {name: result.settings.get(name) for name in _SETTINGS}
+    told = msgspec.json.encode([metric, result.definitions.get(metric), settings], order="deterministic")
+    return hashlib.sha256(told).hexdigest()[:8]

@@ -1,0 +1,448 @@
+"""A history of runs: what is the same for a folder (`folder.py`) and for a server (`postgres.py`)."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from karat.errors import ConfigError, UnknownName, shorten
+from karat.history.kept_run import KeptRun, RunDocument, read_document, read_kept
+from karat.history.rows import (
+    ALL,
+    Choices,
+    Filter,
+    Judgement,
+    Measure,
+    Page,
+    Pin,
+    PinKind,
+    RunHead,
+    RunRow,
+    TrendPoint,
+    dataset_name,
+    head_of,
+    measures_of,
+    written,
+)
+from karat.history.schema import CURRENT, VERSIONS
+
+LATEST = "latest"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
+_ID = re.compile(r"[0-9a-f]{4,64}")
+_CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
+_PAGE, _MOST = 50, 500
+_METRICS: msgspec.json.Decoder[dict[str, Measure]] = msgspec.json.Decoder(dict[str, Measure])
+_HEAD: msgspec.json.Decoder[RunHead] = msgspec.json.Decoder(RunHead)
+
+
+class StoreError(ConfigError):
+    """A history that cannot be used as it is."""
+
+
+class NotThere(UnknownName):
+    """A run or pin that the history does not have."""
+
+
+class Saved(NamedTuple):
+    """`new`: it was not there before."""
+
+    id: str
+    new: bool
+
+
+class Rows(Protocol):
+    """The part of a database cursor that is used here."""
+
+    def fetchall(self) -> list[Any]: ...
+    @property
+    def rowcount(self) -> int: ...
+
+
+class Connection(Protocol):
+    """Inside of a transaction: statements with ? for values."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
+
+
+class Store(ABC):
+    """Runs by their id, with what lists need beside them. Everything is written whole or not at all."""
+
+    label: str  # for messages: without a password
+    postgres = False
+
+    @abstractmethod
+    def transaction(self, *, write: bool = False) -> AbstractContextManager[Connection]:
+        """All statements inside or none; one that writes waits for others that write."""
+
+    @abstractmethod
+    def _put(self, connection: Connection, run_id: str, content: bytes, document: bytes) -> None:
+        """Keep the file of a run, in the transaction that adds its row."""
+
+    @abstractmethod
+    def source(self, run_id: str) -> Path | bytes:
+        """The Parquet file of a run."""
+
+    @abstractmethod
+    def _document(self, run_id: str) -> bytes | str:
+        """The document of a run, without reading the rest."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def _prepare(self, content: bytes) -> AbstractContextManager[bytes]:
+        """Before the transaction: what takes long and must not make others wait."""
+        return _nothing(content)
+
+    def _forget(self, run_id: str) -> None:
+        """After the row of a run is gone."""
+        return
+
+    def clean(self) -> int:
+        """Remove what killed processes left behind; gives how much that was."""
+        return 0
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # Writing
+
+    def save(
+        self,
+        run: KeptRun,
+        *,
+        branch: str | None = None,
+        tags: Iterable[str] = (),
+        judgements: Sequence[Judgement] = (),
+        saved_at: str | None = None,
+    ) -> Saved:
+        """Add a run; one that is there already only gets the tags and the judgements."""
+        names = [checked_name(tag, "tag") for tag in tags]
+        if self._has(run.id):
+            with self.transaction(write=True) as connection:
+                _add_tags(connection, run.id, names)
+                _add_judgements(connection, run.id, judgements)
+            return Saved(run.id, new=False)
+        head = head_of(run, branch)
+        result = run.document.result
+        with self._prepare(run.to_parquet()) as content, self.transaction(write=True) as connection:
+            row = (run.id, saved_at or now(), head.system, branch, dataset_name(head.dataset, head.gold), _json(head))
+            statement = "INSERT INTO runs (id, saved_at, system, branch, dataset, head) VALUES (?, ?, ?, ?, ?, ?)"
+            new = connection.execute(f"{statement} ON CONFLICT (id) DO NOTHING", row).rowcount == 1
+            if new:
+                for (segment, value), (queries, metrics) in measures_of(result).items():
+                    values = (run.id, segment, value, queries, _json(metrics))
+                    connection.execute("INSERT INTO measures VALUES (?, ?, ?, ?, ?)", values)
+                self._put(connection, run.id, content, msgspec.json.encode(run.document))
+            _add_tags(connection, run.id, names)
+            _add_judgements(connection, run.id, judgements)
+        return Saved(run.id, new)
+
+    def tag(self, run_id: str, tags: Iterable[str]) -> None:
+        names = [checked_name(tag, "tag") for tag in tags]
+        with self.transaction(write=True) as connection:
+            _add_tags(connection, run_id, names)
+
+    def untag(self, run_id: str, tags: Iterable[str]) -> None:
+        with self.transaction(write=True) as connection:
+            for name in tags:
+                if not connection.execute("DELETE FROM tags WHERE tag = ? AND run_id = ?", (name, run_id)).rowcount:
+                    raise ConfigError(f"the run {short(run_id)} has no tag {shorten(name, 40)!r}")
+
+    def pin(self, run_id: str, name: str, kind: PinKind) -> Pin | None:
+        """Let a name lead to this run; gives where it led before."""
+        checked_name(name, "pin")
+        with self.transaction(write=True) as connection:
+            before = next((pin for pin in _pins(connection) if pin.name == name), None)
+            if before is not None and before.kind != kind:
+                raise ConfigError(f"{name} is pinned as {before.kind} already", hint=f"karat history unpin {name}")
+            connection.execute("DELETE FROM pins WHERE name = ?", (name,))
+            connection.execute("INSERT INTO pins VALUES (?, ?, ?, ?)", (name, kind, run_id, now()))
+        return before
+
+    def unpin(self, name: str) -> None:
+        with self.transaction(write=True) as connection:
+            if not connection.execute("DELETE FROM pins WHERE name = ?", (name,)).rowcount:
+                raise NotThere("pin", name, [pin.name for pin in _pins(connection)])
+
+    def delete(self, run_id: str) -> None:
+        """A pinned run is something that others rely on, and stays."""
+        with self.transaction(write=True) as connection:
+            pinned = [pin.name for pin in _pins(connection) if pin.run_id == run_id]
+            if pinned:
+                hint = f"karat history unpin {pinned[0]}"
+                raise ConfigError(f"the run {short(run_id)} is pinned as {', '.join(pinned)}", hint=hint)
+            connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+        self._forget(run_id)
+
+    # Reading
+
+    def find(self, reference: str) -> str:
+        """The id that a pin, a tag (its newest run), `latest`, or an id or the beginning of one leads to."""
+        with self.transaction() as connection:
+            pins, order = _pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
+            if reference == LATEST:
+                ids = connection.execute(f"SELECT id FROM runs {order}").fetchall()
+            elif found := [(pin.run_id,) for pin in pins if pin.name == reference]:
+                ids = found
+            else:
+                tagged = f"SELECT id FROM runs JOIN tags ON run_id = id WHERE tag = ? {order}"
+                ids = connection.execute(tagged, (reference,)).fetchall()
+            if not ids and _ID.fullmatch(reference):
+                near = "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 4"
+                ids = connection.execute(near, (reference, reference + "g")).fetchall()
+        if len(ids) > 1:
+            shown = ", ".join(short(row[0], 16) for row in ids[:3])
+            raise ConfigError(f"several runs begin with {reference}: {shown} …", hint="write more of the id")
+        if not ids:
+            names = [pin.name for pin in pins]
+            raise NotThere("run in the history", reference, names, hint="`karat history list` shows all")
+        return str(ids[0][0])
+
+    def runs(self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None) -> Page:
+        """The newest first."""
+        size = min(max(limit, 1), _MOST)
+        with self.transaction() as connection:
+            found = _select(connection, only or Filter(), "runs.id, saved_at, head", "", (), size + 1, after)
+            rows = _described(connection, found[:size])
+        last = rows[-1] if len(found) > size else None
+        return Page(rows, None if last is None else f"{last.saved_at}~{last.id}")
+
+    def row(self, run_id: str) -> RunRow:
+        with self.transaction() as connection:
+            found = connection.execute("SELECT id, saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()
+            if not found:
+                raise gone(run_id)
+            return _described(connection, found)[0]
+
+    def trend(
+        self,
+        metric: str,
+        only: Filter | None = None,
+        *,
+        segment: tuple[str, str] = (ALL, ALL),
+        limit: int = 200,
+    ) -> list[TrendPoint]:
+        """One metric over time, the oldest first; runs that do not have it are passed over."""
+        points: list[TrendPoint] = []
+        after, size = None, min(max(limit, 1), 2 * _MOST)
+        join = "JOIN measures ON measures.run_id = runs.id AND segment = ? AND value = ?"
+        with self.transaction() as connection:
+            pins = _pins(connection)
+            while len(points) < size:
+                columns = "runs.id, saved_at, head, queries, metrics"
+                found = _select(connection, only or Filter(), columns, join, segment, size, after)
+                points += [p for row in found if (p := _point(row, metric, pins)) is not None]
+                if len(found) < size:
+                    break
+                after = f"{found[-1][1]}~{found[-1][0]}"
+        return points[:size][::-1]
+
+    def segments(self, run_id: str) -> dict[str, list[str]]:
+        """Segments that a trend can follow, with their values."""
+        statement = "SELECT segment, value FROM measures WHERE run_id = ? AND segment <> '' ORDER BY segment, value"
+        found: dict[str, list[str]] = {}
+        with self.transaction() as connection:
+            for segment, value in connection.execute(statement, (run_id,)).fetchall():
+                found.setdefault(segment, []).append(value)
+        return found
+
+    def pins(self) -> list[Pin]:
+        with self.transaction() as connection:
+            return _pins(connection)
+
+    def judgements(self, run_id: str) -> list[Judgement]:
+        """What gates said of a run, the newest first."""
+        statement = "SELECT outcome, document, judged_at FROM verdicts WHERE run_id = ? ORDER BY judged_at DESC, digest"
+        with self.transaction() as connection:
+            found = connection.execute(statement, (run_id,)).fetchall()
+        return [Judgement(outcome=outcome, document=text, judged_at=at) for outcome, text, at in found]
+
+    def choices(self) -> Choices:
+        with self.transaction() as connection:
+
+            def distinct(column: str, table: str) -> list[str]:
+                statement = f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY {column}"
+                return [row[0] for row in connection.execute(statement).fetchall()]
+
+            return Choices(
+                systems=distinct("system", "runs"),
+                branches=distinct("branch", "runs"),
+                tags=distinct("tag", "tags"),
+                datasets=distinct("dataset", "runs"),
+            )
+
+    def count(self) -> int:
+        with self.transaction() as connection:
+            return int(connection.execute("SELECT count(*) FROM runs").fetchall()[0][0])
+
+    def ids(self) -> list[str]:
+        """Of all runs, the newest first."""
+        with self.transaction() as connection:
+            found = connection.execute("SELECT id FROM runs ORDER BY saved_at DESC, id DESC").fetchall()
+        return [row[0] for row in found]
+
+    def document(self, run_id: str) -> RunDocument:
+        """All of a run but what is said query by query; quick, however many queries it has."""
+        return read_document(self._document(run_id), f"run {short(run_id)}")
+
+    def kept(self, run_id: str) -> KeptRun:
+        """A run, whole."""
+        return read_kept(self.source(run_id), f"run {short(run_id)}")
+
+    # Shared parts
+
+    def _has(self, run_id: str) -> bool:
+        with self.transaction() as connection:
+            return bool(connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchall())
+
+    def _migrate(self, connection: Connection, up_to: int = CURRENT) -> None:
+        """To the current tables, inside of one transaction; a store of a newer Karat is left alone."""
+        there = self.version(connection)
+        for number, version in enumerate(VERSIONS[there:up_to], there + 1):
+            for statement in (*version.shared, *(version.postgres if self.postgres else ())):
+                connection.execute(statement)
+            connection.execute("DELETE FROM karat_history")
+            connection.execute("INSERT INTO karat_history VALUES (?)", (number,))
+
+    def version(self, connection: Connection) -> int:
+        found = connection.execute("SELECT version FROM karat_history").fetchall()
+        return self._known(int(found[0][0]) if found else 0)
+
+    def _known(self, version: int) -> int:
+        if version > CURRENT:
+            raise StoreError(
+                f"the history {self.label} was written by a newer Karat (its tables have version {version}, "
+                f"this one knows {CURRENT})",
+                hint="update Karat",
+            )
+        return version
+
+
+def checked_name(name: str, kind: str) -> str:
+    if not _NAME.fullmatch(name) or name == LATEST:
+        expected = f"letters, digits, . _ / -, at most 100, and not {LATEST!r}"
+        raise ConfigError(f"no usable name for a {kind}", expected=expected, got=name)
+    return name
+
+
+def short(run_id: str, length: int = 10) -> str:
+    return run_id[:length]
+
+
+def now() -> str:
+    return written(datetime.now(UTC))
+
+
+@contextmanager
+def _nothing(content: bytes) -> Iterator[bytes]:
+    yield content
+
+
+def gone(run_id: str) -> NotThere:
+    return NotThere("run in the history", short(run_id), (), hint="it may have been deleted meanwhile")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _add_tags(connection: Connection, run_id: str, tags: Iterable[str]) -> None:
+    for name in tags:
+        connection.execute("INSERT INTO tags VALUES (?, ?) ON CONFLICT (tag, run_id) DO NOTHING", (name, run_id))
+
+
+def _add_judgements(connection: Connection, run_id: str, judgements: Sequence[Judgement]) -> None:
+    statement = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?) ON CONFLICT (run_id, digest) DO NOTHING"
+    for one in judgements:
+        connection.execute(statement, (run_id, one.digest, one.judged_at or now(), one.outcome, one.document))
+
+
+def _pins(connection: Connection) -> list[Pin]:
+    found = connection.execute("SELECT name, kind, run_id, pinned_at FROM pins ORDER BY kind, name").fetchall()
+    return [Pin(*row) for row in found]
+
+
+def _select(
+    connection: Connection, only: Filter, columns: str, join: str, joined: Sequence[Any], limit: int, after: str | None
+) -> list[Any]:
+    """By place and not by number: page 200 costs no more than page 1, and what is saved meanwhile shifts nothing."""
+    conditions, values = ["1 = 1"], [*joined]
+    for column in ("system", "branch", "dataset"):
+        if (wanted := getattr(only, column)) is not None:
+            conditions.append(f"{column} = ?")
+            values.append(wanted)
+    if only.tag is not None:
+        conditions.append("EXISTS (SELECT 1 FROM tags WHERE run_id = runs.id AND tag = ?)")
+        values.append(only.tag)
+    for bound, sign in ((only.since, ">="), (only.until, "<")):
+        if bound is not None:
+            conditions.append(f"saved_at {sign} ?")
+            values.append(bound)
+    if after is not None:
+        place = _CURSOR.fullmatch(after)
+        if place is None:
+            raise ConfigError("no place in a list of runs", expected="what an earlier page gave", got=after)
+        conditions.append("(saved_at, runs.id) < (?, ?)")
+        values += [place["time"], place["id"]]
+    where = " AND ".join(conditions)
+    statement = f"SELECT {columns} FROM runs {join} WHERE {where} ORDER BY saved_at DESC, runs.id DESC LIMIT ?"
+    return connection.execute(statement, [*values, limit]).fetchall()
+
+
+def _described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
+    """Rows with all that stands in other tables, each table asked once."""
+    ids = [row[0] for row in found]
+    if not ids:
+        return []
+    marks = ", ".join("?" * len(ids))
+    tags: dict[str, list[str]] = {}
+    for tag, run_id in connection.execute(
+        f"SELECT tag, run_id FROM tags WHERE run_id IN ({marks}) ORDER BY tag", ids
+    ).fetchall():
+        tags.setdefault(run_id, []).append(tag)
+    statement = f"SELECT run_id, metrics FROM measures WHERE segment = '' AND value = '' AND run_id IN ({marks})"
+    measures = dict(connection.execute(statement, ids).fetchall())
+    statement = f"SELECT run_id, outcome FROM verdicts WHERE run_id IN ({marks}) ORDER BY judged_at"
+    outcomes = dict(connection.execute(statement, ids).fetchall())
+    pins = _pins(connection)
+    return [
+        RunRow(
+            id=run_id,
+            saved_at=saved_at,
+            head=_HEAD.decode(head),
+            tags=tags.get(run_id, []),
+            pins=[pin for pin in pins if pin.run_id == run_id],
+            measures=_METRICS.decode(measures[run_id]),
+            outcome=outcomes.get(run_id),
+        )
+        for run_id, saved_at, head in found
+    ]
+
+
+def _point(row: Any, metric: str, pins: list[Pin]) -> TrendPoint | None:
+    run_id, saved_at, text, queries, metrics = row
+    measure = _METRICS.decode(metrics).get(metric)
+    if measure is None or measure.mean is None:
+        return None
+    head = _HEAD.decode(text)
+    return TrendPoint(
+        run_id=run_id,
+        saved_at=saved_at,
+        system=head.system,
+        branch=head.branch,
+        code_version=head.code_version,
+        queries=queries,
+        measure=measure,
+        pins=[pin for pin in pins if pin.run_id == run_id],
+    )

@@ -1,0 +1,124 @@
+"""From a result to what a history keeps of it, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from karat.analyses.base import Lacking
+from karat.errors import ConfigError, InputError
+from karat.gates.verdicts import Verdicts
+from karat.history.kept_run import KeptRun, RunDocument, keep
+from karat.history.rows import Judgement
+from karat.history.store import Store
+from karat.report.blocks import Section
+from karat.report.build import full_sections
+from karat.report.sweep import sweep_blocks
+from karat.result import Result, restore
+from karat.sweeping import Sweep
+from karat.triaging import Triage, triage
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+_APART = ("over_k", "triage")  # sections that are made from what is kept apart
+WORST = 100  # failed queries that are kept with their hits
+
+
+def keep_result(result: Result) -> KeptRun:
+    """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries."""
+    saved = result.saved()
+    told = {row.segment for row in saved.segments}
+    more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
+    saved = msgspec.structs.replace(saved, segments=[*saved.segments, *more])
+    sections = [_plain(section) for section in full_sections(result, without=_APART)]
+    if result.again is None:
+        return keep(saved, sections=sections)
+    return keep(
+        saved,
+        first_ranks=_first_ranks(result),
+        triage=_plain(triage(result, WORST)),
+        sweep=_sweep(result),
+        sections=sections,
+    )
+
+
+def with_panel(result: Result) -> Result:
+    """What gates have measured and the usual panel beside it, so that histories can be compared."""
+    if result.again is None:
+        return result
+    panel = result.again(None)[result.system]
+    more = [metric for metric in result.metrics if metric not in panel.metrics]
+    return replace(
+        panel,
+        metrics=[*panel.metrics, *more],
+        values=panel.values | {str(m): result.values[str(m)] for m in more},
+        ceilings=result.ceilings | panel.ceilings,
+        floors=result.floors | panel.floors,
+        votes=result.votes | panel.votes,
+        provenance=result.provenance,
+    )
+
+
+def judgement(verdicts: Verdicts) -> Judgement:
+    return Judgement(outcome=verdicts.outcome, document=msgspec.json.encode(verdicts).decode())
+
+
+def restored(run: KeptRun) -> Result:
+    """The result with the numbers that were kept: they are not reckoned anew."""
+    document = run.document
+    cases = None if document.triage is None else {**document.triage, "cases": run.cases()}
+    result = replace(
+        restore(run.saved()),
+        saved_sweep=None if document.sweep is None else _typed(document.sweep, Sweep),
+        saved_triage=None if cases is None else _typed(cases, Triage),
+    )
+    result.__dict__.update(summary_rows=document.result.summary, bands=document.result.bands)
+    return result
+
+
+def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage:
+    """The triage of a run with some of its cases."""
+    return _typed({**(document.triage or {}), "cases": list(cases)}, Triage)
+
+
+def kept_sections(store: Store, run_id: str) -> list[Section]:
+    """The report of a run without its failed queries, as it was kept; of an older one, made anew."""
+    document = store.document(run_id)
+    if not document.sections:
+        return full_sections(restored(store.kept(run_id)), without=("triage",))
+    sections = [_typed(section, Section) for section in document.sections]
+    if document.sweep is not None:
+        curves = Section("over_k", "Over k", sweep_blocks(_typed(document.sweep, Sweep)))
+        sections.insert(min(2, len(sections)), curves)
+    return sections
+
+
+def _first_ranks(result: Result) -> list[int | None]:
+    """Where the first relevant item of each query stands."""
+    gold = result.gold
+    found = np.flatnonzero((gold.grades > 0) & (result.places > 0))
+    first = np.full(len(gold.queries), np.iinfo(np.int64).max)
+    np.minimum.at(first, gold.query_of_item[found], result.places[found])
+    return [None if rank == np.iinfo(np.int64).max else rank for rank in first[result.rows].tolist()]
+
+
+def _sweep(result: Result) -> Any:
+    try:
+        return _plain(result.sweep())
+    except (ConfigError, Lacking):
+        return None
+
+
+def _typed(value: Any, kind: type[_S]) -> _S:
+    """Through JSON, whose keys are texts also where ours are numbers."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"the run was kept by a Karat that wrote it in another way: {error}") from error
+
+
+def _plain(value: msgspec.Struct) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,0 +1,135 @@
+"""Past runs as reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from karat.errors import ConfigError
+from karat.history.rows import Measure, Page, Pin, RunRow, TrendPoint
+from karat.history.store import short
+from karat.metrics.base import Metric
+from karat.metrics.grammar import parse_metric
+from karat.report.blocks import Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
+from karat.report.cells import value_cell
+from karat.report.numbers import titled, written
+from karat.report.sections.segments import leading_metrics
+from karat.summary import SummaryRow
+
+_SHOWN = 2  # metrics in a list: more do not fit a terminal
+
+
+def list_report(page: Page, total: int) -> Report:
+    shown = leading(page.rows)[:_SHOWN]
+    columns = [
+        Column(title) for title in ("run", "saved (UTC)", "system", "branch", *map(str, shown), "gates", "tags, pins")
+    ]
+    rows = [
+        [
+            short(row.id),
+            minute(row.saved_at),
+            row.head.system or row.head.run,
+            row.head.branch,
+            *(_mean(row.measures.get(str(metric)), metric) for metric in shown),
+            row.outcome,
+            ", ".join([*row.tags, *(f"{pin.kind} {pin.name}" for pin in row.pins)]),
+        ]
+        for row in page.rows
+    ]
+    note = f"{len(page.rows):,} of {total:,} runs."
+    more = f" Older ones: --after '{page.after}'" if page.after else ""
+    table = Table(columns, rows, note + more)
+    return Report("History", [Section("runs", "Runs", [table if rows else Text("No run fits.")])])
+
+
+def trend_report(metric: str, segment: str | None, points: Sequence[TrendPoint]) -> Report:
+    title = f"{metric} over time" + (f", {segment}" if segment else "")
+    return Report(title, [Section("trend", title, trend_blocks(metric, points))])
+
+
+def trend_blocks(metric: str, points: Sequence[TrendPoint]) -> list[Block]:
+    """A line with its band and a table of the same numbers."""
+    if not points:
+        return [Text(f"No run has {metric} there.")]
+    parsed = parse_metric(metric)
+    x = [float(i) for i in range(1, len(points) + 1)]
+    found = [point.measure for point in points]
+    series = Series(metric, x, [m.mean for m in found], [m.low for m in found], [m.high for m in found])
+    marks = [Mark(x[i], ", ".join(pin.name for pin in point.pins)) for i, point in enumerate(points) if point.pins]
+    blocks: list[Block] = []
+    if len(points) > 1:
+        blocks.append(Chart(f"{metric}, the oldest first", "run", metric, [series], marks, told=True))
+    several = len({m.definition for m in found}) > 1
+    if several:
+        blocks.append(Text(f"{metric} was defined or set in different ways: see the last column.", "warning"))
+    titles = ("saved (UTC)", "run", "system", "branch", "code", titled(metric, parsed.unit), "queries")
+    columns = [Column(title) for title in (*titles, *(["definition"] if several else []))]
+    rows: list[list[Cell]] = [
+        [
+            minute(p.saved_at),
+            short(p.run_id),
+            p.system,
+            p.branch,
+            p.code_version,
+            _value(p.measure, parsed),
+            p.queries,
+            *([p.measure.definition] if several else []),
+        ]
+        for p in points
+    ]
+    return [*blocks, Table(columns, rows)]
+
+
+def pins_report(pins: Sequence[Pin], rows: Mapping[str, RunRow]) -> Report:
+    columns = [Column(title) for title in ("name", "kind", "run", "system", "branch", "code", "pinned (UTC)")]
+    found: list[list[Cell]] = []
+    for pin in pins:
+        head = rows[pin.run_id].head
+        pinned = minute(pin.pinned_at)
+        found.append([pin.name, pin.kind, short(pin.run_id), head.system, head.branch, head.code_version, pinned])
+    blocks: list[Block] = [Table(columns, found)] if found else [Text("Nothing is pinned.")]
+    return Report("History", [Section("pins", "Baselines and anchors", blocks)])
+
+
+def origin_section(row: RunRow) -> Section:
+    """What the history knows of a run besides its result."""
+    facts: dict[str, Any] = {
+        "run": row.id,
+        "saved (UTC)": minute(row.saved_at),
+        "branch": row.head.branch,
+        "tags": ", ".join(row.tags),
+        "gates": row.outcome,
+        "pinned as": ", ".join(f"{pin.kind} {pin.name}" for pin in row.pins),
+    }
+    rows = [[name, value] for name, value in facts.items() if value]
+    return Section("history", "In the history", [Table([Column("what"), Column("value")], rows, layout="facts")])
+
+
+def leading(rows: Sequence[RunRow]) -> list[Metric]:
+    """The most telling metrics that these runs have."""
+    names = dict.fromkeys(name for row in rows for name in row.measures)
+    known = []
+    for name in names:
+        try:
+            known.append(parse_metric(name))
+        except ConfigError:  # of a plug-in that is not installed here
+            continue
+    return leading_metrics(known)
+
+
+def minute(time: str) -> str:
+    """
+    >>> minute("2025-06-01T08:00:00.000000Z")
+    '2025-06-01 08:00'
+    """
+    return time[:16].replace("T", " ")
+
+
+def _mean(measure: Measure | None, metric: Metric) -> Cell:
+    return None if measure is None else written(measure.mean, metric.unit)
+
+
+def _value(measure: Measure | None, metric: Metric) -> Cell:
+    if measure is None:
+        return None
+    return value_cell(SummaryRow(str(metric), measure.n, 0, measure.mean, measure.low, measure.high), metric.unit)

@@ -1,0 +1,1 @@
+"""The dashboard: pages for people, and the same as JSON for scripts."""

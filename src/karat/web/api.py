@@ -1,0 +1,281 @@
+"""The API under /api/v1: everything that the pages show, for scripts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from karat.history.archive import import_runs, pack
+from karat.history.kept_run import RunDocument
+from karat.history.queries import (
+    Order,
+    QueryHistory,
+    QueryPage,
+    SidePage,
+    case_of,
+    cases_of,
+    query_over_time,
+    scores_of,
+    side_by_side,
+)
+from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKind, RunRow, TrendPoint, utc
+from karat.history.store import Store, now
+from karat.saved_result import SavedResult
+from karat.web.endpoints import Endpoint
+
+PREFIX = "/api/v1"
+_ZIP = "application/zip"
+_Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=100_000_000)]
+_Text = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class Only(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs."""
+
+    system: _Text | None = None
+    branch: _Text | None = None
+    tag: _Text | None = None
+    dataset: _Text | None = None
+    since: _Text | None = None
+    until: _Text | None = None
+
+    def filter(self) -> Filter:
+        """`since` and `until` in the form of the catalogue."""
+        return Filter(
+            system=self.system,
+            branch=self.branch,
+            tag=self.tag,
+            dataset=self.dataset,
+            since=utc(self.since, "since"),
+            until=utc(self.until, "until"),
+        )
+
+
+class ListRuns(Only, frozen=True, kw_only=True):
+    """A page of a list."""
+
+    limit: _Limit = 50
+    after: _Text | None = None
+
+
+class AskTrend(Only, frozen=True, kw_only=True):
+    """A metric, and of which queries."""
+
+    metric: _Text
+    segment: _Text = ALL
+    value: _Text = ALL
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+
+
+class AskQueries(msgspec.Struct, frozen=True, kw_only=True):
+    """Some queries of a run; `tag` as name=value."""
+
+    metric: _Text | None = None
+    order: Order = "given"
+    text: _Text = ""
+    tag: list[_Text] = []
+    cases: bool = False
+    offset: _Offset = 0
+    limit: _Limit = 50
+
+
+class AskSides(msgspec.Struct, frozen=True, kw_only=True):
+    """Two runs or more, and what they are held beside each other by."""
+
+    run: Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=10)]
+    metric: _Text
+    order: Order = "changed"
+    text: _Text = ""
+    offset: _Offset = 0
+    limit: _Limit = 50
+
+
+class AskQuery(Only, frozen=True, kw_only=True):
+    """One query."""
+
+    query_id: _Text
+    limit: Annotated[int, msgspec.Meta(ge=1, le=50)] = 20
+    after: _Text | None = None
+
+
+class AskCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One query of a run."""
+
+    query_id: _Text
+
+
+class AskCases(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the triage queue."""
+
+    offset: _Offset = 0
+    limit: _Limit = 20
+
+
+class Cases(msgspec.Struct, frozen=True):
+    """Failed queries, worst first, as `karat triage` tells them; how many are kept in all."""
+
+    total: int
+    cases: list[dict[str, Any]]
+
+
+class CaseOf(msgspec.Struct, frozen=True):
+    """A failed query with its gold and hits; null: they were not kept."""
+
+    case: dict[str, Any] | None
+
+
+class NewPin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a name should lead."""
+
+    run: _Text
+    kind: PinKind
+
+
+class Uploaded(msgspec.Struct, frozen=True):
+    """A run that was taken in; `new`: it was not there before."""
+
+    id: str
+    new: bool
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It was done."""
+
+    done: bool = True
+
+
+def _list(store: Store, path: dict[str, str], asked: ListRuns, body: None) -> Page:
+    return store.runs(asked.filter(), limit=asked.limit, after=asked.after)
+
+
+def _trend(store: Store, path: dict[str, str], asked: AskTrend, body: None) -> list[TrendPoint]:
+    return store.trend(asked.metric, asked.filter(), segment=(asked.segment, asked.value), limit=asked.limit)
+
+
+def _queries(store: Store, path: dict[str, str], asked: AskQueries, body: None) -> QueryPage:
+    return scores_of(
+        store,
+        store.find(path["run"]),
+        metric=asked.metric,
+        order=asked.order,
+        text=asked.text,
+        only={name: value for name, _, value in (tag.partition("=") for tag in asked.tag)},
+        cases=asked.cases,
+        offset=asked.offset,
+        limit=asked.limit,
+    )
+
+
+def _sides(store: Store, path: dict[str, str], asked: AskSides, body: None) -> SidePage:
+    ids = [store.find(run) for run in asked.run]
+    said = {"order": asked.order, "text": asked.text, "offset": asked.offset, "limit": asked.limit}
+    return side_by_side(store, ids, asked.metric, **said)  # type: ignore[arg-type]
+
+
+def _query(store: Store, path: dict[str, str], asked: AskQuery, body: None) -> QueryHistory:
+    return query_over_time(store, asked.query_id, asked.filter(), limit=asked.limit, after=asked.after)
+
+
+def _cases(store: Store, path: dict[str, str], asked: AskCases, body: None) -> Cases:
+    run_id = store.find(path["run"])
+    found = cases_of(store, run_id, offset=asked.offset, limit=asked.limit)
+    return Cases(store.row(run_id).head.cases, found)
+
+
+def _pin(store: Store, path: dict[str, str], asked: None, body: NewPin) -> Pin:
+    run_id = store.find(body.run)
+    store.pin(run_id, path["name"], body.kind)
+    return Pin(path["name"], body.kind, run_id, now())
+
+
+def _tag(store: Store, path: dict[str, str], asked: None, body: None) -> RunRow:
+    run_id = store.find(path["run"])
+    store.tag(run_id, [path["tag"]])
+    return store.row(run_id)
+
+
+def _untag(store: Store, path: dict[str, str], asked: None, body: None) -> RunRow:
+    run_id = store.find(path["run"])
+    store.untag(run_id, [path["tag"]])
+    return store.row(run_id)
+
+
+def _unpin(store: Store, path: dict[str, str], asked: None, body: None) -> Done:
+    store.unpin(path["name"])
+    return Done()
+
+
+def _delete(store: Store, path: dict[str, str], asked: None, body: None) -> Done:
+    store.delete(store.find(path["run"]))
+    return Done()
+
+
+def _upload(store: Store, path: dict[str, str], asked: None, body: bytes) -> list[Uploaded]:
+    return [Uploaded(saved.id, saved.new) for saved in import_runs(store, body, "upload")]
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/runs", "Runs, the newest first.", Page, _list, ListRuns),
+    Endpoint(
+        "POST", "/runs", "Take in runs: a file of `karat history export`.", list[Uploaded], _upload, takes_file=True
+    ),
+    Endpoint("GET", "/choices", "What runs can be filtered by.", Choices, lambda s, p, q, b: s.choices()),
+    Endpoint("GET", "/runs/{run}", "One run.", RunRow, lambda s, p, q, b: s.row(s.find(p["run"]))),
+    Endpoint("DELETE", "/runs/{run}", "Delete a run that is not pinned.", Done, _delete),
+    Endpoint(
+        "GET",
+        "/runs/{run}/document",
+        "All of a run but what is said query by query.",
+        RunDocument,
+        lambda s, p, q, b: s.document(s.find(p["run"])),
+    ),
+    Endpoint(
+        "GET",
+        "/runs/{run}/result",
+        "The saved form of its result, whole.",
+        SavedResult,
+        lambda s, p, q, b: s.kept(s.find(p["run"])).saved(),
+    ),
+    Endpoint(
+        "GET",
+        "/runs/{run}/export",
+        "The run as a file, for `karat history import`.",
+        bytes,
+        lambda s, p, q, b: pack(s, [s.find(p["run"])]),
+        file=_ZIP,
+    ),
+    Endpoint("GET", "/runs/{run}/queries", "Its queries, one page at a time.", QueryPage, _queries, AskQueries),
+    Endpoint("GET", "/runs/{run}/cases", "Its failed queries, worst first.", Cases, _cases, AskCases),
+    Endpoint(
+        "GET",
+        "/runs/{run}/case",
+        "One failed query with gold and hits.",
+        CaseOf,
+        lambda s, p, q, b: CaseOf(case_of(s, s.find(p["run"]), q.query_id)),
+        AskCase,
+    ),
+    Endpoint(
+        "GET",
+        "/runs/{run}/judgements",
+        "What gates said of it, the newest first.",
+        list[Judgement],
+        lambda s, p, q, b: s.judgements(s.find(p["run"])),
+    ),
+    Endpoint(
+        "GET",
+        "/runs/{run}/segments",
+        "Segments that a trend can follow.",
+        dict[str, list[str]],
+        lambda s, p, q, b: s.segments(s.find(p["run"])),
+    ),
+    Endpoint("PUT", "/runs/{run}/tags/{tag}", "Give a run a tag.", RunRow, _tag),
+    Endpoint("DELETE", "/runs/{run}/tags/{tag}", "Take a tag from a run.", RunRow, _untag),
+    Endpoint("GET", "/trend", "One metric over time, the oldest first.", list[TrendPoint], _trend, AskTrend),
+    Endpoint("GET", "/side-by-side", "One metric of several runs, query by query.", SidePage, _sides, AskSides),
+    Endpoint("GET", "/query", "One query across runs, the newest first.", QueryHistory, _query, AskQuery),
+    Endpoint("GET", "/pins", "Baselines and anchors.", list[Pin], lambda s, p, q, b: s.pins()),
+    Endpoint("PUT", "/pins/{name}", "Let a name lead to a run.", Pin, _pin, takes=NewPin),
+    Endpoint("DELETE", "/pins/{name}", "Remove a pin; its run stays.", Done, _unpin),
+)

@@ -1,0 +1,111 @@
+"""The application: the API and the pages, behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from karat.errors import KaratError
+from karat.history.store import Store
+from karat.web.access import SESSION, Access
+from karat.web.api import ENDPOINTS, PREFIX
+from karat.web.endpoints import Endpoint, Problem, as_json, read_body, read_parameters, refusal
+from karat.web.guard import COOKIE, LOGIN, Guard
+from karat.web.openapi import openapi
+from karat.web.pages import PAGES, problem_page
+from karat.web.rendering import page
+
+
+def create_app(store: Store, access: Access) -> Starlette:
+    """`store` stays open as long as the application runs."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in ENDPOINTS:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    routes = [
+        Route(PREFIX + path, _answering(store, methods), methods=list(methods)) for path, methods in by_path.items()
+    ]
+    routes.append(Route(f"{PREFIX}/openapi.json", _described))
+    routes += [Route(path, _showing(store, show)) for path, show in PAGES.items()]
+    return Starlette(
+        routes=[*routes, Route(LOGIN, _log_in(access), methods=["GET", "POST"])],
+        middleware=[Middleware(Guard, access=access)],
+        exception_handlers={HTTPException: _http_problem},
+    )
+
+
+def _showing(store: Store, show: Callable[[Store, Request], Response]) -> Callable[[Request], Response]:
+    def shown(request: Request) -> Response:
+        try:
+            return show(store, request)
+        except KaratError as error:
+            return problem_page(store, error)
+
+    return shown
+
+
+def _log_in(access: Access) -> Callable[[Request], Awaitable[Response]]:
+    async def log_in(request: Request) -> Response:
+        wrong = False
+        if request.method == "POST":
+            form = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=10))
+            name, password = form.get("name", ""), form.get("password", "")
+            cookie = await run_in_threadpool(access.log_in, name, password)
+            if cookie is not None:
+                return _welcome(cookie, secure=request.headers.get("x-forwarded-proto") == "https")
+            wrong = True
+        return page("login.html", "Log in", status=403 if wrong else 200, store="", alone=True, wrong=wrong)
+
+    return log_in
+
+
+def _welcome(cookie: str, *, secure: bool) -> Response:
+    response = RedirectResponse("/runs", 303)
+    response.set_cookie(COOKIE, cookie, max_age=int(SESSION), httponly=True, samesite="strict", secure=secure)
+    return response
+
+
+def _answering(store: Store, methods: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        endpoint = methods["GET" if request.method == "HEAD" else request.method]
+        try:
+            asked = read_parameters(endpoint.parameters, request)
+            body: Any = None
+            if endpoint.takes is not None:
+                body = read_body(endpoint.takes, await request.body())
+            elif endpoint.takes_file:
+                body = await request.body()
+            found = await run_in_threadpool(endpoint.answer, store, dict(request.path_params), asked, body)
+        except KaratError as error:
+            return refusal(error)
+        return Response(found, media_type=endpoint.file) if endpoint.file else as_json(found)
+
+    return answer
+
+
+def _described(request: Request) -> Response:
+    return Response(_document(), media_type="application/json")
+
+
+@cache
+def _document() -> bytes:
+    return msgspec.json.encode(openapi(ENDPOINTS, PREFIX))
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if not request.url.path.startswith(PREFIX):
+        return page("problem.html", "Not there", status=error.status_code, store="", error=error.detail, hint=None)
+    response = as_json(Problem(error.detail), error.status_code)
+    response.headers.update(error.headers or {})
+    return response

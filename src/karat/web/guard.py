@@ -1,0 +1,145 @@
+"""What every request must pass, and what every answer carries."""
+
+from __future__ import annotations
+
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from karat.web.access import Access
+from karat.web.endpoints import Problem, as_json
+
+COOKIE = "karat_session"
+HEADER = "x-karat"
+LOGIN = "/login"
+_OPEN_PATHS = (LOGIN, "/static/")
+_SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of one that is a file of runs
+_UPLOAD = ("POST", "/api/v1/runs")
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+class TooLarge(Exception):
+    """A body that goes on past its limit."""
+
+
+class Guard:
+    """Around the whole application: nothing behind it needs to think of any of this."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in _ALWAYS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Content-Security-Policy", POLICY)
+            await send(message)
+
+        refused = self._refused(scope)
+        if refused is not None:
+            await refused(scope, receive, guarded)
+            return
+        try:
+            await self._app(scope, _counted(receive, _limit(scope)), guarded)
+        except TooLarge:
+            if not begun:
+                await _problem(413, "the body is too large")(scope, receive, guarded)
+
+    def _refused(self, scope: Scope) -> Response | None:
+        headers, path = Headers(scope=scope), scope["path"]
+        writes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        host = _host(headers.get("host", ""))
+        if host not in self._access.hosts:
+            return _problem(403, "this server does not go by that name", "karat serve --allow-host NAME")
+        if writes and not self._own_origin(headers):
+            return _problem(403, "asked by a page of another site")
+        if writes and path != LOGIN and HEADER not in headers:
+            return _problem(403, "a write without the header X-Karat", "send X-Karat: 1")
+        if int(headers.get("content-length", "0").strip() or 0) > _limit(scope):
+            return _problem(413, "the body is too large")
+        if not self._may_ask(headers, path):
+            if path.startswith("/api/"):
+                return _problem(401, "not logged in", "Authorization: Bearer TOKEN")
+            return RedirectResponse(LOGIN, 303)
+        return None
+
+    def _may_ask(self, headers: Headers, path: str) -> bool:
+        if self._access.open or path.startswith(_OPEN_PATHS):
+            return True
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return self._access.is_token(token.strip())
+        return self._access.is_logged_in(cookie_of(headers))
+
+    def _own_origin(self, headers: Headers) -> bool:
+        """Browsers say where a write comes from; scripts say nothing."""
+        origin = headers.get("origin")
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return False
+        return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+def cookie_of(headers: Headers) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _limit(scope: Scope) -> int:
+    return _LARGE if (scope["method"], scope["path"]) == _UPLOAD else _SMALL
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    """What a request says of its length is only a promise."""
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > limit:
+            raise TooLarge
+        return message
+
+    return counted
+
+
+def _host(header: str) -> str:
+    """
+    >>> _host("localhost:8000"), _host("[::1]:80"), _host("karat.example.org")
+    ('localhost', '::1', 'karat.example.org')
+    """
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _problem(status: int, error: str, hint: str | None = None) -> Response:
+    return as_json(Problem(error, hint), status)

@@ -1,0 +1,57 @@
+"""A server for one history."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from karat.errors import ConfigError, MissingExtra
+from karat.history.store import Store
+from karat.web.access import LOOPBACK, Access
+
+
+def listen(host: str, port: int, access: Access) -> socket.socket:
+    """A socket to serve on; an address that others can reach only where they must say who they are."""
+    if access.open and not _is_loopback(host):
+        hint = "--token-file FILE, or --users FILE (karat users writes one)"
+        raise ConfigError(f"others can reach {host}, and need a token or a log-in", hint=hint)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen()  # from now on nobody is turned away, also while the application is still loading
+    except (OSError, OverflowError) as error:
+        made.close()
+        hint = "--port 0 takes one that is free"
+        raise ConfigError(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error)}", hint=hint) from error
+    return made
+
+
+def serve(store: Store, access: Access, on: socket.socket) -> None:
+    try:
+        import uvicorn
+
+        from karat.web.app import create_app
+    except ImportError as error:
+        raise MissingExtra("karat serve", "starlette or uvicorn", "web") from error
+    config = uvicorn.Config(
+        create_app(store, access),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        limit_concurrency=200,
+        timeout_keep_alive=5,
+    )
+    uvicorn.Server(config).run(sockets=[on])
+
+
+def _is_loopback(host: str) -> bool:
+    if host in LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

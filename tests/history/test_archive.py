@@ -1,0 +1,129 @@
+"""Runs as files: what comes in is what went out, and nothing that is broken comes in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from karat.errors import KaratError
+from karat.history.archive import export_runs, import_runs
+from karat.history.folder import FolderStore
+from karat.history.kept_run import KeptRun
+from karat.history.rows import Judgement
+from karat.history.store import Store
+
+Maker = Callable[..., KeptRun]
+Command = Callable[..., tuple[int, str, str]]
+DAY = "2025-06-01T08:00:00.000000Z"
+
+
+@pytest.fixture
+def exported(tmp_path: Path, made_run: Maker) -> Path:
+    said = Judgement(outcome="pass", document='{"schema": "karat/gates/1", "outcome": "pass"}', judged_at=DAY)
+    with FolderStore(tmp_path / "first") as store:
+        for i in range(3):
+            store.save(made_run(i), branch="main", tags=["a", f"n{i}"], saved_at=DAY, judgements=[said])
+        export_runs(store, store.ids(), tmp_path / "runs.zip")
+    return tmp_path / "runs.zip"
+
+
+def test_runs_go_from_one_history_to_another(store: Store, exported: Path, made_run: Maker) -> None:
+    assert [one.new for one in import_runs(store, exported, "x")] == [True] * 3
+    assert [one.new for one in import_runs(store, exported, "x")] == [False] * 3
+    row = store.row(made_run(1).id)
+    assert (row.saved_at, row.head.branch, row.tags, row.outcome) == (DAY, "main", ["a", "n1"], "pass")
+    assert store.kept(row.id).saved() == made_run(1).saved()
+
+
+def changed(path: Path, name: str, change: Callable[[bytes], bytes], *, resign: bool = False) -> Path:
+    """The file with one member changed; `resign`: with a checksum that fits again."""
+    with zipfile.ZipFile(path) as file:
+        members = {entry: file.read(entry) for entry in file.namelist()}
+    name = next(entry for entry in members if entry.endswith(name))
+    members[name] = change(members[name])
+    if resign:
+        manifest = json.loads(members["history.json"])
+        for entry in manifest["runs"]:
+            entry["sha256"] = hashlib.sha256(members[f"{entry['id']}.parquet"]).hexdigest()
+        members["history.json"] = json.dumps(manifest).encode()
+    target = path.with_name("changed.zip")
+    with zipfile.ZipFile(target, "w") as file:
+        for entry, content in members.items():
+            file.writestr(entry, content)
+    return target
+
+
+def manifest(**fields: Any) -> Callable[[bytes], bytes]:
+    def change(content: bytes) -> bytes:
+        found = json.loads(content)
+        found["runs"][1] |= fields
+        return json.dumps(found).encode()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (manifest(sha256="0" * 64), "is not what was exported"),
+        (manifest(id="../../etc/passwd"), "not a file of runs, or a broken one"),
+        (manifest(saved_at="yesterday"), "not a time"),
+        (manifest(saved_at="2025-06-01"), "not a time of a history"),
+        (manifest(tags=["a b"]), "no usable name for a tag"),
+        (manifest(judgements=[{"outcome": "great", "document": "{}", "judged_at": DAY}]), "not a file of runs"),
+        (manifest(judgements=[{"outcome": "pass", "document": "no", "judged_at": DAY}]), "not a file of runs"),
+        (lambda content: b"{", "not a file of runs"),
+        (lambda content: content.replace(b"history/1", b"history/9"), "karat/history/9"),
+    ],
+)
+def test_a_broken_list_of_runs(store: Store, exported: Path, change: Callable[[bytes], bytes], said: str) -> None:
+    with pytest.raises(KaratError, match=said):
+        import_runs(store, changed(exported, "history.json", change), "x.zip")
+    assert store.count() == 0  # not even those before the broken one
+
+
+def test_a_run_that_was_cut_or_changed(store: Store, exported: Path, made_run: Maker) -> None:
+    with pytest.raises(KaratError, match="is not what was exported"):
+        import_runs(store, changed(exported, ".parquet", lambda content: content[:-1]), "x.zip")
+    with pytest.raises(KaratError, match="not a run that Karat has kept"):
+        import_runs(store, changed(exported, ".parquet", lambda content: content[:500], resign=True), "x.zip")
+    other = made_run(9).to_parquet()
+    with pytest.raises(KaratError, match="was changed after it was saved"):
+        import_runs(store, changed(exported, ".parquet", lambda _: other, resign=True), "x.zip")
+    assert store.count() == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04" + b"\0" * 50, b"PAR1" + b"\0" * 50])
+def test_files_that_hold_no_runs(tmp_path: Path, karat_command: Command, content: bytes) -> None:
+    (tmp_path / "x.zip").write_bytes(content)
+    code, out, err = karat_command("history", "import", str(tmp_path / "x.zip"), "--store", str(tmp_path / "s"))
+    assert (code, out) == (2, "")
+    assert "x.zip: not a " in err
+
+
+def test_a_member_that_never_ends(store: Store, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("karat.history.archive.LARGEST", 2000)
+    with pytest.raises(KaratError, match="is larger than"):
+        import_runs(store, exported, "x.zip")
+
+
+def test_parquet_that_is_no_run(tmp_path: Path, store: Store) -> None:
+    import polars as pl
+
+    pl.DataFrame({"document": ["{}"], "query_id": ["q"]}).write_parquet(tmp_path / "other.parquet")
+    with pytest.raises(KaratError, match="not a run that Karat has kept"):
+        import_runs(store, tmp_path / "other.parquet", "other.parquet")
+
+
+def test_a_run_whose_parts_do_not_fit(store: Store, made_run: Maker) -> None:
+    """Its id is right: it was made so."""
+    run = made_run(1)
+    torn = KeptRun(run.document, run.rows.drop("score/recall@5"))
+    with pytest.raises(KaratError, match="do not fit together"):
+        import_runs(store, torn.to_parquet(), "torn")

@@ -1,0 +1,222 @@
+"""`karat history`, and runs of the history wherever a saved result is taken."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import karat
+from karat.history.opening import open_store
+from karat.history.store import Store
+
+Command = Callable[..., tuple[int, str, str]]
+HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"
+GOLD, OLD, NEW = (str(HELPDESK / name) for name in ("gold.jsonl", "bm25.jsonl", "bm25_rerank.jsonl"))
+
+
+def repository(folder: Path) -> None:
+    """On a branch, with a commit."""
+    for command in ("init -q -b topic", "-c user.name=n -c user.email=e commit -q --allow-empty -m first"):
+        subprocess.run(["git", *command.split()], check=True, cwd=folder)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    repository(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with two runs, the older tagged first and pinned as main."""
+    folder = tmp_path_factory.mktemp("filled")
+    repository(folder)
+    for run, tag in ((OLD, "first"), (NEW, "second")):
+        command = [sys.executable, "-m", "karat.cli.main", "eval", run, "--gold", GOLD, "--save", "--tag", tag]
+        done = subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True)
+        with open_store(str(folder / ".karat")) as store:
+            assert f"saved as {store.find('latest')[:10]} in {folder / '.karat'}" in done.stderr
+    with open_store(str(folder / ".karat")) as store:
+        store.pin(store.find("first"), "main", "baseline")
+    return folder
+
+
+@pytest.fixture
+def kept(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """The same, for one test to change."""
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    with open_store() as store:
+        yield store
+
+
+def test_what_is_saved_is_what_was_measured(kept: Store) -> None:
+    result = karat.evaluate(NEW, GOLD)
+    saved = kept.kept(kept.find("second")).saved()
+    wanted = result.saved()
+    assert (saved.scores, saved.summary, saved.queries) == (wanted.scores, wanted.summary, wanted.queries)
+    row = kept.row(kept.find("second"))
+    assert row.head.branch == "topic"
+    assert len(row.head.code_version or "") == 12
+    assert row.head.cases == 100
+    assert row.measures["recall@5"].mean == result.means["recall@5"]
+    assert "pt-BR" in kept.segments(row.id)["language"]
+
+
+def test_first_ranks_are_those_of_the_first_relevant_hit(kept: Store) -> None:
+    rows = kept.kept(kept.find("second")).rows
+    ranks, mrr = rows["first_rank"].to_list(), rows["score/mrr"].to_list()
+    known = [(rank, value) for rank, value in zip(ranks, mrr, strict=True) if value is not None]
+    assert len(known) == 259
+    assert [0.0 if rank is None else 1 / rank for rank, _ in known] == pytest.approx([value for _, value in known])
+
+
+def test_saving_again_says_so(kept: Store, karat_command: Command) -> None:
+    code, _, err = karat_command("eval", NEW, "--gold", GOLD, "--save")
+    assert (code, "was saved before as" in err) == (0, True)
+    assert kept.count() == 2
+
+
+def test_the_list(kept: Store, karat_command: Command) -> None:
+    code, out, _ = karat_command("history", "list")
+    assert code == 0
+    assert "bm25 + static" in out
+    assert "baseline main" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 100
+    code, out, _ = karat_command("history", "list", "--tag", "first", "--json")
+    [row] = json.loads(out)["rows"]
+    assert (row["head"]["system"], row["pins"][0]["name"]) == ("bm25", "main")
+    assert "No run fits." in karat_command("history", "list", "--until", "2001-01-01")[1]
+    code, _, err = karat_command("history", "list", "--since", "some day")
+    assert (code, "--since: not a time: expected such as 2025-06-01" in err) == (2, True)
+
+
+def test_show_makes_the_report_again(kept: Store, tmp_path: Path, karat_command: Command) -> None:
+    code, out, _ = karat_command("history", "show", "second", "-o", "report.html", "-o", "result.json")
+    assert code == 0
+    now = karat_command("eval", NEW, "--gold", GOLD)[1]
+    scores = now[now.index("Scores") : now.index("Spread")]
+    assert scores in out
+    page = (tmp_path / "report.html").read_text()
+    assert 'id="over-k"' in page
+    assert 'id="triage"' in page
+    assert karat.read_result(tmp_path / "result.json").scores == kept.kept(kept.find("second")).saved().scores
+
+
+def test_compare_gate_and_power_start_from_the_history(kept: Store, karat_command: Command) -> None:
+    code, out, _ = karat_command("compare", "main", "history:second", "--json")
+    direct = karat.compare(OLD, NEW, GOLD)
+    [pair] = json.loads(out)["pairs"]
+    assert code == 0
+    assert [d["delta"] for d in pair["differences"]] == [d.delta for d in direct.pairs[0].differences]
+    gates = ("--gate", "recall@5 drop <= 0.02")
+    code, out, _ = karat_command("gate", NEW, "--gold", GOLD, "--baseline", "main", *gates)
+    assert (code, "rose from 33.2% to 36.8%" in out) == (0, True)
+    code, out, _ = karat_command("gate", "history:second", "--baseline", "history:first", *gates)
+    assert (code, "rose from 33.2% to 36.8%" in out) == (0, True)
+    assert karat_command("power", "history:second", "-m", "recall@5")[0] == 0
+    assert karat.compare("history:first", "history:second").pairs[0].queries == 287
+
+
+def test_an_anchor_of_the_history(kept: Store, tmp_path: Path, karat_command: Command) -> None:
+    assert karat_command("history", "pin", "second", "--anchor", "release")[0] == 0
+    gates = ("--gate", "recall@5 drop <= 0.02")
+    code, out, _ = karat_command("gate", OLD, "--gold", GOLD, "--baseline", "main", "--anchor", "release", *gates)
+    assert code == 1
+    assert "against the anchor history:release" in " ".join(out.split())
+    (tmp_path / "c.yaml").write_text("anchor: history:release\ngates: [{metric: recall@5, regression_max: 0.02}]\n")
+    code, out, _ = karat_command("gate", OLD, "--gold", GOLD, "--criteria", "c.yaml")
+    assert (code, "history:release" in out) == (1, True)
+    code, _, err = karat_command("gate", OLD, "--gold", GOLD, "--anchor", "relase", *gates)
+    assert (code, "relase: no such file" in err) == (2, True)
+    code, _, err = karat_command("gate", OLD, "--gold", GOLD, "--anchor", "history:relase", *gates)
+    assert (code, "did you mean release?" in err) == (2, True)
+
+
+def test_gate_saves_the_panel_and_its_verdict(kept: Store, karat_command: Command) -> None:
+    gates = ("--gate", "recall@5 >= 0.9", "--gate", "ndcg@7 >= 0.1")
+    code, _, err = karat_command("gate", NEW, "--gold", GOLD, "--save", *gates)
+    assert (code, "saved as" in err) == (1, True)
+    row = kept.row(kept.find("latest"))
+    assert row.outcome == "fail"
+    assert {"recall@5", "ndcg@7", "mrr", "latency_p90"} <= set(row.measures)
+    [judged] = kept.judgements(row.id)
+    assert [v["outcome"] for v in json.loads(judged.document)["verdicts"]] == ["fail", "pass"]
+    karat_command("gate", NEW, "--gold", GOLD, "--save", "--gate", "recall@5 >= 0.1")
+    assert kept.row(kept.find("second")).outcome == "pass"  # nothing new was measured: it is the run that was there
+
+
+def test_the_configuration_may_ask_for_it(here: Path, karat_command: Command) -> None:
+    (here / "karat.yaml").write_text("save: true\nstore: deep/history\n")
+    assert karat_command("eval", OLD, "--gold", GOLD)[0] == 0
+    assert (here / "deep" / "history" / "history.db").is_file()
+    assert karat_command("eval", NEW, "--gold", GOLD, "--no-save")[0] == 0
+    assert open_store().count() == 1
+
+
+def test_a_history_further_up_is_found(kept: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    assert open_store().count() == 2
+
+
+def test_the_branch_of_a_ci_server(here: Path, karat_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_REF_NAME", "12/merge")
+    monkeypatch.setenv("GITHUB_HEAD_REF", "feature")
+    karat_command("eval", OLD, "--gold", GOLD, "--save", "-m", "mrr")
+    assert open_store().runs().rows[0].head.branch == "feature"
+
+
+def test_trends(kept: Store, karat_command: Command) -> None:
+    code, out, _ = karat_command("history", "trend", "recall@5", "--json")
+    assert (code, [p["system"] for p in json.loads(out)]) == (0, ["bm25", "bm25 + static rerank"])
+    code, out, _ = karat_command("history", "trend", "recall@5", "--segment", "language=pt-BR")
+    assert (code, "0.400 [0.35, 0.46]" in out) == (0, True)
+    assert "No run has bpref there." in karat_command("history", "trend", "bpref")[1]
+    assert karat_command("history", "trend", "recall@5", "--segment", "language")[0] == 2
+    assert karat_command("history", "trend", "recal@5")[0] == 2
+
+
+def test_pins_tags_and_delete(kept: Store, karat_command: Command) -> None:
+    assert "baseline" in karat_command("history", "pins")[1]
+    code, out, _ = karat_command("history", "pin", "second", "--baseline", "main")
+    assert (code, ", before: " in out) == (0, True)
+    code, _, err = karat_command("history", "delete", "second")
+    assert (code, "is pinned as main\nhint: karat history unpin main" in err) == (2, True)
+    assert karat_command("history", "unpin", "main")[0] == 0
+    assert karat_command("history", "tag", "second", "v1", "v2")[0] == 0
+    assert karat_command("history", "untag", "v1", "v2")[0] == 0
+    assert kept.row(kept.find("v1")).tags == ["second", "v1"]
+    assert karat_command("history", "delete", "v1")[0] == 0
+    assert kept.count() == 1
+    code, _, err = karat_command("history", "show", "v1")
+    assert (code, "unknown run in the history 'v1'" in err) == (2, True)
+    assert karat_command("history", "pin", "first")[0] == 2
+
+
+def test_export_import_and_check(kept: Store, tmp_path: Path, karat_command: Command) -> None:
+    code, _, err = karat_command("history", "export", "--all", "-o", "runs.zip")
+    assert (code, "2 runs" in err) == (0, True)
+    assert karat_command("history", "import", "runs.zip", "--store", "other")[1] == "runs.zip: 2 runs, 2 of them new\n"
+    assert karat_command("history", "check", "--store", "other")[:2] == (0, "2 runs, 0 broken\n")
+    assert karat_command("history", "export", "-o", "runs.zip")[0] == 2
+    assert open_store("other").ids() == kept.ids()
+
+
+def test_a_run_of_the_history_is_no_run_to_score(kept: Store, karat_command: Command) -> None:
+    code, _, err = karat_command("eval", "history:second", "--gold", GOLD)
+    assert (code, "this is a saved result, which keeps no hits" in err) == (2, True)
+
+
+def test_a_saved_result_can_be_kept_too(here: Path, karat_command: Command) -> None:
+    karat_command("eval", OLD, "--gold", GOLD, "-o", "result.json")
+    assert karat_command("gate", "result.json", "--gate", "recall@5 >= 0.1", "--save")[0] == 0
+    row = open_store().runs().rows[0]
+    assert (row.head.system, row.outcome, row.head.cases) == ("bm25", "pass", 0)

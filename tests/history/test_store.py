@@ -1,0 +1,292 @@
+"""What a history promises, whatever it is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from karat.errors import ConfigError, KaratError, UnknownName
+from karat.history.kept_run import KeptRun
+from karat.history.opening import open_store
+from karat.history.rows import Filter, Judgement
+from karat.history.store import Store
+
+Maker = Callable[..., KeptRun]
+
+
+def day(number: int) -> str:
+    return f"2025-06-{number:02}T08:00:00.000000Z"
+
+
+@pytest.fixture
+def filled(store: Store, made_run: Maker) -> list[str]:
+    """Ids of six runs on six days, the oldest first."""
+    systems, branches = ("bm25", "hybrid"), ("main", "main", "feature/x")
+    return [
+        store.save(
+            made_run(i, system=systems[i % 2], dataset=("helpdesk", "legal")[i // 4]),
+            branch=branches[i % 3],
+            tags=["nightly"] if i in (1, 4) else [],
+            saved_at=day(i + 1),
+        ).id
+        for i in range(6)
+    ]
+
+
+def test_a_run_comes_back_as_it_was(store: Store, made_run: Maker) -> None:
+    run = made_run(1)
+    saved = store.save(run, branch="main")
+    again = store.kept(saved.id)
+    assert again.saved() == run.saved()
+    assert again.id == run.id == saved.id
+    assert again.rows.equals(run.rows)
+    assert store.document(saved.id) == run.document
+    assert again.cases()[0]["hits"] == [{"rank": 1, "id": "d9#1"}]
+
+
+def test_the_same_run_is_one_run(store: Store, made_run: Maker) -> None:
+    first = store.save(made_run(1), tags=["a"], saved_at=day(1))
+    second = store.save(made_run(1), tags=["b"], saved_at=day(2))
+    assert (first.new, second.new) == (True, False)
+    [row] = store.runs().rows
+    assert (row.id, row.saved_at, row.tags) == (first.id, day(1), ["a", "b"])
+    assert store.save(made_run(2)).id != first.id
+
+
+def test_where_the_files_lay_does_not_make_another_run(made_run: Maker) -> None:
+    import msgspec
+
+    run = made_run(1)
+    moved = msgspec.structs.replace(run.document.result, run="elsewhere.jsonl", gold="/tmp/gold.jsonl", karat="9.9")
+    other = KeptRun(msgspec.structs.replace(run.document, result=moved), run.rows)
+    assert other.id == run.id
+    changed = KeptRun(run.document, run.rows.with_columns(first_rank=run.rows["first_rank"].reverse()))
+    assert changed.id != run.id
+
+
+def test_provenance_stands_in_the_list(store: Store, made_run: Maker) -> None:
+    store.save(made_run(1, code_version="abc123", code_date="2025-06-01"), branch="main")
+    [row] = store.runs().rows
+    head = row.head
+    assert (head.code_version, head.code_date, head.branch) == ("abc123", "2025-06-01", "main")
+    assert (head.index_version, head.chunker, head.seed, head.queries) == ("v7", {"tokens": 200}, 7, 20)
+    dataset = head.dataset
+    assert (dataset.name, dataset.version, dataset.hash) == ("helpdesk", "v3", "abcd")
+    assert dataset.as_of_range == ["2025-01-01", "2025-06-01"]
+    assert len(row.measures["recall@5"].definition) == 8
+
+
+def test_a_metric_that_is_set_in_another_way_has_another_fingerprint(store: Store, made_run: Maker) -> None:
+    import msgspec
+
+    run = made_run(1)
+    result = run.document.result
+    for change in ({"definitions": {"recall@5": 2}}, {"settings": {**result.settings, "missing": "skip"}}):
+        changed = msgspec.structs.replace(run.document, result=msgspec.structs.replace(result, **change))
+        store.save(KeptRun(changed, run.rows))
+    store.save(run)
+    found = {row.measures["recall@5"].definition for row in store.runs().rows}
+    assert len(found) == 3
+
+
+def test_pages_hold_every_run_once_the_newest_first(store: Store, filled: list[str]) -> None:
+    seen, after = [], None
+    for size in (2, 3, 1):
+        page = store.runs(limit=size, after=after)
+        seen += [row.id for row in page.rows]
+        after = page.after
+    assert seen == filled[::-1] == store.ids()
+    assert after is None
+    assert store.count() == 6
+
+
+def test_a_run_saved_meanwhile_shifts_no_page(store: Store, filled: list[str], made_run: Maker) -> None:
+    first = store.runs(limit=3)
+    store.save(made_run(99), saved_at=day(20))
+    second = store.runs(limit=3, after=first.after)
+    assert [row.id for row in (*first.rows, *second.rows)] == filled[::-1]
+
+
+def test_runs_of_the_same_moment_are_all_listed(store: Store, made_run: Maker) -> None:
+    ids = {store.save(made_run(i), saved_at=day(1)).id for i in range(5)}
+    seen, after = [], None
+    while True:
+        page = store.runs(limit=2, after=after)
+        seen += [row.id for row in page.rows]
+        after = page.after
+        if after is None:
+            break
+    assert len(seen) == 5
+    assert set(seen) == ids
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        (Filter(system="bm25"), [4, 2, 0]),
+        (Filter(branch="feature/x"), [5, 2]),
+        (Filter(tag="nightly"), [4, 1]),
+        (Filter(dataset="legal"), [5, 4]),
+        (Filter(since=day(3), until=day(5)), [3, 2]),
+        (Filter(system="bm25", tag="nightly"), [4]),
+        (Filter(system="' OR 1=1 --"), []),
+    ],
+)
+def test_filters(store: Store, filled: list[str], only: Filter, expected: list[int]) -> None:
+    assert [row.id for row in store.runs(only).rows] == [filled[i] for i in expected]
+
+
+def test_what_can_be_filtered_by(store: Store, filled: list[str]) -> None:
+    found = store.choices()
+    assert (found.systems, found.branches) == (["bm25", "hybrid"], ["feature/x", "main"])
+    assert (found.tags, found.datasets) == (["nightly"], ["helpdesk", "legal"])
+
+
+def test_a_trend_has_intervals_and_pins_the_oldest_first(store: Store, filled: list[str]) -> None:
+    store.pin(filled[0], "release", "anchor")
+    points = store.trend("recall@5")
+    assert [p.run_id for p in points] == filled
+    first = points[0]
+    assert first.measure.low is not None
+    assert first.measure.mean is not None
+    assert first.measure.low < first.measure.mean
+    assert [pin.name for pin in first.pins] == ["release"]
+    assert [p.run_id for p in store.trend("recall@5", limit=2)] == filled[-2:]
+    assert [p.run_id for p in store.trend("recall@5", Filter(branch="feature/x"))] == [filled[2], filled[5]]
+    assert store.trend("mrr") == []
+
+
+def test_a_trend_passes_over_runs_without_the_metric(store: Store, made_run: Maker) -> None:
+    for i in range(8):
+        store.save(made_run(i, metric="mrr" if i % 4 else "recall@5"), saved_at=day(i + 1))
+    assert [p.saved_at for p in store.trend("recall@5", limit=2)] == [day(1), day(5)]
+
+
+def test_a_trend_of_a_segment(store: Store, filled: list[str]) -> None:
+    points = store.trend("recall@5", segment=("language", "de"))
+    assert [p.queries for p in points] == [10] * 6
+    assert store.trend("recall@5", segment=("language", "fr")) == []
+    assert store.segments(filled[0]) == {"language": ["de", "en"]}
+
+
+def test_names_lead_to_runs(store: Store, filled: list[str]) -> None:
+    store.pin(filled[0], "release", "anchor")
+    assert store.find("latest") == filled[5]
+    assert store.find("nightly") == filled[4]
+    assert store.find("release") == filled[0]
+    assert store.find(filled[3]) == store.find(filled[3][:12]) == filled[3]
+
+
+def test_names_that_lead_nowhere(store: Store, made_run: Maker) -> None:
+    store.pin(store.save(made_run(1)).id, "release", "anchor")
+    with pytest.raises(UnknownName, match="unknown run in the history 'relase'") as error:
+        store.find("relase")
+    assert error.value.hint == "did you mean release?"
+    with pytest.raises(UnknownName):
+        store.find("abc")  # too short for an id
+
+
+def test_a_beginning_that_fits_several(store: Store, made_run: Maker) -> None:
+    with store.transaction(write=True) as connection:
+        for end in ("00", "11"):
+            values = ("beef" + end * 30, day(1), "s", "d", "{}")
+            connection.execute("INSERT INTO runs (id, saved_at, system, dataset, head) VALUES (?, ?, ?, ?, ?)", values)
+    with pytest.raises(ConfigError, match="several runs begin with beef: beef0000") as error:
+        store.find("beef")
+    assert error.value.hint == "write more of the id"
+    assert store.find("beef11").startswith("beef11")
+
+
+def test_tags_come_and_go(store: Store, filled: list[str]) -> None:
+    store.tag(filled[0], ["v1.2", "v1.2", "good"])
+    assert store.row(filled[0]).tags == ["good", "v1.2"]
+    store.untag(filled[0], ["good"])
+    assert store.row(filled[0]).tags == ["v1.2"]
+    with pytest.raises(ConfigError, match="has no tag 'good'"):
+        store.untag(filled[0], ["good"])
+
+
+@pytest.mark.parametrize("name", ["", "latest", "a b", "-x", "x" * 101, "a;b", "ü"])
+def test_names_that_cannot_be_used(store: Store, filled: list[str], name: str) -> None:
+    with pytest.raises(ConfigError, match="no usable name for a tag"):
+        store.tag(filled[0], [name])
+    with pytest.raises(ConfigError, match="no usable name for a pin"):
+        store.pin(filled[0], name, "baseline")
+
+
+def test_a_pin_moves_but_never_changes_its_kind(store: Store, filled: list[str]) -> None:
+    assert store.pin(filled[0], "main", "baseline") is None
+    before = store.pin(filled[1], "main", "baseline")
+    assert before is not None
+    assert before.run_id == filled[0]
+    assert [(pin.name, pin.kind, pin.run_id) for pin in store.pins()] == [("main", "baseline", filled[1])]
+    with pytest.raises(ConfigError, match="main is pinned as baseline already"):
+        store.pin(filled[2], "main", "anchor")
+    store.unpin("main")
+    assert store.pins() == []
+    with pytest.raises(UnknownName, match="unknown pin 'main'"):
+        store.unpin("main")
+
+
+def test_delete_takes_all_of_a_run_and_never_a_pinned_one(store: Store, filled: list[str], place: str) -> None:
+    store.pin(filled[1], "main", "baseline")
+    with pytest.raises(ConfigError, match="is pinned as main"):
+        store.delete(filled[1])
+    store.delete(filled[4])
+    assert store.count() == 5
+    assert store.choices().tags == ["nightly"]
+    for gone in (store.row, store.kept, store.document):
+        with pytest.raises(UnknownName, match="unknown run in the history"):
+            gone(filled[4])
+    assert len(store.trend("recall@5")) == 5
+
+
+def test_a_deleted_run_can_be_saved_again(store: Store, made_run: Maker) -> None:
+    run = made_run(1)
+    store.save(run)
+    store.delete(run.id)
+    assert store.save(run).new
+    assert store.kept(run.id).id == run.id
+
+
+def test_what_gates_said_stays_with_the_run(store: Store, made_run: Maker) -> None:
+    said = [
+        Judgement(outcome="fail", document='{"n": 1}', judged_at=day(1)),
+        Judgement(outcome="pass", document='{"n": 2}', judged_at=day(2)),
+    ]
+    saved = store.save(made_run(1), judgements=said[:1])
+    store.save(made_run(1), judgements=said)
+    assert [one.outcome for one in store.judgements(saved.id)] == ["pass", "fail"]
+    assert store.row(saved.id).outcome == "pass"
+    store.delete(saved.id)
+    assert store.judgements(saved.id) == []
+
+
+def test_a_place_in_a_list_that_is_none(store: Store) -> None:
+    with pytest.raises(ConfigError, match="no place in a list of runs"):
+        store.runs(after="nonsense")
+
+
+def test_it_is_all_there_when_opened_again(place: str, made_run: Maker) -> None:
+    with open_store(place, create=True) as first:
+        saved = first.save(made_run(1), tags=["x"])
+    with open_store(place) as second:
+        assert second.row(saved.id).tags == ["x"]
+        assert second.kept(saved.id).id == saved.id
+
+
+def test_one_store_for_several_threads(store: Store, made_run: Maker) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    runs = [made_run(i) for i in range(12)]
+    with ThreadPoolExecutor(6) as pool:
+        saved = list(pool.map(store.save, runs))
+        rows = list(pool.map(store.row, [one.id for one in saved]))
+    assert len({row.id for row in rows}) == store.count() == 12
+
+
+def test_errors_are_karats_own(store: Store) -> None:
+    with pytest.raises(KaratError), store.transaction() as connection:
+        connection.execute("SELECT nothing FROM nowhere")
+    assert store.count() == 0  # and it goes on

@@ -1,0 +1,118 @@
+"""A real server on loopback, over a real history."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import runpy
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import pytest
+import uvicorn
+
+from karat.history.folder import FolderStore
+from karat.history.kept_run import KeptRun
+from karat.history.store import Store
+from karat.web.access import Access
+from karat.web.app import create_app
+from karat.web.serving import listen
+
+WORKER = Path(__file__).parents[1] / "history" / "worker.py"
+JSON = {"X-Karat": "1", "Content-Type": "application/json"}
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    content: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+class Site:
+    """A server, and how it is asked."""
+
+    def __init__(self, port: int, store: Store, access: Access) -> None:
+        self.port, self.store, self.access = port, store, access
+        self.url = f"http://127.0.0.1:{port}"
+
+    def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, headers: dict[str, str] | None = None, **asked: Any) -> Answer:
+        query = f"?{urlencode(asked, doseq=True)}" if asked else ""
+        return self.ask("GET", f"/api/v1{path}{query}", headers=headers)
+
+    def write(self, method: str, path: str, value: Any = None, **headers: str) -> Answer:
+        body = None if value is None else json.dumps(value).encode()
+        return self.ask(method, f"/api/v1{path}", body, {**JSON, **headers})
+
+
+@contextmanager
+def _serving(store: Store, access: Access) -> Iterator[Site]:
+    socket = listen("127.0.0.1", 0, access)
+    config = uvicorn.Config(create_app(store, access), log_level="error", lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield Site(socket.getsockname()[1], store, access)
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., Any]:
+    """A server for a store, as long as a block lasts."""
+    return _serving
+
+
+@pytest.fixture(scope="session")
+def made_run() -> Callable[..., KeptRun]:
+    made: Any = runpy.run_path(str(WORKER))["made_run"]
+    return made  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def store(tmp_path: Path, made_run: Callable[..., KeptRun]) -> Iterator[Store]:
+    """Four runs on four days; the first is pinned as main."""
+    with FolderStore(tmp_path / ".karat") as opened:
+        for i in range(4):
+            run = made_run(i, system=("bm25", "hybrid")[i % 2])
+            opened.save(run, branch="main", tags=[f"n{i}"], saved_at=f"2025-06-0{i + 1}T08:00:00.000000Z")
+        opened.pin(opened.find("n0"), "main", "baseline")
+        yield opened
+
+
+@pytest.fixture
+def site(store: Store) -> Iterator[Site]:
+    """Open to everyone on this machine, as `karat serve` is."""
+    with _serving(store, Access()) as made:
+        yield made
+
+
+@pytest.fixture
+def locked(store: Store) -> Iterator[Site]:
+    """With a token and a user."""
+    from karat.web.access import user_line
+
+    name, _, salt, digest = user_line("ada", "correct horse").split(":")
+    with _serving(store, Access(token="t" * 20, users={name: (salt, digest)})) as made:
+        yield made
