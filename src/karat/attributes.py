@@ -77,6 +77,12 @@ def attribute_names(gold: Gold) -> list[str]:
     return [*gold.tags, *fields, *derived]
 
 
+def language_of(gold: Gold, row: int) -> str | None:
+    """The language of a query, where the gold set tells it."""
+    column = gold.tags.get("language") or gold.fields.get("language")
+    return None if column is None or column[row] is None else str(column[row])
+
+
 def with_versions(gold: Gold, corpus: Corpus) -> Gold:
     """The gold set with the version of each query's relevant documents, as a corpus tells it, for a tag."""
     column = corpus.versions

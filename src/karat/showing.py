@@ -88,11 +88,6 @@ class Passages:
         return None if not text else shared_words(self.query or "", text, self.language, self.length)
 
 
-def language_of(gold: Gold, row: int) -> str | None:
-    value = gold.tags.get("language", gold.fields.get("language", [None] * len(gold.queries)))[row]
-    return None if value is None else str(value)
-
-
 def tags_of(gold: Gold, row: int) -> dict[str, str]:
     values: dict[str, Any] = {name: attribute(gold, name)[row] for name in gold.tags}
     return {name: str(value) for name, value in values.items() if value is not None}

@@ -9,14 +9,16 @@ import msgspec
 import numpy as np
 
 from karat.analyses.waterfall import Waterfall, locate
+from karat.attributes import language_of
 from karat.corpus import Corpus
 from karat.errors import ConfigError, MissingExtra
 from karat.gold import Dataset
 from karat.ids import DocRule
 from karat.result import Result
 from karat.retrievers.bm25 import BM25
-from karat.showing import Passages, ShownGold, ShownHit, Texts, language_of, passage_length, ranks_of, tags_of
+from karat.showing import Passages, ShownGold, ShownHit, Texts, passage_length, ranks_of, tags_of
 from karat.top_lists import ListedHit, top_lists
+from karat.word_search import word_search
 
 SCHEMA: Literal["karat/triage/1"] = "karat/triage/1"
 DEPTH = 10
@@ -153,13 +155,11 @@ def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:
     """BM25 over the corpus; where the package for it is not installed, that is said and the rest is shown."""
     if corpus is None:
         return None
-    search = BM25()
     try:
-        search.index(corpus)
+        return word_search(corpus)
     except MissingExtra as error:
         notes.append(f"no word search beside the hits: {error}")
         return None
-    return search
 
 
 def _number(value: float) -> float | None:

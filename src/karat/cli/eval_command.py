@@ -90,9 +90,16 @@ def command(
 
 
 def _inputs(
-    run: str, gold: str, corpus: str | None, raw: str | None, original: str | None, routes: dict[str, str], **_: Any
+    run: str,
+    gold: str,
+    corpus: str | None,
+    raw: str | None,
+    original: str | None,
+    bm25: str | None,
+    routes: dict[str, str],
+    **_: Any,
 ) -> list[str]:
-    return [path for path in (run, gold, corpus, raw, original, *routes.values()) if path]
+    return [path for path in (run, gold, corpus, raw, original, bm25, *routes.values()) if path]
 
 
 def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:

@@ -50,6 +50,7 @@ def score_files(
     raw: str | None = None,
     original: str | None = None,
     routes: dict[str, str] | None = None,
+    bm25: str | None = None,
 ) -> list[Result]:
     """One result for each system of a run."""
     from pathlib import Path
@@ -93,6 +94,7 @@ def score_files(
             raw=raw,
             original=original,
             routes=routes,
+            bm25=bm25,
         )
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():
