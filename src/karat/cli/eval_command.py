@@ -36,6 +36,7 @@ from karat.cli.options import (
     help="Find the score threshold at which at most this share of the queries without an answer get a hit.",
 )
 @statistics_options
+@click.option("--brief", is_flag=True, help="Print only the scores and what stands out; files hold everything.")
 @click.option("--json", "as_json", is_flag=True, help="Print the saved form of the result instead of tables.")
 @click.option(
     "--output",
@@ -53,6 +54,7 @@ def command(
     metrics: tuple[str, ...],
     by_document: bool,
     criteria: str | None,
+    brief: bool,
     as_json: bool,
     outputs: tuple[str, ...],
     **options: Any,
@@ -77,14 +79,14 @@ def command(
     if as_json:
         print_json(to_json(results))
     else:
-        from karat.report.build import evaluation_report
+        from karat.report.build import brief_report, evaluation_report
         from karat.report.renderers.terminal import print_report, terminal_console
 
         console = terminal_console()
         for i, result in enumerate(results):
             if i:
                 console.print()
-            print_report(evaluation_report(result), console)
+            print_report(brief_report(result) if brief else evaluation_report(result), console)
     for output in outputs:
         click.echo(f"wrote {export(results, output, command_line())}", err=True)
 
