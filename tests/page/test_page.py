@@ -167,4 +167,4 @@ def test_all_failed_queries_of_a_thousand_are_on_a_page_that_is_not_large() -> N
     assert shown == [case.query_id for case in failed.cases]
     assert len(shown) == failed.nothing_found + failed.losing > 800
     assert len(page.encode()) < 1_500_000
-    assert page.count("word search (BM25)</p>") == 60
+    assert page.count("word search (BM25)</p>") >= 60
