@@ -74,6 +74,12 @@ def attribute_names(gold: Gold) -> list[str]:
     return [*gold.tags, *fields, *derived]
 
 
+def language_of(gold: Gold, row: int) -> str | None:
+    """The language of a query, where the gold set tells it."""
+    column = gold.tags.get("language") or gold.fields.get("language")
+    return None if column is None or column[row] is None else str(column[row])
+
+
 def with_no_answer(gold: Gold, rule: str) -> Gold:
     """The gold set with more queries marked as having no answer: those whose attribute has one of the values, as in
     `answerability=UNANSWERABLE` or `type=Null,None`."""

@@ -38,6 +38,7 @@ from karat.prices import read_prices
 from karat.resolving import resolve
 from karat.result import Result
 from karat.statistics.intervals import Sampling
+from karat.word_search import LISTS, WordSearch
 
 PANEL = (
     "recall@1",
@@ -109,6 +110,7 @@ def evaluate_all(
     raw: Any = None,
     original: Any = None,
     routes: Mapping[str, Any] | None = None,
+    bm25: Any = None,
 ) -> dict[str, Result]:
     """Score every system of a run.
 
@@ -130,6 +132,7 @@ def evaluate_all(
       source → a run that asked this source only, where the run itself does not log them.
     - `labelling`: labels of a judge and of people beside the gold set, and whether bounds over unjudged hits are asked
       for (`read_labelling`).
+    - `bm25`: a run of BM25 to hold the scores against (default: BM25 searches the corpus, where one is given).
     - `facts`: what the run says of a query (`route` …) and the result should keep.
     """
     if k < 1:
@@ -149,13 +152,14 @@ def evaluate_all(
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     prices = None if prices is None else read_prices(prices)
     run, gold = read_run(run), read_gold(gold)
-    logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {})}
+    logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {}), LISTS: bm25}
     lent = _lent(**stages)
-    run = staged = StagedRun(run, lent) if lent else run
+    run = staged = StagedRun(run, lent) if lent or corpus is not None else run
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         run = DescribedRun(run, corpus, DocRule(doc_of))
         gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
+        lent.setdefault(LISTS, WordSearch(corpus, gold))
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
         raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
@@ -221,6 +225,7 @@ def evaluate_all(
         "corpus": corpus,
         "routes": tuple(stages["routes"]),
         "labelling": labelling or Labelling(),
+        "has_bm25": LISTS in lent,
     }
     return {
         system: scorer.finish(
@@ -230,9 +235,14 @@ def evaluate_all(
     }
 
 
-def _lent(raw: Any, original: Any, routes: Mapping[str, Any]) -> dict[str, Run]:
+def _lent(raw: Any, original: Any, routes: Mapping[str, Any], bm25: Any) -> dict[str, Run]:
     """Lists that other runs have for this one."""
-    others = {"raw": raw, "topk_original": original, **{route_lists(name): lists for name, lists in routes.items()}}
+    others = {
+        "raw": raw,
+        "topk_original": original,
+        LISTS: bm25,
+        **{route_lists(name): lists for name, lists in routes.items()},
+    }
     return {name: read_run(other) for name, other in others.items() if other is not None}
 
 

@@ -41,6 +41,7 @@ from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import Sampling
 from karat.summary import FEW, Scores, SummaryRow, summarise
 from karat.sweeping import ALL, DEFAULT_KS, Measured, Sweep, checked_depths, draw_curve, measured_depths, sweep_metrics
+from karat.word_search import LISTS, NoWordSearch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,6 +77,7 @@ class Result:
     stages: dict[str, Floats] = field(default_factory=dict)  # ms a query, where a metric of time was asked for
     corpus: Corpus | None = None
     routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
+    has_bm25: bool = False  # there is a run of BM25 beside, or a corpus to search for one
     again: Callable[..., dict[str, Result]] | None = None  # measures the same run once more, as `measure` says
     source: Run | None = None  # to read the hits again; a saved result has none
     labelling: Labelling = field(default_factory=Labelling)  # labels beside the gold set
@@ -85,6 +87,8 @@ class Result:
     saved_analyses: Analyses | None = None  # of a saved result, which has no run to look at
     saved_sweep: Sweep | None = None  # of a run in a history, which keeps more than a saved result
     saved_triage: Any = None
+    saved_summary: list[SummaryRow] | None = None  # of a saved result, which has neither ceilings nor floors
+    saved_bm25: dict[str, float | None] = field(default_factory=dict)
 
     @cached_property
     def queries(self) -> list[str]:
@@ -111,7 +115,32 @@ class Result:
 
     @cached_property
     def summary_rows(self) -> list[SummaryRow]:
-        return summarise(self.columns, self.sampling, self.ceilings, self.floors)
+        rows = summarise(self.columns, self.sampling, self.ceilings, self.floors)
+        bounds = {row.metric: (row.ceiling, row.floor) for row in self.saved_summary or ()}
+        known = (bounds.get(row.metric, (row.ceiling, row.floor)) for row in rows)
+        return [msgspec.structs.replace(r, ceiling=c, floor=f) for r, (c, f) in zip(rows, known, strict=True)]
+
+    @property
+    def bm25(self) -> dict[str, float | None]:
+        """Metric → what plain word search scores on the same queries; empty where that is not known."""
+        return self._bm25[0]
+
+    @property
+    def no_bm25(self) -> str | None:
+        """Why it is not known, although there is a corpus to search."""
+        return self._bm25[1]
+
+    @cached_property
+    def _bm25(self) -> tuple[dict[str, float | None], str | None]:
+        if not self.has_bm25:
+            return self.saved_bm25, None
+        try:
+            # A threshold for the scores of one system says nothing of another's.
+            return self.measure(self.values, hits=LISTS, min_score=None).means, None
+        except Lacking:
+            return {}, None
+        except NoWordSearch as error:
+            return {}, str(error).replace("\nhint: ", "; ")
 
     @cached_property
     def segment_rows(self) -> list[SegmentRow]:
@@ -319,6 +348,7 @@ class Result:
             provenance=self.provenance,
             audit=list(self.audited),
             summary=self.summary_rows,
+            bm25=self.bm25,
             scores=scores,
             queries={q: self.gold.text(i) for q, i in zip(self.queries, self.rows.tolist(), strict=True)},
             statistics={**msgspec.structs.asdict(self.sampling), "cluster": self.cluster},
@@ -381,6 +411,8 @@ def restore(saved: SavedResult) -> Result:
         saved_findings=saved.findings,
         saved_definitions=saved.definitions,
         saved_analyses=restore_analyses(saved.analyses, saved.lacking),
+        saved_summary=saved.summary,
+        saved_bm25=saved.bm25,
     )
 
 

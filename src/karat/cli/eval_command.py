@@ -39,6 +39,7 @@ from karat.cli.options import (
     help="Find the score threshold at which at most this share of the queries without an answer get a hit.",
 )
 @statistics_options
+@click.option("--brief", is_flag=True, help="Print only the scores and what stands out; files hold everything.")
 @click.option("--json", "as_json", is_flag=True, help="Print the saved form of the result instead of tables.")
 @click.option(
     "--output",
@@ -57,6 +58,7 @@ def command(
     metrics: tuple[str, ...],
     by_document: bool,
     criteria: str | None,
+    brief: bool,
     as_json: bool,
     outputs: tuple[str, ...],
     save: bool | None,
@@ -87,14 +89,14 @@ def command(
     if as_json:
         print_json(to_json(results))
     else:
-        from karat.report.build import evaluation_report
+        from karat.report.build import brief_report, evaluation_report
         from karat.report.renderers.terminal import print_report, terminal_console
 
         console = terminal_console()
         for i, result in enumerate(results):
             if i:
                 console.print()
-            print_report(evaluation_report(result), console)
+            print_report(brief_report(result) if brief else evaluation_report(result), console)
     for output in outputs:
         click.echo(f"wrote {export(results, output, command_line())}", err=True)
     if keeper is not None:
@@ -103,7 +105,7 @@ def command(
 
 
 def _inputs(run: str, gold: str, routes: dict[str, str], labels: Sequence[str], **options: Any) -> list[str]:
-    others = (options[name] for name in ("corpus", "raw", "original", "calibration", "pool"))
+    others = (options[name] for name in ("corpus", "raw", "original", "bm25", "calibration", "pool"))
     return [path for path in (run, gold, *others, *routes.values(), *labels) if path]
 
 

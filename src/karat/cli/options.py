@@ -62,6 +62,7 @@ def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, .
 
 
 stage_options = _all(
+    click.option("--bm25", metavar="RUN", help="Run of BM25 to show beside.  [default: search in --corpus]"),
     click.option("--raw", metavar="RUN", help="Run with the lists before reranking, where the log has no `raw`."),
     click.option(
         "--original", metavar="RUN", help="Run with the lists before rewriting, where the log has no `topk_original`."

@@ -57,6 +57,7 @@ def score_files(
     calibration: str | None = None,
     pool: str | None = None,
     max_grade: int = 2,
+    bm25: str | None = None,
 ) -> list[Result]:
     """One result for each system of a run."""
     from karat.config import load_config
@@ -100,6 +101,7 @@ def score_files(
             original=original,
             routes=routes,
             labelling=labelling,
+            bm25=bm25,
         )
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import numpy as np
 
+from karat.attributes import language_of
 from karat.corpus import Corpus
 from karat.errors import ConfigError, InputError
 from karat.evaluation import evaluate_all
@@ -20,7 +21,7 @@ from karat.labels.pool_file import Origin, PoolEntry
 from karat.matching.near_duplicates import near_duplicates
 from karat.metrics.grammar import parse_metric
 from karat.result import Result
-from karat.showing import Texts, language_of
+from karat.showing import Texts
 from karat.top_lists import ListedHit, top_lists
 
 Chosen: TypeAlias = Literal["all", "budget", "sample"]

@@ -18,13 +18,13 @@ from karat.report.open_labels import open_label_blocks
 from karat.report.pairs import differences_picture, sides_pictures
 from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
-from karat.report.sections.triage import SAMPLE, WORST
 from karat.report.triage import changed_blocks
 from karat.result import Result
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
 _PREFERRED = ("recall@5", "ndcg@5")
 _MOVED = 3
+_QUERIES, _SAMPLE = 120, 30  # shown on a page; one with more is no longer read, and grows past a megabyte
 
 
 def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> Report:
@@ -65,7 +65,7 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
 def _query_by_query(pair: Pair, baseline: Result, candidate: Result, number: int) -> list[Section]:
     """For a page: every list that changed can be looked at."""
     metric = parse_metric(pair.changes[0].metric)
-    found = changed_queries(baseline, candidate, metric, WORST, sample=SAMPLE)
+    found = changed_queries(baseline, candidate, metric, _QUERIES, sample=_SAMPLE)
     blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate)
     return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)] if blocks else []
 
