@@ -6,12 +6,22 @@ SET_UP := pyproject.toml constraints.txt
 
 .PHONY: demo test browser check docs bench runs clean
 
-DEMO := karat eval examples/helpdesk/bm25_rerank.jsonl --gold examples/helpdesk/gold.jsonl --corpus examples/helpdesk/corpus.jsonl
-demo: .venv/.core
-	@echo '$$ $(DEMO) -o out/report.html'
-	@mkdir -p out
-	@$(BIN)/$(DEMO) -o out/report.html
-	@echo 'Open it in a browser: file://$(CURDIR)/out/report.html'
+# The whole loop on the demo set: run two retrievers, score, compare, judge. Each command is shown, then what it prints.
+SET := examples/helpdesk
+SEARCHED := --queries $(SET)/gold.jsonl --corpus $(SET)/corpus.jsonl
+define show
+@echo; echo '$$ karat $(1)'
+@$(BIN)/karat $(1)
+endef
+demo: .venv/.demo
+	@mkdir -p out && rm -f out/bm25.jsonl out/hybrid.jsonl
+	$(call show,run bm25 $(SEARCHED) -o out/bm25.jsonl)
+	$(call show,run hybrid $(SEARCHED) -o out/hybrid.jsonl)
+	$(call show,eval out/hybrid.jsonl --gold $(SET)/gold.jsonl --corpus $(SET)/corpus.jsonl --brief -o out/report.html)
+	$(call show,compare out/bm25.jsonl out/hybrid.jsonl --gold $(SET)/gold.jsonl --changes 0)
+	$(call show,gate out/hybrid.jsonl --gold $(SET)/gold.jsonl --baseline out/bm25.jsonl --criteria $(SET)/ship-criteria.yaml \
+	-o out/verdict.html) || [ $$? = 1 ]
+	@echo; echo 'Open them in a browser: file://$(CURDIR)/out/report.html file://$(CURDIR)/out/verdict.html'
 
 test: .venv/.frameworks browser
 	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto
@@ -48,6 +58,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/evidence_matching.py --output benchmarks/EVIDENCE.md
 	$(BIN)/python benchmarks/report_speed.py --output benchmarks/REPORT.md
 	$(BIN)/python benchmarks/retrieval_speed.py --output benchmarks/RETRIEVAL.md
+	$(BIN)/python benchmarks/judge_speed.py --output benchmarks/JUDGE.md
 	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
 
 clean:
@@ -61,9 +72,13 @@ clean:
 	$(PIP) --editable .
 	@touch $@
 
+.venv/.demo: .venv/bin/python $(SET_UP)
+	$(PIP) --editable '.[baselines,dense]'
+	@touch $@ .venv/.core
+
 .venv/.test: .venv/bin/python $(SET_UP)
 	$(PIP) --editable '.[test]'
-	@touch $@ .venv/.core
+	@touch $@ .venv/.demo .venv/.core
 
 # What retrievers of other libraries are tested with; a group of its own, for it is large.
 .venv/.frameworks: .venv/.test
@@ -72,7 +87,7 @@ clean:
 
 .venv/.check: .venv/bin/python $(SET_UP)
 	$(PIP) --editable '.[test,check]'
-	@touch $@ .venv/.test .venv/.core
+	@touch $@ .venv/.test .venv/.demo .venv/.core
 
 .venv/.bench: .venv/bin/python $(SET_UP)
 	$(PIP) --editable '.[bench]'

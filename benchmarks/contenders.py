@@ -3,7 +3,7 @@
     python benchmarks/contenders.py CONTENDER WORKLOAD file|dicts|untied|cold
 
     file    from the files on disk: reading and scoring are both counted
-    dicts   from dicts {query: {document: score}} in memory, whose making is not counted
+    dicts   from dicts {query: {document: score}} in memory, whose making is not counted; short calls are repeated
     untied  as dicts, but every hit has a score of its own: a check of the values, where peers differ on ties
     cold    from the files, in as few steps as a user would write, nothing warmed up: for whole-process times
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Grades = dict[str, dict[str, int]]
 Scores = dict[str, dict[str, float]]
+SHORT = 0.5  # seconds that calls from dicts may be repeated for
 Means = dict[str, float]
 
 
@@ -42,6 +43,17 @@ class Stages:
         wall, cpu = time.perf_counter(), time.process_time()
         found = step(*arguments)
         self.cpu[name], self.wall[name] = time.process_time() - cpu, time.perf_counter() - wall
+        return found
+
+    def time_short(self, name: str, step: Callable[..., Any], *arguments: Any) -> Any:
+        """The least of several calls where one takes milliseconds: a single one would measure its first-time costs and
+        the moment."""
+        found = self.time(name, step, *arguments)
+        left = int(SHORT / max(self.wall[name], 1e-6))
+        for _ in range(min(left, 20)):
+            cpu, wall = self.cpu[name], self.wall[name]
+            self.time(name, step, *arguments)
+            self.cpu[name], self.wall[name] = min(cpu, self.cpu[name]), min(wall, self.wall[name])
         return found
 
 
@@ -217,7 +229,8 @@ def measure(name: str, workload: str, mode: str) -> dict[str, object]:
     else:
         gold, run = stages.time("make", make_dicts, workload)
         run = untie(run) if mode == "untied" else run
-    means = stages.time("evaluate", contender.evaluate, gold, run)
+    time_it = stages.time_short if mode == "dicts" else stages.time
+    means = time_it("evaluate", contender.evaluate, gold, run)
     return {
         "contender": name,
         "workload": workload,

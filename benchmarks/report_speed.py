@@ -2,10 +2,11 @@
 
     python benchmarks/report_speed.py [--quick] [--repeat N] [--output FILE]
 
-10,000 queries × 10 hits with three tags and two stages of latency. The evaluation is all that `karat eval` finds out:
-reading, scoring, intervals, analyses, findings. The page starts from the bare scores and ends with the bytes of the
-file: all of that once more, and segments, curves over k and pictures. A first turn that does not count loads all
-modules and templates. Of the repeats the least CPU and the least wall time count.
+10,000 queries × 10 hits with three tags and two stages of latency. Held against each other are two commands, each a
+process of its own: `karat eval RUN --gold GOLD`, and the same with `-o report.html`. Beside them, inside one process in
+which everything is loaded already: `karat.evaluate`, which reads and scores and nothing else, and the page made from
+its result, with all the intervals, analyses, findings, segments, curves and failed queries that are on it. Of the
+repeats the least CPU and the least wall time count.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is first i
 import argparse
 import json
 import platform
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -31,7 +35,8 @@ from karat.export import to_html
 QUERIES, HITS, ITEMS = 10_000, 10, 100_000
 WANTED = 3.0  # times the evaluation
 LARGEST = 1.5e6  # bytes
-SCORING, EVALUATION, PAGE = "reading and scoring alone", "evaluation", "page"
+COMMAND, WITH_PAGE = "`karat eval RUN --gold GOLD`", "`karat eval RUN --gold GOLD -o report.html`"
+SCORING, PAGE = "`karat.evaluate(RUN, GOLD)`", "page of that result"
 TAGS = {"topic": 12, "language": 3, "difficulty": 3}
 
 
@@ -71,26 +76,33 @@ def _data(folder: str) -> tuple[str, str]:
 
 
 def _turn(run: str, gold: str) -> dict[str, tuple[float, float, int]]:
-    """Step → CPU, wall, bytes. The page is made from scores of which nothing else is known yet."""
-    clock = [(time.process_time(), time.perf_counter())]
-
-    def step(size: int = 0) -> tuple[float, float, int]:
-        clock.append((time.process_time(), time.perf_counter()))
-        (cpu, wall), (later_cpu, later_wall) = clock[-2:]
-        return later_cpu - cpu, later_wall - wall, size
-
+    """Step → CPU, wall, bytes."""
+    page = os.path.join(os.path.dirname(run), "report.html")
+    steps = {COMMAND: _process(run, gold), WITH_PAGE: _process(run, gold, "-o", page)}
+    before = time.process_time(), time.perf_counter()
     bare = karat.evaluate(run, gold)
-    scoring = step()
-    karat.evaluate(run, gold).saved()
-    evaluation = step()
-    return {SCORING: scoring, EVALUATION: evaluation, PAGE: step(len(to_html([bare])))}
+    between = time.process_time(), time.perf_counter()
+    size = len(to_html([bare]))
+    after = time.process_time(), time.perf_counter()
+    steps[SCORING] = (between[0] - before[0], between[1] - before[1], 0)
+    steps[PAGE] = (after[0] - between[0], after[1] - between[1], size)
+    return steps
+
+
+def _process(run: str, gold: str, *more: str) -> tuple[float, float, int]:
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    command = [sys.executable, "-m", "karat.cli.main", "eval", run, "--gold", gold, *more]
+    subprocess.run(command, check=True, capture_output=True)
+    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall, 0
 
 
 def _page(turns: list[dict[str, tuple[float, float, int]]], repeats: int) -> str:
     best = {step: tuple(min(turn[step][i] for turn in turns) for i in range(3)) for step in turns[0]}
-    ratio, size = best[PAGE][0] / best[EVALUATION][0], int(best[PAGE][2])
+    ratio, bare = best[WITH_PAGE][0] / best[COMMAND][0], best[PAGE][0] / best[SCORING][0]
+    size = int(best[PAGE][2])
     targets = [
-        Target("page / evaluation, CPU", f"≤ {WANTED:g}×", f"{ratio:.2f}×", ratio <= WANTED),
+        Target("with the page / without it, CPU", f"≤ {WANTED:g}×", f"{ratio:.2f}×", ratio <= WANTED),
         Target("size of the page", f"≤ {LARGEST / 1e6:g} MB", f"{size / 1e6:.2f} MB", size <= LARGEST),
     ]
     parts = [
@@ -106,12 +118,11 @@ def _page(turns: list[dict[str, tuple[float, float, int]]], repeats: int) -> str
             [[t.what, t.wanted, t.measured, "reached" if t.reached else "**not reached**"] for t in targets],
         ),
         markdown_table(
-            ["step", ">CPU", ">wall", ">page / step, CPU"],
-            [
-                [step, f"{cpu:.2f} s", f"{wall:.2f} s", f"{best[PAGE][0] / cpu:.2f}×"]
-                for step, (cpu, wall, _) in best.items()
-            ],
+            ["step", ">CPU", ">wall"],
+            [[step, f"{cpu:.2f} s", f"{wall:.2f} s"] for step, (cpu, wall, _) in best.items()],
         ),
+        f"Against bare reading and scoring the page takes {bare:.1f} times as long: intervals, analyses, findings, "
+        "segments, curves and failed queries are all made for it, and none of them by scoring alone.",
     ]
     return "\n\n".join(parts) + "\n"
 

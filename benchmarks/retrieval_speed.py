@@ -4,7 +4,7 @@
 
 Both find the best 50 for the same queries in the same words: cutting texts into words is Karat's and counts for both.
 rank_bm25 looks at every document for every query, so that each costs the same: a fifth of the queries is measured,
-times five. What the runner costs is measured three times, and the least wall time counts: other work on the machine
+times five. What the runner costs is measured eight times, and the least wall time counts: other work on the machine
 only adds to it.
 """
 
@@ -34,7 +34,7 @@ from karat.retrievers.words import _stems, words
 from karat.running.run import run_retriever
 
 DOCUMENTS, QUERIES, K = 100_000, 1_000, 50
-REPEATS = 3
+REPEATS = 8
 PART = 5  # of rank_bm25's queries one in so many is measured
 ASKED = 4_000
 WORKERS, SLEEP = 32, 0.02
@@ -56,10 +56,11 @@ def main() -> None:
     options = _options()
     scale = 0.05 if options.quick else 1.0
     before = os.getloadavg()[0]
+    asked = int(ASKED * scale) // WORKERS * WORKERS
+    overhead = min((_overhead(asked) for _ in range(REPEATS)), key=lambda spent: spent.wall)
+    together = min((_together(asked) for _ in range(REPEATS)), key=lambda spent: spent.wall)
     own, peer = _search(int(DOCUMENTS * scale), int(QUERIES * scale))
-    overhead = min((_overhead(int(ASKED * scale)) for _ in range(REPEATS)), key=lambda spent: spent.wall)
-    efficiency = max(_efficiency(int(ASKED * scale) // WORKERS * WORKERS) for _ in range(REPEATS))
-    page = _page(own, peer, overhead, efficiency, before)
+    page = _page(own, peer, overhead, together, before)
     print(page)
     if options.output:
         Path(options.output).write_text(page, encoding="utf-8")
@@ -101,12 +102,14 @@ def _overhead(count: int) -> Seconds:
     return spent.times(1 / count)
 
 
-def _efficiency(count: int) -> float:
+def _together(count: int) -> Seconds:
+    """Of one query, where many are asked at once."""
+
     def search(query: str) -> list[tuple[str, float]]:
         time.sleep(SLEEP)
         return HITS
 
-    return count / WORKERS * SLEEP / _time(lambda: _run(search, count, WORKERS)).wall
+    return _time(lambda: _run(search, count, WORKERS)).times(1 / count)
 
 
 def _run(search: Callable[[str], object], count: int, workers: int) -> None:
@@ -124,13 +127,15 @@ def _time(work: Callable[[], object]) -> Seconds:
     return spent
 
 
-def _page(own: dict[str, Seconds], peer: dict[str, Seconds], overhead: Seconds, efficiency: float, load: float) -> str:
+def _page(own: dict[str, Seconds], peer: dict[str, Seconds], overhead: Seconds, together: Seconds, load: float) -> str:
+    efficiency = SLEEP / WORKERS / together.wall
+    share = f"{efficiency:.0%} ({together.cpu * 1000:.2f} ms CPU a query)"
     ratio = (peer["index"] + peer["queries"]).cpu / (own["index"] + own["queries"]).cpu
     ms, cpu = overhead.wall * 1000, overhead.cpu * 1000
     targets = [
         Target(f"BM25, {DOCUMENTS:,} texts indexed, {QUERIES:,} queries, CPU", "≥ 20×", f"{ratio:.1f}×", ratio >= 20),
         Target("runner beside the retriever, a query", "≤ 1 ms", f"{ms:.2f} ms ({cpu:.2f} ms CPU)", ms <= 1),
-        Target(f"{WORKERS} workers, {SLEEP * 1000:g} ms a query", "≥ 80 %", f"{efficiency:.0%}", efficiency >= 0.8),
+        Target(f"{WORKERS} workers, {SLEEP * 1000:g} ms a query", "≥ 80 %", share, efficiency >= 0.8),
     ]
     rows = [
         [part, name, f"{spent[part].cpu:.2f}", f"{spent[part].wall:.2f}", f"{peer[part].cpu / own[part].cpu:.1f}×"]

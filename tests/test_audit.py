@@ -414,7 +414,7 @@ def test_a_rule_that_names_no_document_is_refused_or_finds_none(rule: str, refus
     run: Any = {"q": ["b#1", "zx"]}
     if in_table:
         run = pl.DataFrame({"query_id": ["q", "q"], "chunk_id": ["b#1", "zx"]})
-    gold, asked = {"q": ["b", "z", "None", ""]}, ["recall@5", "distinct_docs@5"]
+    gold, asked = {"q": ["b", "z", "None", " "]}, ["recall@5", "distinct_docs@5"]
     if refused:
         with pytest.raises(ConfigError, match="doc"):
             karat.evaluate(run, gold, asked, doc_of=rule)

@@ -77,6 +77,9 @@ def refused_gold(path: Path, *said: str) -> KaratError:
         ('{"query_id":"q2","topk":["a",["b",1]]}', "topk[1]", ["got ['b', 1]"]),
         ('{"query_id":"q2","topk":["a",{"score":1}]}', "topk[1].chunk_id", ["query 'q2'", "the field is missing"]),
         ('{"query_id":"q2","topk":["a",{}]}', "topk[1].chunk_id", ["query 'q2'", "the field is missing"]),
+        ('{"query_id":"q2","topk":["a",""]}', "topk[1].chunk_id", ["query 'q2'", "the id is empty", "hint: "]),
+        ('{"query_id":"q2","topk":[{"chunk_id":"","score":1}]}', "topk[0].chunk_id", ["the id is empty", "hint: "]),
+        ('{"query_id":"q2","topk":[{"chunk_id":"","text":"t"}]}', "topk[0].chunk_id", ["the id is empty", "hint: "]),
         ('{"query_id":"q2","topk":[{"chunk_id":true}]}', "topk[0].chunk_id", ["got True"]),
         ('{"query_id":"q2","topk":[{"chunk_id":"a","score":"high"}]}', "topk[0].score", ["a number", "got 'high'"]),
         ('{"query_id":"q2","topk":[{"chunk_id":"a","score":true}]}', "topk[0].score", ["a number", "got True"]),
@@ -181,6 +184,10 @@ def test_a_latency_that_cannot_be(ms: float) -> None:
         ({"query_id": "q2", "gold": [1.5]}, "gold[0]", ["got 1.5"]),
         ({"query_id": "q2", "gold": [None]}, "gold[0]", ["expected"]),
         ({"query_id": "q2", "gold": [{"grade": 1}]}, "gold[0].chunk_id", ["the field is missing"]),
+        ({"query_id": "q2", "gold": ["a", {"chunk_id": ""}]}, "gold[1].chunk_id", ["the id is empty", "hint: "]),
+        ({"query_id": "q2", "gold": [{"doc_id": "", "quote": "x"}]}, "gold[0].doc_id", ["the id is empty", "hint: "]),
+        ({"query_id": "q2", "gold": ["a", ""]}, "gold[1]", ["the id is empty", "hint: "]),
+        ({"query_id": "q2", "gold": {"a": 2, "": 1}}, "gold[1]", ["the id is empty", "hint: "]),
         ({"query_id": "q2", "gold": {"a": "good"}}, "gold", ["a number", "good"]),
         ({"query_id": "q2", "gold": {"a": None}}, "gold", ["a number", "a"]),
         ({"query_id": "q2", "gold": {"a": True}}, "gold", ["a number", "True"]),
@@ -299,6 +306,14 @@ def test_no_overlap_of_run_and_gold(tmp_path: Path) -> None:
 def test_no_overlap_of_one_of_two_systems() -> None:
     run = [{"query_id": "q1", "system": "A", "topk": ["a"]}, {"query_id": "x", "system": "B", "topk": ["a"]}]
     refused(lambda: karat.evaluate_all(run, GOLD), "B", "'x'")
+
+
+def test_empty_ids_in_memory_and_in_a_corpus(tmp_path: Path) -> None:
+    refused(lambda: karat.evaluate({"q1": {"a": 1.0, "": 0.5}}, GOLD), "query 'q1'", "the id is empty", "hint: ")
+    refused(lambda: karat.evaluate({"q1": ["a", ""]}, GOLD), "topk[1].chunk_id", "the id is empty", "hint: ")
+    refused(lambda: karat.evaluate(RUN, {"q1": {"a": 1, "": 1}}), "gold[1]", "query 'q1'", "the id is empty")
+    corpus = write(tmp_path / "corpus.jsonl", '{"id":"a","text":"t"}\n{"chunk_id":"","text":"t"}\n')
+    refused(lambda: karat.evaluate(RUN, GOLD, corpus=corpus), f"{corpus}:2: id: the id is empty", "hint: ")
 
 
 @pytest.mark.parametrize("empty", [[], {}])

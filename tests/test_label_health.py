@@ -145,3 +145,17 @@ def test_a_handful_is_no_rechunking(moved: int) -> None:
     items = gold(*CHUNKS)
     new = [*(f"d{i}#a" for i in range(moved)), *CHUNKS[moved:]]
     assert health(items, new, corpus=corpus(*new)).rechunked == (moved == 5)
+
+
+def test_bare_ids_are_called_documents_only_where_they_are() -> None:
+    bare = [f"c{i}" for i in range(10)]
+    chunks = evaluate(gold(*bare), bare, corpus=corpus(*bare))
+    assert "Everything that the gold set names is in the corpus (10 ids)." in shown(chunks)
+    documents = evaluate(gold(*bare), [f"{i}#1" for i in bare], corpus=corpus(*(f"{i}#1" for i in bare)))
+    assert "(10 documents)." in shown(documents)
+    said = evaluate(gold(*({"doc_id": i} for i in bare)), bare, corpus=corpus(*bare))
+    assert "(10 documents)." in shown(said)
+    gone = shown(evaluate(gold(*bare), bare, corpus=corpus(*bare[:4])))
+    assert "6 gold items are not in the corpus" in gone
+    mixed = shown(evaluate(gold(*bare, "d#1"), bare, corpus=corpus(*bare, "d#1")))
+    assert "(1 chunks and 10 other ids)" in mixed

@@ -118,7 +118,10 @@ MISTAKES = {
         "currency: USD\nmodels: {a: {per_1k: {prompts: 1}}}\n",
         *(2, 23, "models.a.per_1k.prompts", ["unknown field 'prompts'", "did you mean prompt"]),
     ),
-    "no currency": ("models: {a: {per_call: 1}}\n", 1, 1, None, ["the field 'currency' is missing"]),
+    "no currency": ("models: {a: {per_call: 1}}\n", 1, 1, None, ["the field 'currency' is missing", "currency: USD"]),
+    "a bare number": ("currency: USD\nmodels: {emb: 0.5}\n", 2, 15, "models.emb", ["got 0.5", "`emb: {per_1m: 0.5}`"]),
+    "no models": ("currency: USD\n", 1, 1, None, ["a price table without prices", "models, or one_off", "hint: "]),
+    "empty models": ("currency: USD\nmodels: {}\n", 1, 1, None, ["a price table without prices", "hint: "]),
     "empty currency": ("currency: ''\n", 1, 11, "currency", ["length >= 1"]),
     "two prices": (
         "currency: USD\nmodels:\n  a: {per_1k: 1, per_1m: 2}\n",

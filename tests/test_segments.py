@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import karat
-from karat.attributes import NOT_GIVEN, attribute_names, with_versions
+from karat.attributes import NOT_GIVEN, attribute_names
+from karat.dating import with_versions
 from karat.errors import ConfigError
 from karat.export import export
 from karat.formats.corpus import read_corpus
+from karat.ids import DocRule
 from karat.result import Result
 from karat.saved_result import SegmentRow
 from karat.summary import SummaryRow
@@ -376,7 +378,7 @@ def test_versions_of_the_gold_documents_come_from_the_corpus(tmp_path: Path) -> 
             entry("document", ["d2"]),
         ]
     )
-    gold = with_versions(gold, read_corpus(str(tmp_path / "corpus.jsonl")))
+    gold = with_versions(gold, read_corpus(str(tmp_path / "corpus.jsonl")), DocRule())
     result = karat.evaluate({q: ["x"] for q in gold.queries}, gold, "recall@1", sampling=QUICK)
     assert sizes(result.segment_by("doc_version")) == {"2024": 1, "2025": 2, "several": 1, NOT_GIVEN: 1}
 

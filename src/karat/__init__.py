@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts as Verdicts
     from karat.gold import Gold as Gold
     from karat.hits import Run as Run
+    from karat.judging.judge import Judgements as Judgements
+    from karat.judging.judge import judge as judge
+    from karat.labels.beside_gold import read_labelling as read_labelling
+    from karat.labels.calibrating import calibrate as calibrate
+    from karat.labels.calibration_file import Calibration as Calibration
+    from karat.labels.labelled_gold import with_labels as with_labels
+    from karat.labels.labels_file import read_labels as read_labels
+    from karat.labels.pooling import make_pool as make_pool
     from karat.ladder import Ladder as Ladder
     from karat.ladder import baseline_ladder as baseline_ladder
     from karat.metrics.base import Metric as Metric
@@ -40,6 +48,8 @@ if TYPE_CHECKING:
     from karat.stressing.stress import Stress as Stress
     from karat.stressing.stress import stress as stress
     from karat.sweeping import Sweep as Sweep
+    from karat.synthesizing.synthesize import Synthesis as Synthesis
+    from karat.synthesizing.synthesize import synthesize as synthesize
     from karat.triaging import Triage as Triage
     from karat.triaging import triage as triage
 
@@ -47,10 +57,12 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Audit": "karat.audit",
+    "Calibration": "karat.labels.calibration_file",
     "Comparison": "karat.comparison.compare",
     "Finding": "karat.diagnosis.finding",
     "Gold": "karat.gold",
     "KaratError": "karat.errors",
+    "Judgements": "karat.judging.judge",
     "Ladder": "karat.ladder",
     "Metric": "karat.metrics.base",
     "Plan": "karat.planning",
@@ -61,24 +73,32 @@ _WHERE = {
     "Sampling": "karat.statistics.intervals",
     "Stress": "karat.stressing.stress",
     "Sweep": "karat.sweeping",
+    "Synthesis": "karat.synthesizing.synthesize",
     "Triage": "karat.triaging",
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.metrics.grammar",
     "baseline_ladder": "karat.ladder",
+    "calibrate": "karat.labels.calibrating",
     "compare": "karat.comparison.compare",
     "diagnose": "karat.diagnosis.diagnose",
     "evaluate": "karat.evaluation",
     "evaluate_all": "karat.evaluation",
     "gate": "karat.gates.gate",
+    "judge": "karat.judging.judge",
+    "make_pool": "karat.labels.pooling",
     "parse_metric": "karat.metrics.grammar",
     "plan": "karat.planning",
     "read_gold": "karat.formats.read",
+    "read_labelling": "karat.labels.beside_gold",
+    "read_labels": "karat.labels.labels_file",
     "read_result": "karat.saved_result",
     "read_results": "karat.saved_result",
     "read_run": "karat.formats.read",
     "run_retriever": "karat.running.run",
     "stress": "karat.stressing.stress",
+    "synthesize": "karat.synthesizing.synthesize",
     "triage": "karat.triaging",
+    "with_labels": "karat.labels.labelled_gold",
 }
 
 __all__ = [*sorted(_WHERE), "__version__"]  # noqa: PLE0604

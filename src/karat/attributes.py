@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from karat.audit import Audit
 from karat.errors import ConfigError, UnknownName, shorten
 from karat.gold import Gold
 from karat.ids import Ints
-
-if TYPE_CHECKING:
-    from karat.corpus import Corpus
 
 CONVERSATION = "conversation_id"
 NOT_GIVEN = "(not given)"
@@ -77,20 +74,10 @@ def attribute_names(gold: Gold) -> list[str]:
     return [*gold.tags, *fields, *derived]
 
 
-def with_versions(gold: Gold, corpus: Corpus) -> Gold:
-    """The gold set with the version of each query's relevant documents, as a corpus tells it, for a tag."""
-    column = corpus.versions
-    if column is None or "doc_version" in gold.tags:
-        return gold
-    of_item = dict(zip(corpus.ids, column, strict=True))
-    of_document = dict(zip(corpus.fields.get("doc_id", ()), column, strict=False))
-    found: list[set[str]] = [set() for _ in gold.queries]
-    for query, item, grade in zip(gold.query_of_item.tolist(), gold.ids, gold.grades.tolist(), strict=True):
-        version = of_item.get(item, of_document.get(item))
-        if grade > 0 and version is not None:
-            found[query].add(str(version))
-    versions = [None if not f else f.pop() if len(f) == 1 else "several" for f in found]
-    return replace(gold, tags={**gold.tags, "doc_version": versions})
+def language_of(gold: Gold, row: int) -> str | None:
+    """The language of a query, where the gold set tells it."""
+    column = gold.tags.get("language") or gold.fields.get("language")
+    return None if column is None or column[row] is None else str(column[row])
 
 
 def with_no_answer(gold: Gold, rule: str) -> Gold:

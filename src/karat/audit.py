@@ -46,6 +46,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "still asked for; are the labels right?",
     ),
     "undated_hits": ("hits without a version, of queries with as_of", "kept: nothing says that they are newer"),
+    "odd_versions": (
+        "hits whose version cannot be compared with their query's as_of",
+        "taken as hits without a version",
+    ),
     "estimated_tokens": ("hits that say no number of tokens", "estimated from their text, 4 bytes a token"),
     "unpriced_queries": ("queries whose cost is not known", "undefined (null); complete the price table or the log"),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),
@@ -67,6 +71,14 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "duplicate_gold": ("gold items listed twice with the same grade", "counted once"),
     "empty_evidence": ("evidence texts in the gold set that are empty", "left out"),
     "duplicate_evidence": ("evidence texts that stand twice in one query", "counted once"),
+    "labels_added": ("labels of pairs that the gold set does not judge", "added to it"),
+    "labels_overruled": ("labels that contradict the gold set", "the gold set decides"),
+    "labels_missing": ("labels without a grade", "left out: unjudged, not irrelevant"),
+    "labels_unknown": ("labels of queries that the gold set does not have", "left out"),
+    "labels_no_answer": (
+        "labels that call something relevant to a query without an answer",
+        "left out; does the query have an answer after all?",
+    ),
     "negative_grades": ("gold items with a grade below 0", "treated as unjudged, as trec_eval does"),
 }
 

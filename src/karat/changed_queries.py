@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from karat.attributes import language_of
 from karat.differences import SAME
 from karat.ids import DocRule
 from karat.metrics.base import Metric
@@ -15,7 +16,6 @@ from karat.showing import (
     ShownGold,
     ShownHit,
     Texts,
-    language_of,
     passage_length,
     ranks_of,
     tags_of,

@@ -18,6 +18,7 @@ from karat.ids import may_repeat
 from karat.judged import Judged, Rules, count_states, judge
 from karat.ranking import drop_repeats, inspect_order
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.report.numbers import listed
 
 
 class Checked(msgspec.Struct):
@@ -134,7 +135,7 @@ def _blocks(checked: Checked) -> list[Block]:
     facts += [[name, value] for name, value in checked.holds.items() if value is not None]
     blocks: list[Block] = [Table([Column(checked.kind), Column("")], facts)]
     if checked.audit:
-        rows = [[e.count, e.found, e.done, ", ".join(e.examples) or None] for e in checked.audit]
+        rows = [[e.count, e.found, e.done, listed(e.examples) or None] for e in checked.audit]
         blocks.append(
             Table([Column("count", "count"), Column("found"), Column("will be"), Column("for example")], rows)
         )

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from karat.errors import InputError, shorten
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
 from karat.ids import DocRule, as_list
-from karat.versions import EXPECTED, Version, is_said
 
 if TYPE_CHECKING:
     from karat.audit import Audit
@@ -56,11 +54,7 @@ class Corpus:
     @property
     def versions(self) -> list[Any] | None:
         """The version of each chunk's document, where the corpus says it."""
-        return None if self._version_field is None else self.fields[self._version_field]
-
-    @property
-    def _version_field(self) -> str | None:
-        return next((name for name in VERSIONS if name in self.fields), None)
+        return next((self.fields[name] for name in VERSIONS if name in self.fields), None)
 
     def documents(self, rule: DocRule) -> list[str]:
         """The document of each chunk: its `doc_id`, else what the rule makes of its id."""
@@ -82,15 +76,7 @@ class Corpus:
         """A column of hits (text, doc_version, source) as the corpus has it."""
         if name == "text":
             return self.texts if any(self.texts) else None  # a corpus of bare ids is not one of empty texts
-        return self._read_versions() if name == "doc_version" else self.fields.get(name)
-
-    def _read_versions(self) -> list[Any] | None:
-        """Versions that somebody wants to compare: each must be one."""
-        for item, value in zip(self.ids, self.versions or (), strict=False):
-            if is_said(value) and Version.read(value) is None:
-                what, field = f"the version of {shorten(item, 40)!r} is not a time or version", self._version_field
-                raise InputError(what, file=self.label, field=field, expected=EXPECTED, got=value)
-        return self.versions
+        return self.versions if name == "doc_version" else self.fields.get(name)
 
 
 class DescribedRun(Run):

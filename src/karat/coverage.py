@@ -87,12 +87,13 @@ class LabelHealth(msgspec.Struct, frozen=True):
 
     against: Literal["corpus", "hits"]  # what is there: all of the corpus, or what the run returned for any query
     chunks: Labels
-    documents: Labels
+    documents: Labels  # also bare ids without the mark of a chunk
     passages: Labels  # there: a chunk holds it
     changed: int  # chunks that are there, but do not hold the quote that stands beside their id
     changed_examples: list[str]
     quoted: int  # labels of chunks that moved or changed which have a quote or offsets to find them by
     rechunked: bool  # looks like other chunks of the same documents
+    unclear: int = 0  # of `documents`, bare ids of which nothing says whether they name documents or chunks
 
 
 class Known(NamedTuple):
@@ -154,7 +155,7 @@ class _Health:
         self._documents = gold.names_document(rule)
         self._chunks, self._whole, self._passages = _Count(), _Count(), _Count()
         self._changed: list[str] = []
-        self._quoted = 0
+        self._quoted = self._unclear = 0
 
     def health(self) -> LabelHealth:
         gold = self._gold
@@ -164,7 +165,9 @@ class _Health:
             if gold.located is not None and gold.located.settled[item]:
                 _add(self._passages, f"{name}: {_told(passage)}", item in held)
             elif gold.kinds[item] == DOC or (self._documents[item] and not self._is_chunk(name)):
-                _add(self._whole, name, name in self._known.documents)
+                document = name in self._known.documents
+                self._unclear += gold.kinds[item] != DOC and not (document and name not in self._known.ids)
+                _add(self._whole, name, document)
             else:
                 self._add_chunk(name, passage)
         return LabelHealth(
@@ -176,6 +179,7 @@ class _Health:
             changed_examples=list(dict.fromkeys(self._changed))[:_EXAMPLES],
             quoted=self._quoted,
             rechunked=self._rechunked(),
+            unclear=int(self._unclear),
         )
 
     def _is_chunk(self, name: str) -> bool:

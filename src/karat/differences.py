@@ -95,29 +95,19 @@ class Paired:
         return sign_flip_p(np.where(np.abs(weighed[there]) <= SAME, 0.0, weighed[there]), permutations, seed, clusters)
 
     def _limits(self, sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
-        found: dict[str, tuple[float | None, float | None]] = {}
-        means = [m for m in self.baseline.metrics if m.aggregate is None]
-        bounded = [m for m in means if math.isfinite(self._span(m))]
-        for metrics in (bounded, *([m] for m in means if m not in bounded)):
-            if metrics:
-                found |= self._mean_limits(metrics, sampling)
-        for metric in self.baseline.metrics:
-            if metric.aggregate is not None:
-                found[str(metric)] = self._quantile_limits(metric, metric.aggregate, sampling)
-        return found
+        return {
+            str(metric): self._mean_limits(metric, sampling)
+            if metric.aggregate is None
+            else self._quantile_limits(metric, metric.aggregate, sampling)
+            for metric in self.baseline.metrics
+        }
 
-    def _mean_limits(self, metrics: list[Metric], sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
-        moved = [self._moved(m) for m in metrics]
-        deltas = np.column_stack([column for column, _ in moved])
-        ones = np.ones(len(deltas))
-        weights = None
-        if any(votes is not None for _, votes in moved):
-            weights = np.column_stack([ones if votes is None else votes for _, votes in moved])
-        spans = [self._span(m) for m in metrics]
-        sums = sum_up(deltas, weights, self.baseline.clusters)
-        limits = mean_intervals(sums, [(-span, span) for span in spans], sampling)
-        names = [str(m) for m in metrics]
-        return {name: (number(low), number(high)) for name, (low, high) in zip(names, limits.tolist(), strict=True)}
+    def _mean_limits(self, metric: Metric, sampling: Sampling) -> tuple[float | None, float | None]:
+        deltas, votes = self._moved(metric)
+        sums = sum_up(deltas[:, None], None if votes is None else votes[:, None], self.baseline.clusters)
+        span = self._span(metric)
+        ((low, high),) = mean_intervals(sums, [(-span, span)], sampling).tolist()
+        return number(low), number(high)
 
     def _quantile_limits(self, metric: Metric, at: float, sampling: Sampling) -> tuple[float | None, float | None]:
         there = ~np.isnan(self.deltas(metric))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from karat.ids import Ints
+from karat.matching import cover
 from karat.passages import CHUNK, PIECE, Passage, Stretch
 
 _WORD = re.compile(r"\S+")
@@ -32,15 +33,20 @@ def holds(shared: Any, passage: int, chunk: Any) -> Any:
 
 def fold(text: str) -> str:
     """Lower case, character by character: nothing moves. Only the Turkish İ would become two."""
-    return text.replace("\u0130", "i").lower()
+    return _one_by_one(text).lower()
 
 
 def normalise(text: str) -> str:
+    """As an evidence is normalised, but character by character.
+
+    >>> normalise(" Refunds  take\\n5 days in \u0130zmir ")
+    'refunds take 5 days in izmir'
     """
-    >>> normalise(" Refunds  take\\n5 days ")
-    'refunds take 5 days'
-    """
-    return " ".join(fold(text).split())
+    return cover.normalise(_one_by_one(text))
+
+
+def _one_by_one(text: str) -> str:
+    return text.replace("\u0130", "i")
 
 
 class WholeText:

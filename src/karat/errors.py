@@ -41,6 +41,8 @@ def no_commands(text: str) -> str:
 
 def is_whole(text: str) -> bool:
     """False for half of a surrogate pair, which is text for Python and for nothing that is written or hashed."""
+    if text.isascii():  # known without looking
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -134,7 +136,7 @@ def meant(needed: Iterable[str], there: Iterable[str]) -> str | None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(near) + "?"
     return "known: " + ", ".join(names) if 0 < len(names) <= 12 else None

@@ -14,21 +14,23 @@ from karat.attributes import (
     segment_labels,
     segment_titles,
     with_no_answer,
-    with_versions,
 )
 from karat.audit import Audit
 from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
+from karat.dating import with_versions
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
+from karat.extremes import Extremes, LazyColumns, Side, level_of
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
-from karat.freshness import NoVersions
+from karat.freshness import NoVersions, OddVersion, odd_versions
 from karat.gold import Gold
 from karat.hits import NoLists, Run, StagedRun, Ungrouped
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Judged, Rules, judge, judge_missing
+from karat.labelling import Labelling
 from karat.matching.cover import THRESHOLD
-from karat.metrics.base import INFINITE, Metric, Relevance
+from karat.metrics.base import INFINITE, Metric
 from karat.metrics.covering import LOOKED, Covering
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
@@ -36,6 +38,7 @@ from karat.prices import read_prices
 from karat.resolving import resolve
 from karat.result import Result
 from karat.statistics.intervals import Sampling
+from karat.word_search import LISTS, WordSearch
 
 PANEL = (
     "recall@1",
@@ -103,9 +106,11 @@ def evaluate_all(
     cluster: str | None = None,
     sampling: Sampling | None = None,
     facts: Iterable[str] = (),
+    labelling: Labelling | None = None,
     raw: Any = None,
     original: Any = None,
     routes: Mapping[str, Any] | None = None,
+    bm25: Any = None,
 ) -> dict[str, Result]:
     """Score every system of a run.
 
@@ -125,6 +130,9 @@ def evaluate_all(
     - `prices`: a price table (a YAML file, a dict or `Prices`), for `cost`.
     - `raw`: a run that has the lists before reranking, `original`: those of the queries before rewriting, `routes`:
       source → a run that asked this source only, where the run itself does not log them.
+    - `labelling`: labels of a judge and of people beside the gold set, and whether bounds over unjudged hits are asked
+      for (`read_labelling`).
+    - `bm25`: a run of BM25 to hold the scores against (default: BM25 searches the corpus, where one is given).
     - `facts`: what the run says of a query (`route` …) and the result should keep.
     """
     if k < 1:
@@ -144,13 +152,14 @@ def evaluate_all(
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     prices = None if prices is None else read_prices(prices)
     run, gold = read_run(run), read_gold(gold)
-    logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {})}
+    logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {}), LISTS: bm25}
     lent = _lent(**stages)
-    run = staged = StagedRun(run, lent) if lent else run
+    run = staged = StagedRun(run, lent) if lent or corpus is not None else run
     if corpus is not None:
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         run = DescribedRun(run, corpus, DocRule(doc_of))
-        gold, corpus_size = with_versions(gold, corpus), corpus_size or len(corpus)
+        gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
+        lent.setdefault(LISTS, WordSearch(corpus, gold))
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
         raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
@@ -194,9 +203,13 @@ def evaluate_all(
         "sampling": sampling,
     }
 
-    def again(others: Iterable[str], hits: str | None = None, **changes: Any) -> dict[str, Result]:
+    def again(
+        others: Iterable[str], hits: str | None = None, *, with_judge: bool = False, **changes: Any
+    ) -> dict[str, Result]:
+        if with_judge and labelling is not None and labelling.with_judge is not None:
+            return evaluate_all(logged, labelling.with_judge(gold), others, **(options | stages | changes))
         if hits is None:
-            return evaluate_all(logged, gold, others, **(options | stages | changes))
+            return evaluate_all(logged, gold, others, **(options | stages | {"labelling": labelling} | changes))
         try:  # top_k cuts the final lists
             return evaluate_all(staged.lists(hits), gold, others, **(options | {"top_k": None} | changes))
         except NoOverlap:
@@ -211,6 +224,8 @@ def evaluate_all(
         "again": again,
         "corpus": corpus,
         "routes": tuple(stages["routes"]),
+        "labelling": labelling or Labelling(),
+        "has_bm25": LISTS in lent,
     }
     return {
         system: scorer.finish(
@@ -220,9 +235,14 @@ def evaluate_all(
     }
 
 
-def _lent(raw: Any, original: Any, routes: Mapping[str, Any]) -> dict[str, Run]:
+def _lent(raw: Any, original: Any, routes: Mapping[str, Any], bm25: Any) -> dict[str, Run]:
     """Lists that other runs have for this one."""
-    others = {"raw": raw, "topk_original": original, **{route_lists(name): lists for name, lists in routes.items()}}
+    others = {
+        "raw": raw,
+        "topk_original": original,
+        LISTS: bm25,
+        **{route_lists(name): lists for name, lists in routes.items()},
+    }
     return {name: read_run(other) for name, other in others.items() if other is not None}
 
 
@@ -256,18 +276,20 @@ def _score(
     depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits or m.budget), default=0)
     rule = DocRule(rules.doc_of)
     known = {} if corpus is None else corpus.strangers(rule)
-    documents = gold.documents(rule, known) if any(map(_by_document, metrics)) else None
+    documents = gold.documents(rule, known) if any(level_of(m) == "doc" for m in metrics) else None
     gold_of = resolve(gold, run, corpus, rule)
     scorers: dict[str, _Scorer] = {}
     unread = Audit()
     for hits in run.slices(columns, unread):
         scorer = scorers.get(hits.system)
         if scorer is None:
-            scorer = scorers[hits.system] = _Scorer(gold_of(hits.system), asked, background, rules, corpus_size, facts)
+            scorer = _Scorer(gold_of(hits.system), documents, asked, background, rules, corpus_size, facts)
+            scorers[hits.system] = scorer
         try:
-            judged = judge(hits, scorer.gold, rules, scorer.audit, depth)
+            start = scorer.next
+            judged = judge(hits, scorer.gold, rules, scorer.audit, depth, start)
             # What was settled for the documents was settled, and counted, for the chunks already.
-            scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth))
+            scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth, start))
         except InputError as error:
             error.file = error.file or run.label  # hits know their line and not their file
             raise
@@ -277,7 +299,7 @@ def _score(
         scorer.refuse_no_overlap(run, gold, system)
         scorer.refuse_no_versions(run)
         scorer.shared.report(scorer.audit)
-        scorer.add_missing(documents or scorer.gold)
+        scorer.add_missing()
     return scorers
 
 
@@ -287,16 +309,13 @@ def _depth(metric: Metric, gold: Gold, rules: Rules) -> int:
     return metric.k or int(deepest)
 
 
-def _by_document(metric: Metric) -> bool:
-    return isinstance(metric, Relevance) and metric.level == "doc"
-
-
 class _Scorer:
     """Scores of one system, put together from slices in the order of the gold set."""
 
     def __init__(
         self,
         gold: Gold,
+        documents: Gold | None,
         asked: list[Metric],
         background: list[Metric],
         rules: Rules,
@@ -313,28 +332,30 @@ class _Scorer:
         size = len(gold.queries)
         self.seen = np.zeros(size, np.bool_)
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
-        self.ceilings: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
-        self.floors: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics} if corpus_size else {}
+        self.sides = {"chunk": Side(gold), "doc": Side(documents or gold)}
+        self.next = 0  # where in the gold set the slice after the last one begins, if the run keeps its order
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
         self.places = np.zeros(len(gold.ids), np.int64)
         self.missing: frozenset[str] = frozenset()
+        self.odd_version: OddVersion | None = None  # the first
         self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(facts)}
 
     def add(self, chunks: Judged, documents: Judged) -> None:
         at = chunks.queries
+        self.next = int(at[-1]) + 1 if len(at) else self.next
         self.shared.look(chunks)
+        self.sides["chunk"].look(chunks)
+        self.sides["doc"].look(documents)
         self.seen[at] = True
         self.depths[at] = chunks.depth
         if chunks.hit_item is not None:
             self.places[chunks.hit_item[chunks.hit_new]] = chunks.hit_rank[chunks.hit_new]
         for metric in self.metrics:
-            name, judged = str(metric), documents if _by_document(metric) else chunks
+            name, judged = str(metric), documents if level_of(metric) == "doc" else chunks
             self.values[name][at] = metric.score(judged)
             if metric.budget:
                 self.values[name][at[~judged.fitting(metric.budget)[1]]] = np.nan
-            else:  # what would fit into a budget, neither the gold nor chance can say
-                self._add_bounds(metric, judged)
             if judged.hits is not None and (reason := metric.lacks(judged)):
                 self.lacking[name] = reason
             votes = metric.votes(judged)
@@ -347,13 +368,12 @@ class _Scorer:
             said = Covering.of(chunks).looked() if name == LOOKED else chunks.hits.fields.get(name, ())
             for row, value in zip(at.tolist(), said, strict=False):
                 column[row] = value
+        if "doc_version" in chunks.hits.columns:
+            odd = odd_versions(chunks.hits, self.gold, at)
+            self.odd_version = self.odd_version or next(iter(odd), None)
+            self.audit.count("odd_versions", len(odd), map(str, odd[:3]))
         for stage, times in chunks.hits.latency.items():
             self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
-
-    def _add_bounds(self, metric: Metric, judged: Judged) -> None:
-        self.ceilings[str(metric)][judged.queries] = metric.ceiling(judged)
-        if self.corpus_size:
-            self.floors[str(metric)][judged.queries] = metric.floor(judged, self.corpus_size)
 
     def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
         if self.seen.any():
@@ -368,12 +388,16 @@ class _Scorer:
 
     def refuse_no_versions(self, run: Run) -> None:
         """Where no hit says how old it is, nothing can be removed, and nobody should believe that it was."""
-        undated = self.audit["undated_hits"]
-        asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_) if undated else self.seen
+        if not self.rules.no_future:
+            return
+        undated = self.audit["undated_hits"] + self.audit["odd_versions"]
+        asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_)
         if undated and undated == self.depths[asked].sum() + self.audit["future_hits"]:
+            if self.odd_version is not None:
+                raise self.odd_version.error(run.label)
             raise NoVersions("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
 
-    def add_missing(self, documents: Gold) -> None:
+    def add_missing(self) -> None:
         missing: Ints = np.flatnonzero(~self.seen)
         if not len(missing):
             return
@@ -382,8 +406,8 @@ class _Scorer:
         else:
             count_missing(self.gold, missing, self.audit)
             self.missing = frozenset(map(self.gold.queries.__getitem__, missing.tolist()))
-            sides = (judge_missing(gold, missing, self.rules) for gold in (self.gold, documents))
-            self.add(*sides)
+            chunks, documents = (judge_missing(side.gold, missing, self.rules) for side in self.sides.values())
+            self.add(chunks, documents)
 
     def finish(
         self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
@@ -400,6 +424,7 @@ class _Scorer:
         self.audit.count("no_data", len(reasons), reasons)
         background = {str(m): self.values[str(m)][rows] for m in self.metrics if m not in self.asked}
         stages = {stage: times[rows] for stage, times in self.stages.items()}
+        extremes = Extremes(self.metrics, self.sides, rows, self.rules, self.corpus_size)
         if background:
             background |= {str(Latency(stage=stage)): times for stage, times in stages.items()}
         return Result(
@@ -409,8 +434,8 @@ class _Scorer:
             rows=rows,
             metrics=shown,
             values={n: self.values[n][rows] for n in names},
-            ceilings={n: self.ceilings[n][rows] for n in (*names, *background) if n in self.ceilings},
-            floors={n: self.floors[n][rows] for n in names} if self.floors else {},
+            ceilings=LazyColumns([n for n in (*names, *background) if n in self.values], extremes.ceiling),
+            floors=LazyColumns(names if self.corpus_size else (), extremes.floor),
             audit=self.audit,
             provenance=provenance,
             rules=self.rules,

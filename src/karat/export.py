@@ -125,7 +125,7 @@ FRAMES = {".json": _rows, ".md": _markdown, ".csv": _csv, ".parquet": _parquet}
 def _audit_frame(result: Result) -> pl.DataFrame:
     import polars as pl
 
-    rows = [(e.code, e.count, e.found, e.done, "; ".join(e.examples)) for e in result.audit]
+    rows = [(e.code, e.count, e.found, e.done, "; ".join(e.examples)) for e in result.audited]
     kinds = {
         "code": pl.String,
         "count": pl.Int64,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,40 +18,73 @@ class NoVersions(InputError):
     """Newer hits should be removed, and no hit says how old it is."""
 
 
+class OddVersion(NamedTuple):
+    """A version that has no order with the `as_of` of its query: it is none, or a number against a date."""
+
+    line: int | None
+    query: str
+    item: str
+    value: Any
+    as_of: Version
+
+    def __str__(self) -> str:
+        where = shorten(self.query, 20) if self.line is None else f"line {self.line}, {shorten(self.query, 20)}"
+        return f"{where}: {shorten(self.item, 30)} has {shorten(self.value, 30)}, as_of is {self.as_of.text}"
+
+    def error(self, file: str) -> InputError:
+        version = Version.read(self.value)
+        return InputError(
+            f"no version of a hit can be compared with its query's as_of, such as that of {shorten(self.item, 40)!r}"
+            f" with {shorten(self.as_of.text, 40)!r}, {self.as_of.kind}",
+            file=file,
+            line=self.line,
+            field="doc_version",
+            query=self.query,
+            expected=EXPECTED if version is None else "a date on both sides, or a version number on both",
+            got=self.value if version is None else f"{version.text} ({version.kind})",
+            hint="leave doc_version out where it is not known; write it and as_of in the same way",
+        )
+
+
 def newer(hits: Hits, gold: Gold, queries: Ints, rows: Ints) -> Floats:
-    """1 for a hit that is newer than its query's `as_of`, 0 for one that is not, NaN where either says nothing.
+    """1 for a hit that is newer than its query's `as_of`, 0 for one that is not, NaN where nothing tells.
 
     `queries`: row of each query of the hits in the gold set; `rows`: the hits that are looked at.
     """
     found = np.full(len(rows), np.nan)
-    versions = hits.columns.get("doc_version")
-    if versions is None:
-        return found
-    as_of = [gold.as_of[query] for query in queries.tolist()]
-    known: dict[tuple[str, Any], bool] = {}  # few pairs are different
-    query_of = hits.query_of_row[rows].tolist()
-    for place, (query, row) in enumerate(zip(query_of, rows.tolist(), strict=True)):
-        asked, version = as_of[query], versions[row]
-        if asked is None or not is_said(version):
-            continue
-        pair = (asked.text, version)
-        if pair not in known:
-            known[pair] = _is_newer(hits, query, row, version, asked)
-        found[place] = known[pair]
+    for place, _, verdict in _verdicts(hits, gold, queries, rows):
+        if verdict is not None:
+            found[place] = verdict
     return found
 
 
-def _is_newer(hits: Hits, query: int, row: int, value: Any, as_of: Version) -> bool:
-    version = Version.read(value)
-    verdict = None if version is None else version.newer_than(as_of)
-    if verdict is not None:
-        return verdict
-    of = shorten(take_list(hits.ids, np.array([row]))[0], 40)
-    raise InputError(
-        f"the version of {of!r} cannot be compared with as_of {shorten(as_of.text, 40)!r}, {as_of.kind}",
-        line=None if hits.lines is None else int(hits.lines[query]) or None,
-        field="doc_version",
-        query=hits.queries[query],
-        expected=EXPECTED if version is None else "a date on both sides, or a version number on both",
-        got=value if version is None else f"{version.text} ({version.kind})",
-    )
+def odd_versions(hits: Hits, gold: Gold, queries: Ints) -> list[OddVersion]:
+    """Versions of hits that cannot be compared with their query's `as_of`."""
+    rows = np.arange(len(hits.query_of_row))
+    odd = [(row, as_of) for row, as_of, verdict in _verdicts(hits, gold, queries, rows) if verdict is None]
+    found = []
+    for row, as_of in odd:
+        query = int(hits.query_of_row[row])
+        line = None if hits.lines is None else int(hits.lines[query]) or None
+        item, value = take_list(hits.ids, np.array([row]))[0], hits.columns["doc_version"][row]
+        found.append(OddVersion(line, hits.queries[query], item, value, as_of))
+    return found
+
+
+def _verdicts(hits: Hits, gold: Gold, queries: Ints, rows: Ints) -> Iterator[tuple[int, Version, bool | None]]:
+    """(place in rows, as_of, whether it is newer) of the hits that say a version, of queries with `as_of`."""
+    versions = hits.columns.get("doc_version")
+    if versions is None:
+        return
+    as_of = [gold.as_of[query] for query in queries.tolist()]
+    known: dict[tuple[str, str], bool | None] = {}  # few pairs are different
+    query_of = hits.query_of_row[rows].tolist()
+    for place, (query, row) in enumerate(zip(query_of, rows.tolist(), strict=True)):
+        asked, value = as_of[query], versions[row]
+        if asked is None or not is_said(value):
+            continue
+        pair = (asked.text, str(value))
+        if pair not in known:
+            version = Version.read(value)
+            known[pair] = None if version is None else version.newer_than(asked)
+        yield place, asked, known[pair]

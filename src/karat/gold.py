@@ -19,6 +19,7 @@ from karat.ids import (
     Ints,
     Packed,
     as_list,
+    first_empty,
     has_repeats,
     hashes,
     keys,
@@ -32,6 +33,7 @@ from karat.versions import EXPECTED, Version, is_said
 
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
+_FIELDS = ("", ".chunk_id", ".doc_id")
 
 # Texts to be found, never tags, whatever format they come from.
 _TEXTS = ("evidence", "answer", "answer_span")
@@ -51,7 +53,6 @@ class Gold:
     """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
 
     queries: list[str]
-    index: dict[str, int]  # query → its place
     offsets: Ints
     items: list[str] | Packed  # their ids
     grades: Floats
@@ -66,6 +67,11 @@ class Gold:
     lines: list[int | None] = field(default_factory=list)  # of each query in its file
     passages: list[Passage | None] = field(default_factory=list)  # of each item; empty where no item has one
     located: Located | None = None  # the passages in the chunks of one run
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Query → its place."""
+        return dict(zip(self.queries, range(len(self.queries)), strict=True))
 
     @cached_property
     def ids(self) -> list[str]:
@@ -169,6 +175,7 @@ class GoldBuilder:
     no_answer: Any = field(default_factory=list)
     fields: dict[str, list[Any]] = field(default_factory=dict)
     tags: dict[str, list[Any]] = field(default_factory=dict)
+    distinct: bool = False  # the way they were given, no query can be there twice, and none name an item twice
 
     def add(
         self,
@@ -203,10 +210,10 @@ class GoldBuilder:
     def build(self, dataset: Dataset) -> Gold:
         if not self.queries:
             raise InputError("no query in the gold set", file=self.label, hint="it needs at least one entry")
-        index = dict(zip(self.queries, range(len(self.queries)), strict=True))
-        if len(index) < len(self.queries):
+        if not self.distinct and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
         self._refuse_half_characters()
+        self._refuse_empty_ids()
         self._refuse_other_than_texts()
         audit = Audit()
         self._settle_evidence(audit)
@@ -219,7 +226,6 @@ class GoldBuilder:
         audit.count("no_answer_queries", int(no_answer.sum()), without_answer)
         return Gold(
             queries=self.queries,
-            index=index,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
             items=ids,
             grades=grades,
@@ -254,6 +260,21 @@ class GoldBuilder:
             if not is_whole("".join(texts)):
                 half = next(text for text in texts if not is_whole(text))
                 raise InputError("half a character", file=self.label, field=name, expected="text", got=half)
+
+    def _refuse_empty_ids(self) -> None:
+        item = first_empty(self.ids)
+        if item is not None:
+            ends = np.cumsum(self.counts)
+            at = int(np.searchsorted(ends, item, "right"))
+            raise InputError(
+                "the id is empty",
+                file=self.label,
+                line=self.lines[at],
+                field=f"gold[{item - int(ends[at] - self.counts[at])}]{_FIELDS[int(self.kinds[item])]}",
+                query=self.queries[at],
+                expected="the id of a chunk or a document",
+                hint="a label without an id can match nothing: give its id, or leave it out",
+            )
 
     def _refuse_other_than_texts(self) -> None:
         for name in _TEXTS:
@@ -298,7 +319,7 @@ class GoldBuilder:
         if (grades < 0).any():
             keep &= grades >= 0
             audit.count("negative_grades", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
-        if has_repeats(keys(hashes(self.ids), query)):
+        if not self.distinct and has_repeats(keys(hashes(self.ids), query)):
             keep &= self._first_of_repeats(query, grades, audit)
         if keep.all():
             return self.ids, grades, kinds, self.passages, counts

@@ -38,13 +38,15 @@ _FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # m
 
 def bisect_descending(values: Floats, low: Ints, high: Ints, wanted: Floats, before: np.ufunc) -> Ints:
     """For each i the first place in values[low[i]:high[i]], which descend, that does not stand `before` wanted[i]."""
-    low, high = low.copy(), high.copy()
-    while (open_ := low < high).any():
-        middle = (low + high) // 2
-        right = open_ & before(values[np.minimum(middle, len(values) - 1)], wanted)
-        low = np.where(right, middle + 1, low)
-        high = np.where(open_ & ~right, middle, high)
-    return low
+    place = low.copy()
+    step = 1 << int((high - low).max(initial=0)).bit_length() >> 1
+    while step:  # all at once, by halves: whatever the length, a few passes
+        last = place + (step - 1)
+        inside = last < high
+        inside &= before(values.take(last, mode="clip"), wanted)
+        place += inside * step
+        step >>= 1
+    return place
 
 
 class Keys:
@@ -120,13 +122,20 @@ class Keys:
         if "listed" in self.__dict__ or len(rows) * 8 > len(self):
             return list(map(self.listed.__getitem__, rows.tolist()))
         of = np.searchsorted(self.offsets, rows, "right") - 1
-        places = (rows - self.offsets[of]).tolist()
-        bounds = np.flatnonzero(np.diff(of, prepend=-1, append=-1)).tolist()
-        names: list[str] = []
-        for start, end in pairwise(bounds):
-            keys_of = list(self.tables[of[start]])
-            names += map(keys_of.__getitem__, places[start:end])
-        return names
+        names, first = self._listed_of(of)
+        return list(map(names.__getitem__, (rows - self.offsets[of] + first[of]).tolist()))
+
+    def _listed_of(self, tables: Ints) -> tuple[list[str], Ints]:
+        """The ids of at least these tables, and where each of them begins. Who asks once, asks for the same again."""
+        known: tuple[list[str], Ints] | None = self.__dict__.get("_some")
+        if known is None or (known[1][tables] < 0).any():
+            wanted = np.flatnonzero(np.bincount(tables))  # np.unique would load numpy.ma, which takes longer
+            sizes = self.offsets[wanted + 1] - self.offsets[wanted]
+            first = np.full(len(self.tables), -1)
+            first[wanted] = np.cumsum(sizes) - sizes
+            names = list(chain.from_iterable(map(self.tables.__getitem__, wanted.tolist())))
+            known = self.__dict__["_some"] = names, first
+        return known
 
 
 def hashes(ids: Ids) -> Hashes:
@@ -138,6 +147,14 @@ def hashes(ids: Ids) -> Hashes:
     if isinstance(ids, np.ndarray):
         return _hash_packed(ids)
     return ids.hash(0).to_numpy()
+
+
+def first_empty(ids: list[str] | Packed) -> int | None:
+    """The place of the first id that is an empty text."""
+    if isinstance(ids, np.ndarray):
+        found: list[int] = np.flatnonzero(ids == b"")[:1].tolist()
+        return found[0] if found else None
+    return ids.index("") if "" in ids else None
 
 
 def pack(ids: list[str]) -> Packed:

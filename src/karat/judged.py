@@ -34,6 +34,7 @@ from karat.matching.cover import THRESHOLD
 from karat.prices import Prices, unpriced
 from karat.ranking import drop_repeats, inspect_order, places_of, rank_order
 from karat.tokens import estimate_tokens
+from karat.versions import is_said
 
 if TYPE_CHECKING:
     from karat.ids import Ids
@@ -187,9 +188,10 @@ def relevance(grade: Floats, rel: float | None) -> Bools:
     return grade > 0 if rel is None else grade >= rel
 
 
-def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0) -> Judged:
-    """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits."""
-    hits, queries = _known_queries(hits, gold, audit)
+def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, start: int = 0) -> Judged:
+    """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits; `start`: where
+    in the gold set its queries begin, if they stand in that order."""
+    hits, queries = _known_queries(hits, gold, audit, start)
     count_states(hits, audit)
     _count_unpriced(hits, rules, audit)
     inspect_order(hits, audit)
@@ -256,12 +258,21 @@ def judge_places(gold: Gold, queries: Ints, places: Ints, rules: Rules) -> Judge
 
 def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
     """Queries that the run does not have."""
+    return _unanswered(gold, queries, rules, present=False)
+
+
+def judge_none(gold: Gold, queries: Ints, by_document: Bools | None, rules: Rules) -> Judged:
+    """Queries without any of their hits: enough to say what a perfect or a random ranking scores."""
+    return _unanswered(gold, queries, rules, present=True, by_document=by_document)
+
+
+def _unanswered(gold: Gold, queries: Ints, rules: Rules, *, present: bool, by_document: Bools | None = None) -> Judged:
     gold_query, gold_grade = _gold_side(gold, queries)
     none: Any = np.zeros(0, np.int64)
     return Judged(
         gold=gold,
         queries=queries,
-        present=np.zeros(len(queries), np.bool_),
+        present=np.full(len(queries), present),
         depth=np.zeros(len(queries), np.int64),
         k=cutoffs(gold, queries, rules),
         gold_query=gold_query,
@@ -270,11 +281,11 @@ def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
         hit_rank=none,
         hit_grade=none.astype(np.float64),
         hit_new=none.astype(np.bool_),
+        by_document=by_document,
     )
 
 
-def _known_queries(hits: Hits, gold: Gold, audit: Audit) -> tuple[Hits, Ints]:
-    start = gold.index.get(hits.queries[0], 0) if hits.queries else 0
+def _known_queries(hits: Hits, gold: Gold, audit: Audit, start: int) -> tuple[Hits, Ints]:
     end = start + len(hits.queries)
     if gold.queries[start:end] == hits.queries:  # in the same order: nothing to look up
         return hits, np.arange(start, end)
@@ -351,18 +362,21 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
     """Hits that did not exist yet at their query's as_of. The gold stays whole: what it lists is still asked for."""
     late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
     dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
-    audit.count("undated_hits", int((np.isnan(late) & dated[hits.query_of_row]).sum()))
+    said = np.array([is_said(v) for v in hits.columns.get("doc_version") or [None] * len(late)], np.bool_)
+    audit.count("undated_hits", int((~said & dated[hits.query_of_row]).sum()))
     if not (late == 1).any():
         return hits
     gone = hits.select_rows(np.flatnonzero(late == 1))
     query = gone.query_of_row
     named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
     audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
+    kept = hits.select_rows(np.flatnonzero(late != 1))
     _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit(), None)
-    wanted = np.unique(items[gold.grades[items] > 0]).tolist()
+    _, older, _ = _match(kept, gold, queries, kept.query_of_row, doc_rule, Audit(), None)
+    wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may stand in an older chunk too
     examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
     audit.count("future_gold", len(wanted), examples)
-    return hits.select_rows(np.flatnonzero(late != 1))
+    return kept
 
 
 def _match(

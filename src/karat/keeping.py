@@ -55,8 +55,8 @@ def with_panel(result: Result) -> Result:
         panel,
         metrics=[*panel.metrics, *more],
         values=panel.values | {str(m): result.values[str(m)] for m in more},
-        ceilings=result.ceilings | panel.ceilings,
-        floors=result.floors | panel.floors,
+        ceilings={**result.ceilings, **panel.ceilings},
+        floors={**result.floors, **panel.floors},
         votes=result.votes | panel.votes,
         provenance=result.provenance,
     )

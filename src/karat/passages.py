@@ -55,6 +55,20 @@ class Located:
     def _query(self) -> Ints:
         return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
 
+    @cached_property
+    def holders(self) -> list[list[str]]:
+        """The chunks that hold each item."""
+        found: list[list[str]] = [[] for _ in self.settled]
+        for at, chunk in enumerate(self.chunks):
+            for item in self.items[self.firsts[at] : self.firsts[at + 1]].tolist():
+                found[item].append(chunk)
+        return found
+
+    def count_chunks(self, items: Bools) -> Ints:
+        """How many chunks of each query hold one of these items."""
+        chunk = np.repeat(np.arange(len(self.chunks)), np.diff(self.firsts))
+        return np.bincount(self._query[np.unique(chunk[items[self.items]])], minlength=len(self.bounds) - 1)
+
     def find(self, ids: Ids, gold_query: Ints, queries: Ints) -> tuple[Ints, Ints]:
         """(row, gold item) of every hit that holds an item of its query; one row for each item that it holds."""
         table = rows_of(self.bounds, queries)

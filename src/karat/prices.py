@@ -138,14 +138,31 @@ def read_prices(given: str | PathLike[str] | dict[str, Any] | Prices) -> Prices:
     if not isinstance(document.value, dict):
         expected = "a mapping with currency and models"
         raise document.placed(ConfigError("no prices", expected=expected, got=document.value), ())
+    for problem, path in _shorthands(document.value):
+        raise document.placed(problem, path)
     prices = document.convert(Prices)
     for problem, path in _problems(prices):
         raise document.placed(problem, path)
     return prices
 
 
+def _shorthands(table: dict[str, Any]) -> Iterator[tuple[ConfigError, Place]]:
+    """What people write who have not seen a table, with what it should be."""
+    if table.get("currency") is None:
+        hint = "say what the prices are in, such as `currency: USD`; any name of up to 12 letters will do"
+        yield ConfigError("the field 'currency' is missing", hint=hint), ()
+    models = table.get("models")
+    for name, price in models.items() if isinstance(models, dict) else ():
+        if not isinstance(price, dict):
+            hint = f"say what is paid for, such as `{name}: {{per_1m: {price}}}` (per_1k, per_1m, per_call)"
+            yield ConfigError("no price of a model", expected="a mapping", got=price, hint=hint), ("models", name)
+
+
 def _problems(prices: Prices) -> Iterator[tuple[ConfigError, Place]]:
     """What types cannot say."""
+    if not prices.models and not prices.one_off:
+        hint = "name the models of the log's `usage`, such as `models: {text-embed-small: {per_1m: 0.02}}`"
+        yield ConfigError("a price table without prices", expected="models, or one_off", hint=hint), ()
     for name, price in prices.models.items():
         where = ("models", name)
         if price.per_1k is not None and price.per_1m is not None:

@@ -20,6 +20,7 @@ from karat.passages import Located, Passage, Place, Stretch
 
 Known = Literal["corpus", "hits"]
 Documents = dict[str, Document]
+RESOLVED = "_resolved"  # where a gold set keeps what was found of it in a corpus
 _FURTHEST = 2**53  # no text is as long
 
 
@@ -28,21 +29,11 @@ def resolve(gold: Gold, run: Run, corpus: Corpus | None, rule: DocRule) -> Calla
 
     Chunks come from the corpus; from the run's own hits where the corpus has none, or only whole documents.
     """
-    docs = {passage.doc for passage in gold.passages if passage is not None and passage.doc is not None}
+    docs = _documents_of(gold)
     if not docs:
         return lambda system: gold
-    # A run is measured more than once, in one way and another.
-    known: list[tuple[Corpus, str, Gold]] = gold.__dict__.setdefault("_resolved", [])
-    for other, name, located in known:
-        if other is corpus and name == rule.rule:
-            return lambda system: located
-    audit = Audit()
-    audit.merge(gold.audit)
-    documents = {} if corpus is None else _of_corpus(corpus, docs, rule, audit)
-    if corpus is not None and (not documents or any(document.ids for document in documents.values())):
-        _whole_documents_as_chunks(documents)
-        located = _Resolver(gold, documents, "corpus", _places(documents, corpus, rule), audit).gold()
-        known.append((corpus, rule.rule, located))
+    located = None if corpus is None else in_corpus(gold, corpus, rule)
+    if located is not None:
         return lambda system: located
     systems = _of_run(run, docs, corpus, rule)
     golds: dict[str, Gold] = {}
@@ -50,10 +41,36 @@ def resolve(gold: Gold, run: Run, corpus: Corpus | None, rule: DocRule) -> Calla
     def of_system(system: str) -> Gold:
         if system not in golds:
             returned = systems.get(system, {})
-            golds[system] = _Resolver(gold, returned, "hits", _places(returned), audit).gold()
+            golds[system] = _Resolver(gold, returned, "hits", _places(returned), gold.audit).gold()
         return golds[system]
 
     return of_system
+
+
+def in_corpus(gold: Gold, corpus: Corpus, rule: DocRule) -> Gold | None:
+    """The gold set with its passages found in a corpus; None where there are none, or the corpus has no chunks."""
+    docs = _documents_of(gold)
+    if not docs:
+        return None
+    # A run is measured more than once, in one way and another.
+    known: list[tuple[Corpus, str, Gold]] = gold.__dict__.setdefault(RESOLVED, [])
+    for other, name, located in known:
+        if other is corpus and name == rule.rule:
+            return located
+    audit = Audit()
+    audit.merge(gold.audit)
+    documents = _of_corpus(corpus, docs, rule, audit)
+    if documents and not any(document.ids for document in documents.values()):
+        return None
+    _whole_documents_as_chunks(documents)
+    found = _Resolver(gold, documents, "corpus", _places(documents, corpus, rule), audit).gold()
+    known.append((corpus, rule.rule, found))
+    return found
+
+
+def _documents_of(gold: Gold) -> set[str]:
+    """The documents that passages name."""
+    return {passage.doc for passage in gold.passages if passage is not None and passage.doc is not None}
 
 
 def _of_corpus(corpus: Corpus, docs: set[str], rule: DocRule, audit: Audit) -> Documents:
@@ -200,15 +217,18 @@ class _Resolver:
             return
         if places and places[0] != (passage.start, passage.end) and not _touch(places[0], passage):
             self._count("passages_moved", item, f"stands at {places[0][0]}, not {passage.start}")
-        elif document.length is not None and passage.end > document.length:
+        elif document.length is not None and passage.start < document.length < passage.end:
             self._count("passages_beyond", item, f"end {passage.end} of {document.length}")
 
     def _why(self, passage: Passage, document: Document | None) -> str:
         doc = shorten(passage.doc or "", 20)
         if document is None:
             return f"no document {doc!r}" if self._known == "corpus" else f"nothing of {doc!r} was returned"
-        what = f"“{passage.quote}”" if passage.quote is not None else f"{passage.start}–{passage.end}"
-        return f"{doc!r} has no {what}"
+        if passage.quote is not None:
+            return f"{doc!r} has no “{passage.quote}”"
+        length = document.length
+        beyond = "" if length is None or (passage.start or 0) < length else f": it ends at {length}"
+        return f"{doc!r} has no {passage.start}–{passage.end}{beyond}"
 
     def _count(self, code: str, item: int, what: str) -> None:
         query = int(self._gold.query_of_item[item])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +33,7 @@ from karat.gold import Gold
 from karat.hits import NoLists, Run
 from karat.ids import DocRule, Floats, Ints
 from karat.judged import Rules
+from karat.labelling import Labelling
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric, parse_metrics
 from karat.saved_result import SavedResult, SegmentRow
@@ -40,6 +41,7 @@ from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import Sampling
 from karat.summary import FEW, Scores, SummaryRow, summarise
 from karat.sweeping import ALL, DEFAULT_KS, Measured, Sweep, checked_depths, draw_curve, measured_depths, sweep_metrics
+from karat.word_search import LISTS, NoWordSearch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,8 +60,8 @@ class Result:
     rows: Ints  # which queries of the gold set, in its order
     metrics: list[Metric]
     values: dict[str, Floats]
-    ceilings: dict[str, Floats]
-    floors: dict[str, Floats]
+    ceilings: Mapping[str, Floats]
+    floors: Mapping[str, Floats]
     audit: Audit
     provenance: dict[str, Any] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
@@ -75,14 +77,18 @@ class Result:
     stages: dict[str, Floats] = field(default_factory=dict)  # ms a query, where a metric of time was asked for
     corpus: Corpus | None = None
     routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
+    has_bm25: bool = False  # there is a run of BM25 beside, or a corpus to search for one
     again: Callable[..., dict[str, Result]] | None = None  # measures the same run once more, as `measure` says
     source: Run | None = None  # to read the hits again; a saved result has none
+    labelling: Labelling = field(default_factory=Labelling)  # labels beside the gold set
     background: dict[str, Floats] = field(default_factory=dict)  # measured for the diagnosis only
     saved_findings: list[Finding] | None = None  # of a saved result, which has no background to look at
     saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved
     saved_analyses: Analyses | None = None  # of a saved result, which has no run to look at
     saved_sweep: Sweep | None = None  # of a run in a history, which keeps more than a saved result
     saved_triage: Any = None
+    saved_summary: list[SummaryRow] | None = None  # of a saved result, which has neither ceilings nor floors
+    saved_bm25: dict[str, float | None] = field(default_factory=dict)
 
     @cached_property
     def queries(self) -> list[str]:
@@ -109,7 +115,32 @@ class Result:
 
     @cached_property
     def summary_rows(self) -> list[SummaryRow]:
-        return summarise(self.columns, self.sampling, self.ceilings, self.floors)
+        rows = summarise(self.columns, self.sampling, self.ceilings, self.floors)
+        bounds = {row.metric: (row.ceiling, row.floor) for row in self.saved_summary or ()}
+        known = (bounds.get(row.metric, (row.ceiling, row.floor)) for row in rows)
+        return [msgspec.structs.replace(r, ceiling=c, floor=f) for r, (c, f) in zip(rows, known, strict=True)]
+
+    @property
+    def bm25(self) -> dict[str, float | None]:
+        """Metric → what plain word search scores on the same queries; empty where that is not known."""
+        return self._bm25[0]
+
+    @property
+    def no_bm25(self) -> str | None:
+        """Why it is not known, although there is a corpus to search."""
+        return self._bm25[1]
+
+    @cached_property
+    def _bm25(self) -> tuple[dict[str, float | None], str | None]:
+        if not self.has_bm25:
+            return self.saved_bm25, None
+        try:
+            # A threshold for the scores of one system says nothing of another's.
+            return self.measure(self.values, hits=LISTS, min_score=None).means, None
+        except Lacking:
+            return {}, None
+        except NoWordSearch as error:
+            return {}, str(error).replace("\nhint: ", "; ")
 
     @cached_property
     def segment_rows(self) -> list[SegmentRow]:
@@ -168,6 +199,16 @@ class Result:
     def analyses(self) -> Analyses:
         """Stages, routes, time, cost …: all that the run's own data tells beyond the scores."""
         return self.saved_analyses or analyse(self)
+
+    @cached_property
+    def audited(self) -> Audit:
+        """The audit, with what the analyses counted besides."""
+        audit = Audit.of(self.audit)
+        for found in self.analyses.found.values():
+            for entry in getattr(found, "counted", ()):
+                if not audit[entry.code]:
+                    audit.count(entry.code, entry.count, entry.examples)
+        return audit
 
     def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
         """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
@@ -305,8 +346,9 @@ class Result:
             dataset=self.gold.dataset,
             settings={**msgspec.structs.asdict(self.rules), "corpus_size": self.corpus_size},
             provenance=self.provenance,
-            audit=list(self.audit),
+            audit=list(self.audited),
             summary=self.summary_rows,
+            bm25=self.bm25,
             scores=scores,
             queries={q: self.gold.text(i) for q, i in zip(self.queries, self.rows.tolist(), strict=True)},
             statistics={**msgspec.structs.asdict(self.sampling), "cluster": self.cluster},
@@ -337,7 +379,6 @@ def restore(saved: SavedResult) -> Result:
     metrics = [parse_metric(row.metric) for row in saved.summary]
     gold = Gold(
         queries=list(saved.scores),
-        index={query: i for i, query in enumerate(saved.scores)},
         offsets=np.zeros(size + 1, np.int64),
         items=[],
         grades=np.zeros(0),
@@ -370,6 +411,8 @@ def restore(saved: SavedResult) -> Result:
         saved_findings=saved.findings,
         saved_definitions=saved.definitions,
         saved_analyses=restore_analyses(saved.analyses, saved.lacking),
+        saved_summary=saved.summary,
+        saved_bm25=saved.bm25,
     )
 
 

@@ -56,6 +56,7 @@ class SavedResult(msgspec.Struct, kw_only=True):
     bands: list[Reading] = []  # poor, acceptable, good or excellent
     findings: list[Finding] = []  # what stands out beyond noise, and what to try
     analyses: dict[str, Any] = {}  # what the run's own data tells beyond the scores, by name
+    bm25: dict[str, float | None] = {}  # metric → what plain word search scores; empty where that is not known
     lacking: dict[str, str] = {}  # analyses that could not be made, and which data they miss
 
 

@@ -14,7 +14,7 @@ from karat.highlight import Passage, shared_words
 from karat.ids import DocRule
 from karat.top_lists import ListedHit
 
-_TEXT, _SHORT, _ALL = 400, 80, 500_000  # characters shown of a passage, at most and at least, and of all together
+_TEXT, _SHORT, _ALL = 400, 80, 300_000  # characters shown of a passage, at most and at least, and of all together
 _GOLD = 20  # items shown of a query that has very many
 
 Mark = Literal["hit", "miss", "unjudged"]
@@ -65,7 +65,7 @@ class Texts:
 
 
 class Passages:
-    """Hits and gold of one query, with the words that they share with it."""
+    """Hits and gold of one query, with the words that they share with it; with a length of 0 without texts."""
 
     def __init__(self, query: str | None, language: str | None, texts: Texts, length: int) -> None:
         self.query, self.language, self.texts, self.length = query, language, texts, length
@@ -85,12 +85,7 @@ class Passages:
         return [self.gold(gold, i, ranks.get(gold.ids[i])) for i in items[:_GOLD]], len(items)
 
     def _passage(self, text: str | None) -> Passage | None:
-        return None if not text else shared_words(self.query or "", text, self.language, self.length)
-
-
-def language_of(gold: Gold, row: int) -> str | None:
-    value = gold.tags.get("language", gold.fields.get("language", [None] * len(gold.queries)))[row]
-    return None if value is None else str(value)
+        return None if not text or not self.length else shared_words(self.query or "", text, self.language, self.length)
 
 
 def tags_of(gold: Gold, row: int) -> dict[str, str]:

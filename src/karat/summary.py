@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -64,7 +64,7 @@ class Scores:
 
 
 def summarise(
-    scores: Scores, sampling: Sampling, ceilings: dict[str, Floats], floors: dict[str, Floats]
+    scores: Scores, sampling: Sampling, ceilings: Mapping[str, Floats], floors: Mapping[str, Floats]
 ) -> list[SummaryRow]:
     limits = intervals(scores, sampling)
     return [_row(m, scores, limits[str(m)], ceilings, floors) for m in scores.metrics]
@@ -72,32 +72,23 @@ def summarise(
 
 def intervals(scores: Scores, sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
     """(low, high) of every metric."""
-    found: dict[str, tuple[float | None, float | None]] = {}
-    for metrics in _drawn_together(scores.metrics):
-        names = [str(m) for m in metrics]
-        limits = mean_intervals(scores.sums(names), [m.range for m in metrics], sampling)
-        found |= {name: (number(low), number(high)) for name, (low, high) in zip(names, limits.tolist(), strict=True)}
-    for metric in scores.metrics:
-        if metric.aggregate is not None:
-            values = scores.values[str(metric)]
-            limit = quantile_interval(values[~np.isnan(values)], metric.aggregate, sampling.level)
-            found[str(metric)] = limit or (None, None)
-    return found
+    return {str(metric): _limits(scores, metric, sampling) for metric in scores.metrics}
 
 
-def _drawn_together(metrics: list[Metric]) -> list[list[Metric]]:
-    """All bounded means share one draw. A time differs from query to query, so with it no two rows would be equal."""
-    means = [m for m in metrics if m.aggregate is None]
-    bounded = [m for m in means if math.isfinite(m.range[1])]
-    return [group for group in (bounded, *([m] for m in means if m not in bounded)) if group]
+def _limits(scores: Scores, metric: Metric, sampling: Sampling) -> tuple[float | None, float | None]:
+    if metric.aggregate is not None:
+        values = scores.values[str(metric)]
+        return quantile_interval(values[~np.isnan(values)], metric.aggregate, sampling.level) or (None, None)
+    ((low, high),) = mean_intervals(scores.sums([str(metric)]), [metric.range], sampling).tolist()
+    return number(low), number(high)
 
 
 def _row(
     metric: Metric,
     scores: Scores,
     limits: tuple[float | None, float | None],
-    ceilings: dict[str, Floats],
-    floors: dict[str, Floats],
+    ceilings: Mapping[str, Floats],
+    floors: Mapping[str, Floats],
 ) -> SummaryRow:
     name = str(metric)
     values, votes = scores.values[name], scores.weights.get(name)

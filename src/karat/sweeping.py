@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -102,7 +102,7 @@ class Measured:
     segment: str
     value: str
     scores: Scores
-    ceilings: dict[str, Floats]
+    ceilings: Mapping[str, Floats]
     queries: int
 
 
@@ -137,7 +137,7 @@ def _knee(name: Literal["recall", "ndcg"], ks: list[int], scores: Scores, sampli
     sums = scores.sums([f"{name}@{k}" for k in ks])
     if not sums.defined.all():
         return None
-    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed), sampling.resamples)
+    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed, sampling.resamples), sampling.resamples)
     chosen = np.bincount(_knees(above / below), minlength=len(ks)) / sampling.resamples
     observed = int(_knees(sums.estimate[None, :])[0])
     return Knee(name, ks[observed], {k: round(float(share), 4) for k, share in zip(ks, chosen, strict=True)})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -12,6 +13,8 @@ from karat.hits import Run, Ungrouped
 from karat.ids import take_list
 from karat.judged import Judged, judge
 from karat.result import Result
+
+T = TypeVar("T")
 
 
 class ListedHit(msgspec.Struct, frozen=True):
@@ -27,23 +30,34 @@ class ListedHit(msgspec.Struct, frozen=True):
 
 def top_lists(result: Result, depths: dict[str, int], *, texts: bool = False) -> dict[str, list[ListedHit]]:
     """Query → its first hits, as many as `depths` says. A saved result keeps none."""
-    if result.source is None or not depths:
-        return {}
+
+    def listed(slices: Iterator[Judged]) -> dict[str, list[ListedHit]]:
+        found: dict[str, list[ListedHit]] = {}
+        for judged in slices:
+            _add(found, judged, depths)
+        return found
+
+    return look_again(result, depths, listed, texts=texts) if result.source is not None and depths else {}
+
+
+def look_again(
+    result: Result, depths: dict[str, int], take: Callable[[Iterator[Judged]], T], *, texts: bool = False
+) -> T:
+    """What `take` makes of some queries of the run, which are read and judged again. It may be called twice, where it
+    is only seen on the way that the hits of a query do not stand together."""
+    assert result.source is not None
     try:
-        return _read(result, result.source, depths, texts)
+        return take(_read(result, result.source, depths, texts))
     except Ungrouped:
-        return _read(result, result.source.grouped(), depths, texts)
+        return take(_read(result, result.source.grouped(), depths, texts))
 
 
-def _read(result: Result, source: Run, depths: dict[str, int], texts: bool) -> dict[str, list[ListedHit]]:
-    found: dict[str, list[ListedHit]] = {}
+def _read(result: Result, source: Run, depths: dict[str, int], texts: bool) -> Iterator[Judged]:
     for hits in source.slices(result.rules.needs | ({"text"} if texts else set()), Audit()):
         keep = np.array([q in depths for q in hits.queries], np.bool_)
-        if hits.system != result.system or not keep.any():
-            continue
-        judged = judge(hits.select_queries(keep), result.gold, result.rules, Audit(), depth=max(depths.values()))
-        _add(found, judged, depths)
-    return found
+        if hits.system == result.system and keep.any():
+            depth = max(depths.values())
+            yield judge(hits.select_queries(keep), result.gold, result.rules, Audit(), depth=depth)
 
 
 def _add(found: dict[str, list[ListedHit]], judged: Judged, depths: dict[str, int]) -> None:

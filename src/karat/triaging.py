@@ -9,14 +9,16 @@ import msgspec
 import numpy as np
 
 from karat.analyses.waterfall import Waterfall, locate
+from karat.attributes import language_of
 from karat.corpus import Corpus
 from karat.errors import ConfigError, MissingExtra
 from karat.gold import Dataset
 from karat.ids import DocRule
 from karat.result import Result
 from karat.retrievers.bm25 import BM25
-from karat.showing import Passages, ShownGold, ShownHit, Texts, language_of, passage_length, ranks_of, tags_of
+from karat.showing import Passages, ShownGold, ShownHit, Texts, passage_length, ranks_of, tags_of
 from karat.top_lists import ListedHit, top_lists
+from karat.word_search import word_search
 
 SCHEMA: Literal["karat/triage/1"] = "karat/triage/1"
 DEPTH = 10
@@ -52,14 +54,16 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     losing: int  # queries that fall short of what the gold allows, besides
     k: int  # `lost` speaks of the top k
     cases: list[Case]
-    sampled: int = 0  # of the cases, those at the end: not the worst, but any of the others
+    brief: int = 0  # of the cases, those after the worst: ids only, neither texts nor word search
+    sampled: int = 0  # of the brief ones, those at the end: not the worst, but any of the others
     notes: list[str]
 
 
-def triage(result: Result, most: int = 20, *, sample: int = 0) -> Triage:
+def triage(result: Result, most: int = 20, *, brief: int = 0, sample: int = 0) -> Triage:
     """The failed queries of a result, worst first: those with recall@10 of 0, then the greatest losses of nDCG@10.
 
-    `sample`: of those that are left out, so many are shown after all, drawn by the seed of the result.
+    `brief`: so many more follow in brief, with ids only; `sample`: of those that are left out then, so many are shown
+    after all, drawn by the seed of the result, and in brief.
     """
     from karat import __version__
 
@@ -70,10 +74,10 @@ def triage(result: Result, most: int = 20, *, sample: int = 0) -> Triage:
     measured = result.measure([MISSED, LOSS], facts=Waterfall.facts)
     missed, losing = _failed(measured)
     failed = [*missed, *losing]
-    drawn = sample_of(failed[most:], sample, result.sampling.seed)
-    picked = [*failed[:most], *drawn]
+    drawn = sample_of(failed[most + brief :], sample, result.sampling.seed)
+    full, short = failed[:most], [*failed[most : most + brief], *drawn]
     notes: list[str] = []
-    maker = _CaseMaker(measured, picked, notes)
+    maker = _CaseMaker(measured, full, short, notes)
     return Triage(
         karat=__version__,
         system=result.system,
@@ -84,7 +88,8 @@ def triage(result: Result, most: int = 20, *, sample: int = 0) -> Triage:
         nothing_found=len(missed),
         losing=len(losing),
         k=result.rules.k,
-        cases=[maker.case(place) for place in picked],
+        cases=[*map(maker.case, full), *map(maker.brief, short)],
+        brief=len(short),
         sampled=len(drawn),
         notes=notes,
     )
@@ -108,31 +113,38 @@ def sample_of(places: list[int], size: int, seed: int) -> list[int]:
 class _CaseMaker:
     """Turns places of a result into cases; lists and BM25 are read once for all of them."""
 
-    def __init__(self, result: Result, places: Sequence[int], notes: list[str]) -> None:
+    def __init__(self, result: Result, full: Sequence[int], short: Sequence[int], notes: list[str]) -> None:
         self.result, self.gold = result, result.gold
-        self.lists = top_lists(result, {result.queries[i]: DEPTH for i in places}, texts=True)
+        self.lists = top_lists(result, {result.queries[i]: DEPTH for i in (*full, *short)}, texts=True)
         self.texts = Texts(result.corpus, self.lists, DocRule(result.rules.doc_of))
         self.search = _word_search(result.corpus, notes)
         self.lost = locate(result).by_query()
-        lines = len(places) * (2 * DEPTH if result.corpus is None else 3 * DEPTH)
+        lines = len(full) * (2 * DEPTH if result.corpus is None else 3 * DEPTH)
         self.length = passage_length(lines)
 
+    def brief(self, place: int) -> Case:
+        return self._made(place, Passages("", None, self.texts, 0))
+
     def case(self, place: int) -> Case:
-        query_id, row = self.result.queries[place], int(self.result.rows[place])
+        row = int(self.result.rows[place])
         query, language = self.gold.text(row), language_of(self.gold, row)
-        listed = self.lists.get(query_id, [])
         passages = Passages(query, language, self.texts, self.length)
+        found = None if self.search is None or query is None else self._word_hits(query, language, row, passages)
+        return msgspec.structs.replace(self._made(place, passages), bm25=found)
+
+    def _made(self, place: int, passages: Passages) -> Case:
+        query_id, row = self.result.queries[place], int(self.result.rows[place])
+        listed = self.lists.get(query_id, [])
         relevant, gold_items = passages.relevant(self.gold, row, ranks_of(listed))
         return Case(
             query_id=query_id,
-            query=query,
+            query=self.gold.text(row),
             kind="nothing found" if self.result.values[MISSED][place] == 0 else "loss",
             scores={n: _number(self.result.values[n][place]) for n in (MISSED, LOSS)},
             tags=tags_of(self.gold, row),
             gold=relevant,
             gold_items=gold_items,
             hits=[passages.hit(hit) for hit in listed],
-            bm25=None if self.search is None or query is None else self._word_hits(query, language, row, passages),
             lost=self.lost.get(query_id, {}),
         )
 
@@ -153,13 +165,11 @@ def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:
     """BM25 over the corpus; where the package for it is not installed, that is said and the rest is shown."""
     if corpus is None:
         return None
-    search = BM25()
     try:
-        search.index(corpus)
+        return word_search(corpus)
     except MissingExtra as error:
         notes.append(f"no word search beside the hits: {error}")
         return None
-    return search
 
 
 def _number(value: float) -> float | None:

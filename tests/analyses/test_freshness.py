@@ -76,6 +76,56 @@ def test_a_corpus_tells_the_versions_of_gold_that_nobody_found(tmp_path: Path) -
     assert (fresh.newer_gold, fresh.newer_gold_examples, fresh.all_gold) == (2, ["q0: lost", "q1: doc"], True)
 
 
+OLD, NEW = "Refunds take five days.", "Refunds take nine days, as of this July."
+
+
+AGES = [
+    ({"doc_id": "doc", "quote": "take five days"}, 0),  # stands in the old version only
+    ({"doc_id": "doc", "quote": "take nine days"}, 1),  # in the new one only
+    ({"doc_id": "doc", "quote": "refunds take"}, 0),  # in both
+    ({"doc_id": "doc"}, 0),  # any chunk of it will do
+]
+PLACES = [({"doc_id": "doc", "start": 0, "end": 20}, 0), ({"doc_id": "doc", "start": 25, "end": 40}, 1)]
+
+
+@pytest.mark.parametrize(
+    ("item", "newer", "with_corpus"),
+    [(*case, True) for case in (*AGES, *PLACES)] + [(*case, False) for case in AGES],  # hits have no offsets
+)
+def test_a_passage_is_as_old_as_the_chunks_that_hold_it(
+    tmp_path: Path, item: Record, newer: int, with_corpus: bool
+) -> None:
+    chunks = [
+        {
+            "chunk_id": f"doc#{version}",
+            "doc_id": "doc",
+            "text": text,
+            "doc_version": version,
+            "start": 0,
+            "end": len(text),
+        }
+        for version, text in (("2025-05", OLD), ("2025-07", NEW))
+    ]
+    options = {}
+    if with_corpus:
+        (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(chunk) + "\n" for chunk in chunks))
+        options = {"corpus": tmp_path / "corpus.jsonl"}
+    run = [{"query_id": "q", "topk": chunks}]
+    fresh = found(run, [{"query_id": "q", "gold": [item], "as_of": "2025-06-15"}], **options)
+    assert (fresh.newer_gold, fresh.newer_hits, fresh.all_gold) == (newer, 1, with_corpus)
+
+
+def test_the_versions_of_passages_are_a_tag(tmp_path: Path) -> None:
+    chunks = [{"chunk_id": f"doc#{v}", "doc_id": "doc", "text": t, "version": v} for v, t in ((1, OLD), (2, NEW))]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(chunk) + "\n" for chunk in chunks))
+    quotes = {"old": "five days", "new": "nine days", "both": "refunds take"}
+    gold = [{"query_id": q, "gold": [{"doc_id": "doc", "quote": quote}]} for q, quote in quotes.items()]
+    result = karat.evaluate(
+        {q: ["doc#1"] for q in quotes}, gold, ["recall@5"], corpus=tmp_path / "corpus.jsonl", **QUICK
+    )
+    assert result.gold.tags["doc_version"] == ["1", "2", "several"]
+
+
 def test_queries_without_as_of_and_hits_without_version_are_left_alone() -> None:
     run, gold = world(20, newer_first=False)
     del gold[0]["as_of"]
@@ -95,11 +145,11 @@ def test_the_same_is_found_where_newer_hits_were_removed_already() -> None:
     [
         ({}, ["2025-05"], "`as_of` in the gold set"),
         ({"as_of": "2025-06"}, [None], "`doc_version` in `topk` of the run log, or in a corpus (--corpus)"),
-        ({"as_of": "2025-06"}, ["newest"], "versions that can be compared (run:1: topk[0].doc_version: query 'q': "),
+        ({"as_of": "2025-06"}, ["newest"], "versions that can be compared with `as_of` (run:1: got newest)"),
         (
             {"as_of": "2025-06"},
-            ["v3"],
-            "versions that can be compared (run:1: doc_version: query 'q': the version of 'c0' ",
+            ["v3", None],
+            "versions that can be compared with `as_of` (run:1: got v3 (a version num",
         ),
     ],
 )
@@ -108,6 +158,21 @@ def test_what_it_needs(gold: Record, versions: list[Any], needs: str) -> None:
     result = karat.evaluate([{"query_id": "q", "topk": hits}], [{"query_id": "q", "gold": ["c0"], **gold}], **QUICK)
     assert result.analyses.lacking["freshness"].startswith(needs)
     assert "freshness" not in result.analyses.found
+
+
+def test_one_version_that_cannot_be_compared_does_not_silence_the_others() -> None:
+    run, gold = world(30, newer_first=True)
+    whole = found(run, gold)
+    for value in ("newest", "v3"):
+        run[1]["topk"][0]["doc_version"] = value  # the hit of May
+        result = karat.evaluate(run, gold, **QUICK)
+        fresh = result.analyses.found["freshness"]
+        assert (fresh.odd_versions, fresh.hits, fresh.newer_hits, fresh.undated_hits) == (1, 60, 30, 0)
+        assert fresh.differences == whole.differences
+        shown = next(entry for entry in result.audited if entry.code == "odd_versions")
+        assert (shown.count, shown.examples) == (1, (f"line 2, q1: may1 has {value}, as_of is 2025-06-15",))
+        assert [e.code for e in result.saved().audit].count("odd_versions") == 1
+        assert list(restore(result.saved()).audited) == list(result.audited)
 
 
 def test_a_saved_result_has_it(tmp_path: Path) -> None:

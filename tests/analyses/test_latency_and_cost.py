@@ -59,7 +59,9 @@ def test_too_few_queries_for_limits_are_said() -> None:
     assert (found.total.p99.low, found.total.p99.high) == (None, None)
     few = evaluate([{"latency_ms": {"a": i, "b": 1}} for i in range(10)])
     assert few.analyses.found["latency"].total.p90.low is None
-    assert "limits not estimable: p90 takes 36 queries, p99 takes 368" in section(few, "Latency")
+    assert "limits not estimable: at the 95 % level p50 takes 6 queries, p90 takes 36 and p99 takes 368" in section(
+        few, "Latency"
+    )
 
 
 def test_a_stage_of_some_queries_and_a_total_that_was_logged() -> None:

@@ -127,6 +127,37 @@ def test_a_score_threshold(scores: tuple[float, ...], stage: str | None) -> None
     assert stage_of({"topk": scored(*scores), "raw": [*LONG, "r"]}, min_score=0.5) == stage
 
 
+@pytest.mark.parametrize(
+    ("hits", "stage"),
+    [(["x1", "r"], None), (["x1", "x2", "r"], "over_top_k"), ([*LONG, "r"], "cut")],  # it would stand tenth without
+)
+def test_lists_that_are_cut_before(hits: list[str], stage: str | None) -> None:
+    assert stage_of({"topk": hits}, top_k=2) == stage
+    assert stage_of({"topk": hits, "raw": [*LONG, "r"]}, top_k=2) == stage
+
+
+def test_of_two_filters_the_one_that_comes_first_is_named() -> None:
+    assert stage_of({"topk": scored(0.9, 0.8, 0.2)}, min_score=0.5, top_k=2) == "over_top_k"
+    assert stage_of({"topk": scored(0.9, 0.2)}, min_score=0.5, top_k=2) == "low_score"
+
+
+def test_a_budget_of_tokens_in_the_place_of_k(shown: Callable[[karat.Result, str], str]) -> None:
+    hits = [{"chunk_id": item, "tokens": 400} for item in ["a", "x", "b", "c"]]
+    gold = {"q": ["a", "b", "c", "gone"]}
+    asked = ["recall(average=micro)@1000tok", "recall@1500tok"]
+    result = karat.evaluate([{"query_id": "q", "topk": hits}], gold, asked)
+    losses: Losses = result.analyses.found["waterfall"]
+    row = losses.rows[0]
+    assert (losses.budget, row.found, row.no_room) == (1000, 1, 0)
+    assert row.lost == {"not_listed": 1, "over_budget": 2}
+    assert row.found / row.relevant == result.means["recall(average=micro)@1000tok"]
+    text = shown(result, "waterfall")
+    assert "found in the first 1,000 tokens | 1 | 25.0%" in text
+    assert "in the final list, past 1,000 tokens | 2 | 50.0%" in text
+    with_k = karat.evaluate([{"query_id": "q", "topk": hits}], gold, [*asked, "recall@5"]).analyses.found["waterfall"]
+    assert (with_k.budget, with_k.rows[0].found) == (None, 3)
+
+
 def test_a_query_that_the_run_lacks() -> None:
     losses = found({"q": ["r"]}, {"q": ["r"], "gone": ["a", "b"]})
     assert losses.rows[0].lost == {"not_run": 2, "not_listed": 0, "cut": 0}
@@ -192,6 +223,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]],
     options: dict[str, Any] = {
         "k": draw(st.integers(1, 6)),
         "min_score": draw(st.sampled_from([None, 0.3])),
+        "top_k": draw(st.sampled_from([None, 2, 4])),
         "missing": draw(st.sampled_from(["worst", "skip"])),
         "corpus": draw(st.sampled_from([None, corpus_of("d0", "d1", "d2", source=["faq", None, "web"])])),
         "segments": ["group"],

@@ -87,9 +87,9 @@ def test_a_field_says_what_has_no_answer(command: Call, shared_data: Path, tmp_p
     [
         ("soon", "2025-01-01", ("gold.jsonl:1: as_of: query 'q': not a time or version", "got soon")),
         ("2025-02-30", "2025-01-01", ("gold.jsonl:1: as_of: ", "got 2025-02-30")),
-        ("2025-02-01", "2025-14-01", ("run.jsonl:1: topk[0].doc_version: query 'q'", "got 2025-14-01")),
-        ("2025-02-01", "v3", ("run.jsonl:1: doc_version: query 'q': the version of 'a'", "a version number")),
-        ("v3", "2025-02-01", ("run.jsonl:1: doc_version: query 'q': the version of 'a'", "a date")),
+        ("2025-02-01", "2025-14-01", ("run.jsonl:1: doc_version: query 'q': no version", "got 2025-14-01", "hint: ")),
+        ("2025-02-01", "v3", ("run.jsonl:1: doc_version: query 'q': no version", "(a version number)", "hint: ")),
+        ("v3", "2025-02-01", ("run.jsonl:1: doc_version: query 'q': no version", "(a date)", "hint: ")),
         (None, "2025-02-01", ("as_of", "hint: ")),
         ("2025-02-01", None, ("doc_version", "hint: ")),
     ],

@@ -391,3 +391,11 @@ def test_a_missing_field_that_nothing_resembles_gets_no_hint(tmp_path: Path) -> 
     path.write_text(jsonl([RECORDS[0], {"query_id": "q2", "latency_ms": {}}]))
     with pytest.raises(InputError, match=r"topk: the field is missing$"):
         karat.evaluate(path, GRADES)
+
+
+def test_a_labels_file_is_no_gold_set(tmp_path: Path) -> None:
+    """Its lines would pass for a single-target set, and what was called irrelevant for a target."""
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"query_id": "q", "chunk_id": "a", "grade": 0, "annotator": "ann"}\n')
+    with pytest.raises(InputError, match="this is a labels file"):
+        karat.read_gold(path)

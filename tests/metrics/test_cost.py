@@ -69,7 +69,7 @@ def test_a_metric_without_any_number_says_what_is_lacking() -> None:
 
     assert reason(None, PRICES) == "cost: the run has no usage"
     assert reason([RERANK], None) == "cost: no price table: --prices FILE"
-    assert reason([CHAT], {"currency": "USD"}) == "cost: no price for chat"
+    assert reason([CHAT], {"currency": "USD", "models": {"other": {"per_1m": 1}}}) == "cost: no price for chat"
     assert "did you mean rerank?" in reason([RERANK], PRICES, "cost(stage=rernk)")
 
 

@@ -634,3 +634,9 @@ def test_floor_with_the_cutoff_of_each_query() -> None:
 
 def test_no_floor_without_a_corpus() -> None:
     assert karat.evaluate({"q": ["x"]}, {"q": ["a"]}, ["recall@1"]).summary_rows[0].floor is None
+
+
+def test_no_floor_by_document() -> None:
+    """Of five documents cut into a thousand chunks each, chance finds the right one far more often than k / N."""
+    result = karat.evaluate({"q": ["d#1"]}, {"q": ["d#2"]}, ["recall@5", "recall(level=doc)@5"], corpus_size=5000)
+    assert [row.floor for row in result.summary_rows] == [close(0.001), None]

@@ -163,22 +163,26 @@ def test_a_version_that_is_none(tmp_path: Path) -> None:
         {"query_id": "p", "topk": hits("2025-01-01")},
         {"query_id": "q", "topk": hits("2025-01-01", "newest")},
     )
-    error = refused(run, [query("2025-06-01")], "not a time or version", "got newest")
-    assert (error.file, error.line, error.field) == (str(run), 2, "topk[1].doc_version")
+    assert left_out(run) == "line 2, q: b has newest, as_of is 2025-06-01"
 
 
 def test_a_version_of_the_corpus_that_is_none(tmp_path: Path) -> None:
-    corpus = write(tmp_path / "corpus.jsonl", {"id": "a", "version": ["2025"]})
-    error = refused({"q": ["a"]}, [query("2025-06-01")], "the version of 'a'", corpus=corpus)
-    assert (error.file, error.field) == (str(corpus), "version")
+    corpus = write(tmp_path / "corpus.jsonl", {"id": "a", "version": ["2025"]}, {"id": "b", "version": "2025"})
+    assert left_out({"q": ["b", "a"]}, corpus=corpus) == "line 1, q: a has ['2025'], as_of is 2025-06-01"
 
 
 def test_versions_that_cannot_be_compared(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", {"query_id": "q", "topk": hits("2025-01-01", "v3")})
-    for options in ({}, {"no_future": True}):
-        error = refused(run, [query("2025-06-01")], "version of 'b'", "as_of '2025-06-01'", "v3", **options)
-        assert (error.file, error.line, error.field, error.query) == (str(run), 1, "doc_version", "q")
-        assert "a date on both sides, or a version number on both" in str(error)
+    assert left_out(run) == "line 1, q: b has v3, as_of is 2025-06-01"
+
+
+def left_out(run: Any, **options: Any) -> str:
+    """What the audit says of the one hit that counts as one without a version; the others are as they are."""
+    for no_future in (False, True):
+        result = karat.evaluate(run, [query("2025-06-01")], ["freshness@5"], no_future=no_future, **options)
+        assert result.means["freshness@5"] == 1.0
+        assert (result.audit["odd_versions"], result.audit["undated_hits"], result.audit["future_hits"]) == (1, 0, 0)
+    return next(entry.examples[0] for entry in result.audit if entry.code == "odd_versions")
 
 
 def test_no_future_needs_times_on_both_sides() -> None:

@@ -161,6 +161,12 @@ def test_unknown_metric(text: str, near: str) -> None:
     assert refused.value.exit_code == 2
 
 
+def test_a_name_that_is_like_none_gets_no_suggestion() -> None:
+    with pytest.raises(karat.KaratError) as refused:
+        karat.parse_metric("foo@5")
+    assert str(refused.value) == "unknown metric 'foo'\nhint: `karat metrics` lists them all"
+
+
 def test_unknown_metric_without_neighbour() -> None:
     with pytest.raises(UnknownName, match="`karat metrics` lists them all"):
         karat.parse_metric("zzzzzzzzzzzzzzzz")

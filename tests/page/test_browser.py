@@ -208,6 +208,26 @@ def test_failed_queries_are_filtered_and_the_filter_lives_in_the_address(pages: 
         assert first.locator("mark").count() > 0
 
 
+def test_failed_queries_are_filtered_by_what_became_of_their_gold(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        section = page.locator("section", has=page.get_by_role("heading", name="Where it fails"))
+        everything = shown_examples(page)
+        field = section.get_by_label("Only with finding")
+        words = [text for text in field.locator("option").all_inner_texts() if text != "finding: all"]
+        assert "in the raw top 5, moved out of it by the reranker" in words
+        parts = []
+        for text in words:
+            field.select_option(text)
+            parts += shown_examples(page)
+        assert sorted(parts) == sorted(everything)
+        field.select_option("")
+        section.get_by_label("Only with word search").select_option("finds more")
+        first = section.locator(".example:visible").first
+        first.locator("summary").click()
+        lists = first.locator(".listing").all()
+        assert lists[2].locator("b.hit").count() > lists[1].locator("b.hit").count()
+
+
 def test_queries_that_lost_or_gained_stand_beside_each_other(pages: Any, opened: Open) -> None:
     with opened(pages["diff"]) as page:
         section = page.locator("section", has=page.get_by_role("heading", name="Query by query"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from karat.report.renderers.html import render_html
 from karat.report.renderers.markdown import render_markdown
 
 Element = ElementTree.Element
+ROOT = Path(__file__).parents[2]
 NAMES = ("report", "diff", "verdict", "both", "sweep", "selftest", "saved", "hostile")
 
 
@@ -149,3 +151,20 @@ def test_charts_bear_what_there_is(value: float | None) -> None:
         drawn = str(draw(figure, "i"))
         ElementTree.fromstring(f"<x>{drawn}</x>")
         assert "nan" not in drawn
+
+
+def test_all_failed_queries_of_a_thousand_are_on_a_page_that_is_not_large() -> None:
+    """Each line of the demo set four times, with ten hits and the texts of its corpus."""
+    run, gold, corpus = (f"examples/helpdesk/{name}.jsonl" for name in ("bm25_rerank", "gold", "corpus"))
+    lines = {name: list(map(json.loads, (ROOT / name).read_text().splitlines())) for name in (run, gold)}
+    queries, hits = (
+        [{**x, "query_id": f"{x['query_id']}-{i}"} for i in range(4) for x in lines[n]] for n in (gold, run)
+    )
+    result = karat.evaluate(hits[:1000], queries[:1000], corpus=ROOT / corpus)
+    page = render_html(full_report([result])).decode()
+    failed = karat.triage(result, 1000)
+    shown = re.findall(r'<details class="example" id="triage-\d+">\n<summary><strong dir="auto">(.*?)</strong>', page)
+    assert shown == [case.query_id for case in failed.cases]
+    assert len(shown) == failed.nothing_found + failed.losing > 800
+    assert len(page.encode()) < 1_500_000
+    assert page.count("word search (BM25)</p>") >= 60

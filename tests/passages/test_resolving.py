@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,10 +165,29 @@ def test_a_lost_passage_stays_in_the_gold(tmp_path: Path) -> None:
     shown = next(e.examples for e in result.audit if e.code == "passages_lost")
     assert shown == (
         "gold.jsonl:2 q: 'd' has no “nobody wrote this”",
-        "gold.jsonl:2 q: 'd' has no 400–500",
+        "gold.jsonl:2 q: 'd' has no 400–500: it ends at 150",
         "gold.jsonl:2 q: no document 'unknown'",
     )
-    assert audited(result)["passages_beyond"] == 1
+    assert "passages_beyond" not in audited(result)  # nothing of it lies inside
+
+
+@pytest.mark.parametrize(
+    ("item", "recall", "precision", "hit"),
+    [
+        (place(400, 500), 0.0, 0.0, 0.0),  # held by no chunk of the three
+        (place(50, 100), 2 / 3, 1 / 3, 2 / 3),  # by one
+        (place(25, 75), 1.0, 2 / 3, 1.0),  # by two
+    ],
+)
+def test_chance_finds_a_passage_by_any_chunk_that_holds_it(
+    item: dict[str, Any], recall: float, precision: float, hit: float
+) -> None:
+    metrics = ["recall@2", "precision@2", "hit@2", "auc_recall@2"]
+    floors = {
+        row.metric: row.floor for row in evaluate(["x"], gold(item), metrics, corpus=corpus(50, 50, 50)).summary_rows
+    }
+    expected = {"recall@2": recall, "precision@2": precision, "hit@2": hit}
+    assert floors == {**{name: pytest.approx(value) for name, value in expected.items()}, "auc_recall@2": None}
 
 
 def test_a_corpus_that_has_none_of_the_documents() -> None:
@@ -382,3 +402,43 @@ def test_metrics_stay_in_their_range(
         assert value != value or low - 1e-12 <= value <= high + 1e-12, metric
         if isinstance(metric, Relevance) and metric.direction == "higher" and value == value and ceiling == ceiling:
             assert value <= ceiling + 1e-12, metric
+
+
+# Passages of a table
+
+
+def test_a_table_of_passages(tmp_path: Path) -> None:
+    rows = ["query_id,doc_id,quote,start,end,topic", "q,d,cards ship,,,x", "q,d,,100,150,x", "p,d,,,,y"]
+    (tmp_path / "gold.csv").write_text("\n".join(rows) + "\n")
+    run = [{"query_id": "q", "topk": ["d#3", "d#2"]}, {"query_id": "p", "topk": ["d#1"]}]
+    for gold in (tmp_path / "gold.csv", pl.read_csv(tmp_path / "gold.csv")):
+        read = karat.read_gold(gold)
+        assert read.passages == [("d", "cards ship", None, None), ("d", None, 100, 150), None]
+        assert read.tags == {"topic": ["x", "y"]}
+        result = karat.evaluate(run, read, ["recall@1", "recall@2"], corpus=corpus(50, 50, 50))
+        assert result.score("recall@1") == {"q": 0.5, "p": 1.0}
+        assert audited(result) == {"passages_found": 2, "doc_level_gold": 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("q,d,,5,", "gold.csv:3: end: the field is empty"),
+        ("q,d,,,5", "gold.csv:3: start: the field is empty"),
+        ("q,d,,5,5", "gold.csv:3: end: bad offset: expected more than start (5), got 5"),
+        ("q,d,,-1,5", "gold.csv:3: start: bad offset: expected a whole number, 0 or more, got -1"),
+        ("q,d,,1.5,5", "gold.csv:3: start: bad offset: expected a whole number, 0 or more, got 1.5"),
+        ("q,d,,x,5", "gold.csv:3: start: not usable: expected a finite number, got x"),
+    ],
+)
+def test_what_is_no_passage_of_a_table(tmp_path: Path, row: str, message: str) -> None:
+    (tmp_path / "gold.csv").write_text(f"query_id,doc_id,quote,start,end\np,d,words,,\n{row}\n")
+    with pytest.raises(InputError) as refused:
+        karat.read_gold(tmp_path / "gold.csv")
+    assert message in str(refused.value)
+
+
+def test_without_a_document_such_columns_are_tags() -> None:
+    frame = pl.DataFrame({"query_id": ["q"], "chunk_id": ["a"], "start": ["Monday"], "quote": ["x"]})
+    read = karat.read_gold(frame)
+    assert (read.passages, read.tags) == ([], {"start": ["Monday"], "quote": ["x"]})

@@ -217,3 +217,68 @@ def test_an_evaluation_has_its_sections() -> None:
     blocks = json.loads(render_json(report))
     assert "missing" not in blocks["title"]
     assert "queries of the gold set that the run does not have" in json.dumps(blocks)
+
+
+def test_the_panel_explains_only_what_it_shows() -> None:
+    gold = [{"query_id": "q", "evidence": ["five days"]}, {"query_id": "r", "evidence": ["two weeks"]}]
+    run = [{"query_id": q, "topk": [{"chunk_id": "a", "text": "within five days"}]} for q in "qr"]
+    words = terminal(evaluation_report(karat.evaluate(run, gold, ["coverage@5"])))
+    assert "ceiling" not in words
+    assert "ceiling: what" in terminal(evaluation_report(karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@5"])))
+
+
+@pytest.mark.parametrize("metrics", [None, ["coverage@5"]])
+def test_worst_queries_go_by_evidence_where_there_is_nothing_else(metrics: list[str] | None) -> None:
+    texts = {"good": "five days", "bad": "nobody wrote this", "half": ["five days", "nobody wrote this"]}
+    gold = [{"query_id": q, "evidence": text} for q, text in texts.items()]
+    run = [{"query_id": q, "topk": [{"chunk_id": "a", "text": "within five days"}]} for q in texts]
+    (worst,) = [s for s in evaluation_report(karat.evaluate(run, gold, metrics)).sections if s.name == "worst"]
+    table = worst.blocks[0]
+    assert isinstance(table, Table)
+    assert [row[:2] for row in table.rows] == [["bad", 0.0], ["half", 0.5], ["good", 1.0]][:2]
+    assert table.note == "lowest coverage@5 first"
+
+
+def test_the_share_at_1_is_that_of_an_end() -> None:
+    result = karat.evaluate({"q": ["a", "b"], "r": ["a"]}, {"q": ["a"], "r": ["a"]}, ["hit@5", "distinct_docs@5"])
+    (spread,) = [s for s in evaluation_report(result).sections if s.name == "spread"]
+    table = spread.blocks[0]
+    assert isinstance(table, Table)
+    assert [row[-1] for row in table.rows] == ["100.0%", None]
+
+
+def test_limits_that_cannot_be_estimated_are_explained() -> None:
+    run = [{"query_id": q, "topk": ["a"], "latency_ms": {"total": 5}, "usage": []} for q in "qr"]
+    words = terminal(evaluation_report(karat.evaluate(run, {"q": ["a"], "r": ["a"]}, prices=PRICES)))
+    assert "5.00 *" in words
+    told = " ".join(words.split())
+    assert (
+        "* limits not estimable: at the 95 % level p50 takes 6 queries, p90 takes 36 and p99 takes 368; the mean"
+        in told
+    )
+
+
+PRICES = {"currency": "USD", "models": {"m": {"per_call": 1}}}
+
+
+def test_cost_of_a_few_equal_queries_has_no_limits() -> None:
+    used = [{"model": "m", "calls": 2}]
+    run = [{"query_id": q, "topk": ["a"], "usage": used} for q in "qr"]
+    result = karat.evaluate(run, {"q": ["a"], "r": ["a"]}, ["cost"], prices=PRICES)
+    assert (result.summary_rows[0].mean, result.summary_rows[0].low, result.summary_rows[0].high) == (2.0, None, None)
+    words = terminal(evaluation_report(result))
+    assert "On average a query costs 2.00 USD (limits not estimable: too few queries that differ)." in words
+
+
+def test_examples_with_commas_are_told_apart() -> None:
+    run = {"a, b": ["x"], "c": ["x"], "q": ["x"]}
+    words = terminal(evaluation_report(karat.evaluate(run, {"q": ["x"]}, ["recall@5"])))
+    assert "a, b; c" in words
+
+
+def test_a_list_of_ids_that_look_like_numbers_is_broken_into_lines() -> None:
+    ids = ["1b8731b16f93813ba2d9cd06b42886df<::>7", "5c6fe37fcb387a5d23c98581b3bb44db<::>9", "13d4dd71724336ffff<::>4"]
+    for examples in (ids, ["1000000000000000000000000000000000001"] * 3):
+        table = Table([Column("count", "count"), Column("for example")], [[27, ", ".join(examples)]])
+        shown = terminal(Report("t", [Section("s", "S", [table])]))
+        assert "".join(shown.split()).endswith("".join(", ".join(examples).split())), shown

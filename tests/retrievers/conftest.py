@@ -13,7 +13,7 @@ import pytest
 
 class Server:
     """`answer` makes the JSON of a good answer; `faults` are what the next requests meet instead: a status, a status
-    with headers, `hang`, `drop`, or bytes that are sent as they are."""
+    with headers (and content), `hang`, `drop`, or bytes that are sent as they are."""
 
     def __init__(self) -> None:
         self.answer: Callable[[str, Any], Any] = lambda path, body: {"hits": ["a"]}
@@ -62,7 +62,8 @@ class Server:
                 elif isinstance(fault, int):
                     self.reply(fault, b'{"error": "scripted"}')
                 elif isinstance(fault, tuple):
-                    self.reply(fault[0], b'{"error": "scripted"}', fault[1])
+                    status, headers, content = (*fault, b'{"error": "scripted"}')[:3]
+                    self.reply(status, content, headers)
                 else:
                     self.reply(200, json.dumps(outer.answer(self.path, body)).encode())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import karat
 from karat.corpus import Corpus
 from karat.errors import KaratError
 from karat.retrievers.base import Question
@@ -180,9 +181,18 @@ ELASTIC: dict[str, Any] = {
 }
 
 
+def search_index(path: str, body: Any) -> Any:
+    """`_source` stands in a hit only where it was asked for, and has only the fields that were asked for."""
+    hits = [{name: value for name, value in hit.items() if name != "_source"} for hit in ELASTIC["hits"]["hits"]]
+    if body["_source"]:
+        for shown, hit in zip(hits, ELASTIC["hits"]["hits"], strict=True):
+            shown["_source"] = {name: value for name, value in hit["_source"].items() if name in body["_source"]}
+    return {**ELASTIC, "hits": {**ELASTIC["hits"], "hits": hits}}
+
+
 @pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
 def test_elasticsearch_and_opensearch(server: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.answer = lambda path, body: ELASTIC
+    server.answer = search_index
     done = run(f"{name}:{server.url}/docs")
     assert ids(done) == ["0", "1"]
     assert done.run[0]["topk"][0]["score"] == 1.3862942
@@ -209,11 +219,22 @@ def test_elasticsearch_and_opensearch(server: Any, name: str, monkeypatch: pytes
 
 
 def test_an_error_of_elasticsearch_is_the_error_of_the_query(server: Any) -> None:
-    said = {"error": {"type": "index_not_found_exception", "reason": "no such index [docs]"}, "status": 404}
-    server.faults = [404] * 4
-    assert "answered 404" in run(f"elasticsearch:{server.url}/docs").run[0]["error"]
+    cause = {"type": "index_not_found_exception", "reason": "no such index [docs]", "index": "docs"}
+    said = {"error": {"root_cause": [cause], **cause}, "status": 404}
+    server.faults = [(404, {}, json.dumps(said).encode())]
+    assert "answered 404" in (error := run(f"elasticsearch:{server.url}/docs").run[0]["error"])
+    assert "no such index [docs]" in error
     server.answer = lambda path, body: said
     assert "no list of hits at 'hits.hits'" in run(f"elasticsearch:{server.url}/docs").run[0]["error"]
+    server.answer = search_index
+    done = run({"retriever": "elasticsearch", "url": f"{server.url}/docs", "id": "name"})
+    assert "a hit has nothing at '_source.name'" in done.run[0]["error"]
+
+
+@pytest.mark.parametrize("partly", [{"timed_out": True}, {"_shards": {"total": 2, "successful": 1, "failed": 1}}])
+def test_an_index_that_was_searched_in_part_is_no_answer(server: Any, partly: dict[str, Any]) -> None:
+    server.answer = lambda path, body: search_index(path, body) | partly
+    assert "only a part of the index was searched" in run(f"elasticsearch:{server.url}/docs").run[0]["error"]
 
 
 # Recorded shape of Qdrant 1.10 and later: POST /collections/NAME/points/query
@@ -227,11 +248,20 @@ QDRANT: dict[str, Any] = {
     },
     "status": "ok",
     "time": 0.0005,
+    "usage": {"hardware": {"cpu": 1, "payload_io_read": 0, "vector_io_read": 4}, "inference": None},
 }
 
 
+def search_points(path: str, body: Any) -> Any:
+    """The payload stands in a point only where it was asked for."""
+    asked = body["with_payload"]
+    points = [{n: v for n, v in p.items() if asked or n != "payload"} for p in QDRANT["result"]["points"]]
+    models = {body["query"]["model"]: {"tokens": 7}} if isinstance(body["query"], dict) else None
+    return {**QDRANT, "result": {"points": points}, "usage": {"inference": models and {"models": models}}}
+
+
 def test_qdrant(server: Any) -> None:
-    server.answer = lambda path, body: QDRANT
+    server.answer = search_points
     done = run(f"qdrant:{server.url}/docs")
     assert ids(done) == ["4b3a1f8e-0c1d-4f53-9d3c-1f0f6f0f8a11", "2"]
     assert set(done.run[0]["latency_ms"]) == {"embed", "retrieve"}
@@ -247,6 +277,13 @@ def test_qdrant(server: Any) -> None:
     done = run({"retriever": "qdrant", "url": f"{server.url}/docs", "request": inference})
     assert server.asked[-1][3]["query"] == {"text": "what & why 3?", "model": "qdrant/bm25"}
     assert set(done.run[0]["latency_ms"]) == {"retrieve"}
+    assert done.run[0]["usage"] == [{"stage": "embed", "model": "qdrant/bm25", "prompt_tokens": 7, "calls": 1}]
+
+
+def test_an_error_of_qdrant_is_the_error_of_the_query(server: Any) -> None:
+    said = {"status": {"error": "Not found: Collection `docs` doesn't exist!"}, "time": 0.00001}
+    server.faults = [(404, {}, json.dumps(said).encode())]
+    assert "Collection `docs` doesn't exist!" in run(f"qdrant:{server.url}/docs").run[0]["error"]
 
 
 # Embeddings and rerankers of a service
@@ -259,7 +296,12 @@ def embeddings(path: str, body: Any) -> Any:
     words = ("apple", "pear", "what")
     rows = [[float(word in text) + 0.01 for word in words] for text in body["input"]]
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
-    return {"object": "list", "data": data[::-1], "model": body["model"], "usage": {"prompt_tokens": 5}}
+    return {
+        "object": "list",
+        "data": data[::-1],
+        "model": body["model"],
+        "usage": {"prompt_tokens": 5, "total_tokens": 5},
+    }
 
 
 def test_dense_with_an_embeddings_service(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,3 +350,49 @@ def test_a_reranker_over_http(server: Any) -> None:
     server.answer = lambda path, body: {"results": [{"document": "x"}]}
     (record,) = run_retriever(f"rerank(bm25, {server.url}/rerank)", gold, corpus=CORPUS, warm_up=0).run
     assert "not usable" in record["error"]
+
+
+EMBEDDED = {"stage": "embed", "model": "m-1", "prompt_tokens": 5, "calls": 1}
+
+
+@pytest.mark.parametrize(
+    ("told", "entry"),
+    [
+        ({"usage": {"total_tokens": 90}}, {"prompt_tokens": 90, "calls": 1}),  # Jina, Voyage, vLLM
+        ({"usage": {"prompt_tokens": 80, "total_tokens": 90}}, {"prompt_tokens": 80, "calls": 1}),
+        ({"meta": {"billed_units": {"search_units": 2}}}, {"calls": 2}),  # Cohere
+        (
+            {"meta": {"tokens": {"input_tokens": 54, "output_tokens": 0}}},
+            {"prompt_tokens": 54, "completion_tokens": 0, "calls": 1},
+        ),
+        ({}, {"calls": 1}),
+        ({"usage": {"total_tokens": "many"}, "meta": {"tokens": {"input_tokens": -1}}}, {"calls": 1}),
+        ({"usage": {"total_tokens": float("inf"), "completion_tokens": True}}, {"calls": 1}),
+    ],
+)
+def test_what_services_used_is_logged_and_costs(server: Any, told: dict[str, Any], entry: dict[str, Any]) -> None:
+    def answer(path: str, body: Any) -> Any:
+        if path == "/v1/embeddings":
+            return embeddings(path, body)
+        return {"results": [{"index": i, "relevance_score": 1.0} for i in range(len(body["documents"]))], **told}
+
+    server.answer = answer
+    dense = {"retriever": "dense", "model": "m-1", "url": f"{server.url}/v1"}
+    spec = {
+        "retriever": "rerank",
+        "first": {"retriever": "hybrid", "second": dense},
+        "reranker": f"{server.url}/rerank",
+        "request": {"model": "cross", "query": "{query}", "documents": "{documents}"},
+    }
+    gold = [{"query_id": "q", "query": "a red apple", "gold": ["a"]}]
+    run = run_retriever(spec, gold, corpus=CORPUS, warm_up=1).run
+    assert run[0]["usage"] == [EMBEDDED, {"stage": "rerank", "model": "cross", **entry}]
+    prices = {"currency": "EUR", "models": {"m-1": {"per_1k": 2}, "cross": {"per_call": 3}}}
+    assert karat.evaluate(run, gold, ["cost"], prices=prices).means == {
+        "cost": pytest.approx(0.01 + 3 * entry["calls"])
+    }
+
+
+def test_what_uses_no_service_logs_no_usage() -> None:
+    gold = [{"query_id": "q", "query": "a red apple", "gold": ["a"]}]
+    assert "usage" not in run_retriever("rerank(hybrid)", gold, corpus=CORPUS, warm_up=0).run[0]

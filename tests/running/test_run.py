@@ -368,7 +368,7 @@ def test_an_interrupt_while_lines_are_written_doubles_none(tmp_path: Path, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr("karat.running.log._EVERY", 0)
-    monkeypatch.setattr("karat.running.log.os.fsync", interrupted)
+    monkeypatch.setattr("karat.line_file.os.fsync", interrupted)
     file = tmp_path / "run.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(lambda query: ["a"], output=file)

@@ -136,7 +136,12 @@ def test_the_size_of_memory_blocks_does_not_change_a_digit(
 @pytest.fixture
 def limit_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred distinct units are very many."""
-    monkeypatch.setattr(intervals, "_LARGE", 100)
+    drawn_up_to(monkeypatch, 100)
+
+
+def drawn_up_to(monkeypatch: pytest.MonkeyPatch, units: int) -> None:
+    for name in ("_LARGE", "_MANY"):
+        monkeypatch.setattr(intervals, name, units)
 
 
 @pytest.mark.parametrize("method", ["bayes", "percentile", "bca"])  # strict is wider, as it should be
@@ -155,7 +160,7 @@ def test_the_limit_theorem_finds_what_the_bootstrap_finds(
     elif kind == "undefined":
         values[rng.random(2000) < 0.3] = float("nan")
     drawn = of(values, method, resamples=2000, **more)
-    monkeypatch.setattr(intervals, "_LARGE", 100)
+    drawn_up_to(monkeypatch, 100)
     assert close(drawn, of(values, method, resamples=2000, **more), 0.08)
 
 
@@ -177,5 +182,26 @@ def test_a_column_of_few_values_is_drawn_however_many_rows_there_are() -> None:
 def test_sixty_thousand_different_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(5).beta(5, 1, (60_000, 1))
     found = of(values, "bayes", resamples=400)
-    monkeypatch.setattr(intervals, "_LARGE", 100_000)
+    drawn_up_to(monkeypatch, 100_000)
     assert close(found, of(values, "bayes", resamples=400), 0.15)
+
+
+def test_what_stands_beside_a_column_changes_none_of_its_digits() -> None:
+    rng = np.random.default_rng(6)
+    values = np.column_stack([rng.random(40), (rng.random(40) < 0.7), rng.integers(0, 4, 40) / 3])
+    values[:5, 1] = np.nan
+    clusters = np.arange(40) // 2
+    for more in ({}, {"clusters": clusters}):
+        together = of(values, "bayes", **more)
+        assert np.array_equal(together, np.concatenate([of(values[:, [j]], "bayes", **more) for j in range(3)]))
+        assert np.array_equal(together[::-1], of(values[:, ::-1], "bayes", **more))
+    # Queries on which it says nothing change nothing either.
+    assert np.array_equal(of(values[:, [1]], "bayes"), of(values[5:, [1]], "bayes"))
+
+
+@pytest.mark.parametrize("units", [500, 520])  # weights that are kept for all columns, and that are drawn for one
+def test_weights_that_are_kept_are_as_good_as_those_that_are_drawn(units: int) -> None:
+    values = np.random.default_rng(7).integers(0, 6, (units, 1)) / 5
+    error = values.std() / np.sqrt(units)
+    low, high = of(values, "bayes", resamples=10_000)[0]
+    assert (low, high) == pytest.approx((values.mean() - 1.96 * error, values.mean() + 1.96 * error), abs=0.1 * error)

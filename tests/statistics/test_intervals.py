@@ -176,11 +176,6 @@ def test_small_values_keep_their_digits(method: str) -> None:
     assert (1e6 * low, 1e6 * high) == pytest.approx(large, rel=1e-4)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_all_equal_without_a_bound_leaves_nothing_open(method: str) -> None:
-    assert limits(np.full(10, 7.5), ANY, method) == (7.5, 7.5)
-
-
 # --- too little ---
 
 
@@ -305,3 +300,18 @@ def test_an_unknown_method_is_told_which_there_are() -> None:
     with pytest.raises(ConfigError) as refused:
         Sampling("jeffreys")  # type: ignore[arg-type]
     assert all(method in (refused.value.hint or "") for method in METHODS)
+
+
+@pytest.mark.parametrize("method", ["bayes", "percentile", "bca", "strict"])
+def test_a_few_equal_values_without_a_bound_say_nothing_of_their_spread(method: str) -> None:
+    def limits(*values: float) -> list[float]:
+        found: list[float] = mean_intervals(
+            sum_up(np.array(values)[:, None]),
+            [(0.0, float("inf"))],
+            Sampling(method),  # type: ignore[arg-type]
+        )[0].tolist()
+        return found
+
+    assert all(np.isnan(limits(*[0.002] * n)).all() for n in (1, 2, 19))
+    assert limits(*[0.002] * 20) == [0.002, 0.002]  # a price by the call
+    assert limits(0.002, 0.003)[0] < limits(0.002, 0.003)[1]

@@ -276,6 +276,7 @@ def test_negatives_of_a_file(tmp_path: Path) -> None:
     [
         ({"at": [0]}, "a rank must be 1 or more: expected such as 1,2,3, got 0"),
         ({"at": []}, "a rank must be 1 or more"),
+        ({"at": [2, 1, 2]}, "rank 2 stands twice: expected such as 1,2,3, got 2,1,2\nhint: one negative"),
         ({"queries": 0}, "must be 1 or more: got 0"),
         ({"k": 0}, "must be 1 or more: got 0"),
         ({"negatives": {"q": "n"}}, "q: wrong type: expected a list of ids, got n"),
@@ -390,7 +391,7 @@ def test_the_report_fits_a_line_and_tells_everything() -> None:
     for part in (
         "1 query of the gold set left out: no negatives (1).",
         "1 query with fewer negatives than ranks",
-        "1 query with a list that ends before a rank",
+        "1 query with a list that ends before rank 9: the negative was put at its end instead.",
         "stood in the list already, and were moved: 1.",
         "calls relevant, and were not used: 1.",
         "hits without text",
@@ -404,6 +405,7 @@ def test_the_report_fits_a_line_and_tells_everything() -> None:
     [
         (("--at", "one"), "--at holds something that is no rank: expected such as 1,2,3, got one"),
         (("--at", "0,1"), "a rank must be 1 or more"),
+        (("--at", "1,1"), "rank 1 stands twice"),
         (("--negatives", "no_such_file"), "no_such_file: no such file"),
         (("-o", "x.csv"), "cannot write 'x.csv': expected .html, .json or .md"),
     ],

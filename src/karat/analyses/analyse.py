@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from karat.analyses.base import Analysis, Lacking, Side
+from karat.analyses.base import Analysis, Lacking, NotAsked, Side
 from karat.errors import InputError
 from karat.registry import Registry
 
@@ -31,6 +31,8 @@ def analyse(side: Side) -> Analyses:
     for name, analysis in analyses.items():
         try:
             asked[name] = list(analysis.metrics(side))
+        except NotAsked:
+            continue
         except Lacking as error:
             lacking[name] = str(error)
     metrics = list(dict.fromkeys(metric for names in asked.values() for metric in names))

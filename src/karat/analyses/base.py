@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
@@ -16,6 +16,7 @@ from karat.gold import Gold
 from karat.hits import Run
 from karat.ids import Bools, Floats, Ints
 from karat.judged import Rules
+from karat.labelling import Labelling
 from karat.metrics.grammar import parse_metrics
 from karat.statistics.intervals import Sampling, mean_intervals
 from karat.statistics.sums import sum_up
@@ -36,6 +37,10 @@ class Lacking(Exception):
     """An analysis cannot be made; the text says which field of which file is missing."""
 
 
+class NotAsked(Exception):
+    """An analysis that is made only on demand."""
+
+
 class Side(Protocol):
     """One system measured on one gold set: what an analysis sees of a result. Columns have one entry a query."""
 
@@ -50,7 +55,7 @@ class Side(Protocol):
     @property
     def values(self) -> dict[str, Floats]: ...
     @property
-    def ceilings(self) -> dict[str, Floats]: ...
+    def ceilings(self) -> Mapping[str, Floats]: ...
     @property
     def columns(self) -> Scores: ...
     @property
@@ -79,6 +84,8 @@ class Side(Protocol):
     def source(self) -> Run | None: ...  # to read the hits again; a saved result has none
     @property
     def segmented_by(self) -> tuple[str, ...]: ...
+    @property
+    def labelling(self) -> Labelling: ...  # labels beside the gold set, and whether bounds are asked for
     @property
     def provenance(self) -> dict[str, Any]: ...
 

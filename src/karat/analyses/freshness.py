@@ -8,10 +8,12 @@ import msgspec
 import numpy as np
 
 from karat.analyses.base import PERMUTATIONS, Analysis, Lacking, Side, pair
-from karat.corpus import Corpus
+from karat.audit import Entry
+from karat.dating import item_versions
 from karat.differences import Difference
 from karat.errors import InputError
 from karat.gold import Gold
+from karat.ids import DocRule
 from karat.summary import SummaryRow
 from karat.versions import Version
 
@@ -28,10 +30,12 @@ class Fresh(msgspec.Struct, frozen=True):
     hits: int  # of the queries that have as_of, at any depth
     newer_hits: int
     undated_hits: int  # say no version, and are kept
+    odd_versions: int  # hits whose version cannot be compared, kept likewise
     differences: list[Difference]  # without newer hits against the lists as they are
     newer_gold: int  # relevant items that are newer than their query's as_of: labels to look at
     newer_gold_examples: list[str]
     all_gold: bool  # a corpus told the version of the gold items; else they are known of those that the run returned
+    counted: list[Entry] = []  # for the audit
 
 
 class FreshnessAnalysis(Analysis):
@@ -51,7 +55,8 @@ class FreshnessAnalysis(Analysis):
             before = side.measure([*names, fresh], no_future=False)
             after = side.measure(names, no_future=True)
         except InputError as error:
-            raise Lacking(f"versions that can be compared ({str(error).partition(chr(10))[0]})") from None
+            where = ":".join(str(part) for part in (error.file, error.line) if part is not None)
+            raise Lacking(f"versions that can be compared with `as_of` ({where}: got {error.got})") from None
         asked = np.array([side.gold.as_of[row] is not None for row in before.rows.tolist()], np.bool_)
         gold, of_all = _newer_gold(side, after)
         return Fresh(
@@ -62,10 +67,12 @@ class FreshnessAnalysis(Analysis):
             hits=int(before.depths[asked].sum()),
             newer_hits=after.audit["future_hits"],
             undated_hits=after.audit["undated_hits"],
+            odd_versions=after.audit["odd_versions"],
             differences=pair(before, after, names)[0].differences(side.sampling, PERMUTATIONS),
             newer_gold=len(gold) if of_all else after.audit["future_gold"],
             newer_gold_examples=gold[:_EXAMPLES],
             all_gold=of_all,
+            counted=[entry for entry in after.audit if entry.code == "odd_versions"],
         )
 
 
@@ -73,21 +80,16 @@ def _newer_gold(side: Side, after: Side) -> tuple[list[str], bool]:
     """Relevant items that are newer than their query's as_of (all, or some that the run returned), and whether all."""
     if side.corpus is None or side.corpus.versions is None:
         return [name for entry in after.audit if entry.code == "future_gold" for name in entry.examples], False
-    return _newer_than_as_of(side.gold, side.corpus), True
+    return _newer_than_as_of(side.gold, item_versions(side.gold, side.corpus, DocRule(side.rules.doc_of))), True
 
 
-def _newer_than_as_of(gold: Gold, corpus: Corpus) -> list[str]:
-    versions = _versions(corpus)
+def _newer_than_as_of(gold: Gold, versions: list[list[Any]]) -> list[str]:
+    """Items that cannot be found in any version that is not newer."""
     found = []
-    for query, item, grade in zip(gold.query_of_item.tolist(), gold.ids, gold.grades.tolist(), strict=True):
-        as_of, version = gold.as_of[query], Version.read(versions.get(item))
-        if grade > 0 and as_of is not None and version is not None and version.newer_than(as_of):
-            found.append(f"{gold.queries[query]}: {item}")
+    for item in np.flatnonzero(gold.grades > 0).tolist():
+        query = int(gold.query_of_item[item])
+        as_of, read = gold.as_of[query], map(Version.read, versions[item])
+        verdicts = [version.newer_than(as_of) for version in read if as_of is not None and version is not None]
+        if True in verdicts and False not in verdicts:
+            found.append(f"{gold.queries[query]}: {gold.ids[item]}")
     return found
-
-
-def _versions(corpus: Corpus) -> dict[str, Any]:
-    """Of chunks, and of their documents."""
-    assert corpus.versions is not None
-    of_document = dict(zip(corpus.fields.get("doc_id", ()), corpus.versions, strict=False))
-    return of_document | dict(zip(corpus.ids, corpus.versions, strict=True))

@@ -6,6 +6,7 @@ first reason that the data proves is taken, in the order of the stages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,8 @@ from karat.corpus import Corpus
 from karat.gold import CHUNK, DOC, Gold
 from karat.ids import Bools, DocRule, Ints
 from karat.judged import cutoffs
+from karat.metrics.base import Relevance
+from karat.metrics.returned import Returned
 from karat.metrics.route import expected_sources, sources_of
 
 ALL = "all queries"
@@ -30,9 +33,10 @@ NOT_IN_CORPUS, NOT_RUN, MISROUTED, NOT_RETRIEVED, NOT_LISTED = (
     "not_retrieved",
     "not_listed",
 )
-CUT_EARLY, DEMOTED, CUT = "cut_early", "demoted", "cut"
-# Option of `evaluate` that takes hits away → the stage; one more filter is one more line.
-FILTERS = {"no_future": "too_new", "min_score": "low_score"}
+CUT_EARLY, DEMOTED, CUT, OVER_BUDGET = "cut_early", "demoted", "cut", "over_budget"
+# Option of `evaluate` that takes hits away → the stage, in the order in which they act; one more filter, one more line.
+FILTERS = {"top_k": "over_top_k", "min_score": "low_score", "no_future": "too_new"}
+_OFF = {**UNFILTERED, "top_k": None}
 STAGES = (
     NOT_IN_CORPUS,
     NOT_RUN,
@@ -43,6 +47,7 @@ STAGES = (
     DEMOTED,
     *FILTERS.values(),
     CUT,
+    OVER_BUDGET,
 )
 _FOUND = len(STAGES)
 
@@ -81,6 +86,7 @@ class Losses(msgspec.Struct, frozen=True):
     left_out: int  # items that are not in `items`, for there are too many
     has_corpus: bool  # else an item may be missing from it unnoticed
     has_raw: bool  # else nothing tells retriever and reranker apart
+    budget: int | None = None  # of tokens, in the place of k
 
 
 class Waterfall(Analysis):
@@ -90,6 +96,12 @@ class Waterfall(Analysis):
     title = "Where relevant items were lost"
     finds = Losses
     facts = ("route", "error")
+
+    def metrics(self, side: Side) -> Sequence[str]:
+        """Where only budgets of tokens were asked for, the smallest of them decides in the place of k."""
+        asked = [m for m in side.columns.metrics if isinstance(m, Relevance) and m.cutoff != "none"]
+        budgets = [m.budget for m in asked if m.budget is not None]
+        return [str(Returned(budget=min(budgets)))] if budgets and len(budgets) == len(asked) else []
 
     def find(self, side: Side) -> Losses:
         items = locate(side)
@@ -108,6 +120,7 @@ class Waterfall(Analysis):
             left_out=left_out,
             has_corpus=side.corpus is not None,
             has_raw=NOT_RETRIEVED in told,
+            budget=_budget(side),
         )
 
 
@@ -129,7 +142,8 @@ class Located:
         lost = {stage: counts[STAGES.index(stage)] for stage in told}
         relevant = np.bincount(self.query[inside], minlength=len(self.side.rows))
         no_room = np.maximum(relevant - cutoffs(self.side.gold, self.side.rows, self.side.rules), 0)
-        return Loss(segment, value, len(queries), sum(counts), counts[_FOUND], lost, int(no_room.sum()))
+        without = 0 if _budget(self.side) else int(no_room.sum())  # how many would fit into a budget, nobody knows
+        return Loss(segment, value, len(queries), sum(counts), counts[_FOUND], lost, without)
 
     def detail(self) -> tuple[list[LostItem], int]:
         """The lost items of the queries that found the smallest share, and how many more there are."""
@@ -180,7 +194,7 @@ def locate(side: Side) -> Located:
 
 def _reasons(side: Side, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[str, Side]]) -> list[tuple[str, Bools]]:
     """Stage → which items it lost, the most certain first; every item that is not found has one."""
-    k = cutoffs(side.gold, side.rows, side.rules)[query]
+    k = _limits(side)[query]
     final, place = side.places[rows], steps[0][1].places[rows]
     lost = (final == 0) | (final > k)
     unlisted = (place == 0) & (raw <= 0)
@@ -194,19 +208,34 @@ def _reasons(side: Side, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[s
     for (_, before), (stage, after) in pairwise(steps):
         gone = (before.places[rows] > 0) & (after.places[rows] == 0)
         reasons.append((stage, (place > 0) & (place <= k) & gone))
-    reasons += [(DEMOTED, (raw > 0) & (raw <= reach)), (CUT, place > 0), (CUT_EARLY, raw > 0)]
+    cut = OVER_BUDGET if _budget(side) else CUT
+    reasons += [(DEMOTED, (raw > 0) & (raw <= reach)), (cut, place > 0), (CUT_EARLY, raw > 0)]
     if misrouted is not None:
         reasons.append((MISROUTED, misrouted))
     reasons += [(NOT_RETRIEVED, raw == 0), (NOT_LISTED, raw < 0)]
     return [(stage, lost & holds) for stage, holds in reasons]
 
 
+def _budget(side: Side) -> int | None:
+    """The budget of tokens that decides in the place of k."""
+    return next((m.budget for m in side.columns.metrics if isinstance(m, Returned) and m.budget is not None), None)
+
+
+def _limits(side: Side) -> Ints:
+    """How many hits of each query count: k, or as many as fit into the budget; k where nobody knows how many do."""
+    limits, budget = cutoffs(side.gold, side.rows, side.rules), _budget(side)
+    if budget is None:
+        return limits
+    fitting = side.values[str(Returned(budget=budget))]
+    return np.where(np.isnan(fitting), limits, fitting).astype(np.int64)
+
+
 def _filter_steps(side: Side) -> list[tuple[str, Side]]:
     """The final lists without any filter, then with one after the other, until they are the side's own."""
-    active = [(name, stage) for name, stage in FILTERS.items() if getattr(side.rules, name) != UNFILTERED[name]]
+    active = [(name, stage) for name, stage in FILTERS.items() if getattr(side.rules, name) != _OFF[name]]
     if not active:
         return [("", side)]
-    off = {name: UNFILTERED[name] for name, _ in active}
+    off = {name: _OFF[name] for name, _ in active}
     steps = [("", side.measure((), **off))]
     for name, stage in active:
         del off[name]

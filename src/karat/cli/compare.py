@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.options import (
+    bounds_option,
     json_option,
     metric_option,
     reading_options,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @metric_option
 @segment_option
 @click.option("--changes", type=click.IntRange(min=0), default=5, show_default=True, help="Changed queries to show.")
+@bounds_option
 @click.option("--force", is_flag=True, help="Compare although dataset version or definitions differ.")
 @scoring_options
 @statistics_options
@@ -38,6 +40,7 @@ def command(
     metrics: tuple[str, ...],
     segments: tuple[str, ...],
     changes: int,
+    bounds: bool,
     force: bool,
     as_json: bool,
     outputs: tuple[str, ...],
@@ -51,6 +54,7 @@ def command(
     \b
     karat compare old.jsonl new.jsonl --gold gold.jsonl
     karat compare old.jsonl new.jsonl --gold gold.jsonl --segment language
+    karat compare old.jsonl new.jsonl --gold gold.jsonl --bounds
     karat compare before.json after.json
     karat compare main history:latest
     """
@@ -64,13 +68,13 @@ def command(
     check_outputs(outputs, (*runs, gold, options["corpus"]))
     sampling = Sampling(options["method"], options["level"], options["resamples"], options["seed"])
     sides = [result for run in runs for result in results_of(run, gold, metrics, **options)]
-    found = compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes)
+    found = compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
 
     def page() -> Report:
         if segments:
             return comparison_report(found, sides)
         tags = sides[0].telling_tags()
-        by_tag = compare_results(sides, segments=tags, sampling=sampling, force=force, changes=changes)
+        by_tag = compare_results(sides, segments=tags, sampling=sampling, force=force, changes=changes, bounds=bounds)
         return comparison_report(by_tag, sides)
 
     show([found], [comparison_report(found)], as_json, outputs, page)

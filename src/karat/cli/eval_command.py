@@ -9,6 +9,7 @@ import click
 
 from karat.cli.options import (
     NeedsGold,
+    label_options,
     metric_option,
     reading_options,
     save_options,
@@ -27,6 +28,7 @@ from karat.cli.options import (
 @click.option("--criteria", "-c", metavar="FILE", help="Also measure what these gates ask of a baseline.")
 @segment_option
 @scoring_options
+@label_options
 @stage_options
 @click.option(
     "--target-false-evidence",
@@ -37,6 +39,7 @@ from karat.cli.options import (
     help="Find the score threshold at which at most this share of the queries without an answer get a hit.",
 )
 @statistics_options
+@click.option("--brief", is_flag=True, help="Print only the scores and what stands out; files hold everything.")
 @click.option("--json", "as_json", is_flag=True, help="Print the saved form of the result instead of tables.")
 @click.option(
     "--output",
@@ -55,6 +58,7 @@ def command(
     metrics: tuple[str, ...],
     by_document: bool,
     criteria: str | None,
+    brief: bool,
     as_json: bool,
     outputs: tuple[str, ...],
     save: bool | None,
@@ -69,6 +73,7 @@ def command(
     karat eval run.jsonl --gold gold.jsonl
     karat eval run.jsonl --gold gold.jsonl --segment language --segment language,topic
     karat eval run.trec --gold qrels.txt -m 'ndcg(gain=linear)@10' -m map
+    karat eval run.jsonl --gold gold.jsonl --labels judge.jsonl --calibration human.jsonl --bounds
     karat eval run.jsonl --gold gold.yaml -o report.html -o result.json -o scores.parquet
     karat eval run.jsonl --gold gold.jsonl --save
     """
@@ -84,14 +89,14 @@ def command(
     if as_json:
         print_json(to_json(results))
     else:
-        from karat.report.build import evaluation_report
+        from karat.report.build import brief_report, evaluation_report
         from karat.report.renderers.terminal import print_report, terminal_console
 
         console = terminal_console()
         for i, result in enumerate(results):
             if i:
                 console.print()
-            print_report(evaluation_report(result), console)
+            print_report(brief_report(result) if brief else evaluation_report(result), console)
     for output in outputs:
         click.echo(f"wrote {export(results, output, command_line())}", err=True)
     if keeper is not None:
@@ -99,10 +104,9 @@ def command(
             keeper.keep(result)
 
 
-def _inputs(
-    run: str, gold: str, corpus: str | None, raw: str | None, original: str | None, routes: dict[str, str], **_: Any
-) -> list[str]:
-    return [path for path in (run, gold, corpus, raw, original, *routes.values()) if path]
+def _inputs(run: str, gold: str, routes: dict[str, str], labels: Sequence[str], **options: Any) -> list[str]:
+    others = (options[name] for name in ("corpus", "raw", "original", "bm25", "calibration", "pool"))
+    return [path for path in (run, gold, *others, *routes.values(), *labels) if path]
 
 
 def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:

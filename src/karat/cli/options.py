@@ -62,6 +62,7 @@ def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, .
 
 
 stage_options = _all(
+    click.option("--bm25", metavar="RUN", help="Run of BM25 to show beside.  [default: search in --corpus]"),
     click.option("--raw", metavar="RUN", help="Run with the lists before reranking, where the log has no `raw`."),
     click.option(
         "--original", metavar="RUN", help="Run with the lists before rewriting, where the log has no `topk_original`."
@@ -131,6 +132,28 @@ scoring_options = _all(
     ),
 )
 
+grade_option = click.option(
+    "--max-grade", type=click.IntRange(1, 9), default=2, show_default=True, help="Highest grade of the labels."
+)
+
+bounds_option = click.option(
+    "--bounds", is_flag=True, help="Also how far labels of unjudged hits could move each score: strict bounds."
+)
+
+label_options = _all(
+    bounds_option,
+    click.option(
+        "--labels", multiple=True, metavar="FILE", help="Labels of a judge beside the gold set; repeat for more."
+    ),
+    click.option(
+        "--calibration",
+        metavar="FILE",
+        help="Correct the judge: labels of people for some of its pairs, or what `karat calibrate` saved.",
+    ),
+    click.option("--pool", metavar="POOL", help="What other runs found: counts in the bounds."),
+    grade_option,
+)
+
 segment_option = click.option(
     "--segment",
     "-s",
@@ -196,4 +219,21 @@ report_output = click.option(
     multiple=True,
     metavar="FILE",
     help="Also write out.html, out.json or out.md; repeat for more.",
+)
+
+llm_options = _all(
+    click.option("--model", metavar="NAME", help="Chat model, as the endpoint calls it."),
+    click.option(
+        "--base-url", metavar="URL", help="OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI]"
+    ),
+    click.option("--workers", type=click.IntRange(min=1), default=8, show_default=True, help="Requests at once."),
+    click.option("--timeout", type=float, default=60.0, show_default=True, metavar="S", help="Seconds for one try."),
+    click.option(
+        "--retries", type=click.IntRange(min=0), default=5, show_default=True, help="More tries after faults."
+    ),
+    click.option("--prices", metavar="FILE", help="Price table, for the cost.  [default: that of karat.yaml]"),
+    click.option("--cache", metavar="FILE", help="All answers so far.  [default: .karat/llm-cache.sqlite]"),
+    click.option("--fresh", is_flag=True, help="Ask again what the cache could answer."),
+    click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same."),
+    click.option("--dry-run", is_flag=True, help="Only say how many calls there would be, and what they cost."),
 )

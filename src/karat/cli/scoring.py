@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from karat.corpus import Corpus
     from karat.formats.base import Lists
     from karat.gates.criteria import Criteria
+    from karat.labelling import Labelling
+    from karat.llm.client import Estimate
     from karat.report.blocks import Report
     from karat.result import Result
 
@@ -50,6 +52,12 @@ def score_files(
     raw: str | None = None,
     original: str | None = None,
     routes: dict[str, str] | None = None,
+    bounds: bool = False,
+    labels: Sequence[str] = (),
+    calibration: str | None = None,
+    pool: str | None = None,
+    max_grade: int = 2,
+    bm25: str | None = None,
 ) -> list[Result]:
     """One result for each system of a run."""
     from karat.config import load_config
@@ -67,6 +75,7 @@ def score_files(
     if is_saved(run):
         raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
     config = load_config()
+    labelling = _labelling(bounds, labels, calibration, pool, doc_of, max_grade)
     judged = read_gold(gold, format=gold_format, target=target, split=split)
     with working(f"scoring {run}"):
         results = evaluate_all(
@@ -91,11 +100,24 @@ def score_files(
             raw=raw,
             original=original,
             routes=routes,
+            labelling=labelling,
+            bm25=bm25,
         )
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())
+
+
+def _labelling(
+    bounds: bool, labels: Sequence[str], calibration: str | None, pool: str | None, doc_of: str, max_grade: int
+) -> Labelling | None:
+    """Labels beside the gold set; most evaluations have none, and import nothing for them."""
+    if not (bounds or labels or calibration):
+        return None
+    from karat.labels.beside_gold import read_labelling
+
+    return read_labelling(labels, calibration, bounds=bounds, pool=pool, doc_of=doc_of, highest=max_grade)
 
 
 def read_chunks(corpus: str, tokens: int | None, overlap: int | None) -> Corpus:
@@ -185,6 +207,16 @@ def show(
             content = markdown_text(reports)
         write_whole(output, content)
         click.echo(f"wrote {output}", err=True)
+
+
+def show_estimate(estimate: Estimate, dry_run: bool, as_json: bool) -> None:
+    """What a model will be asked: told before it is paid for; the only output of a dry run."""
+    from karat.report.spending import estimate_text
+
+    if dry_run and as_json:
+        print_json(as_json_text([estimate]))
+    else:
+        click.echo(estimate_text(estimate), err=not dry_run)
 
 
 def page_text(report: Report) -> bytes:

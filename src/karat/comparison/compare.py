@@ -9,8 +9,10 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from karat.analyses.base import Lacking
 from karat.attributes import segment_titles
 from karat.comparison.changes import Change, biggest_changes
+from karat.comparison.open_labels import BoundedDifference, JudgedAt, bounded_differences, judged_at
 from karat.comparison.sides import as_results, refuse_different, shared_metrics
 from karat.diagnosis.changes import find_changes
 from karat.diagnosis.finding import Finding
@@ -51,6 +53,8 @@ class Pair(msgspec.Struct, frozen=True):
     changes: list[Change]
     notes: list[str]  # what must be said aloud
     findings: list[Finding] = []  # what the change did, and what to try
+    judged: JudgedAt | None = None  # how much of both lists the gold knows
+    bounds: list[BoundedDifference] = []  # what labels of unjudged hits could make of the differences, if asked for
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,18 +81,19 @@ def compare(
     sampling: Sampling | None = None,
     force: bool = False,
     changes: int = 5,
+    bounds: bool = False,
     **options: Any,
 ) -> Comparison:
     """Candidates against a baseline, query by query.
 
     Each side is a run (as in `evaluate`, which also has the options), a result, or a saved result; runs need `gold`.
     `others`: more candidates. `force`: compare although data or definitions differ. `changes`: how many of the
-    queries that lost and gained most are told.
+    queries that lost and gained most are told. `bounds`: also ask what labels of unjudged hits could change.
     """
     wanted = None if metrics is None else parse_metrics(metrics)
     read = None if gold is None else read_gold(gold)
     sides = [result for side in (baseline, candidate, *others) for result in as_results(side, read, wanted, options)]
-    return compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes)
+    return compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
 
 
 def compare_results(
@@ -98,6 +103,7 @@ def compare_results(
     sampling: Sampling | None = None,
     force: bool = False,
     changes: int = 5,
+    bounds: bool = False,
 ) -> Comparison:
     """The first result is the baseline of all others."""
     from karat import __version__
@@ -109,7 +115,7 @@ def compare_results(
     names = _names(sides)
     segmented_by = segment_titles(first.gold, segments)
     pairs = [
-        _pair(first, other, name, segmented_by, sampling, force, changes)
+        _pair(first, other, name, segmented_by, sampling, force, changes, bounds)
         for other, name in zip(sides[1:], names[1:], strict=True)
     ]
     return Comparison(
@@ -131,15 +137,23 @@ def _names(sides: Sequence[Result]) -> list[str]:
 
 
 def _pair(
-    first: Result, other: Result, name: str, segmented_by: tuple[str, ...], sampling: Sampling, force: bool, shown: int
+    first: Result,
+    other: Result,
+    name: str,
+    segmented_by: tuple[str, ...],
+    sampling: Sampling,
+    force: bool,
+    shown: int,
+    bounds: bool,
 ) -> Pair:
     notes = refuse_different(first, other, force)
-    paired, at = _paired(first, other, notes)
+    paired, at, of = _paired(first, other, notes)
     metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
     differences = paired.differences(sampling, 10 * sampling.resamples)
     groups = [group for by in segmented_by for group in _segments(first, paired, at, by, sampling)]
     notes += _disagreements(differences, groups, metrics)
     headline = _headline(metrics)
+    judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
     return Pair(
         candidate=name,
         queries=len(queries),
@@ -149,7 +163,17 @@ def _pair(
         changes=[] if headline is None else biggest_changes(paired, headline, queries, first, other, shown),
         notes=notes,
         findings=find_changes(differences),
+        judged=judged,
+        bounds=_bounds(first, other, metrics, at, notes) if bounds else [],
     )
+
+
+def _bounds(first: Result, other: Result, metrics: list[Metric], at: Ints, notes: list[str]) -> list[BoundedDifference]:
+    try:
+        return bounded_differences(first, other, metrics, first.rows[at])
+    except Lacking as error:
+        notes.append(str(error))
+        return []
 
 
 def paired_sides(first: Result, other: Result, force: bool = False) -> Paired:
@@ -157,11 +181,11 @@ def paired_sides(first: Result, other: Result, force: bool = False) -> Paired:
     return _paired(first, other, refuse_different(first, other, force))[0]
 
 
-def _paired(first: Result, other: Result, notes: list[str]) -> tuple[Paired, Ints]:
+def _paired(first: Result, other: Result, notes: list[str]) -> tuple[Paired, Ints, Ints]:
     metrics = shared_metrics(first, other, notes)
     at, of = _shared_queries(first, other, notes)
     sides = replace(first.columns, metrics=metrics).select(at), replace(other.columns, metrics=metrics).select(of)
-    return Paired(*sides), at
+    return Paired(*sides), at, of
 
 
 def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Ints, Ints]:

@@ -82,8 +82,8 @@ class Evidence:
     """The scores of one system, query by query, with all that they depend on."""
 
     values: dict[str, Floats]  # by metric, of the panel and of the background
-    ceilings: dict[str, Floats]
-    floors: dict[str, Floats]
+    ceilings: Mapping[str, Floats]
+    floors: Mapping[str, Floats]
     depths: Ints  # hits that each query got
     clusters: Ints | None
     sampling: Sampling

@@ -55,6 +55,13 @@ class Table(Generic[T]):
     def __init__(self) -> None:
         self.rules: list[Rule[T]] = []
 
+    @classmethod
+    def of(cls, *tables: Table[T]) -> Table[T]:
+        """All of them in one, in this order."""
+        whole = cls()
+        whole.rules = [rule for table in tables for rule in table.rules]
+        return whole
+
     def rule(
         self, code: str, title: str, *what_to_try: str, unless: tuple[str, ...] = ()
     ) -> Callable[[Callable[[T], Iterator[Proof]]], Callable[[T], Iterator[Proof]]]:

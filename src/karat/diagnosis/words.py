@@ -40,3 +40,9 @@ def listed(names: Sequence[str], last: str = "and", most: int = 3) -> str:
     """
     shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+
+
+def decimal(estimate: Estimate) -> str:
+    """`0.71 (0.66 to 0.76)`."""
+    low, high = estimate.limits
+    return f"{estimate.value:.2f} ({low:.2f} to {high:.2f})"

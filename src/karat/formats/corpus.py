@@ -53,8 +53,10 @@ def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None) -> Co
 
 def _add(corpus: Corpus, entry: CorpusEntry, extras: dict[str, Any], line: int | None, first: dict[str, Any]) -> None:
     found = next((i for i in (entry.chunk_id, entry.id, entry._id, extras.get("doc_id")) if i is not None), None)
-    if found is None:
-        raise InputError("the field is missing", file=corpus.label, line=line, field="id")
+    if found is None or found == "":
+        what = "the field is missing" if found is None else "the id is empty"
+        hint = "every line of a corpus needs an id of its own, which hits and labels name: chunk_id, id or _id"
+        raise InputError(what, file=corpus.label, line=line, field="id", hint=hint)
     if str(found) in first:
         raise InputError(
             f"this id stands twice (line {first[str(found)]})",

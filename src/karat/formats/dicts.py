@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping
+from itertools import chain, repeat
 from math import isfinite
 from numbers import Integral
-from operator import methodcaller
+from operator import contains, methodcaller
+from struct import error as NoNumber
+from struct import pack
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,14 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
+from karat.formats.run_parts import NO_ID
 from karat.formats.tabular import refuse_other_system
 from karat.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.hits import Hits, Run
 from karat.ids import Floats, Ints, Keys
 
 _SLICE_HITS = 128_000
-_PIECE = 200  # dicts that are gone through several times at once, while they are in the processor's cache
+_PIECE = 1000  # dicts that are gone through several times at once, while they are in the processor's cache
 _TRUTH = {bool, np.bool_}
 _ID = "text or a whole number"
 
@@ -93,10 +95,13 @@ class DictRun(Run):
             start = end
 
     def _slice(self, queries: list[str], tables: list[Any], offsets: Ints) -> Hits:
-        scores, kinds = _numbers("score", queries, tables, self.label)
+        scores, textual = _numbers("score", queries, tables, self.label)
+        if any(map(contains, tables, repeat(""))):
+            query = next(query for query, table in zip(queries, tables, strict=True) if "" in table)
+            raise InputError("the id is empty", file=self.label, query=query, expected="the id of a chunk", hint=NO_ID)
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
-        textual = kinds <= {str} and set(map(type, tables)) == {dict}
-        ids: Any = Keys(tables, offsets, scores) if textual else _ids(queries, tables, kinds, self.label)
+        plain = textual and set(map(type, tables)) == {dict}
+        ids: Any = Keys(tables, offsets, scores) if plain else _ids(queries, tables, textual, self.label)
         return Hits(system="", queries=queries, offsets=offsets, ids=ids, score=scores)
 
 
@@ -107,9 +112,10 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
     if all(issubclass(kind, Mapping) for kind in set(map(type, judged))):
         builder.queries = queries
         builder.lines = [None] * len(judged)
-        builder.counts = list(map(len, judged))
-        builder.grades, kinds = _numbers("grade", queries, judged, label)
-        builder.ids = _ids(queries, judged, kinds, label)
+        builder.counts = np.fromiter(map(len, judged), np.int64, len(judged))
+        builder.grades, textual = _numbers("grade", queries, judged, label)
+        builder.ids = _ids(queries, judged, textual, label)
+        builder.distinct = textual  # the keys of a dict are
         builder.kinds = np.full(len(builder.ids), BARE)
         builder.k = builder.no_answer = np.zeros(len(judged), np.int64)
     else:
@@ -121,16 +127,16 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
 def _items(query: str, items: Any, label: str) -> tuple[list[str], list[float]]:
     """Ids and grades of one query."""
     if isinstance(items, Mapping):
-        grades, kinds = _numbers("grade", [query], [items], label)
-        return _ids([query], [items], kinds, label), grades.tolist()
+        grades, textual = _numbers("grade", [query], [items], label)
+        return _ids([query], [items], textual, label), grades.tolist()
     if not isinstance(items, (list, tuple, set, frozenset)):
         raise InputError("no gold", file=label, query=query, expected="{document: grade} or a list of ids", got=items)
-    ids = _ids([query], [items], set(map(type, items)), label)
+    ids = _ids([query], [items], False, label)
     return sorted(ids) if isinstance(items, (set, frozenset)) else ids, [1.0] * len(ids)
 
 
 def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
-    if set(map(type, queries)) <= {str}:
+    if _are_text([queries]):
         return list(queries)
     seen: set[str] = set()
     for query in queries:
@@ -142,9 +148,10 @@ def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
     return list(map(str, queries))
 
 
-def _ids(queries: list[str], tables: list[Any], kinds: set[type], label: str) -> list[str]:
-    """The ids of all queries, which are of these types, in one list."""
+def _ids(queries: list[str], tables: list[Any], textual: bool, label: str) -> list[str]:
+    """The ids of all queries in one list; `textual`: they are known to be text."""
     ids = list(chain.from_iterable(tables))
+    kinds = {str} if textual else set(map(type, ids))
     if kinds <= {str}:
         return ids
     if not all(map(_names_something, kinds)):
@@ -158,31 +165,33 @@ def _names_something(kind: type) -> bool:
     return issubclass(kind, (str, Integral)) and not issubclass(kind, bool)
 
 
-def _numbers(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> tuple[Floats, set[type]]:
-    """The values of all queries in one array, and the types of their keys. Text and truth values are no numbers,
-    whatever Python makes of them."""
-    parts, kinds = [np.zeros(0)], set[type]()
+def _numbers(what: str, queries: list[str], tables: list[Any], label: str) -> tuple[Floats, bool]:
+    """The values of all queries in one array, and whether all their keys are text. Text and truth values are no
+    numbers, whatever Python makes of them."""
+    parts, textual = [np.zeros(0)], True
     for at in range(0, len(tables), _PIECE):
         piece = tables[at : at + _PIECE]
-        values = list(_values(piece))
+        values = list(chain.from_iterable(map(methodcaller("values"), piece)))
         try:
-            numbers = np.array(array("d", values))  # takes no text, as numpy does
-        except (TypeError, OverflowError):
+            numbers = np.frombuffer(pack(f"{len(values)}d", *values))  # takes no text, as numpy does
+        except NoNumber:
             raise _no_number(what, queries, tables, label) from None
         # Looking at the type of every value would cost as much as reading it: only 0 and 1 can be a truth value.
         doubtful = np.flatnonzero((numbers == 0) | (numbers == 1)).tolist()
-        if not _TRUTH.isdisjoint(map(type, map(values.__getitem__, doubtful))):
+        if not (np.isfinite(numbers).all() and _TRUTH.isdisjoint(map(type, map(values.__getitem__, doubtful)))):
             raise _no_number(what, queries, tables, label)
-        kinds.update(map(type, chain.from_iterable(piece)))
         parts.append(numbers)
-    numbers = np.concatenate(parts)
-    if not np.isfinite(numbers).all():
-        raise _no_number(what, queries, tables, label)
-    return numbers, kinds
+        textual = textual and _are_text(piece)
+    return np.concatenate(parts), textual
 
 
-def _values(tables: Iterable[Mapping[Any, Any]]) -> Iterator[Any]:
-    return chain.from_iterable(map(methodcaller("values"), tables))
+def _are_text(tables: list[Mapping[Any, Any]]) -> bool:
+    """Whether all keys are: joining them, which only text can be, is the fastest way to ask."""
+    try:
+        "".join(chain.from_iterable(tables))
+    except TypeError:
+        return False
+    return True
 
 
 def _no_number(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> InputError:
@@ -195,6 +204,7 @@ def _no_number(what: str, queries: list[str], tables: list[Mapping[Any, Any]], l
 
 def _is_number(value: Any) -> bool:
     try:
-        return type(value) not in _TRUTH and isfinite(array("d", [value])[0])
-    except (TypeError, OverflowError):
+        pack("d", value)
+        return type(value) not in _TRUTH and isfinite(value)
+    except (NoNumber, OverflowError):
         return False

@@ -25,7 +25,7 @@ ValueKind: TypeAlias = Literal["text", "number", "whole", "other"]  # other: not
 _VALUE = re.compile(rb'(\s*[{,]\s*"([^"\\]*)"\s*:\s*)(?:("[^"\\]*")|-?\d[^\s,}]*)')
 _END = re.compile(rb"\s*\}")
 _BETWEEN = re.compile(rb"\}(\s*,\s*)\{")
-_QUOTE, _MINUS, _POINT, _ZERO = b'"-.0'
+_QUOTE, _SPACE, _MINUS, _POINT, _ZERO = b'" -.0'
 LONGEST = 128  # bytes of a text; every text of a column takes as much room as the longest
 BEYOND = 1024  # NULs after the last list, so that one can look beyond it
 
@@ -37,6 +37,7 @@ _LANES = [
     (np.uint64(16), np.uint64(100), np.uint64(0x0000FFFF0000FFFF)),
     (np.uint64(32), np.uint64(10_000), np.uint64(0xFFFFFFFF)),
 ]
+_ZERO_BYTE = np.uint8(_ZERO)
 _U1, _U7, _U8, _U_ZERO = map(np.uint64, (1, 7, 8, _ZERO))
 _EACH_1, _EACH_76, _EACH_80, _EACH_POINT, _EACH_ZERO = (
     np.uint64(byte * 0x0101010101010101) for byte in (0x01, 0x76, 0x80, _POINT, _ZERO)
@@ -90,6 +91,15 @@ class Text:
 
     def quotes(self) -> Ints:
         return np.flatnonzero(self.bytes == _QUOTE)
+
+    def controls(self) -> Ints:
+        """Where control characters stand, those after the end left out. They are few: whole words of the text that hold
+        none are passed over at once."""
+        control = np.zeros(-(-len(self.joined) // WORD) * WORD, np.bool_)
+        np.less(self.bytes[:-BEYOND], _SPACE, out=control[: len(self.joined) - BEYOND])
+        words = np.flatnonzero(control.view("<u8"))
+        nth, place = np.nonzero(control.reshape(-1, WORD)[words])
+        return words[nth] * WORD + place
 
     def windows(self, kind: str, size: int) -> NDArray[Any]:
         """All pieces of so many bytes, one from each place of the text on."""
@@ -234,6 +244,8 @@ class _Reader:
         return None
 
     def _numbers(self, first: Ints, end: Ints, *, whole: bool) -> Floats | None:
+        if whole and (numbers := self._one_or_two_digits(first, end)) is not None:
+            return numbers
         negative = self.text.bytes[first] == _MINUS
         digits = first + negative
         numbers, short = _short_numbers(self.text.windows("<u8", WORD)[digits], end - digits, whole=whole)
@@ -246,6 +258,17 @@ class _Reader:
                 return None
             numbers[rest] = others
         return numbers
+
+    def _one_or_two_digits(self, first: Ints, end: Ints) -> Floats | None:
+        """Ranks and grades, mostly; None where a number is anything else."""
+        sizes = end - first
+        if (sizes.max(initial=1) > 2) or (sizes.min(initial=1) < 1):
+            return None
+        tens, ones = self.text.bytes[first] - _ZERO_BYTE, self.text.bytes[end - 1] - _ZERO_BYTE  # below 0: far above 9
+        two = sizes == 2
+        if tens.max(initial=0) > 9 or ones.max(initial=0) > 9 or (two & (tens == 0)).any():
+            return None
+        return np.where(two, tens * np.uint8(10) + ones, ones).astype(np.float64)
 
     def _any_numbers(self, places: Places) -> list[float] | None:
         listed = b"[%b]" % b",".join(self.text.pieces(places))

@@ -24,7 +24,7 @@ from karat.formats.json_columns import BEYOND, Columns, Places, Text, ValueKind,
 from karat.ids import Ints, as_list
 
 _KEY = re.compile(rb'\s*[{,]\s*"([^"]*)"\s*:\s*')
-_BREAK, _SPACE = b"\n "
+(_BREAK,) = b"\n"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def read_lines(
     shape = _learn(block[: text.joined.index(b"\n")], lists)
     if shape is None or not text.is_plain():
         return None
-    controls = np.flatnonzero(text.bytes[: len(text.joined) - BEYOND] < _SPACE)
+    controls = text.controls()
     if (text.bytes[controls] != _BREAK).any():
         return None
     return _Reader(text, shape, controls).table(wanted, decoders)
@@ -130,6 +130,8 @@ class _Reader:
             values = {name: _decoded(decoders[name], self.text, places) for name, places in spans.items()}
         except DECODE_ERRORS:
             return None
+        if any(len(column) < len(self.ends) for column in values.values()):
+            return None
         return LineTable(len(self.ends), columns, self.text, texts, values)
 
     def _places(self) -> list[Ints] | None:
@@ -168,7 +170,9 @@ def _strings(text: Text, places: Places) -> list[str]:
 
 
 def _decoded(decoder: Any, text: Text, places: Places) -> list[Any]:
+    """A value for each place; fewer where one of them is not one whole value, for no piece has a line break inside."""
     same = _same(text, places)
     if same is not None:
         return [decoder.decode(same)] * len(places.first)
-    return list(map(decoder.decode, text.pieces(places)))
+    values: list[Any] = decoder.decode_lines(b"\n".join(text.pieces(places)))
+    return values

@@ -89,6 +89,7 @@ def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
             raise InputError(f"the format {name!r} reads no {kind} files", file=source.label, hint=_known(kind))
         return found
     _refuse_result(source)
+    _refuse_labels(source)
     recognised = _recognise(source, kind)
     if recognised is None or recognised.name in ("gold", "dict"):  # these two take nearly anything
         swapped = _swapped(source, kind)
@@ -103,6 +104,7 @@ def find_kind(source: Source) -> tuple[Kind, Format]:
     """What a file is, and in which format, where nobody says."""
     source.refuse_nonsense()
     _refuse_result(source)
+    _refuse_labels(source)
     for kind in _OTHER:
         found = _recognise(source, kind)
         if found is not None:
@@ -124,6 +126,13 @@ def _refuse_result(source: Source) -> None:
     if _RESULT.match(source.head):
         hint = "give the run that it was made from; `karat compare` and `karat.read_result` take results"
         raise InputError("this is a result that Karat saved, no run and no gold set", file=source.label, hint=hint)
+
+
+def _refuse_labels(source: Source) -> None:
+    """A labels file has a query and a chunk in every line, and would pass for a single-target set: grade 0 and all."""
+    if {"grade", "annotator"} <= set(source.first_object or ()):
+        hint = "give the gold set, or a file of bare queries, with --gold, and the labels with --labels"
+        raise InputError("this is a labels file, no run and no gold set", file=source.label, hint=hint)
 
 
 def _says_gold(source: Source) -> bool:

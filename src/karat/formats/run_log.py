@@ -25,6 +25,7 @@ _LARGE = 32 << 20
 # Of hits that are all alike no object is made.
 _RANKED: dict[str, ValueKind] = {"rank": "whole", "chunk_id": "text", "score": "number", "doc_id": "text", "id": "text"}
 _TOPK = ListField("topk", _RANKED)
+_OTHER_LISTS = ("raw", "topk_original")
 
 
 class RunLog(Run):
@@ -36,6 +37,7 @@ class RunLog(Run):
         self.label, self._records, self._system = label, records, system
         self._hits, self._needed = hits, needed  # which lists, and whether every line needs one
         self._noted: dict[str, dict[str, list[Any]]] = {}
+        self._absent: set[str] = set()  # lists that no line has, known once one of them was looked for
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         self._noted = {}
@@ -66,7 +68,13 @@ class RunLog(Run):
             yield rest.hits()
 
     def lists(self, name: str) -> RunLog:
-        return self if name == self._hits else RunLog(self.label, self._records, self._system, name, needed=False)
+        if name == self._hits:
+            return self
+        if name in self._absent:
+            raise NoLists(name)
+        other = RunLog(self.label, self._records, self._system, name, needed=False)
+        other._absent = self._absent
+        return other
 
     def provenance(self) -> dict[str, Any]:
         """Per system, the fields that are no hits: one value, or how many different ones there are."""
@@ -99,8 +107,9 @@ class RunLog(Run):
         from_file = isinstance(self._records, Source)
         entries = enumerate(() if from_file else self._records, 1)
         batches = read_batches(self._records, decoder) if from_file else decode_entries(entries, decoder, self.label)
-        there = False
+        there, absent = False, set(_OTHER_LISTS)
         for records, lines in batches:
+            absent -= {name for name in absent if any(getattr(record, name) is not None for record in records)}
             part = Part(self.label, records, lines, decoder.extra_names)
             lists = [getattr(record, self._hits) for record in records]
             if None in lists and self._needed:
@@ -112,6 +121,7 @@ class RunLog(Run):
             if at_hand:
                 there = True
                 yield from part.pick(at_hand).by_system()
+        self._absent |= absent
         if not there and not self._needed:
             raise NoLists(self._hits)
 

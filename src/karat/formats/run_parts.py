@@ -16,14 +16,14 @@ from karat.formats.json_columns import Columns
 from karat.formats.records import Records, column, extra_columns, pick
 from karat.formats.run_records import Hit, RunRecord
 from karat.hits import OPTIONAL_COLUMNS, Hits
-from karat.ids import Floats, Ints, Packed, as_list, compact
-from karat.versions import EXPECTED, Version, is_said
+from karat.ids import Floats, Ints, Packed, as_list, compact, first_empty
 
 if TYPE_CHECKING:
     from karat.ids import Ids
 
 # One value a query, kept for later steps; the rest of the record is either hits or provenance.
 _QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "usage", "error")
+NO_ID = "a hit without an id can match nothing: log its id, or leave the hit out"
 _PROVENANCE = ("k_raw", "index_version", "chunker", "reranker")
 
 
@@ -94,6 +94,13 @@ class Part:
             yield name, _different(values)
 
     def ids(self) -> list[str] | Packed:
+        ids = self._read_ids()
+        empty = first_empty(ids)
+        if empty is not None:
+            raise self.hit_error(empty, "chunk_id", "the id is empty", expected="the id of a chunk", hint=NO_ID)
+        return ids
+
+    def _read_ids(self) -> list[str] | Packed:
         ids: list[Any] = [h.chunk_id for h in self.hits]
         kinds = set(map(type, ids))
         if kinds <= {str}:
@@ -128,12 +135,7 @@ class Part:
 
     def optional(self, name: str) -> list[Any]:
         """A column that was asked for."""
-        values = [getattr(hit, name) for hit in self.hits]
-        if name == "doc_version":
-            for row, value in enumerate(values):
-                if is_said(value) and Version.read(value) is None:
-                    raise self.hit_error(row, name, "not a time or version", expected=EXPECTED, got=value)
-        return values
+        return [getattr(hit, name) for hit in self.hits]
 
     def latency(self) -> dict[str, Floats]:
         logged = [times or {} for times in column(self.records, "latency_ms")]
@@ -175,7 +177,7 @@ class ColumnPart(Part):
     def counts(self) -> Ints:
         return self.columns.counts
 
-    def ids(self) -> list[str] | Packed:
+    def _read_ids(self) -> list[str] | Packed:
         named = (self.columns.values.get(name) for name in ("chunk_id", "id", "doc_id"))
         ids: Packed | None = next((ids for ids in named if ids is not None), None)
         if ids is None:

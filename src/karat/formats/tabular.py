@@ -16,6 +16,7 @@ from karat.formats.gold_file import TARGET_FIELD, dataset_of
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
 from karat.ids import Floats, Ints
+from karat.passages import Passage
 
 if TYPE_CHECKING:
     import polars as pl
@@ -264,20 +265,31 @@ class _Table:
         bad = (values.is_not_null() & ~numbers.is_finite().fill_null(value=False)).arg_true()
         if len(bad):
             row = int(bad[0])
-            raise self._error(row, column, "not usable", expected="a finite number", got=str(values[row]))
+            raise self.error(row, column, "not usable", expected="a finite number", got=str(values[row]))
         if required:
             self._refuse_empty(values, column)
         return None if numbers.null_count() == len(numbers) else numbers.to_numpy().astype(np.float64)
 
+    def wholes(self, column: str | None) -> list[int | None]:
+        """The column as whole numbers from 0 on, None where it is empty."""
+        numbers = self.numbers(column)
+        if numbers is None or column is None:
+            return [None] * self.frame.height
+        bad = np.flatnonzero((numbers < 0) | (numbers != np.floor(numbers)) & ~np.isnan(numbers))
+        if len(bad):
+            got = float(numbers[bad[0]])
+            raise self.error(int(bad[0]), column, "bad offset", expected="a whole number, 0 or more", got=f"{got:g}")
+        return [None if n != n else int(n) for n in numbers.tolist()]  # only NaN differs from itself
+
     def _refuse_empty(self, values: pl.Series, column: str) -> None:
         if values.null_count():
-            raise self._error(int(values.is_null().arg_true()[0]), column, "the field is empty")
+            raise self.error(int(values.is_null().arg_true()[0]), column, "the field is empty")
 
     def _wrong_type(self, column: str, expected: str) -> InputError:
         got = str(self.frame[column].dtype)
         return InputError("wrong type of column", file=self.label, field=column, expected=expected, got=got)
 
-    def _error(self, row: int, column: str, what: str, **more: Any) -> InputError:
+    def error(self, row: int, column: str, what: str, **more: Any) -> InputError:
         return InputError(what, file=self.label, line=self._line(row), field=column, **more)
 
     def _line(self, row: int) -> int | None:
@@ -371,12 +383,38 @@ def gold_from_frame(
     for i, name in enumerate(names):
         rows.setdefault(name, []).append(i)
     builder = GoldBuilder(label)
-    tags = _tag_columns(frame, {query, item, grade}, rows)
+    passages, told = _passages(table, item, kind)
+    tags = _tag_columns(frame, {query, item, grade, *told}, rows)
     for name, at in rows.items():
+        builder.passages += [passages[i] for i in at] if passages else []
         builder.add(name, [ids[i] for i in at], [1.0 if grades is None else float(grades[i]) for i in at], kind)
         for tag, values in tags.items():
             builder.say(tag, values[at[0]], tag=tag != "query")
     return builder.build(dataset)
+
+
+def _passages(table: _Table, item: str, kind: int) -> tuple[list[Passage | None], list[str]]:
+    """Where the items stand in their documents, and the columns that say so; nothing where there is no document."""
+    doc = item if kind == DOC else table.find("doc_id", taken=item)
+    there = {c.strip().lower(): c for c in table.frame.columns}
+    told = [there[name] for name in ("quote", "start", "end") if name in there]
+    if doc is None or not told:
+        return [], []
+    rows = range(table.frame.height)
+    docs = table.texts(doc).to_list()
+    quotes: list[str | None] = table.texts(there["quote"]).to_list() if "quote" in there else [None for _ in rows]
+    starts, ends = (table.wholes(there.get(name)) for name in ("start", "end"))
+    found: list[Passage | None] = []
+    for row in rows:
+        start, end, words = starts[row], ends[row], quotes[row]
+        quote = words if words and words.strip() else None
+        if (start is None) != (end is None):
+            lacking, hint = ("start", "end")[end is None], "start and end belong together, or leave both empty"
+            raise table.error(row, lacking, "the field is empty", hint=hint)
+        if start is not None and end is not None and end <= start:
+            raise table.error(row, there["end"], "bad offset", expected=f"more than start ({start})", got=end)
+        found.append(None if quote is None and start is None else Passage(docs[row], quote, start, end))
+    return found, told
 
 
 def _target(frame: pl.DataFrame) -> str | None:

@@ -158,7 +158,6 @@ class _Sides:
         return replace(
             self.result.gold,
             queries=[str(i) for i in range(size)],
-            index={str(i): i for i in range(size)},
             offsets=np.zeros(size + 1, np.int64),
             items=[],
             grades=np.zeros(0),

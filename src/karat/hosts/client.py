@@ -97,9 +97,9 @@ class Answer:
         after = self.headers.get("Retry-After", "").strip()
         if _is_number(after):
             return float(after)
-        moment = _timestamp(after) or self._reset()
+        moment = timestamp(after) or self._reset()
         if moment is not None:
-            return max(0.0, moment - (_timestamp(self.headers.get("Date", "")) or time.time()))
+            return max(0.0, moment - (timestamp(self.headers.get("Date", "")) or time.time()))
         return _ONE_MINUTE if self.rate_limited() else None
 
     def _reset(self) -> float | None:
@@ -115,7 +115,8 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 16
 
 
-def _timestamp(date: str) -> float | None:
+def timestamp(date: str) -> float | None:
+    """A date of a header as seconds, None where it is none."""
     try:
         return parsedate_to_datetime(date).timestamp()
     except (ValueError, OverflowError):

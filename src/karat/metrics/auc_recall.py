@@ -34,7 +34,9 @@ class AucRecall(Relevance, frozen=True, kw_only=True):
         return np.minimum(judged.per_query(query, depths) / relevant, 1.0)
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
-        """The mean of min(j, N) / N over j = 1 … k."""
+        """The mean of min(j, N) / N over j = 1 … k; of passages, which several chunks or none may hold, not known."""
+        if judged.gold.located is not None:
+            return np.full(judged.n, np.nan)
         k = self.limit(judged).astype(np.float64)
         inside = np.minimum(k, corpus_size)
         area = (inside * (inside + 1) / 2 + (k - inside) * corpus_size) / (k * corpus_size)

@@ -9,6 +9,7 @@ import numpy as np
 
 from karat.ids import Bools, Floats, Ints
 from karat.judged import Judged, Rules, relevance
+from karat.unjudged import OpenLists
 
 Direction = Literal["higher", "lower"]
 Level = Annotated[float, msgspec.Meta(gt=0)]
@@ -75,6 +76,18 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         """How much each query counts in the mean; None: all the same."""
         return None
 
+    def influence(self, lists: OpenLists) -> Floats | None:
+        """How far a label of each open item may move `second − first`; of those of one query the lowest decide first.
+
+        None: nothing is known of what unjudged hits could do to this metric.
+        """
+        return None
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """The lowest `second − first` that is possible while the open items have no label: exactly, for one joint
+        assignment of grades. `labels`: at most so many items of each query are other than irrelevant."""
+        raise NotImplementedError
+
     def limit(self, judged: Judged) -> Ints:
         """The cutoff of each query: the name's, else the query's own or the configured one."""
         if self.budget is not None:
@@ -121,14 +134,40 @@ class Relevance(Metric, frozen=True, kw_only=True):
         # Where one hit may find several items, a ranking of the items one by one is not the best there is.
         return np.where(judged.gold.located.several[judged.queries] & (ceiling < 1), np.nan, ceiling)
 
+    def relevant_hits(self, judged: Judged) -> Ints:
+        """How many hits of each query would be relevant: its items, or the chunks that hold them."""
+        gold, located = judged.gold, judged.gold.located
+        if located is None:
+            return judged.relevant(self.rel)
+        items = relevance(gold.grades, self.rel)
+        named = np.bincount(gold.query_of_item[items & ~located.settled], minlength=len(gold.queries))
+        return (named + located.count_chunks(items))[judged.queries]
+
     def found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Bools:
         """Which judged hits are relevant, inside the cutoff and not a repeat of a document: a row for each item found,
         or with `every_chunk` one for each hit."""
         hit = relevance(judged.hit_grade, self.rel) & (judged.hit_rank <= limit[judged.hit_query])
         return judged.once_a_hit(hit) if every_chunk else hit & judged.hit_new
 
+    def known_difference(self, lists: OpenLists) -> Floats:
+        return self.score(lists.second) - self.score(lists.first)
+
     def count_found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Floats:
         return judged.per_query(judged.hit_query[self.found(judged, limit, every_chunk=every_chunk)])
+
+
+def chance(wanted: Ints, draws: Ints, corpus_size: int) -> Floats:
+    """1 − C(N−G, k) / C(N, k): that k draws without replacement bring at least one of G wanted things out of N.
+
+    >>> chance(np.array([0, 1, 2]), np.array([5, 5, 9]), 10).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    # The same ratio as a product over the wanted things, which are few, and not over k, which may be large.
+    none = np.ones(len(wanted))
+    for i in range(int(wanted.max(initial=0))):
+        missed = np.maximum(corpus_size - draws - i, 0) / max(corpus_size - i, 1)
+        none = np.where(i < wanted, none * missed, none)
+    return 1 - none
 
 
 @lru_cache(1000)  # the name of a metric is asked for again and again

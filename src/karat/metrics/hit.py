@@ -6,7 +6,8 @@ import numpy as np
 
 from karat.ids import Floats, Ints
 from karat.judged import Judged
-from karat.metrics.base import Relevance
+from karat.metrics.base import Relevance, chance
+from karat.unjudged import OpenLists
 
 
 class Hit(Relevance, frozen=True, kw_only=True):
@@ -27,15 +28,23 @@ class Hit(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         return (self.count_found(judged, self.limit(judged)) > 0).astype(np.float64)
 
+    def influence(self, lists: OpenLists) -> Floats | None:
+        if self.budget is not None:
+            return None
+        sides = zip((lists.first, lists.second), lists.ranks, strict=True)
+        first, second = (
+            np.maximum(rank <= self.limit(s)[lists.query], self.score(s)[lists.query]) for s, rank in sides
+        )
+        return np.asarray(second - first - self.known_difference(lists)[lists.query])
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """One relevant hit is as good as many."""
+        return self.known_difference(lists) + lists.lowest_one(influence, labels)
+
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """1 − C(N−G, k) / C(N, k): at least one of G relevant items in k draws without replacement."""
-        relevant, k = judged.relevant(self.rel), np.minimum(self.limit(judged), corpus_size)
-        # The same ratio as a product over the relevant items, which are few, and not over k, which may be large.
-        none = np.ones(judged.n)
-        for i in range(int(relevant.max(initial=0))):
-            missed = np.maximum(corpus_size - k - i, 0) / max(corpus_size - i, 1)
-            none = np.where(i < relevant, none * missed, none)
-        return np.where(relevant > 0, 1 - none, np.nan)
+        relevant, k = self.relevant_hits(judged), np.minimum(self.limit(judged), corpus_size)
+        return np.where(judged.relevant(self.rel) > 0, chance(relevant, k, corpus_size), np.nan)
 
 
 class Complete(Relevance, frozen=True, kw_only=True):

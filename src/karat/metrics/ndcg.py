@@ -8,6 +8,8 @@ import numpy as np
 from karat.ids import Floats, Ints
 from karat.judged import Judged, relevance
 from karat.metrics.base import INFINITE, Relevance
+from karat.statistics.gain_ratio import OpenGains, largest_ratio
+from karat.unjudged import OpenLists
 
 _LARGEST = 500.0
 
@@ -46,6 +48,54 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         actual = self._dcg(judged, judged.hit_query[found], judged.hit_grade[found], judged.hit_rank[found])
         share = actual / self._ideal(judged, limit if self.budget is None else np.full(judged.n, INFINITE))
         return share if judged.gold.located is None else np.minimum(share, 1.0)
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        if self.budget is not None:
+            return None
+        limit = self.limit(lists.second)[lists.query]
+        first, second = (np.where(rank <= limit, 1 / np.log2(rank + 1), 0.0) for rank in lists.ranks)
+        return np.asarray(second - first)
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Both lists are divided by the same ideal, which open items change as well."""
+        limit = self.limit(lists.second)
+        gains = self._gains(lists.levels)
+        known = [self._known(judged, limit, lists.levels, gains) for judged in (lists.first, lists.second)]
+        most = limit if labels is None else np.minimum(limit, labels)  # more than the limit change nothing
+        item, place = lists.place(influence)
+        kept = place < most[lists.query[item]]
+        item, place = item[kept], place[kept]
+        table = np.zeros((lists.second.n, int(place.max(initial=-1)) + 1))
+        table[lists.query[item], place] = -influence[item]
+        found = largest_ratio(
+            OpenGains(
+                known=known[0] - known[1],
+                influence=table,
+                open=np.bincount(lists.query[item], minlength=lists.second.n),
+                steps=np.diff(gains),
+                above=self._above(lists.second, lists.levels),
+                limit=limit,
+            )
+        )
+        return np.where(lists.second.relevant(self.rel) > 0, -found, np.nan)
+
+    def _gains(self, levels: Floats) -> Floats:
+        """Of each level, scaled down where grades are too large; the ratio is the same."""
+        down = max(float(levels[-1]) - _LARGEST, 0.0)
+        gains = levels if self.gain == "linear" else np.exp2(levels - down) - np.exp2(-down)
+        return np.where(relevance(levels, self.rel), gains, 0.0)
+
+    def _known(self, judged: Judged, limit: Ints, levels: Floats, gains: Floats) -> Floats:
+        found = self.found(judged, limit)
+        gain = gains[np.searchsorted(levels, judged.hit_grade[found])]
+        return judged.per_query(judged.hit_query[found], gain / np.log2(judged.hit_rank[found] + 1))
+
+    def _above(self, judged: Judged, levels: Floats) -> Ints:
+        """How many gold items of each query reach each level above the lowest."""
+        level = np.searchsorted(levels, judged.gold_grade)
+        counts = np.zeros((judged.n, len(levels)), np.int64)
+        np.add.at(counts, (judged.gold_query, level), 1)
+        return counts[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
 
     def _ideal(self, judged: Judged, limit: Ints) -> Floats:
         counts = relevance(judged.gold_grade, self.rel)

@@ -7,6 +7,7 @@ import numpy as np
 from karat.ids import Floats, Ints
 from karat.judged import Judged
 from karat.metrics.base import Relevance
+from karat.unjudged import OpenLists
 
 
 def _without_documents(judged: Judged, ceiling: Floats) -> Floats:
@@ -35,14 +36,25 @@ class Precision(Relevance, frozen=True, kw_only=True):
         limit = self.limit(judged)
         return self.count_found(judged, limit, every_chunk=True) / np.maximum(limit, 1)
 
+    def influence(self, lists: OpenLists) -> Floats | None:
+        if self.budget is not None:
+            return None
+        limit = self.limit(lists.second)
+        more = lists.count(lists.second_hits, limit) - lists.count(lists.first_hits, limit)
+        return more / limit[lists.query]
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Every hit adds the same."""
+        return self.known_difference(lists) + lists.sum_lowest(influence, labels)
+
     def ceiling(self, judged: Judged) -> Floats:
         return _without_documents(judged, super().ceiling(judged))
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """G / N: every place holds a relevant item with the same chance; places past the corpus hold none."""
-        relevant, k = judged.relevant(self.rel), self.limit(judged)
-        share = np.minimum(relevant / corpus_size, 1.0) * np.minimum(k, corpus_size) / k
-        return np.where(relevant > 0, share, np.nan)
+        k = self.limit(judged)
+        share = np.minimum(self.relevant_hits(judged) / corpus_size, 1.0) * np.minimum(k, corpus_size) / k
+        return np.where(judged.relevant(self.rel) > 0, share, np.nan)
 
 
 class F1(Relevance, frozen=True, kw_only=True):

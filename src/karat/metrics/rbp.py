@@ -10,6 +10,7 @@ import numpy as np
 from karat.ids import Floats, Ints
 from karat.judged import Judged
 from karat.metrics.base import Relevance
+from karat.unjudged import OpenLists
 
 Persistence = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
@@ -39,6 +40,24 @@ class RBP(Relevance, frozen=True, kw_only=True):
         found = judged.once_a_hit(self.found(judged, self.limit(judged)))
         weight = _weight(self.p, judged.hit_rank[found])
         return np.minimum(judged.per_query(judged.hit_query[found], weight), 1.0)  # sums may round to a hair above
+
+    def weight(self, rank: Ints) -> Floats:
+        """What a relevant hit at each rank adds."""
+        return _weight(self.p, rank)
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        if self.budget is not None:
+            return None
+        limit = self.limit(lists.second)[lists.query]
+        first, second = (np.where(rank <= limit, _weight(self.p, np.minimum(rank, 2**31)), 0.0) for rank in lists.ranks)
+        return np.asarray(second - first)
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Every place adds its weight; what would come after the end of a list nobody has seen, and no label tells."""
+        unseen = np.zeros(lists.first.n)
+        if self.k is None and labels is None:
+            unseen = np.where(lists.first.present, np.power(np.float64(self.p), lists.first.depth), 0.0)
+        return self.known_difference(lists) + lists.sum_lowest(influence, labels) - unseen
 
 
 class RBPResidual(Relevance, frozen=True, kw_only=True):

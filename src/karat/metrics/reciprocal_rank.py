@@ -7,6 +7,7 @@ import numpy as np
 from karat.ids import Floats, Ints
 from karat.judged import Judged
 from karat.metrics.base import INFINITE, Relevance
+from karat.unjudged import OpenLists
 
 
 def first_rank(metric: Relevance, judged: Judged) -> Ints:
@@ -35,6 +36,22 @@ class ReciprocalRank(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         first = first_rank(self, judged)
         return np.where(first < INFINITE, 1.0 / first, 0.0)
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        if self.budget is not None:
+            return None
+        sides = zip((lists.first, lists.second), lists.ranks, strict=True)
+        first, second = (self._with(judged, lists.query, rank) for judged, rank in sides)
+        return np.asarray(second - first - self.known_difference(lists)[lists.query])
+
+    def _with(self, judged: Judged, query: Ints, rank: Ints) -> Floats:
+        """The score of the query of each open item if that item were relevant."""
+        there = np.where(rank <= self.limit(judged)[query], 1.0 / rank, 0.0)
+        return np.maximum(there, self.score(judged)[query])
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Only the first relevant hit of a list counts, and any other may help the other list."""
+        return self.known_difference(lists) + lists.lowest_one(influence, labels)
 
 
 class TargetRank(Relevance, frozen=True, kw_only=True):

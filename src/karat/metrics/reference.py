@@ -10,6 +10,8 @@ import msgspec
 from karat.metrics.base import CUTOFFS, Metric
 from karat.metrics.grammar import all_metrics, parse_metric
 
+OPTIONAL = "optional"  # of a parameter that has no default of its own
+
 
 class Description(msgspec.Struct):
     """Everything that is declared of a metric."""
@@ -62,7 +64,7 @@ def _one_line(text: str) -> str:
 
 
 def _default(value: object) -> str:
-    return "not set" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return OPTIONAL if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def reference() -> str:

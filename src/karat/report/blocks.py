@@ -10,7 +10,9 @@ import msgspec
 
 from karat.errors import shorten
 
-_NUMBERS = re.compile(r"(?:[-+−–\d.,%\[\]\s]|ms|pp)+")  # 0.318 [0.27, 0.37]
+# One number, with what may stand in it and behind it; no list of ids, which may begin and end with digits as well.
+_NUMBER = re.compile(r"\d(?:[\d./:→ +−-]|,(?! ))*(?:e[-+]?\d+)?(?: ?(?:ms|s|%))?")
+_NUMBERS = re.compile(r"(?:[-+−–\d.%\s]|,(?! )|\[[-+−–\d.,%\s]*\]|ms|pp)+")  # 0.318 [0.27, 0.37]
 Range: TypeAlias = tuple[float, float]
 
 
@@ -275,4 +277,4 @@ def is_numeric(table: Table, column: int) -> bool:
     if table.columns[column].style != "text":
         return True
     cells = [write_cell(row[column], "text") for row in table.rows if row[column] is not None]
-    return bool(cells) and all(c == "–" or (c[:1].isdigit() and c[-1:] in "0123456789s%") for c in cells)
+    return bool(cells) and all(c == "–" or _NUMBER.fullmatch(c) for c in cells)

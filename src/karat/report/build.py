@@ -10,6 +10,8 @@ from karat.registry import Registry
 from karat.report.blocks import Block, Cell, Column, Dot, Dots, Report, Section, Table
 from karat.report.cells import interval_column, value_cell
 from karat.report.sections.base import ReportSection
+from karat.report.sections.glance import Glance, what_stands_out
+from karat.report.sections.panel import Panel
 from karat.report.sections.segments import leading_metrics
 from karat.result import Result
 
@@ -19,6 +21,13 @@ REGISTRY: Registry[ReportSection] = Registry("report section", "karat.report.sec
 def evaluation_report(result: Result) -> Report:
     """What fits a terminal and a pull request."""
     return Report(_title(result), [Section(m.name, m.title, b) for m in _makers() if (b := m.blocks(result))])
+
+
+def brief_report(result: Result) -> Report:
+    """What fits one screen."""
+    stands_out = what_stands_out(result)
+    rest = [Section(Glance.name, Glance.title, stands_out)] if stands_out else []
+    return Report(_title(result), [Section(Panel.name, Panel.title, Panel().blocks(result)), *rest])
 
 
 def full_report(results: Sequence[Result]) -> Report:

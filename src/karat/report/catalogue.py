@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karat.metrics.reference import Description, describe, describe_all
+from karat.metrics.reference import OPTIONAL, Description, describe, describe_all
 from karat.report.blocks import Block, Column, Report, Section, Table, Text
 
 
@@ -22,7 +22,10 @@ def _one(d: Description) -> list[Block]:
     facts = [
         ["better", d.direction],
         ["range", f"{d.range[0]:g} to {high}"],
-        *(["parameter", f"{name} (default {default})"] for name, default in d.parameters.items()),
+        *(
+            ["parameter", name if default == OPTIONAL else f"{name} (default {default})"]
+            for name, default in d.parameters.items()
+        ),
         *(["alias", f"{alias} = {text}"] for alias, text in d.aliases.items()),
         *([["trec_eval", d.trec_eval]] if d.trec_eval else []),
     ]

@@ -14,16 +14,17 @@ from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.cells import difference_cell, interval_column
 from karat.report.numbers import p_value, points, titled, written
+from karat.report.open_labels import open_label_blocks
 from karat.report.pairs import differences_picture, sides_pictures
 from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
-from karat.report.sections.triage import SAMPLE, WORST
 from karat.report.triage import changed_blocks
 from karat.result import Result
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
 _PREFERRED = ("recall@5", "ndcg@5")
 _MOVED = 3
+_QUERIES, _SAMPLE = 120, 30  # shown on a page; one with more is no longer read, and grows past a megabyte
 
 
 def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> Report:
@@ -32,16 +33,24 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
     sections: list[Section] = []
     for number, pair in enumerate(comparison.pairs, 1):
         title = f"{pair.candidate} against {comparison.baseline}"
-        blocks = [*_notes(pair), *differences_picture(comparison, pair), _differences(comparison, pair)]
+        blocks = [*_notes(pair), *differences_picture(comparison, pair), _differences(comparison, pair), *_judged(pair)]
         if sides:
             blocks += sides_pictures(pair, sides[0], sides[number])
         sections.append(Section(f"pair-{number}", title, blocks))
+        if opened := open_label_blocks(pair):
+            sections.append(Section(f"bounds-{number}", f"What unjudged hits leave open: {title}", opened))
         if pair.segments:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
         if sides and pair.changes:
             sections += _query_by_query(pair, sides[0], sides[number], number)
         elif pair.changes:
-            sections.append(Section(f"changes-{number}", f"Changed most: {title}", [_changes(comparison, pair)]))
+            sections.append(
+                Section(
+                    f"changes-{number}",
+                    f"Changed most by {pair.changes[0].metric}: {title}",
+                    [_changes(comparison, pair)],
+                )
+            )
         if pair.findings:
             sections.append(Section(f"findings-{number}", f"What to do: {title}", finding_blocks(pair.findings)))
     if several:
@@ -56,7 +65,7 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
 def _query_by_query(pair: Pair, baseline: Result, candidate: Result, number: int) -> list[Section]:
     """For a page: every list that changed can be looked at."""
     metric = parse_metric(pair.changes[0].metric)
-    found = changed_queries(baseline, candidate, metric, WORST, sample=SAMPLE)
+    found = changed_queries(baseline, candidate, metric, _QUERIES, sample=_SAMPLE)
     blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate)
     return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)] if blocks else []
 
@@ -66,6 +75,17 @@ def _notes(pair: Pair) -> list[Block]:
     if pair.identical:
         blocks.append(Text("Both score the same on every query."))
     return blocks
+
+
+def _judged(pair: Pair) -> list[Block]:
+    """How much of both lists the gold knows; without a word where a row of the table says it and all is well."""
+    found = pair.judged
+    if found is None:
+        return []
+    said = f"judged@{found.k}: baseline {found.baseline:.1%}, candidate {found.candidate:.1%}."
+    if found.warning:
+        return [Text(f"{said} {found.warning}", "warning")]
+    return [] if any(d.metric == f"judged@{found.k}" for d in pair.differences) else [Text(said, "note")]
 
 
 def _differences(comparison: Comparison, pair: Pair) -> Table:

@@ -139,12 +139,21 @@ def _percent(value: float) -> str:
     return "0%" if text == "-0%" else text.replace("-", "−")
 
 
+def listed(examples: Sequence[str]) -> str:
+    """Examples in one line; where one has a comma in it, semicolons tell where it ends.
+
+    >>> listed(["q1", "q2"]), listed(["a, b", "c"]), listed(["a, b"]), listed([])
+    ('q1, q2', 'a, b; c', 'a, b', '')
+    """
+    return ("; " if any("," in example for example in examples) else ", ").join(examples)
+
+
 def such_as(examples: Sequence[str]) -> str:
     """
     >>> such_as(["q1", "q2"]), such_as([])
     (' (q1, q2)', '')
     """
-    return f" ({', '.join(examples)})" if examples else ""
+    return f" ({listed(examples)})" if examples else ""
 
 
 def difference_table(found: Sequence[Difference], before: str, after: str) -> Table:

@@ -57,7 +57,10 @@ def _notes(found: Stress) -> list[str]:
     counted = (
         (sum(found.left_out.values()), "{} of the gold set left out: " + left_out),
         (found.fewer_negatives, "{} with fewer negatives than ranks: all together means as many as there are"),
-        (found.short_lists, "{} with a list that ends before a rank: the negative was put at its end"),
+        (
+            found.short_lists,
+            f"{{}} with a list that ends before rank {found.rows[-1].at[-1]}: the negative was put at its end instead",
+        ),
     )
     notes = [text.format(queries(count)) + "." for count, text in counted if count]
     if found.moved:

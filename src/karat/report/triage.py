@@ -18,7 +18,10 @@ def triage_report(found: Triage) -> Report:
 
 
 def triage_blocks(found: Triage) -> list[Block]:
-    return [Text(_summary(found)), *map(Text, found.notes), *(_case(case, found.k) for case in found.cases)]
+    in_full = len(found.cases) - found.brief
+    brief = [Text(f"The first {in_full:,} in full, the others by their ids.", "note")] if found.brief else []
+    cases = [_case(case, found.k, i < in_full) for i, case in enumerate(found.cases)]
+    return [Text(_summary(found)), *map(Text, found.notes), *brief, *cases]
 
 
 def _summary(found: Triage) -> str:
@@ -29,9 +32,8 @@ def _summary(found: Triage) -> str:
     failed = found.nothing_found + found.losing
     if failed <= len(found.cases):
         return said
-    worst = len(found.cases) - found.sampled
     sample = f" and a sample of {found.sampled:,} of the others" if found.sampled else ""
-    return f"{said} Shown: the {worst:,} worst{sample}."
+    return f"{said} Shown: the {len(found.cases) - found.sampled:,} worst{sample}."
 
 
 def changed_blocks(found: ChangedQueries, baseline: str, candidate: str) -> list[Block]:
@@ -64,7 +66,7 @@ def _changed(query: ChangedQuery, baseline: str, candidate: str) -> Example:
     )
 
 
-def _case(case: Case, k: int) -> Example:
+def _case(case: Case, k: int, in_full: bool) -> Example:
     left = case.gold_items - len(case.gold)
     listings = [Listing("should be found", [_gold(item) for item in case.gold], f"and {left} more" if left else None)]
     listings.append(Listing("was found", _hits(case.hits), None if case.hits else "nothing"))
@@ -74,15 +76,25 @@ def _case(case: Case, k: int) -> Example:
         query_id=case.query_id,
         query=case.query,
         facts=dict(case.scores),
-        labels={"case": case.kind, **_lost_at(case), **case.tags},
-        notes=_losses(case, k),
+        labels={"case": case.kind, **_finding(case, k), **_word_search(case), **case.tags},
+        notes=_losses(case, k) if in_full else [],
         listings=listings,
     )
 
 
-def _lost_at(case: Case) -> dict[str, str]:
-    """The stage that lost most."""
-    return {"lost": WORDS[max(case.lost, key=lambda stage: case.lost[stage])][1]} if case.lost else {}
+def _finding(case: Case, k: int) -> dict[str, str]:
+    """What became of most of what should have been found: the findings of the diagnosis, query by query."""
+    if not case.lost:
+        return {"finding": f"all in the top {k}, in a poor order"}
+    return {"finding": WORDS[max(case.lost, key=lambda stage: case.lost[stage])][0].format(k=k)}
+
+
+def _word_search(case: Case) -> dict[str, str]:
+    """Whether plain word search would have served this query better."""
+    if case.bm25 is None:
+        return {}
+    found, by_words = (sum(hit.mark == "hit" for hit in hits) for hits in (case.hits, case.bm25))
+    return {"word search": "finds more" if by_words > found else "finds less" if by_words < found else "finds as much"}
 
 
 def _losses(case: Case, k: int) -> list[str]:

@@ -173,6 +173,10 @@ def as_latency(value: Any) -> dict[str, float]:
 
 
 def _as_hit(hit: Any) -> dict[str, Any]:
+    if type(hit) is tuple and len(hit) == 2 and type(hit[0]) is str and type(hit[1]) is float:
+        item, score = hit  # what most return, and what the rest of this function would make of it, sooner
+        if item and math.isfinite(score):
+            return {"chunk_id": item, "score": score}
     if isinstance(hit, Mapping):
         return _from_dict(hit)
     if isinstance(hit, (tuple, list)) and len(hit) == 2:

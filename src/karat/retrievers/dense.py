@@ -7,6 +7,7 @@ import numpy as np
 from karat.corpus import Corpus
 from karat.retrievers.base import Found, Nothing, Question, Retriever, Stopwatch, as_hits, ranked, refuse_empty
 from karat.retrievers.embedding import STATIC, Embedder, Vectors, make_embedder
+from karat.retrievers.usage import Used, as_field
 
 
 class Dense(Retriever):
@@ -33,12 +34,12 @@ class Dense(Retriever):
         self._vectors: Vectors = self._embedder.embed([texts[i] for i in there])
 
     def answer(self, question: Question, k: int) -> Found:
-        watch = Stopwatch()
+        watch, used = Stopwatch(), Used()
         with watch.stage("embed"):
-            (vector,) = self._embedder.embed([question.text], question.timeout)
+            (vector,) = self._embedder.embed([question.text], question.timeout, used)
         with watch.stage("retrieve"):
             found = self._nearest(vector, k)
-        return Found(as_hits(found), watch.latency_ms)
+        return Found(as_hits(found), watch.latency_ms, fields=as_field(used))
 
     def search(self, query: str, k: int, *, language: str | None = None) -> list[tuple[str, float]]:
         return self._nearest(self._embedder.embed([query])[0], k)

@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from karat.errors import ConfigError
-from karat.retrievers.base import Found, Question, Retriever, as_hits
-from karat.retrievers.templates import Secrets, fill, list_at, value_at, values_of
+from karat.retrievers.base import Found, Question, Retriever, Unusable, as_hits
+from karat.retrievers.templates import Secrets, fill, hit_at, list_at, stored_paths, value_at, values_of
 from karat.retrievers.web import Web, check_url
 
 
@@ -36,6 +36,7 @@ class Elasticsearch(Retriever):
             raise ConfigError("the address names no index", got=url, expected="http://host:9200/index")
         self.fields = fields or ["title", "text"]
         self.request = request or {"query": {"multi_match": {"query": "{query}", "fields": self.fields}}}
+        self._paths = {"chunk_id": "_id", "score": "_score", **stored_paths("_source", id, text)}
         self._secrets = Secrets()
         self._filled = self._secrets.fill([self.url, self.request, self.headers])
         self._web = Web(self._secrets, retries)
@@ -48,13 +49,10 @@ class Elasticsearch(Retriever):
         return Found(said.read, {"retrieve": said.ms})
 
     def _hits(self, content: Any) -> list[dict[str, Any]]:
-        return as_hits(map(self._hit, list_at(content, "hits.hits", self.url)))
-
-    def _hit(self, hit: Any) -> dict[str, Any]:
-        source = value_at(hit, "_source") or {}
-        named = value_at(hit, "_id") if self.id is None else value_at(source, self.id)
-        text = None if self.text is None else value_at(source, self.text)
-        return {"chunk_id": named, "score": value_at(hit, "_score"), "text": text}
+        found = list_at(content, "hits.hits", self.url)
+        if value_at(content, "timed_out") or value_at(content, "_shards.failed"):
+            raise Unusable(f"{self.url}: only a part of the index was searched", got=value_at(content, "_shards"))
+        return as_hits(hit_at(hit, self._paths) for hit in found)
 
 
 class OpenSearch(Elasticsearch):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from karat.errors import MissingExtra, shorten
 from karat.retrievers.static_embedding import StaticEmbedder
 from karat.retrievers.templates import Secrets
+from karat.retrievers.usage import Used, used_by
 from karat.retrievers.web import Web, WebError, check_url
 
 Vectors = NDArray[np.float32]
@@ -20,9 +21,9 @@ _BATCH = 128  # texts a request
 
 
 class Embedder(Protocol):
-    """Texts → unit vectors."""
+    """Texts → unit vectors; `used` takes what a service tells of tokens."""
 
-    def embed(self, texts: Sequence[str], timeout: float | None = None) -> Vectors: ...
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors: ...
 
 
 def make_embedder(model: str, url: str | None = None, key: str | None = None) -> Embedder:
@@ -47,24 +48,28 @@ class Service:
         self._headers = {} if key is None else {"Authorization": f"Bearer {secrets.get(key)}"}
         self._web = Web(secrets)
 
-    def embed(self, texts: Sequence[str], timeout: float | None = None) -> Vectors:
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors:
         batches = [list(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
-        return normalised(np.concatenate([self._batch(batch, timeout) for batch in batches]))
+        return normalised(np.concatenate([self._batch(batch, timeout, used) for batch in batches]))
 
-    def _batch(self, texts: list[str], timeout: float | None) -> Vectors:
+    def _batch(self, texts: list[str], timeout: float | None, used: Used | None) -> Vectors:
         # Some services refuse an empty text; its vector means nothing either way.
         body = {"model": self._model, "input": [text or " " for text in texts]}
-        vectors = self._web.send("POST", self._url, body, self._vectors, headers=self._headers, timeout=timeout).read
+        said = self._web.send("POST", self._url, body, self._read, headers=self._headers, timeout=timeout)
+        vectors, call = said.read
         if vectors.ndim != 2 or len(vectors) != len(texts):
             raise WebError(f"{self._url}: {len(vectors)} vectors for {len(texts)} texts")
+        if used is not None:
+            used.append(call)
         return vectors
 
-    def _vectors(self, content: Any) -> Vectors:
+    def _read(self, content: Any) -> tuple[Vectors, dict[str, Any]]:
         try:
             rows = sorted(content["data"], key=lambda row: int(row["index"]))
-            return np.array([row["embedding"] for row in rows], np.float32)
+            vectors = np.array([row["embedding"] for row in rows], np.float32)
         except (TypeError, KeyError, ValueError):
             raise WebError(f"{self._url}: no embeddings in the answer", got=shorten(content, 120)) from None
+        return vectors, used_by("embed", self._model, content)
 
 
 class _SentenceTransformer:
@@ -75,7 +80,7 @@ class _SentenceTransformer:
             raise MissingExtra(f"the model {shorten(model, 60)!r}", "sentence-transformers", "models") from None
         self._model: Any = SentenceTransformer(model)
 
-    def embed(self, texts: Sequence[str], timeout: float | None = None) -> Vectors:
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors:
         found = self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
         return normalised(np.asarray(found, np.float32))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from karat.retrievers.base import Found, Question, Retriever, Unusable, as_hits
-from karat.retrievers.templates import Secrets, fill, fill_url, list_at, value_at, values_of
+from karat.retrievers.base import Found, Question, Retriever, as_hits
+from karat.retrievers.templates import Secrets, fill, fill_url, hit_at, list_at, values_of
 from karat.retrievers.web import Web, check_url
 
 _USUAL = ("hits", "results", "documents", "matches", "items", "data", "topk")
@@ -49,6 +49,8 @@ class Endpoint(Retriever):
         self.params = {"query": "{query}", "k": "{k}"} if self.method == "GET" and not in_url else params
         self.hits, self.id, self.score, self.text = hits, id, score, text
         self.doc_id, self.doc_version, self.source = doc_id, doc_version, source
+        paths = {"chunk_id": id, **{name: getattr(self, name) for name in _PATHS}}
+        self._paths = {name: path for name, path in paths.items() if path is not None}
         self._secrets = Secrets()
         self._filled = self._secrets.fill([self.url, self.request, self.params, self.headers])
         self._web = Web(self._secrets, retries)
@@ -74,13 +76,7 @@ class Endpoint(Retriever):
         return as_hits(map(self._hit, list_at(content, path or "", self.url)))
 
     def _hit(self, hit: Any) -> Any:
-        if self.id is None or not isinstance(hit, dict):
-            return hit if not isinstance(hit, dict) else hit | self._named(hit)
-        found = value_at(hit, self.id)
-        if found is None:
-            raise Unusable(f"a hit has nothing at {self.id!r}", got=hit, hint="`id` names the place of the id in a hit")
-        return {"chunk_id": found, **self._named(hit)}
-
-    def _named(self, hit: dict[str, Any]) -> dict[str, Any]:
-        paths = {name: path for name in _PATHS if (path := getattr(self, name)) is not None}
-        return {name: value_at(hit, path) for name, path in paths.items()}
+        if not isinstance(hit, dict):
+            return hit
+        named = hit_at(hit, self._paths)
+        return named if self.id is not None else hit | named

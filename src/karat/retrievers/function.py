@@ -34,7 +34,7 @@ class Function(Retriever):
     def __init__(self, target: Any) -> None:
         self.target = target
         found = load(target) if isinstance(target, str) else target
-        self._code = _code_hash(found)
+        self._code = code_hash(found)
         made = _made(found)
         self._framework = _of_framework(made)
         self._call = None if self._framework else _callable(made, self.title)
@@ -112,7 +112,7 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
         return [inspect.Parameter("query", inspect.Parameter.POSITIONAL_ONLY)]
 
 
-def _code_hash(found: Any) -> str | None:
+def code_hash(found: Any) -> str | None:
     """Of the file with the code: a run is not continued with another retriever than it was begun with."""
     try:
         file = inspect.getsourcefile(found if hasattr(found, "__code__") or isinstance(found, type) else type(found))

@@ -9,6 +9,7 @@ from karat.corpus import Corpus
 from karat.errors import ConfigError
 from karat.retrievers.base import Found, Question, Retriever, Stopwatch, ranked, timed
 from karat.retrievers.specs import make_retriever
+from karat.retrievers.usage import as_field
 
 
 class Hybrid(Retriever):
@@ -43,7 +44,8 @@ class Hybrid(Retriever):
             hits = fused([part.hits[: self.depth(k)] for part in parts], self.constant)[:k]
         # A stage that both have took the time of both: one is asked after the other.
         spent = Counter(parts[0].latency_ms) + Counter(parts[1].latency_ms)
-        return Found(hits, dict(spent) | watch.latency_ms)
+        used = [entry for part in parts for entry in part.fields.get("usage", ())]
+        return Found(hits, dict(spent) | watch.latency_ms, fields=as_field(used))
 
 
 def fused(lists: list[list[dict[str, Any]]], constant: float) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit, urlunsplit
 from karat.errors import ConfigError
 from karat.retrievers.base import Found, Question, Retriever, Stopwatch, as_hits
 from karat.retrievers.embedding import make_embedder
-from karat.retrievers.templates import Secrets, fill, list_at, value_at, values_of
+from karat.retrievers.templates import Secrets, fill, hit_at, list_at, stored_paths, value_at, values_of
+from karat.retrievers.usage import Used, as_field, used_by
 from karat.retrievers.web import Web, check_url
 
 
@@ -40,32 +41,31 @@ class Qdrant(Retriever):
         self.using, self.id, self.text, self.headers, self.retries = using, id, text, headers or {}, retries
         server, self._collection = _parts(self.url)
         self.request = request or {"query": "{vector}", **({"using": using} if using else {})}
+        self._paths = {"chunk_id": "id", "score": "score", **stored_paths("payload", id, text)}
         self._secrets = Secrets()
         self._server, self._body, self._sent = self._secrets.fill([server, self.request, self.headers])
         self._web = Web(self._secrets, retries)
         self._embedder = make_embedder(model, embeddings, key) if "{vector}" in str(self.request) else None
 
     def answer(self, question: Question, k: int) -> Found:
-        watch = Stopwatch()
+        watch, used = Stopwatch(), Used()
         values = values_of(question, k)
         if self._embedder is not None:
             with watch.stage("embed"):
-                (vector,) = self._embedder.embed([question.text], question.timeout)
+                (vector,) = self._embedder.embed([question.text], question.timeout, used)
             values["vector"] = vector.tolist()
         payload = [field.partition(".")[0] for field in (self.id, self.text) if field]
         body = {"limit": k, "with_payload": payload or False, **fill(self._body, values)}
         url = f"{self._server}/collections/{self._collection}/points/query"
-        said = self._web.send("POST", url, body, self._hits, headers=self._sent, timeout=question.timeout)
-        return Found(said.read, watch.latency_ms | {"retrieve": said.ms})
+        said = self._web.send("POST", url, body, self._read, headers=self._sent, timeout=question.timeout)
+        hits, by_server = said.read
+        return Found(hits, watch.latency_ms | {"retrieve": said.ms}, fields=as_field(used + by_server))
 
-    def _hits(self, content: Any) -> list[dict[str, Any]]:
-        return as_hits(map(self._hit, list_at(content, "result.points", self.url)))
-
-    def _hit(self, point: Any) -> dict[str, Any]:
-        payload = value_at(point, "payload") or {}
-        named = value_at(point, "id") if self.id is None else value_at(payload, self.id)
-        text = None if self.text is None else value_at(payload, self.text)
-        return {"chunk_id": named, "score": value_at(point, "score"), "text": text}
+    def _read(self, content: Any) -> tuple[list[dict[str, Any]], Used]:
+        hits = as_hits(hit_at(point, self._paths) for point in list_at(content, "result.points", self.url))
+        models = value_at(content, "usage.inference.models")  # where the server made the vector
+        used = models.items() if isinstance(models, dict) else ()
+        return hits, [used_by("embed", name, {"usage": {"prompt_tokens": value_at(m, "tokens")}}) for name, m in used]
 
 
 def _parts(url: str) -> tuple[str, str]:

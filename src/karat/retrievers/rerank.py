@@ -12,10 +12,11 @@ from karat.retrievers.embedding import STATIC, Vectors, make_embedder
 from karat.retrievers.named import load, title_of
 from karat.retrievers.specs import make_retriever
 from karat.retrievers.templates import Secrets, fill, list_at, value_at
+from karat.retrievers.usage import Used, as_field, used_by
 from karat.retrievers.waiting import settled
 from karat.retrievers.web import Web, check_url
 
-Scorer = Callable[[Question, list[str]], Sequence[Any]]
+Scorer = Callable[[Question, list[str], Used], Sequence[Any]]
 
 
 class Rerank(Retriever):
@@ -67,14 +68,14 @@ class Rerank(Retriever):
         found = timed(self.first, question, self.depth(k))
         raw = found.hits
         looked_at, below = raw[: self.top_n], raw[self.top_n :]
-        watch = Stopwatch()
+        watch, used = Stopwatch(), Used(found.fields.get("usage", ()))
         with watch.stage("rerank"):
-            hits = self._reordered(question, looked_at) if looked_at else []
+            hits = self._reordered(question, looked_at, used) if looked_at else []
         hits += [{name: value for name, value in hit.items() if name != "score"} for hit in below]
-        return Found(hits[:k], found.latency_ms | watch.latency_ms, raw, found.fields)
+        return Found(hits[:k], found.latency_ms | watch.latency_ms, raw, found.fields | as_field(used))
 
-    def _reordered(self, question: Question, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        scores = list(self._scorer(question, list(map(self._text, hits))))
+    def _reordered(self, question: Question, hits: list[dict[str, Any]], used: Used) -> list[dict[str, Any]]:
+        scores = list(self._scorer(question, list(map(self._text, hits)), used))
         if len(scores) != len(hits):
             raise Unusable("the reranker did not score every text", expected=f"{len(hits)} scores", got=len(scores))
         try:
@@ -98,7 +99,7 @@ def _own(function: Any) -> Scorer:
     function = getattr(function, "rerank", None) or function
     if not callable(function):
         raise ConfigError("no reranker", got=function, expected="a function (query, texts) → scores")
-    return lambda question, texts: settled(function(question.text, texts), question.timeout)
+    return lambda question, texts, used: settled(function(question.text, texts), question.timeout)
 
 
 class _Likeness:
@@ -106,7 +107,7 @@ class _Likeness:
         self._embedder = make_embedder(STATIC)
         self._known: dict[str, Vectors] = {}  # the same texts come back with other queries
 
-    def __call__(self, question: Question, texts: list[str]) -> Sequence[Any]:
+    def __call__(self, question: Question, texts: list[str], used: Used) -> Sequence[Any]:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         self._known.update(zip(new, self._embedder.embed(new), strict=True))
         (query,) = self._embedder.embed([question.text])
@@ -117,18 +118,22 @@ class _Service:
     def __init__(self, url: str, request: dict[str, Any] | None, headers: dict[str, str]) -> None:
         secrets = Secrets()
         body = request or {"query": "{query}", "documents": "{documents}"}
+        self._model = str(body.get("model", url))  # by which prices name it
         self._url, self._body, self._headers = secrets.fill([check_url(url), body, headers])
         self._web = Web(secrets)
 
-    def __call__(self, question: Question, texts: list[str]) -> Sequence[Any]:
+    def __call__(self, question: Question, texts: list[str], used: Used) -> Sequence[Any]:
         body = fill(self._body, {"query": question.text, "documents": texts})
-        read = self._web.send(
-            "POST", self._url, body, self._scores, headers=self._headers, timeout=question.timeout
-        ).read
+        said = self._web.send("POST", self._url, body, self._read, headers=self._headers, timeout=question.timeout)
+        read, call = said.read
+        used.append(call)
         if any(not 0 <= at < len(texts) for at in read):
             raise Unusable(f"{self._url}: a score for a text that was not sent", got=sorted(read))
         lowest = min(read.values(), default=0.0)
         return [read.get(at, lowest - 1) for at in range(len(texts))]  # services may leave out what scores low
+
+    def _read(self, content: Any) -> tuple[dict[int, float], dict[str, Any]]:
+        return self._scores(content), used_by("rerank", self._model, content)
 
     def _scores(self, content: Any) -> dict[int, float]:
         found: dict[int, float] = {}

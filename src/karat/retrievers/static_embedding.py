@@ -34,7 +34,7 @@ class StaticEmbedder:
         self._vectors: NDArray[np.float32] = vectors.astype(np.float32)
         self._tokenizer: Any = Tokenizer.from_file(str(folder / _TOKENIZER))
 
-    def embed(self, texts: Sequence[str], timeout: float | None = None) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Any = None) -> NDArray[np.float32]:
         if not texts:
             return np.zeros((0, self._vectors.shape[1]), np.float32)
         encoded = [e.ids or [0] for e in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]

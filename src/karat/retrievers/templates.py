@@ -95,6 +95,24 @@ def value_at(found: Any, path: str) -> Any:
     return found
 
 
+def stored_paths(inside: str, id: str | None, text: str | None) -> dict[str, str]:
+    """Where the id and the text of a hit are, if they are fields of what a server has stored."""
+    return {name: f"{inside}.{path}" for name, path in (("chunk_id", id), ("text", text)) if path}
+
+
+def hit_at(hit: Any, paths: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a hit, each from its place in what a server says of it.
+
+    >>> hit_at({"_id": "a", "_source": {"body": "…"}}, {"chunk_id": "_id", "text": "_source.body"})
+    {'chunk_id': 'a', 'text': '…'}
+    """
+    found = {name: value_at(hit, path) for name, path in paths.items()}
+    if "chunk_id" in paths and found["chunk_id"] is None:
+        where = paths["chunk_id"]
+        raise Unusable(f"a hit has nothing at {where!r}", got=hit, hint="`id` names the place of the id in a hit")
+    return found
+
+
 def list_at(found: Any, path: str, where: str) -> list[Any]:
     """The list of hits in an answer."""
     hits = value_at(found, path)

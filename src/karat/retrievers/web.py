@@ -10,19 +10,39 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from karat.errors import ConfigError, KaratError, MissingExtra, shorten
+from karat.hosts.client import timestamp
 from karat.retrievers.templates import Secrets
 from karat.retrievers.waiting import TooSlow
 
 _BUSY = (429, 502, 503, 504)
 _PATIENCE = 30.0  # seconds, where a question has no timeout of its own
 _FIRST_WAIT = 0.25
-
+_LARGEST = 256 << 20
 
 T = TypeVar("T")
 
 
 class WebError(KaratError):
-    """A server that does not answer as it should; recorded as the error of the query."""
+    """A server that does not answer as it should; recorded as the error of the query.
+
+    `status` is what it answered, None where no answer came; `wait` the seconds after which it wants to be asked again.
+    """
+
+    def __init__(self, what: str, *, status: int | None = None, wait: float | None = None, got: object = None) -> None:
+        super().__init__(what, got=got)
+        self.status, self.wait = status, wait
+
+
+class _Response(NamedTuple):
+    """An answer that was read to its end."""
+
+    status: int
+    headers: Any
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8", "replace")
 
 
 class Answer(NamedTuple, Generic[T]):
@@ -33,17 +53,17 @@ class Answer(NamedTuple, Generic[T]):
 
 
 class Web:
-    """Sends requests with one pool of connections; safe to use from many threads."""
+    """Sends requests with one pool of connections; safe to use from many threads. `extra` brings what it needs."""
 
-    def __init__(self, secrets: Secrets, retries: int = 2) -> None:
-        self._secrets, self._retries = secrets, retries
+    def __init__(self, secrets: Secrets, retries: int = 2, extra: str = "http") -> None:
+        self._secrets, self._retries, self._extra = secrets, retries, extra
 
     @cached_property
     def _client(self) -> Any:
         try:
             import httpx2
         except ImportError:
-            raise MissingExtra("asking a server", "httpx2", "http") from None
+            raise MissingExtra("asking a server", "httpx2", self._extra) from None
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=256)
         return httpx2.Client(limits=limits, headers={"User-Agent": "karat"})
 
@@ -64,15 +84,18 @@ class Web:
         for attempt in range(self._retries + 1):
             started = time.perf_counter()
             response = self._exchange(where, method, url, payload, params, headers, deadline, timeout)
-            if response is not None and response.status_code not in _BUSY:
+            if response is not None and response.status not in _BUSY:
                 ms = (time.perf_counter() - started) * 1000
-                return Answer(self._read(self._content(where, response), read), ms)
-            wait = _wait(response, attempt)
+                return Answer(self._read(self._json(where, response), read), ms)
+            asked = None if response is None else _wait_asked(response.headers)
+            wait = _FIRST_WAIT * 2**attempt if asked is None else asked
             if attempt == self._retries or time.monotonic() + wait > deadline:
                 break
             time.sleep(wait)
         tries = f" (asked {attempt + 1} times)" if attempt else ""
-        raise WebError(f"{where}: {'the connection failed' if response is None else self._said(response)}{tries}")
+        if response is None:
+            raise WebError(f"{where}: the connection failed{tries}")
+        raise WebError(f"{where}: {self._said(response)}{tries}", status=response.status, wait=asked)
 
     def _exchange(
         self,
@@ -84,23 +107,25 @@ class Web:
         headers: Any,
         deadline: float,
         timeout: float | None,
-    ) -> Any:
+    ) -> _Response | None:
         """The response; None where there was no connection, which may be better at the next try."""
+        client = self._client  # first: it tells what is not installed
         import httpx2
 
         left = max(deadline - time.monotonic(), 0.001)
         try:
-            return self._client.request(method, url, json=payload, params=params, headers=headers, timeout=left)
-        except httpx2.TimeoutException:
+            with client.stream(method, url, json=payload, params=params, headers=headers, timeout=left) as response:
+                return _Response(response.status_code, response.headers, _content(response, deadline))
+        except (httpx2.TimeoutException, TimeoutError):
             raise TooSlow(timeout or _PATIENCE) from None
         except httpx2.TransportError:
             return None
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TypeError) as error:
             raise WebError(f"{where}: {self._secrets.redact(shorten(str(error), 200))}") from None
 
-    def _content(self, where: str, response: Any) -> Any:
-        if response.status_code // 100 != 2:
-            raise WebError(f"{where}: {self._said(response)}")
+    def _json(self, where: str, response: _Response) -> Any:
+        if response.status // 100 != 2:
+            raise WebError(f"{where}: {self._said(response)}", status=response.status)
         try:
             return json.loads(response.content)
         except (ValueError, RecursionError):
@@ -113,17 +138,32 @@ class Web:
         except KaratError as error:  # shows what the server said, and that may be what it was told
             raise WebError(self._secrets.redact(str(error))) from None
 
-    def _said(self, response: Any) -> str:
+    def _said(self, response: _Response) -> str:
         said = self._secrets.redact(" ".join(shorten(response.text, 200).split()))
-        return f"answered {response.status_code}" + (f" ({said})" if said else "")
+        return f"answered {response.status}" + (f" ({said})" if said else "")
 
 
-def _wait(response: Any, attempt: int) -> float:
-    asked = "" if response is None else response.headers.get("Retry-After", "").strip()
+def _content(response: Any, deadline: float) -> bytes:
+    """The whole content. A connection's own timeout starts anew with every byte, so a trickle needs a deadline."""
+    chunks, size = [], 0
+    for chunk in response.iter_bytes():
+        chunks.append(chunk)
+        size += len(chunk)
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        if size > _LARGEST:
+            raise ValueError(f"an answer of more than {_LARGEST >> 20} MiB")
+    return b"".join(chunks)
+
+
+def _wait_asked(headers: Any) -> float | None:
+    """Seconds, or until a date."""
+    asked = headers.get("Retry-After", "").strip()
     try:
         return max(0.0, float(asked))
     except ValueError:
-        return float(_FIRST_WAIT * 2**attempt)
+        moment = timestamp(asked)
+        return None if moment is None else max(0.0, moment - (timestamp(headers.get("Date", "")) or time.time()))
 
 
 def check_url(url: str) -> str:

@@ -144,7 +144,7 @@ class Asker:
 
     def notes(self) -> list[str]:
         return [
-            f"{self.counts[what]:,} {said}: {'; '.join(shorten(example, 160) for example in self.examples[what])}"
+            f"{self.counts[what]:,} {said}: {'; '.join(map(_first_line, self.examples[what]))}"
             for what, said in _NOTES.items()
             if self.counts[what]
         ]
@@ -158,6 +158,11 @@ _NOTES = {
     "strange": "hits are not in the corpus",
     "unsteady": "queries got other hits when they were asked again",
 }
+
+
+def _first_line(example: str) -> str:
+    """What follows in an error is its hint."""
+    return shorten(example.partition("\n")[0], 160)
 
 
 def _refuse_unwritable(answer: Answered) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import Any
 import msgspec
 
 from karat.errors import ConfigError, shorten
-from karat.output import check_writable, write_whole
+from karat.line_file import LineFile, NotContinued
+from karat.output import write_whole
 
 _EVERY = 0.5
 
@@ -30,36 +29,19 @@ class RunFile:
         self._path, self._texts = path, texts
         # As they come back from a file: a tuple is a list there.
         self._settings = msgspec.json.decode(msgspec.json.encode(settings))
-        check_writable(path)
-        self._stream = self._opened()
-        if overwrite:
-            os.truncate(path, 0)
-        lines = self._lines()
+        self._file = LineFile(path, overwrite=overwrite)
+        try:
+            lines = self._file.lines()
+        except NotContinued:
+            raise self._refusal("it is no run log") from None
         checked = list(map(self._checked, lines))
         kept = {query: line for query, line, failed in checked if not (failed and retry)}
         self.done = set(kept)
         self.failed = 0 if retry else sum(failed for *_, failed in checked)  # in an earlier try
         if len(kept) < len(lines):
-            self._stream.close()
-            write_whole(path, b"".join(kept.values()))
-            self._stream = self._opened()
+            self._file.replace(b"".join(kept.values()))
         self._waiting: list[bytes] = []
         self._written = time.monotonic()
-
-    def _opened(self) -> io.FileIO:
-        stream = self._path.open("ab", buffering=0)
-        _lock(stream.fileno(), self._path)
-        return stream
-
-    def _lines(self) -> list[bytes]:
-        """What an earlier try has left; half a line at the end is what it was killed over, and is cut."""
-        content = self._path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            if not whole and not content.startswith(b'{"query_id"'):
-                raise self._refusal("it is no run log")
-            os.truncate(self._path, len(whole))
-        return whole.splitlines(keepends=True)
 
     def _checked(self, line: bytes) -> tuple[str, bytes, bool]:
         try:
@@ -92,17 +74,12 @@ class RunFile:
         # Taken before they are written: an interrupt may lose lines, which are asked again, and doubles none.
         lines, self._waiting = self._waiting, []
         if lines:
-            content = memoryview(b"".join(lines))
-            while content:
-                content = content[self._stream.write(content) :]
-            os.fsync(self._stream.fileno())
+            self._file.append(b"".join(lines))
         self._written = time.monotonic()
 
     def close(self) -> None:
         self.flush()
-        self._stream.close()
-        if not self._path.stat().st_size:
-            self._path.unlink()
+        self._file.close()
 
     def sort(self) -> None:
         """In the order of the queries, whoever came first."""
@@ -119,15 +96,3 @@ class _Named(msgspec.Struct):
 
 def _json(value: Any) -> str:
     return "missing" if value is None else msgspec.json.encode(value).decode()
-
-
-def _lock(handle: int, path: Path) -> None:
-    """Two runs must not write one file; where the system has no locks, nobody is stopped."""
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError("another run is writing this file", file=str(path), hint="name another with -o") from None
-    except (ImportError, OSError):
-        return

@@ -32,16 +32,22 @@ def read_questions(
     queries: Any, *, format: str | None = None, target: str | None = None, split: str = "test"
 ) -> list[Question]:
     """The questions of a gold set in any form, or of a file with bare queries."""
-    if isinstance(queries, (str, PathLike)):
-        source = Source(Path(queries))
-        first = None if source.is_folder else source.first_object
-        if first is not None and format is None and target is None and set(first) <= _BARE:
-            return _bare(source)
+    if isinstance(queries, (str, PathLike)) and is_bare(queries, format=format, target=target, split=split):
+        return _bare(Source(Path(queries)))
     gold = read_gold(queries, format=format, target=target, split=split)
     return [_question(gold, at) for at in range(len(gold.queries))]
 
 
 _BARE = {"query_id", "query", "_id", "text", "tags", "metadata"}
+
+
+def is_bare(
+    path: str | PathLike[str], *, format: str | None = None, target: str | None = None, split: str = "test"
+) -> bool:
+    """Whether a file holds queries and nothing that says what should be found."""
+    source = Source(Path(path))
+    first = None if source.is_folder else source.first_object
+    return first is not None and format is None and target is None and set(first) <= _BARE
 
 
 def _question(gold: Gold, at: int) -> Question:

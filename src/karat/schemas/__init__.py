@@ -6,8 +6,10 @@ from importlib import resources
 from typing import Any
 
 NAMES = (
-    *("comparison", "corpus", "gates", "gold", "ladder", "plan", "prices", "result"),
-    *("run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
+    *("agreement", "calibration", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool"),
+    *("pooling", "prices"),
+    *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
+    *("judgements", "synthesis"),
 )
 
 
@@ -27,12 +29,19 @@ def generate(name: str) -> str:
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
+    from karat.judging.judge import Judgements
+    from karat.labels.agreement import Agreement
+    from karat.labels.calibration_file import Calibration
+    from karat.labels.labels_file import Label
+    from karat.labels.pool_file import PoolEntry
+    from karat.labels.pooling import Pooling
     from karat.ladder import Ladder
     from karat.planning import Plan
     from karat.prices import Prices
     from karat.saved_result import SavedResult
     from karat.stressing.stress import Stress
     from karat.sweeping import Sweep
+    from karat.synthesizing.synthesize import Synthesis
     from karat.triaging import Triage
 
     kinds: dict[str, Any] = {
@@ -44,12 +53,19 @@ def generate(name: str) -> str:
         "sweep": Sweep,
         "plan": Plan,
         "ladder": Ladder,
+        "calibration": Calibration,
+        "labels": Label,
+        "pool": PoolEntry,
+        "pooling": Pooling,
+        "agreement": Agreement,
         "ship-criteria": CriteriaFile,
         "prices": Prices,
         "gates": Verdicts,
         "selftest": SelfTest,
         "stress": Stress,
         "triage": Triage,
+        "judgements": Judgements,
+        "synthesis": Synthesis,
     }
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

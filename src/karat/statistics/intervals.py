@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -26,9 +27,10 @@ from karat.statistics.sums import Floats, Sums
 Method: TypeAlias = Literal["bayes", "percentile", "bca", "strict"]
 Range: TypeAlias = tuple[float, float]
 
-# Above this many distinct units a column is looked at alone, and if it still has more, the limit theorem has the word.
-_LARGE = 50_000
+# Above this many distinct units the limit theorem has the word.
+_LARGE, _MANY = 50_000, 2_048
 _MOST = 1_000_000  # resamples
+_FEW_ALIKE = 20
 # Limits carry sampling noise in the third digit; later ones would only differ between machines.
 _DIGITS = 6
 
@@ -59,23 +61,26 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 def mean_intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Floats:
-    """(low, high) of every column; NaN where nothing can be said."""
-    if len(sums.counts) > _LARGE:
-        columns = [sums.columns([j]) for j in range(len(ranges))]
-        return np.concatenate([_intervals(c, [r], sampling) for c, r in zip(columns, ranges, strict=True)])
-    return _intervals(sums, ranges, sampling)
+    """(low, high) of every column; NaN where nothing can be said.
+
+    Each column is drawn by itself, from the same seed: what else was asked for changes none of its digits.
+    """
+    return np.concatenate([_interval(sums.column(j), ends, sampling) for j, ends in enumerate(ranges)])
 
 
-def _intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Floats:
-    found = np.full((len(ranges), 2), np.nan)
-    usable = [j for j, n in enumerate(sums.defined.tolist()) if n > 1 or (n == 1 and _bounded(ranges[j]))]
-    if not usable:
-        return found
-    limits = _normal_limits if len(sums.counts) > _LARGE else METHODS[sampling.method]
-    part = sums if len(usable) == len(ranges) else sums.columns(usable)
-    bounds = np.array([ranges[j] for j in usable])
-    found[usable] = limits(part, bounds, sampling)
-    return np.array([_rounded(pair, ends) for pair, ends in zip(found, ranges, strict=True)])
+def _interval(sums: Sums, ends: Range, sampling: Sampling) -> Floats:
+    if not int(sums.defined[0]) or (not _bounded(ends) and _unknown_spread(sums)):
+        return np.full((1, 2), np.nan)
+    # Where scores have ends, the limit theorem errs by less than the draws do from so many different values on.
+    most = _MANY if sampling.method == "bayes" and _bounded(ends) else _LARGE
+    limits = _normal_limits if len(sums.counts) > most else METHODS[sampling.method]
+    return _rounded(limits(sums, np.array([ends]), sampling), ends)
+
+
+def _unknown_spread(sums: Sums) -> bool:
+    """Without ends, a few values that are all the same say nothing of how far others may lie."""
+    same = np.ptp(sums.above[:, 0] / np.where(sums.below[:, 0], sums.below[:, 0], np.nan)) == 0
+    return bool(same) and sums.units < _FEW_ALIKE
 
 
 def _rounded(limits: Floats, ends: Range) -> Floats:
@@ -91,59 +96,67 @@ def _bounded(ends: Range) -> bool:
 
 
 def _bayes(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
-    rng = np.random.default_rng([sampling.seed, 1])
-    low, high = rng.standard_gamma(0.5, (2, sampling.resamples))
-    limits = _with_ends(sums, bounds, sampling, (low, high), (low, high))
+    if (shares := _closed_form(sums, bounds, sampling, 0.5)) is not None:
+        return shares
+    ends = _half_observations(sampling.seed, sampling.resamples)
+    limits = _with_ends(sums, bounds, sampling, ends, ends)
     # Where all scores are equal and near an end, or at it, the half observation there is too rare to reach them.
-    limits = np.column_stack([np.minimum(limits[:, 0], sums.estimate), np.maximum(limits[:, 1], sums.estimate)])
-    return _closed_form(sums, bounds, sampling, limits, 0.5)
+    return np.column_stack([np.minimum(limits[:, 0], sums.estimate), np.maximum(limits[:, 1], sums.estimate)])
+
+
+@lru_cache(maxsize=4)
+def _half_observations(seed: int, resamples: int) -> tuple[Floats, Floats]:
+    """Weights at the lower and at the upper end; every column takes the same."""
+    low, high = np.random.default_rng([seed, 1]).standard_gamma(0.5, (2, resamples))
+    return low, high
 
 
 def _strict(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
     """A whole observation at the far end, each limit on its own (Gaffke 2005)."""
+    if (shares := _closed_form(sums, bounds, sampling, 0.0)) is not None:
+        return shares
     extra = np.random.default_rng([sampling.seed, 1]).standard_exponential(sampling.resamples)
     none = np.zeros(sampling.resamples)
-    limits = _with_ends(sums, bounds, sampling, (extra, none), (none, extra))
-    return _closed_form(sums, bounds, sampling, limits, 0.0)
+    return _with_ends(sums, bounds, sampling, (extra, none), (none, extra))
 
 
 def _with_ends(
     sums: Sums, bounds: Floats, sampling: Sampling, for_low: tuple[Floats, Floats], for_high: tuple[Floats, Floats]
 ) -> Floats:
     """Limits of the Bayesian bootstrap with observations of random weight at both ends of the range."""
-    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed), sampling.resamples)
+    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed, sampling.resamples), sampling.resamples)
     # No end, no observation there; otherwise it weighs as much as a unit does on average.
     size = np.where(np.isfinite(bounds).all(axis=1), sums.usual, 0.0)
     ends = np.where(np.isfinite(bounds), bounds, 0.0)
 
-    def cut(extra: tuple[Floats, Floats], at: float) -> Floats:
+    def means(extra: tuple[Floats, Floats]) -> Floats:
         low, high = extra
         more = np.outer(low, size * ends[:, 0]) + np.outer(high, size * ends[:, 1])
-        means = (above + more) / (below + np.outer(low + high, size))
-        return np.asarray(np.quantile(means, at, axis=0))
+        return np.asarray((above + more) / (below + np.outer(low + high, size)))
 
-    return np.column_stack([cut(for_low, sampling.tails[0]), cut(for_high, sampling.tails[1])])
+    if for_low is for_high:
+        return np.asarray(np.quantile(means(for_low), sampling.tails, axis=0).T)
+    below_it, above_it = sampling.tails
+    return np.column_stack(
+        [np.quantile(means(for_low), below_it, axis=0), np.quantile(means(for_high), above_it, axis=0)]
+    )
 
 
-def _closed_form(sums: Sums, bounds: Floats, sampling: Sampling, limits: Floats, prior: float) -> Floats:
+def _closed_form(sums: Sums, bounds: Floats, sampling: Sampling, prior: float) -> Floats | None:
     """For single queries that stand at one of the two ends the posterior is a Beta, and nothing need be drawn.
 
     `prior`: weight of an observation at both ends; 0: a whole one at the far end of each limit.
     """
-    for j in np.flatnonzero(sums.single).tolist():
-        low, high = bounds[j]
-        used = sums.below[:, j] > 0
-        values, counts = sums.above[used, j], sums.counts[used]
-        if not np.isfinite(bounds[j]).all() or not ((values == low) | (values == high)).all():
-            continue
-        n, ones = int(counts.sum()), int(counts[values == high].sum())
-        below, above = sampling.tails
-        shares = (
-            0.0 if ones == 0 else beta_quantile(below, ones + prior, n - ones + (prior or 1)),
-            1.0 if ones == n else beta_quantile(above, ones + (prior or 1), n - ones + prior),
-        )
-        limits[j] = [low + (high - low) * share for share in shares]
-    return limits
+    (low, high), values = bounds[0], sums.above[:, 0]
+    if not sums.single.all() or not np.isfinite(bounds).all() or not ((values == low) | (values == high)).all():
+        return None
+    n, ones = sums.units, int(sums.counts[values == high].sum())
+    below, above = sampling.tails
+    shares = (
+        0.0 if ones == 0 else beta_quantile(below, ones + prior, n - ones + (prior or 1)),
+        1.0 if ones == n else beta_quantile(above, ones + (prior or 1), n - ones + prior),
+    )
+    return np.array([[low + (high - low) * share for share in shares]])
 
 
 def _percentile(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:

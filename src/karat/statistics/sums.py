@@ -48,9 +48,11 @@ class Sums:
         """Columns in which every unit has one vote or none, so that they are shares of independent queries."""
         return np.asarray(((self.below == 0) | (self.below == 1)).all(axis=0))
 
-    def columns(self, which: list[int]) -> Sums:
-        """Some columns alone: fewer distinct units."""
-        return _collapse(self.above[:, which], self.below[:, which], self.counts)
+    def column(self, which: int) -> Sums:
+        """One column alone, of the units that add something to it: fewer distinct ones."""
+        above, below = self.above[:, which], self.below[:, which]
+        used = (above != 0) | (below != 0)
+        return _collapse(above[used, None], below[used, None], self.counts[used])
 
 
 def sum_up(values: Floats, weights: Floats | None = None, clusters: Ints | None = None) -> Sums:

@@ -96,9 +96,7 @@ def stress(
     their new order, (id, score) pairs, or a score for each hit. It gets the lists before reranking (`raw`, else the
     final ones), with and without negatives. `corpus`: lends texts to hits and negatives; `hits`: other lists.
     """
-    ranks = sorted(set(at))
-    if not ranks or ranks[0] < 1:
-        raise ConfigError("a rank must be 1 or more", expected="such as 1,2,3", got=ranks[0] if ranks else "no rank")
+    ranks = _checked_ranks(list(at))
     if k < 1 or queries < 1:
         raise ConfigError("k and the number of queries must be 1 or more", got=min(k, queries))
     sampling = sampling or Sampling()
@@ -120,6 +118,17 @@ def stress(
     options = {"missing": "skip", "doc_of": doc_of, "cluster": cluster, "sampling": sampling}
     trial = _Trial(gold, logged, selection, corpus, found, ranks, k, options)
     return trial.told(run=lists.label, system=system, lists=name)
+
+
+def _checked_ranks(at: list[int]) -> list[int]:
+    ranks = sorted(set(at))
+    if not ranks or ranks[0] < 1:
+        raise ConfigError("a rank must be 1 or more", expected="such as 1,2,3", got=ranks[0] if ranks else "no rank")
+    if len(ranks) < len(at):
+        twice = next(rank for rank in ranks if at.count(rank) > 1)
+        hint = "one negative is put in at each rank: name every rank once"
+        raise ConfigError(f"rank {twice} stands twice", got=",".join(map(str, at)), expected="such as 1,2,3", hint=hint)
+    return ranks
 
 
 @dataclass(frozen=True)

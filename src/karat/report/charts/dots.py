@@ -11,7 +11,7 @@ from karat.report.charts.scale import Scale, tick
 from karat.report.charts.svg import axis, gutter, legend, line, mark, picture, short, text
 
 ROW = 36  # pixels; on a narrow page a row's name stands above its dots
-_OTHERS = ("square", "cross", "stroke", "diamond")
+_OTHERS = ("square", "cross", "diamond", "stroke")
 
 
 def draw_dots(dots: Dots, ident: str) -> Markup:

@@ -101,7 +101,7 @@
   const filtered = (section) => {
     const place = section.querySelector(".section").id;
     const examples = [...section.querySelectorAll(".example")];
-    const labelled = (example) => [...example.querySelectorAll("[data-label]")].map((one) => [one.dataset.label, words(one.querySelector("dd"))]);
+    const labelled = (example) => [...example.querySelectorAll("[data-l]")].map((name) => [words(name), words(name.nextElementSibling)]);
     const labels = new Map(examples.map((example) => [example, new Map(labelled(example))]));
     const values = new Map();
     for (const own of labels.values()) for (const [name, value] of own) values.set(name, (values.get(name) ?? new Set()).add(value));

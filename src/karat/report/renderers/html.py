@@ -193,13 +193,21 @@ def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> 
 
 def _lines(lines: Sequence[Line]) -> Markup:
     """The places of a list. Made here, as cells are: a report has thousands of them."""
+    if not any(line.text for line in lines):
+        return Markup(f'<p class="ids">{_ids(lines)}</p>') if lines else Markup("")
     made = []
     for line in lines:
         state = f'<b class="{line.state}">{escape(STATES[line.state])}</b> ' if line.state else ""
         facts = "".join(f" <small>{escape(n)} {escape(_cell(v, 'text'))}</small>" for n, v in line.facts.items())
-        text = f'<p dir="auto">{_marked(line)}</p>' if line.text else ""
+        text = f"<p>{_marked(line)}</p>" if line.text else ""
         made.append(f"<li>{state}<code>{escape(readable(line.id, _LINE))}</code>{facts}{text}</li>\n")
-    return Markup("".join(made))  # text is escaped above
+    return Markup(f"<ol>\n{''.join(made)}</ol>")  # text is escaped above
+
+
+def _ids(lines: Sequence[Line]) -> Markup:
+    """A list without texts, in one paragraph."""
+    named = (f"{STATES[line.state][:1]} {readable(line.id, _LINE)}".strip() for line in lines)
+    return escape(" · ".join(named))
 
 
 def _marked(line: Line) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Column, Table, Text
+from karat.report.numbers import listed
 from karat.report.sections.base import ReportSection
 from karat.result import Result
 
@@ -15,8 +16,8 @@ class AuditSection(ReportSection):
     order = 80
 
     def blocks(self, result: Result) -> list[Block]:
-        entries = list(result.audit)
+        entries = list(result.audited)
         if not entries:
             return [Text("Nothing to report: every query was found, every list was in order.")]
         columns = [Column("count", "count"), Column("found"), Column("done"), Column("for example")]
-        return [Table(columns, [[e.count, e.found, e.done or None, ", ".join(e.examples) or None] for e in entries])]
+        return [Table(columns, [[e.count, e.found, e.done or None, listed(e.examples) or None] for e in entries])]

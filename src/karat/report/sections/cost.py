@@ -44,7 +44,8 @@ def _sentences(found: Costs) -> Iterator[str]:
     for name, said in (("cost", "costs"), ("prompt_tokens", "sends"), ("completion_tokens", "gets")):
         if row := rows.get(name):
             unit = (found.currency or "") if name == "cost" else "tokens"
-            limits = "" if row.low is None else f" {interval(row.low, row.high, unit)}"
+            few = " (limits not estimable: too few queries that differ)"
+            limits = few if row.low is None else f" {interval(row.low, row.high, unit)}"
             yield f"On average a query {said} {written(row.mean, unit)}{limits}."
     if found.total is not None and "cost" in rows:
         queries = "query" if rows["cost"].n == 1 else "queries"

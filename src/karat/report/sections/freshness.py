@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karat.analyses.freshness import Fresh
 from karat.report.blocks import Block, Column, Table, Text
-from karat.report.numbers import p_value, points, with_interval, written
+from karat.report.numbers import listed, p_value, points, queries, with_interval, written
 from karat.report.sections.base import ReportSection
 from karat.result import Result
 
@@ -40,9 +40,11 @@ _NOTE = (
 
 def _counts(found: Fresh) -> str:
     undated = f"; {found.undated_hits:,} say no version and were kept" if found.undated_hits else ""
+    odd = f"; {found.odd_versions:,} say one that cannot be compared (see the audit)" if found.odd_versions else ""
     return (
-        f"Of {found.hits:,} hits of the {found.queries:,} queries with as_of, {found.newer_hits:,} are newer than it"
-        f"{undated}. {found.affected:,} of these queries have one in the top {found.k}."
+        f"{queries(found.queries)} with as_of, {found.hits:,} {'hit' if found.hits == 1 else 'hits'}: "
+        f"{found.newer_hits:,} newer than it{undated}{odd}. "
+        f"Of these queries, {found.affected:,} with a newer hit in the top {found.k}."
     )
 
 
@@ -50,7 +52,7 @@ def _gold(found: Fresh) -> list[Block]:
     if not found.newer_gold:
         return []
     among = "" if found.all_gold else " that the run returned"
-    shown = ", ".join(found.newer_gold_examples)
-    more = ", …" if found.newer_gold > len(found.newer_gold_examples) else ""
+    shown = listed(found.newer_gold_examples)
+    more = " …" if found.newer_gold > len(found.newer_gold_examples) else ""
     said = f"Relevant gold items{among} that are newer than their query's as_of: {found.newer_gold:,} ({shown}{more})."
     return [Text(f"{said} A label or an as_of is wrong there.", "warning")]

@@ -21,7 +21,7 @@ class Glance(ReportSection):
         rows = {row.metric: row for row in result.summary_rows}
         tiles = [_tile(rows[str(m)], m.unit_by(result.rules)) for m in leading_metrics(result.metrics)]
         tiles.append(Tile("queries", f"{len(result.rows):,}", _undefined(result)))
-        return [Tiles("The most telling numbers", tiles, told=True), *_findings(result)]
+        return [Tiles("The most telling numbers", tiles, told=True), *what_stands_out(result)]
 
 
 def _tile(row: SummaryRow, unit: str) -> Tile:
@@ -34,7 +34,8 @@ def _undefined(result: Result) -> str:
     return f"{without:,} of them without an answer" if without else ""
 
 
-def _findings(result: Result) -> list[Block]:
+def what_stands_out(result: Result) -> list[Block]:
+    """The findings, a line each."""
     rows = [[finding.sure, finding.title] for finding in result.findings]
     table = Table([Column("how sure"), Column("what stands out")], rows, layout="facts")
     return [Text("What stands out beyond noise, and how sure that is:"), table] if rows else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from karat.coverage import LabelHealth, Labels
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
+from karat.report.numbers import listed
 from karat.report.sections.base import ReportSection
 from karat.result import Result
 
@@ -26,7 +27,8 @@ class LabelHealthSection(ReportSection):
         found: LabelHealth | None = result.analyses.found.get("label_health")
         if found is None:
             return []
-        kinds = {"chunks": found.chunks, "documents": found.documents, "passages": found.passages}
+        documents = "documents" if not found.unclear else "other ids" if found.chunks.count else "ids"
+        kinds = {"chunks": found.chunks, documents: found.documents, "passages": found.passages}
         named = {name: labels for name, labels in kinds.items() if labels.count}
         if found.against == "corpus" and not found.changed and all(n.there == n.count for n in named.values()):
             counts = " and ".join(f"{labels.count:,} {name}" for name, labels in named.items())
@@ -49,21 +51,22 @@ def _table(found: LabelHealth, named: dict[str, Labels]) -> Table:
 
 def _row(name: str, labels: Labels) -> list[Cell]:
     moved = labels.moved if name == "chunks" else None
-    examples = ", ".join(shorten(example, 30) for example in labels.examples[:2])
+    examples = listed([shorten(example, 30) for example in labels.examples[:2]])
     return [name, labels.count, labels.there, f"{labels.there / labels.count:.0%}", moved, examples or None]
 
 
 def _warnings(found: LabelHealth) -> list[Block]:
     blocks: list[Block] = []
     if found.changed:
-        such = ", ".join(shorten(example, 40) for example in found.changed_examples)
+        such = listed([shorten(example, 40) for example in found.changed_examples])
         blocks.append(Text(f"{found.changed:,} chunks do not hold the quote beside their id ({such}).", "warning"))
     if found.rechunked:
         blocks.append(Text(_looks(found), "warning"))
         blocks.append(Text(_ADVICE + _quoted(found)))
     gone = _gone(found)
     if gone and found.against == "corpus":
-        what = f"{gone:,} gold items name documents that are not in the corpus: were they removed, or renamed?"
+        named = "are" if found.unclear else "name documents that are"
+        what = f"{gone:,} gold items {named} not in the corpus: were they removed, or renamed?"
         blocks.append(Text(what, "warning"))
     return blocks
 

@@ -10,6 +10,10 @@ from karat.report.sections.base import ReportSection
 from karat.result import Result
 
 _FEW = "*"
+_TOO_FEW = (
+    "limits not estimable: at the 95 % level p50 takes 6 queries, p90 takes 36 and p99 takes 368; "
+    "the mean takes 2 that differ, or 20"
+)
 
 
 class LatencySection(ReportSection):
@@ -27,7 +31,7 @@ class LatencySection(ReportSection):
         names = ("stage", "mean", "p50", "p90", "p99")
         rows = [_cells(timing) for timing in timings]
         few = any(write_cell(cell, "text").endswith(_FEW) for row in rows for cell in row)
-        note = "milliseconds" + (f"; {_FEW} limits not estimable: p90 takes 36 queries, p99 takes 368" if few else "")
+        note = "milliseconds" + (f"; {_FEW} {_TOO_FEW}" if few else "")
         columns = [interval_column(name, (row[i] for row in rows)) for i, name in enumerate(names)]
         return [Table([*columns, Column("queries", "count")], rows, note)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from karat.metrics.base import Metric
@@ -11,6 +13,8 @@ from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
 from karat.result import Result
 from karat.summary import FEW, SummaryRow
+
+_Values: TypeAlias = dict[str, float | None]
 
 
 class Panel(ReportSection):
@@ -22,19 +26,18 @@ class Panel(ReportSection):
 
     def blocks(self, result: Result) -> list[Block]:
         rows = result.summary_rows
+        # Columns in which nothing would stand are left out, and so is what explains them.
+        beside = _known(_held_against(result))
         columns = [
             Column("metric"),
             Column("value"),
             Column(f"{result.sampling.level * 100:g} % interval"),
-            Column("ceiling"),
+            *(Column(name) for name in beside),
             Column("queries", "count"),
             Column("undefined", "count"),
         ]
-        floor = any(row.floor is not None for row in rows)
-        if floor:
-            columns.insert(4, Column("random floor"))
-        cells = [_cells(row, metric, result, floor) for row, metric in zip(rows, result.metrics, strict=True)]
-        return [Table(columns, cells, _note(result, floor)), *_warnings(rows)]
+        cells = [_cells(row, metric, result, beside) for row, metric in zip(rows, result.metrics, strict=True)]
+        return [Table(columns, cells, _note(result, beside)), *_warnings(rows)]
 
     def full_blocks(self, result: Result) -> list[Block]:
         return [*panel_picture(result), *self.blocks(result)]
@@ -44,27 +47,35 @@ def panel_picture(result: Result, baseline: Result | None = None) -> list[Block]
     """All metrics from 0 to 1, with what they are held against."""
     shares = {str(m) for m in result.metrics if m.range == (0.0, 1.0)}
     rows = [row for row in result.summary_rows if row.metric in shares and row.mean is not None]
-    before = baseline.means if baseline else {}
-    dots = [Dot(row.metric, value_cell(row), [before.get(row.metric), row.floor, row.ceiling]) for row in rows]
     name = f"baseline ({baseline.system or baseline.run})" if baseline else "baseline"
+    others = {name: baseline.means if baseline else {}, **_held_against(result)}
+    dots = [Dot(row.metric, value_cell(row), [held.get(row.metric) for held in others.values()]) for row in rows]
     title = f"Every score with its {result.sampling.level * 100:g} % interval"
-    others = (name, "random floor", "ceiling")
-    return [Dots(title, "score", dots, (0.0, 1.0), others, told=True)] if len(dots) > 1 else []
+    return [Dots(title, "score", dots, (0.0, 1.0), tuple(others), told=True)] if len(dots) > 1 else []
 
 
-def _cells(row: SummaryRow, metric: Metric, result: Result, floor: bool) -> list[Cell]:
+def _held_against(result: Result) -> dict[str, _Values]:
+    """What a score is held against → its value there, by metric. Always in this order: a picture marks them by it."""
+    rows = result.summary_rows
+    floors, ceilings = {row.metric: row.floor for row in rows}, {row.metric: row.ceiling for row in rows}
+    return {"random floor": floors, "BM25": result.bm25, "ceiling": ceilings}
+
+
+def _known(held: dict[str, _Values]) -> dict[str, _Values]:
+    """What is known of any metric."""
+    return {name: values for name, values in held.items() if any(v is not None for v in values.values())}
+
+
+def _cells(row: SummaryRow, metric: Metric, result: Result, beside: dict[str, _Values]) -> list[Cell]:
     unit = metric.unit_by(result.rules)
-    cells: list[Cell] = [
+    return [
         row.metric + _cutoffs(metric, result),
         written(row.mean, unit),
         interval(row.low, row.high, unit),
-        written(row.ceiling, unit),
+        *(written(values.get(row.metric), unit) for values in beside.values()),
         row.n,
         row.undefined,
     ]
-    if floor:
-        cells.insert(4, written(row.floor, unit))
-    return cells
 
 
 def _cutoffs(metric: Metric, result: Result) -> str:
@@ -76,13 +87,19 @@ def _cutoffs(metric: Metric, result: Result) -> str:
     return f" (k={low})" if low == high else f" (k={low}…{high})"
 
 
-def _note(result: Result, floor: bool) -> str:
-    note = "ceiling: what a perfect ranking of the gold would score."
-    if floor:
-        note += f" random floor: what chance would score in a corpus of {result.corpus_size:,}."
+def _note(result: Result, beside: dict[str, _Values]) -> str | None:
+    notes = []
+    if "ceiling" in beside:
+        notes.append("ceiling: what a perfect ranking of the gold would score.")
+    if "BM25" in beside:
+        notes.append("BM25: what plain word search scores.")
+    elif result.no_bm25 is not None:
+        notes.append(f"BM25 is not shown: {result.no_bm25}.")
+    if "random floor" in beside:
+        notes.append(f"random floor: what chance would score in a corpus of {result.corpus_size:,}.")
     if result.cluster is not None:
-        note += f" intervals: queries with the same {result.cluster} are resampled together."
-    return note
+        notes.append(f"intervals: queries with the same {result.cluster} are resampled together.")
+    return " ".join(notes) or None
 
 
 def _warnings(rows: list[SummaryRow]) -> list[Block]:

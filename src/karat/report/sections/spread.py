@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from karat.judged import Rules
+from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table
 from karat.report.numbers import written
 from karat.report.sections.base import ReportSection
@@ -18,18 +20,19 @@ class Spread(ReportSection):
 
     def blocks(self, result: Result) -> list[Block]:
         # A quantile of latency is a point of the spread itself.
-        shown = {str(m): m.unit_by(result.rules) for m in result.metrics if m.aggregate is None}
-        rows = [_cells(row, shown[row.metric]) for row in result.summary_rows if row.metric in shown and row.n > 1]
+        shown = {str(m): m for m in result.metrics if m.aggregate is None}
+        summary = [row for row in result.summary_rows if row.metric in shown and row.n > 1]
+        rows = [_cells(row, shown[row.metric], result.rules) for row in summary]
         names = ("metric", "lower quarter", "median", "upper quarter", "at 0", "at 1")
         return [Table([Column(name) for name in names], rows)] if rows else []
 
 
-def _cells(row: SummaryRow, unit: str) -> list[Cell]:
-    spread = row.distribution
+def _cells(row: SummaryRow, metric: Metric, rules: Rules) -> list[Cell]:
+    spread, unit = row.distribution, metric.unit_by(rules)
     assert spread is not None
     return [
         row.metric,
         *(written(value, unit) for value in (spread.q1, spread.median, spread.q3)),
         f"{spread.zeros:.1%}",
-        f"{spread.ones:.1%}",
+        f"{spread.ones:.1%}" if metric.range[1] == 1 else None,  # of a count, 1 is no end
     ]

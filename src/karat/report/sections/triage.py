@@ -6,9 +6,14 @@ from karat.report.blocks import Block
 from karat.report.sections.base import ReportSection
 from karat.report.triage import triage_blocks
 from karat.result import Result
-from karat.triaging import triage
+from karat.triaging import DEPTH, triage
 
-WORST, SAMPLE = 120, 30  # a page with more is no longer read, and grows past a megabyte
+# A page of 1,000 failed queries has less than 1.5 MB (docs/decisions/008): the worst are there to be read, the others
+# to be found and filtered, as many as there is room for.
+FULL, MOST_FULL, ALL, SAMPLE = 60, 100, 1000, 30
+_ROOM = 850_000  # bytes for those in brief; what they do not need, more in full may take
+_IN_FULL = 7_000  # bytes of a query in full
+_FRAME, _SEPARATOR, _GOLD = 400, 5, 5  # bytes of a query besides its ids and labels, and of an id; usual items of gold
 
 
 class TriageSection(ReportSection):
@@ -21,4 +26,18 @@ class TriageSection(ReportSection):
     def full_blocks(self, result: Result) -> list[Block]:
         if result.saved_triage is not None:
             return triage_blocks(result.saved_triage)
-        return triage_blocks(triage(result, WORST, sample=SAMPLE)) if result.again is not None else []
+        if result.again is None:
+            return []
+        size = _brief_size(result)
+        left = _ROOM - size * min(len(result.rows), ALL)
+        full = int(min(max(FULL, FULL + left / _IN_FULL), MOST_FULL))
+        brief = int(min(ALL - full, _ROOM / size))
+        return triage_blocks(triage(result, full, brief=brief, sample=SAMPLE))
+
+
+def _brief_size(result: Result) -> float:
+    """Bytes that a query in brief takes, by how long ids and the names of tags are."""
+    ids = result.gold.ids[:1000]
+    usual = sum(len(item) for item in ids) / max(len(ids), 1) + _SEPARATOR
+    labels = sum(2 * len(tag) + 12 for tag in result.gold.tags)
+    return _FRAME + labels + (DEPTH + _GOLD) * usual

@@ -13,6 +13,7 @@ from karat.analyses.waterfall import (
     NOT_LISTED,
     NOT_RETRIEVED,
     NOT_RUN,
+    OVER_BUDGET,
     Loss,
     Losses,
 )
@@ -29,9 +30,11 @@ WORDS = {
     NOT_LISTED: ("not in the list", "not listed"),
     CUT_EARLY: ("raw candidate too far down, cut before the final list", "cut early"),
     DEMOTED: ("in the raw top {k}, moved out of it by the reranker", "demoted"),
+    "over_top_k": ("in the top {k}, cut by --top-k", "over top-k"),
     "too_new": ("in the top {k}, newer than the query's as_of", "too new"),
     "low_score": ("in the top {k}, under the score threshold", "low score"),
     CUT: ("in the final list, below {k}", "below k"),
+    OVER_BUDGET: ("in the final list, past {k}", "over budget"),
 }
 
 
@@ -74,19 +77,23 @@ def _picture(found: Losses, row: Loss) -> Bars:
 
 
 def _waterfall(found: Losses, row: Loss) -> Table:
-    k = "k" if found.own_k else str(found.k)
+    k = f"{found.budget:,} tokens" if found.budget else "k" if found.own_k else str(found.k)
 
     def line(what: str, items: int) -> list[Cell]:
         return [what, items, f"{items / max(row.relevant, 1):.1%}"]
 
-    rows = [line("relevant items", row.relevant), line(f"found in the top {k}", row.found)]
-    rows += [line(WORDS[stage][0].format(k=k), row.lost[stage]) for stage in found.stages]
+    rows = [
+        line("relevant items", row.relevant),
+        line(f"found in the {'first' if found.budget else 'top'} {k}", row.found),
+    ]
+    words = {stage: WORDS[stage][0].replace("top", "first" if found.budget else "top", 1) for stage in found.stages}
+    rows += [line(words[stage].format(k=k), row.lost[stage]) for stage in found.stages]
     return Table([Column("what became of them"), Column("items", "count"), Column("share")], rows)
 
 
 def _notes(found: Losses) -> list[str]:
     notes, no_room = [], found.rows[0].no_room
-    if found.own_k:
+    if found.own_k and not found.budget:
         notes.append(f"{found.own_k:,} queries have a k of their own; for the others it is {found.k}.")
     if no_room:
         notes.append(f"{no_room:,} of the lost ones no order could save: more relevant items than places in the top k.")

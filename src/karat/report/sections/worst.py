@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from karat.analyses.base import Lacking
 from karat.errors import shorten
+from karat.ids import Floats
+from karat.metrics.answer import AnswerContainment
 from karat.metrics.base import Relevance
+from karat.metrics.evidence import EvidenceMetric
 from karat.report.blocks import Block, Column, Table, Text
 from karat.report.sections.base import ReportSection
 from karat.result import Result
@@ -14,6 +18,7 @@ SHOWN, SHOWN_ON_PAGE = 5, 50
 _TEXT = 300  # letters of a query
 # What decides which query is worse, most telling first; what was not asked for is passed over.
 _PREFERRED = ("recall@5", "ndcg@5", "mrr", "recall@10")
+_BY_TEXT = ("coverage@5", "evidence_mrr@5", "answer_containment@5")  # where the gold has evidence and no items
 
 
 class Worst(ReportSection):
@@ -31,12 +36,11 @@ class Worst(ReportSection):
 
 
 def _blocks(result: Result, most: int) -> list[Block]:
-    names = [str(m) for m in result.metrics if isinstance(m, Relevance) and m.direction == "higher"]
-    names = [n for n in _PREFERRED if n in names] or names
+    names, values = _telling(result)
     if not names:
         return []
     shown = names[:3]
-    keys = [np.round(result.values[n], 12) for n in names]
+    keys = [np.round(values[n], 12) for n in names]
     defined = np.flatnonzero(~np.isnan(keys[0]))
     worst = defined[np.lexsort([k[defined] for k in reversed(keys)])][:most]
     worst = worst[keys[0][worst] < 1.0]
@@ -45,13 +49,35 @@ def _blocks(result: Result, most: int) -> list[Block]:
     rows = [
         [
             result.queries[i],
-            *(float(result.values[n][i]) for n in shown),
+            *(_score(values[n][i]) for n in shown),
             _text(result, i),
         ]
         for i in worst.tolist()
     ]
     columns = [Column("query"), *(Column(n, "score") for n in shown), Column("text")]
     return [Table(columns, rows, f"lowest {shown[0]} first")]
+
+
+def _telling(result: Result) -> tuple[list[str], dict[str, Floats]]:
+    """What queries go by: metrics of items that say something, else metrics of evidence texts; with their values."""
+    names = [str(m) for m in result.metrics if isinstance(m, Relevance) and m.direction == "higher"]
+    found = _defined([n for n in _PREFERRED if n in names] or names, result.values)
+    if found:
+        return found, result.values
+    asked = [str(m) for m in result.metrics if isinstance(m, EvidenceMetric | AnswerContainment)]
+    try:
+        values = result.values if asked else result.measure(_BY_TEXT).values
+    except Lacking:  # a saved result
+        return [], {}
+    return _defined(asked or list(_BY_TEXT), values), values
+
+
+def _defined(names: list[str], values: dict[str, Floats]) -> list[str]:
+    return [name for name in names if not np.isnan(values[name]).all()]
+
+
+def _score(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def _text(result: Result, i: int) -> str | None:

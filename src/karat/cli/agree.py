@@ -1,0 +1,77 @@
+"""`karat agree`: what several annotators say."""
+
+from __future__ import annotations
+
+import click
+
+from karat.cli.options import grade_option, json_option
+
+
+@click.command("agree", short_help="Do annotators agree; list and settle their conflicts.")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--output", "-o", metavar="FILE", help="One label a pair, by majority or by the adjudicator, as JSONL.")
+@click.option("--adjudicator", metavar="NAME", help="The annotator whose labels decide conflicts.")
+@click.option("--pool", "pooled", metavar="POOL", help="The pool that was labelled: labels of other pairs are refused.")
+@click.option("--conflicts", metavar="FILE", help="Write a pool of the pairs in conflict, for an adjudicator to label.")
+@grade_option
+@click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same digits.")
+@json_option
+def command(
+    files: tuple[str, ...],
+    output: str | None,
+    adjudicator: str | None,
+    pooled: str | None,
+    conflicts: str | None,
+    max_grade: int,
+    level: float,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Show how far the annotators of labels FILES agree, and where they do not.
+
+    Conflicts are settled by majority; those that have none are labelled by one more person, who decides:
+
+    \b
+    karat agree ann.jsonl ben.jsonl --pool pool.jsonl --conflicts conflicts.jsonl
+    karat label conflicts.jsonl -o eve.jsonl --annotator eve
+    karat agree ann.jsonl ben.jsonl eve.jsonl --adjudicator eve -o labels.jsonl
+    """
+    from pathlib import Path
+
+    from karat.cli.scoring import show
+    from karat.errors import ConfigError
+    from karat.labels.agreement import find_agreement
+    from karat.labels.labels_file import read_labels, write_labels
+    from karat.labels.pool_file import conflict_pool, read_pool, refuse_unknown, write_pool
+    from karat.labels.settling import settle
+    from karat.output import check_writable, refuse_overwriting
+    from karat.report.agreement import agreement_report
+    from karat.statistics.intervals import Sampling
+
+    if conflicts and pooled is None:
+        raise ConfigError("a pool of conflicts needs the texts of the pool", hint="give it with --pool")
+    if adjudicator is not None and output is None:
+        raise ConfigError("an adjudicator decides what is written", hint="say where to with -o")
+    for target in filter(None, (output, conflicts)):
+        refuse_overwriting(Path(target), [*files, *([pooled] if pooled else [])])
+        check_writable(target)
+    labels = read_labels(*files, highest=max_grade)
+    pool = None if pooled is None else read_pool(pooled)
+    if pool is not None:
+        refuse_unknown(labels, pool)
+    found = find_agreement(labels, Sampling(level=level, seed=seed))
+    settled = settle(labels, adjudicator)
+    show([found], [agreement_report(found)], as_json, ())
+    if conflicts and pool is not None:
+        open_ones = conflict_pool(pool, settled)
+        if open_ones:
+            write_pool(conflicts, open_ones)
+            click.echo(f"wrote {conflicts}: {len(open_ones):,} pairs", err=True)
+        else:
+            click.echo(f"no conflict is open: {conflicts} was not written", err=True)
+    if output is not None:
+        write_labels(output, settled)
+        without = sum(label.grade is None for label in settled)
+        said = f", {without:,} of them without a grade" if without else ""
+        click.echo(f"wrote {output}: {len(settled):,} labels{said}", err=True)

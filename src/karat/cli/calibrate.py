@@ -1,0 +1,93 @@
+"""`karat calibrate`: what the labels of a judge are worth."""
+
+from __future__ import annotations
+
+import click
+
+from karat.cli.options import doc_option, grade_option, json_option, report_output
+
+
+@click.command("calibrate", short_help="Hold a judge's labels against people's, and correct what they say.")
+@click.option("--judge", required=True, metavar="FILE", help="Labels of a judge, JSONL.")
+@click.option("--human", required=True, metavar="FILE", help="Labels of people for some of the same pairs, JSONL.")
+@click.option("--gold", "-g", help="Gold set, for segments and runs.")
+@click.option("--run", "runs", multiple=True, metavar="RUN", help="Also by system, with corrected precision@k; repeat.")
+@click.option(
+    "--pool", metavar="POOL", help="The pool that was labelled: refuses labels of other pairs, knows systems."
+)
+@click.option("--segment", "-s", "segments", multiple=True, metavar="NAME", help="Also by language, topic …; repeat.")
+@click.option("--k", type=click.IntRange(min=1), default=5, show_default=True, help="Hits of each run to look at.")
+@click.option(
+    "--rel", type=click.FloatRange(0, min_open=True), help="Lowest grade that is relevant.  [default: above 0]"
+)
+@click.option(
+    "--width", type=float, default=0.1, show_default=True, help="Wanted width of the interval, to plan labels."
+)
+@click.option("--next", "next_pool", metavar="FILE", help="Write the pairs to label next as a pool.")
+@grade_option
+@click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same digits.")
+@doc_option
+@json_option
+@report_output
+def command(
+    judge: str,
+    human: str,
+    gold: str | None,
+    runs: tuple[str, ...],
+    pool: str | None,
+    segments: tuple[str, ...],
+    k: int,
+    rel: float | None,
+    width: float,
+    next_pool: str | None,
+    max_grade: int,
+    level: float,
+    seed: int,
+    doc_of: str,
+    as_json: bool,
+    outputs: tuple[str, ...],
+) -> None:
+    """Say how often a judge is right, by labels of people for some of its pairs, and correct what its labels say.
+
+    \b
+    karat calibrate --judge judge.jsonl --human human.jsonl
+    karat calibrate --judge judge.jsonl --human human.jsonl --gold gold.jsonl --run run.jsonl --segment language
+    karat calibrate --judge judge.jsonl --human human.jsonl --next pool.jsonl -o calibration.json
+    """
+    from pathlib import Path
+
+    from karat.cli.scoring import check_outputs, show
+    from karat.labels.calibrating import calibrate, pool_of
+    from karat.labels.pool_file import write_pool
+    from karat.output import check_writable, refuse_overwriting
+    from karat.progress import working
+    from karat.report.calibration import calibration_report
+    from karat.statistics.intervals import Sampling
+
+    inputs = [path for path in (judge, human, gold, pool, *runs) if path]
+    check_outputs(outputs, inputs)
+    if next_pool is not None:
+        refuse_overwriting(Path(next_pool), inputs)
+        check_writable(next_pool)
+    with working("calibrating"):
+        found = calibrate(
+            judge,
+            human,
+            gold=gold,
+            runs=runs,
+            segments=segments,
+            pool=pool,
+            k=k,
+            rel=rel,
+            width=width,
+            sampling=Sampling(level=level, seed=seed),
+            doc_of=doc_of,
+            highest=max_grade,
+        )
+    show([found], [calibration_report(found)], as_json, outputs)
+    if next_pool is not None and found.next:
+        write_pool(next_pool, pool_of(found, pool))
+        click.echo(f"wrote {next_pool}: {len(found.next):,} pairs", err=True)
+    elif next_pool is not None:
+        click.echo(f"nothing more to label: {next_pool} was not written", err=True)

@@ -1,0 +1,48 @@
+"""`karat label`: label a pool in the terminal."""
+
+from __future__ import annotations
+
+import click
+
+from karat.cli.options import grade_option
+
+
+@click.command("label", short_help="Label a pool by hand, one key a grade.")
+@click.argument("pool")
+@click.option("--output", "-o", required=True, metavar="FILE", help="The labels, JSONL; continued if it is there.")
+@click.option("--annotator", "-a", required=True, metavar="NAME", help="Who labels.")
+@grade_option
+@click.option("--skipped", "only_skipped", is_flag=True, help="Only what was skipped before.")
+def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped: bool) -> None:
+    """Show the pairs of POOL one by one; a key gives the grade: 0 irrelevant, 1 partial, 2 strong.
+
+    Every label is stored the moment it is given. The same command goes on where it was left.
+
+    \b
+    karat label pool.jsonl -o ann.jsonl --annotator ann
+    """
+    from contextlib import suppress
+    from pathlib import Path
+
+    from karat.errors import ConfigError
+    from karat.labels.keyboard import keyboard
+    from karat.labels.label_log import LabelLog
+    from karat.labels.labelling import Session
+    from karat.labels.pool_file import read_pool
+    from karat.labels.screen import label_by_keys
+    from karat.output import refuse_overwriting
+    from karat.report.renderers.terminal import terminal_console
+
+    if not annotator.strip():
+        raise ConfigError("the annotator has no name", hint="--annotator NAME says who labels")
+    refuse_overwriting(Path(output), [pool])
+    pairs = read_pool(pool)
+    with keyboard() as keys, LabelLog(output, highest=max_grade) as log:
+        session = Session(pairs, log, annotator.strip(), only_skipped=only_skipped)
+        with suppress(KeyboardInterrupt):  # as good a way to end as any: nothing is lost
+            label_by_keys(session, keys, terminal_console(), max_grade)
+    left = len(pairs) - len(session.given)
+    said = f"{output}: {session.graded:,} of {len(pairs):,} pairs labelled, {session.skipped:,} skipped"
+    click.echo(said + (f"; the same command goes on with the other {left:,}" if left else ""), err=True)
+    if session.skipped and not left:
+        click.echo("--skipped shows what was skipped once more", err=True)

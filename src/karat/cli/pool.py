@@ -1,0 +1,76 @@
+"""`karat pool`: what should be labelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from karat.cli.options import doc_option, grade_option, json_option, reading_options
+
+
+@click.command("pool", short_help="Collect what runs found and nobody has judged, to be labelled.")
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
+@click.option("--output", "-o", required=True, metavar="FILE", help="The pool, JSONL.")
+@click.option("--k", type=click.IntRange(min=1), default=10, show_default=True, help="Hits of each run to look at.")
+@click.option("--corpus", help="Corpus: lends hits their texts and titles.")
+@click.option("--labels", "labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
+@grade_option
+@click.option("--only-differences", is_flag=True, help="Only pairs whose label can change the comparison of the runs.")
+@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="The N pairs that may change it most.")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="N pairs at random.")
+@click.option("--metric", "-m", help="What a change is measured by.  [default: ndcg@k]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the order and the sample.")
+@doc_option
+@json_option
+@reading_options
+def command(
+    runs: tuple[str, ...],
+    gold: str,
+    output: str,
+    labelled: tuple[str, ...],
+    max_grade: int,
+    as_json: bool,
+    run_format: str | None,
+    gold_format: str | None,
+    target: str | None,
+    split: str,
+    system: str | None,
+    hits: Any,
+    **options: Any,
+) -> None:
+    """Pool the first k hits of RUNS that the gold set does not judge, each pair once, in random order.
+
+    `karat label` shows them to a person, `karat judge` to a model. Ranks and runs stand apart in the field `origin`,
+    which neither shows.
+
+    \b
+    karat pool old.jsonl new.jsonl --gold gold.jsonl --corpus corpus.jsonl -o pool.jsonl
+    karat pool old.jsonl new.jsonl --gold gold.jsonl --budget 100 -o pool.jsonl
+    karat pool run.jsonl --gold gold.jsonl --sample 200 -o pool.jsonl
+    """
+    from pathlib import Path
+
+    from karat.cli.scoring import show
+    from karat.formats.read import read_run
+    from karat.labels.labelled_gold import read_gold_or_queries, with_labels
+    from karat.labels.labels_file import read_labels
+    from karat.labels.pool_file import write_pool
+    from karat.labels.pooling import make_pool
+    from karat.output import check_writable, refuse_overwriting
+    from karat.progress import working
+    from karat.report.pool import pool_report
+
+    inputs = [*runs, gold, *labelled, *([options["corpus"]] if options["corpus"] else [])]
+    refuse_overwriting(Path(output), inputs)
+    check_writable(output)
+    with working("pooling"):
+        judged = read_gold_or_queries(gold, format=gold_format, target=target, split=split)
+        if labelled:
+            judged = with_labels(judged, read_labels(*labelled, highest=max_grade), doc_of=options["doc_of"])
+        read = [read_run(run, format=run_format, system=system, hits=hits) for run in runs]
+        pool = make_pool(read, judged, **options)
+    write_pool(output, pool.entries)
+    show([pool.summary], [pool_report(pool.summary)], as_json, ())
+    click.echo(f"wrote {output}: {pool.summary.pairs:,} pairs", err=True)

@@ -1,0 +1,81 @@
+"""`karat synthesize`: queries with gold, made up from a corpus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from karat.cli.options import chunk_options, json_option, llm_options
+
+
+@click.command("synthesize", short_help="Let a model make up queries with gold from a corpus.")
+@click.argument("corpus")
+@click.option("-n", "n", type=click.IntRange(min=1), default=200, show_default=True, help="Queries.")
+@click.option("--output", "-o", default="synthetic.jsonl", show_default=True, metavar="FILE", help="The gold set.")
+@click.option("--overwrite", is_flag=True, help="Replace the file where it is there already.")
+@click.option(
+    "--no-answer-share",
+    type=click.FloatRange(0, 1),
+    default=0.1,
+    show_default=True,
+    help="Share of queries that no chunk answers.",
+)
+@llm_options
+@chunk_options
+@json_option
+def command(
+    corpus: str,
+    output: str,
+    overwrite: bool,
+    model: str | None,
+    prices: str | None,
+    dry_run: bool,
+    tokens: int | None,
+    overlap: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Make up queries from CORPUS, each with the chunk that answers it, the answer, and the words that show it.
+
+    A query is kept only if the model, given nothing but the chunk, finds the same answer again, and if it is unlike the
+    others. Some queries have no answer in the corpus. All are marked as synthetic. Every answer of the model is kept
+    on the disk: the same command, given again, pays for nothing twice.
+
+    \b
+    karat synthesize corpus.jsonl -n 200 --model gpt-4.1-mini --dry-run
+    karat synthesize docs/ -n 50 --model qwen3 --base-url http://localhost:11434/v1 -o gold.jsonl
+    """
+    from pathlib import Path
+
+    from karat.cli.scoring import read_chunks, show, show_estimate
+    from karat.config import load_config
+    from karat.errors import ConfigError
+    from karat.output import check_writable, refuse_overwriting
+    from karat.progress import counting, working
+    from karat.report.synthesis import synthesis_report
+    from karat.synthesizing.synthesize import Synthesizing
+
+    target = Path(output)
+    refuse_overwriting(target, [path for path in (corpus, prices) if path])
+    check_writable(target)
+    if target.exists() and not overwrite:
+        hint = "--overwrite replaces it; -o names another"
+        raise ConfigError("this file is there already, and may be somebody's work", file=output, hint=hint)
+    if model is None:
+        raise ConfigError("which model?", expected="--model NAME", hint="--base-url says where, if not at OpenAI")
+    with working("reading"):
+        chunks = read_chunks(corpus, tokens, overlap)
+        making = Synthesizing(chunks, model=model, prices=prices or load_config().prices, **options)
+    show_estimate(making.estimate(), dry_run, as_json)
+    if dry_run:
+        return
+    try:
+        done = making.run(target, progress=counting)
+    except KeyboardInterrupt:
+        click.echo("stopped; the same command goes on, and pays for nothing twice", err=True)
+        raise
+    show([done], [synthesis_report(done)], as_json, ())
+    if not done.queries:
+        raise ConfigError(f"no query was kept: {done.rejected_examples[0]}", hint="use another model")
+    click.echo(f"wrote {output}: {len(done.queries):,} queries in {done.seconds:.1f} s", err=True)

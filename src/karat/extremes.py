@@ -1,0 +1,90 @@
+"""What a perfect and what a random ranking would score: from the gold alone, and only when somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from karat.gold import Gold
+from karat.ids import Bools, Floats, Ints
+from karat.judged import Judged, Rules, judge_none
+from karat.metrics.base import Metric, Relevance
+
+
+def level_of(metric: Metric) -> str:
+    """Whether it asks for the right chunks or for the right documents."""
+    return metric.level if isinstance(metric, Relevance) else "chunk"
+
+
+class Side:
+    """The gold of one level, and of which queries hits were matched by document or by passage."""
+
+    def __init__(self, gold: Gold) -> None:
+        self.gold = gold
+        self.by_document: Bools | None = None
+
+    def look(self, judged: Judged) -> None:
+        if judged.by_document is None:
+            return
+        if self.by_document is None:
+            self.by_document = np.zeros(len(self.gold.queries), np.bool_)
+        self.by_document[judged.queries] = judged.by_document
+
+
+class Extremes:
+    """Ceiling and floor of each metric, a value for each query. What fits into a budget, neither gold nor chance can
+    say."""
+
+    def __init__(
+        self, metrics: Iterable[Metric], sides: Mapping[str, Side], rows: Ints, rules: Rules, corpus_size: int | None
+    ) -> None:
+        self._metrics = {str(m): m for m in metrics}
+        self._sides, self._rows, self._rules, self._corpus_size = sides, rows, rules, corpus_size or 1
+        self._judged: dict[str, Judged] = {}
+
+    def ceiling(self, name: str) -> Floats:
+        metric = self._metrics[name]
+        return self._unknown if metric.budget else metric.ceiling(self._unanswered(metric))
+
+    def floor(self, name: str) -> Floats:
+        metric = self._metrics[name]
+        if metric.budget or level_of(metric) == "doc":  # how many chunks a document has, chance would have to know
+            return self._unknown
+        return metric.floor(self._unanswered(metric), self._corpus_size)
+
+    @property
+    def _unknown(self) -> Floats:
+        return np.full(len(self._rows), np.nan)
+
+    def _unanswered(self, metric: Metric) -> Judged:
+        level = level_of(metric)
+        if level not in self._judged:
+            side = self._sides[level]
+            matched = None if side.by_document is None else side.by_document[self._rows]
+            self._judged[level] = judge_none(side.gold, self._rows, matched, self._rules)
+        return self._judged[level]
+
+
+class LazyColumns(Mapping[str, Floats]):
+    """Name → a value for each query, worked out when it is first asked for."""
+
+    def __init__(self, names: Iterable[str], work_out: Callable[[str], Floats]) -> None:
+        self._names, self._work_out = dict.fromkeys(names), work_out
+        self._known: dict[str, Floats] = {}
+
+    def __getitem__(self, name: str) -> Floats:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._known:
+            self._known[name] = self._work_out(name)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -1,0 +1,131 @@
+"""What `karat calibrate` finds and saves: a judge held against people."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from karat.errors import InputError
+from karat.formats.base import Source
+from karat.labelling import JudgedStratum, KnownJudge, Named
+
+SCHEMA: Literal["karat/calibration/1"] = "karat/calibration/1"
+_SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/calibration/')
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """A share, or kappa, with its interval; null where nothing can be said."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+class JudgeRates(msgspec.Struct, frozen=True):
+    """How the judge compares with people on some pairs."""
+
+    of: str  # all pairs, a segment such as language, or a system
+    value: str  # of the segment, or the system's name
+    pairs: int  # labelled by the judge
+    labelled: int  # of them by people
+    relevant: int  # of these
+    sensitivity: Rate
+    specificity: Rate
+    kappa: Rate
+    said: float  # share of the pairs that the judge calls relevant
+    corrected: Rate  # share that is relevant, by the judge's labels corrected
+    by_people: Rate | None  # the same by the labels of people alone
+    few: bool = False  # too few labels to judge by
+
+
+class CorrectedMetric(msgspec.Struct, frozen=True):
+    """A metric of a run, as people would have labelled all of its hits."""
+
+    system: str
+    metric: str
+    gold_only: float | None
+    gold_plus_judge: float | None
+    corrected: Rate
+    method: str
+
+
+class NextPair(msgspec.Struct, frozen=True):
+    """A pair that people should label next."""
+
+    query_id: str
+    item: str
+    judge: float  # its grade
+    is_document: bool = False
+
+
+class Calibration(msgspec.Struct, kw_only=True):
+    """What `karat calibrate` saves."""
+
+    schema: Literal["karat/calibration/1"] = SCHEMA
+    karat: str
+    judge: str
+    human: str
+    judge_hash: str  # of the judge's labels, by which they are known again
+    level: float
+    seed: int
+    rel: float | None
+    method: str
+    judge_labels: int
+    human_labels: int
+    shared: int
+    strata: list[JudgedStratum]
+    overall: JudgeRates
+    segments: list[JudgeRates] = []
+    systems: list[JudgeRates] = []
+    metrics: list[CorrectedMetric] = []
+    width: float  # that is wanted of the interval of the corrected share
+    needed: int | None = None  # labels by people that bring it there; null: no number does
+    next: list[NextPair] = []
+    notes: list[str] = []
+
+
+def labels_hash(grades: Mapping[Named, float]) -> str:
+    content = msgspec.json.encode(sorted((*pair, grade) for pair, grade in grades.items()))
+    return "sha256:" + hashlib.sha256(content).hexdigest()[:16]
+
+
+def is_calibration(path: Path) -> bool:
+    """Whether a file says of itself that it is a saved calibration."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return _SAYS_SO.match(stream.read(200)) is not None
+
+
+def read_calibration(path: str | PathLike[str]) -> Calibration:
+    source = Source(str(path))
+    with source.open() as stream:
+        text = stream.read()
+    try:
+        return msgspec.json.decode(text, type=Calibration)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        hint = f"expected what `karat calibrate … -o` saves ({SCHEMA})"
+        raise InputError(f"not a saved calibration: {error}", file=source.label, hint=hint) from error
+
+
+def known_judge(found: Calibration, judge_hash: str) -> KnownJudge:
+    """The judge as a saved calibration knows it. `judge_hash`: of the labels that it is to correct."""
+    rates = found.overall
+    if rates.sensitivity.value is None or rates.specificity.value is None:
+        what = "people called all pairs of this calibration relevant, or none: it says nothing about the judge's errors"
+        raise InputError(what, hint="label more pairs and calibrate again")
+    return KnownJudge(
+        sensitivity=rates.sensitivity.value,
+        specificity=rates.specificity.value,
+        relevant=rates.relevant,
+        irrelevant=rates.labelled - rates.relevant,
+        rel=found.rel,
+        strata=found.strata,
+        same_labels=found.judge_hash == judge_hash,
+    )

@@ -1,0 +1,124 @@
+"""Which labels matter to a comparison: by how much each is expected to move it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from karat.gold import Gold
+from karat.ids import Floats, Ints, take_list
+from karat.judged import Judged
+from karat.labels.base import Key
+from karat.labels.influence import check_metric, label_effects
+from karat.labels.labels_file import HIGHEST
+from karat.metrics.base import Metric
+from karat.result import Result
+from karat.top_lists import look_again
+
+_SAME = 1e-12  # a change below it is the noise of floating point
+_PRIOR = 10.0  # judged hits that the share of relevant ones over all ranks counts as, at each rank
+_DEEP = 1 << 40
+
+
+@dataclass
+class Found:
+    """A pair that some run found."""
+
+    query: str
+    item: str
+    ranks: dict[str, int] = field(default_factory=dict)  # run → place
+    text: str | None = None
+    grade: float | None = None  # null: nobody has judged it
+    near_duplicate_of: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return Key(self.query, self.item)
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Of each pair: what its label may change at most, and what it is expected to change."""
+
+    metric: str
+    possible: dict[Key, float]
+    expected: dict[Key, float]
+
+    def total(self, pairs: Sequence[Found]) -> float:
+        return sum(self.expected[pair.key] for pair in pairs)
+
+
+def find_influence(
+    results: dict[str, Result], pairs: list[Found], ranks: list[tuple[int, float]], metric: Metric, gold: Gold
+) -> Influence:
+    """The influence of each pair on the means of a metric.
+
+    A label that calls a pair highly relevant changes the metric of its query, in each run by another amount. What it
+    can do to a comparison is the greatest difference of two of these amounts (of a single run, the amount), divided by
+    the number of queries. What it is expected to do is that times the chance to be relevant, which is the share of
+    relevant ones among the judged hits at the same rank.
+    """
+    check_metric(metric)
+    highest = float(gold.grades.max(initial=0)) or HIGHEST
+    effects = np.array([_effects(result, pairs, metric, highest) for result in results.values()])
+    span = np.abs(effects[0]) if len(effects) == 1 else effects.max(axis=0) - effects.min(axis=0)
+    possible = np.where(span > _SAME, span, 0.0) / max(len(gold.queries) - int(gold.no_answer.sum()), 1)
+    chance = _Chances(ranks)
+    chances = [chance.at(min(pair.ranks.values())) for pair in pairs]
+    keys = [pair.key for pair in pairs]
+    return Influence(
+        str(metric),
+        dict(zip(keys, possible.tolist(), strict=True)),
+        dict(zip(keys, (possible * chances).tolist(), strict=True)),
+    )
+
+
+class _Chances:
+    """The share of relevant ones among the judged hits at a rank, drawn to that over all ranks where few are judged."""
+
+    def __init__(self, ranks: list[tuple[int, float]]) -> None:
+        self.relevant: dict[int, int] = {}
+        self.judged: dict[int, int] = {}
+        for rank, grade in ranks:
+            self.relevant[rank] = self.relevant.get(rank, 0) + (grade > 0)
+            self.judged[rank] = self.judged.get(rank, 0) + 1
+        self.overall = (sum(self.relevant.values()) + 1) / (len(ranks) + 2)
+
+    def at(self, rank: int) -> float:
+        return (self.relevant.get(rank, 0) + _PRIOR * self.overall) / (self.judged.get(rank, 0) + _PRIOR)
+
+
+def _effects(result: Result, pairs: list[Found], metric: Metric, grade: float) -> Floats:
+    """The change of each pair's query in one run; 0 where the run lacks the query, for it failed in any case."""
+    at_query: dict[str, list[int]] = {}
+    for at, pair in enumerate(pairs):
+        at_query.setdefault(pair.query, []).append(at)
+    depth = metric.k or _DEEP
+
+    def measured(slices: Iterator[Judged]) -> Floats:
+        effects = np.zeros(len(pairs))
+        for judged in slices:
+            query, at, rank = _places(judged, pairs, at_query, depth)
+            effects[at] = label_effects(judged, metric, query, rank, grade)
+        return effects
+
+    return look_again(result, dict.fromkeys(at_query, depth), measured) if at_query else np.zeros(0)
+
+
+def _places(judged: Judged, pairs: list[Found], at_query: dict[str, list[int]], depth: int) -> tuple[Ints, Ints, Ints]:
+    """(row of the query, place among the pairs, rank or 0) of all pairs of these queries."""
+    assert judged.hits is not None
+    of, rows = judged.top(depth)
+    first = np.searchsorted(of, np.arange(judged.n))
+    names = take_list(judged.hits.ids, rows)
+    query, at, rank = [], [], []
+    for row, name in enumerate(judged.hits.queries):
+        end = int(first[row + 1]) if row + 1 < judged.n else len(names)
+        listed = {item: place for place, item in enumerate(names[int(first[row]) : end], 1)}
+        for place in at_query.get(name, ()):
+            query.append(row)
+            at.append(place)
+            rank.append(listed.get(pairs[place].item, 0))
+    return np.array(query, np.int64), np.array(at, np.int64), np.array(rank, np.int64)

@@ -1,0 +1,115 @@
+"""What a person sees who labels: one pair at a time, the passage as data."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+
+from karat.highlight import shared_words
+from karat.labels.base import Key
+from karat.labels.keyboard import Keyboard
+from karat.labels.labelling import Session
+from karat.labels.pool_file import PoolEntry
+
+_JOINERS = "\u200c\u200d\u00ad"  # invisible, and a part of words and emoji
+_WORDS = {2: ("irrelevant", "partial", "strong"), 1: ("irrelevant", "relevant")}
+_END, _INTERRUPT = "\x04", "\x03"
+
+
+def escaped(text: str) -> str:
+    """Text in which nothing can move the cursor, colour the screen or turn the direction of writing.
+
+    >>> escaped("a\\x1b[2Jb\\u202ec\\td\\n")
+    'a\\\\x1b[2Jb\\\\u202ec    d\\n'
+    """
+    return "".join(_escape(c) for c in text.expandtabs(4))
+
+
+def _escape(letter: str) -> str:
+    if letter in "\n" + _JOINERS or not unicodedata.category(letter).startswith("C"):
+        return letter
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def _line(text: str) -> str:
+    return escaped(text).replace("\n", " ")
+
+
+def label_by_keys(session: Session, keys: Keyboard, console: Console, highest: int) -> None:
+    """Show pair after pair until all are labelled or somebody has had enough."""
+    note, said = "", ""
+    while True:
+        entry = session.current
+        console.clear()
+        console.print(_page(entry, session, highest, note, said) if entry else _end(session, said))
+        key, said = keys.key(), ""
+        if key in ("q", _END, _INTERRUPT, "") or (entry is None and key != "u"):
+            return
+        if key == "u":
+            note, said = "", "" if session.undo() else "there is no label of yours to undo"
+        elif key == "s":
+            session.give(None, note)
+            note = ""
+        elif key == "n":
+            console.print("note: ", end="")
+            note = keys.line()
+        elif key.isdecimal() and int(key) <= highest:
+            session.give(float(key), note)
+            note = ""
+        else:
+            said = f"{escaped(key)!r} means nothing here"
+
+
+def _page(entry: PoolEntry, session: Session, highest: int, note: str, said: str) -> RenderableType:
+    done = len(session.given)
+    head = f"{_line(session.annotator)}: {_count(session)}, of {len(session.pool):,}"
+    parts: list[RenderableType] = [Text(head, style="dim"), Text(), _query(entry), _passage(entry)]
+    parts += [Text(text, style="italic") for text in (_repeats(entry, session), note and f"note: {note}", said) if text]
+    return Group(*parts, _keys(highest, can_undo=done > 0))
+
+
+def _count(session: Session) -> str:
+    return f"{session.graded:,} labelled, {session.skipped:,} skipped"
+
+
+def _query(entry: PoolEntry) -> Text:
+    return Text.assemble(("query  ", "dim"), (escaped(entry.query or str(entry.query_id)), "bold"))
+
+
+def _passage(entry: PoolEntry) -> Panel:
+    """In a frame, so that no passage can be taken for what Karat says."""
+    text = escaped(entry.text or "") or "(this pair has no text: pool with --corpus)"
+    found = shared_words(entry.query or "", text, entry.language, len(text) + 1)
+    shown = Text(found.text)
+    for start, end in found.marks:
+        shown.stylize("bold underline", start, end)
+    title = _line(entry.title or "")
+    return Panel(
+        shown, title=Text(title) if title else None, title_align="left", subtitle=Text(_line(entry.key.item), "dim")
+    )
+
+
+def _repeats(entry: PoolEntry, session: Session) -> str:
+    if entry.near_duplicate_of is None:
+        return ""
+    grade = session.given.get(Key(str(entry.query_id), entry.near_duplicate_of))
+    yours = "" if grade is None else f", which you graded {grade:g}"
+    return f"nearly the same text as {_line(entry.near_duplicate_of)}{yours}"
+
+
+def _keys(highest: int, *, can_undo: bool) -> Text:
+    words = _WORDS.get(highest, ("irrelevant", *[""] * (highest - 1), "perfect"))
+    keys = [*((str(grade), word) for grade, word in enumerate(words)), ("s", "skip"), ("n", "note")]
+    keys += [("u", "undo")] * can_undo + [("q", "quit")]
+    return Text("   ").join(Text.assemble((key, "bold reverse"), f" {word}".rstrip()) for key, word in keys)
+
+
+def _end(session: Session, said: str) -> RenderableType:
+    parts = [
+        Text(f"No pair is left: {_count(session)}."),
+        Text("u takes the last label back; any other key ends.", style="dim"),
+    ]
+    return Group(*parts, *([Text(said, style="italic")] if said else []))

@@ -1,0 +1,91 @@
+"""Files that grow line by line: one writer, whole lines only, on the disk when it is said so."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from karat.errors import ConfigError
+from karat.output import check_writable, write_whole
+
+_BEGINS = b'{"query_id"'  # as every line that Karat writes so
+
+
+class NotContinued(Exception):
+    """The file holds something else than such lines."""
+
+
+class LineFile:
+    """A JSONL file that an earlier try may have left, and that goes on from there."""
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        self.path = path
+        check_writable(path)
+        self._open()
+        if overwrite:
+            os.truncate(path, 0)
+
+    def _open(self) -> None:
+        self._stream = self.path.open("ab", buffering=0)
+        _lock(self._stream.fileno(), self.path)
+
+    def lines(self) -> list[bytes]:
+        """What an earlier try has left. Half a line at the end is what it was killed over, and is cut; a whole one
+        that lacks its line break gets it."""
+        content = self.path.read_bytes()
+        whole, rest = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
+        if rest:
+            if not whole and not rest.startswith(_BEGINS) and not _BEGINS.startswith(rest):
+                raise NotContinued
+            if _is_json(rest):
+                self.append(b"\n")
+                return (content + b"\n").splitlines(keepends=True)
+            os.truncate(self.path, len(whole))
+        return whole.splitlines(keepends=True)
+
+    def append(self, content: bytes) -> None:
+        """Written, and on the disk."""
+        view = memoryview(content)
+        while view:
+            view = view[self._stream.write(view) :]
+        os.fsync(self._stream.fileno())
+
+    def drop_last(self) -> None:
+        """Take the last line back."""
+        content = self.path.read_bytes()
+        os.truncate(self.path, content.rstrip(b"\n").rfind(b"\n") + 1)
+        os.fsync(self._stream.fileno())
+
+    def close(self) -> None:
+        """A file into which nothing was written does not stay."""
+        self._stream.close()
+        if not self.path.stat().st_size:
+            self.path.unlink()
+
+    def replace(self, content: bytes) -> None:
+        """Other lines in its place, all at once."""
+        self._stream.close()
+        write_whole(self.path, content)
+        self._open()
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+def _lock(handle: int, path: Path) -> None:
+    """Two writers must not share a file; where the system has no locks, nobody is stopped."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError("another run is writing this file", file=str(path), hint="name another with -o") from None
+    except (ImportError, OSError):
+        return

@@ -1,0 +1,1 @@
+"""Chat models behind any OpenAI-compatible endpoint: asked at once, paid for once."""

@@ -1,0 +1,46 @@
+"""Which texts say nearly the same, letter for letter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from karat.matching.cover import normalise
+
+THRESHOLD = 0.8
+_SHINGLE = 5  # letters: words would not tell Chinese or Thai texts apart
+
+
+def near_duplicates(texts: Sequence[str | None], threshold: float = THRESHOLD) -> list[int | None]:
+    """For each text the place of the first one that it nearly repeats, None where it says something new.
+
+    Two texts are alike when their sets of five letters in a row (lower-case, white space as one blank) have at least
+    `threshold` of their union in common. Only texts that repeat no other are repeated: there are no chains.
+
+    >>> near_duplicates(["Refunds take 5 days.", "Cards ship in two weeks.", "refunds  take 5 days", None])
+    [None, None, 0, None]
+    """
+    holders: dict[str, list[int]] = {}  # shingle → the new texts that have it
+    sizes: dict[int, int] = {}
+    return [_place(at, shingles(text or ""), holders, sizes, threshold) for at, text in enumerate(texts)]
+
+
+def _place(
+    at: int, parts: frozenset[str], holders: dict[str, list[int]], sizes: dict[int, int], threshold: float
+) -> int | None:
+    shared = Counter(holder for part in parts for holder in holders.get(part, ()))
+    for holder in sorted(shared):
+        if shared[holder] >= threshold * (len(parts) + sizes[holder] - shared[holder]):
+            return holder
+    sizes[at] = len(parts)
+    for part in parts:
+        holders.setdefault(part, []).append(at)
+    return None
+
+
+def shingles(text: str) -> frozenset[str]:
+    """All stretches of five letters; of a shorter text the text itself, of an empty one none."""
+    plain = normalise(text)
+    if len(plain) <= _SHINGLE:
+        return frozenset([plain] if plain else [])
+    return frozenset(plain[i : i + _SHINGLE] for i in range(len(plain) - _SHINGLE + 1))

@@ -1,0 +1,142 @@
+"""Labels and pool files: what is read, what is refused and how."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from karat.errors import InputError
+from karat.labels.base import Key
+from karat.labels.label_log import LabelLog
+from karat.labels.labels_file import Label, read_labels, write_labels
+from karat.labels.pool_file import Origin, PoolEntry, read_pool, write_pool
+
+GOOD = {"query_id": "q1", "chunk_id": "a#1", "grade": 2, "annotator": "ann"}
+
+
+def write(path: Path, *entries: dict[str, Any] | str) -> Path:
+    path.write_text("".join((e if isinstance(e, str) else json.dumps(e)) + "\n" for e in entries))
+    return path
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    labels = [
+        Label(query_id="q1", chunk_id="a", grade=0.5, annotator="ann", note="n", time="2025-06-01T10:00:00+00:00"),
+        Label(query_id="q1", doc_id="d", grade=None, reason="timeout", annotator="m", kind="judge", model="m-1"),
+    ]
+    write_labels(tmp_path / "l.jsonl", labels)
+    found = read_labels(tmp_path / "l.jsonl")
+    assert msgspec.to_builtins(found.entries) == msgspec.to_builtins(labels)
+    assert [place.line for place in found.places] == [1, 2]
+    assert found.annotators == ["ann", "m"]
+    assert list(found.by_pair()) == [Key("q1", "a")], "what has no grade is missing, not 0"
+
+
+def test_ids_may_be_numbers_and_unknown_fields_stand_there(tmp_path: Path) -> None:
+    found = read_labels(write(tmp_path / "l.jsonl", {**GOOD, "query_id": 7, "chunk_id": 8, "mood": "good"}))
+    assert found.entries[0].key == Key("7", "8")
+
+
+def test_a_document_is_no_chunk_of_the_same_name() -> None:
+    chunk = Label(query_id="q", chunk_id="a", grade=1, annotator="x")
+    document = Label(query_id="q", doc_id="a", grade=1, annotator="x")
+    both = Label(query_id="q", chunk_id="a", doc_id="d", grade=1, annotator="x")
+    assert chunk.key == both.key != document.key
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"grade": 3}, "grade: out of the scale: expected a grade from 0 to 2, got 3.0\nhint: --max-grade 3"),
+        ({"grade": -1}, "grade: out of the scale: expected a grade from 0 to 2, got -1.0\nhint: a grade that is not"),
+        ({"grade": "good"}, "grade: wrong type: expected a number or null, got 'good'"),
+        ({"grade": None}, "reason: a label without a grade and without a reason"),
+        ({"reason": "timeout"}, "reason: a label with a grade and a reason"),
+        ({"kind": "robot"}, "kind: not usable: expected human or judge"),
+        ({"annotator": ""}, "annotator: not usable: expected a name"),
+        ({"chunk_id": None}, "chunk_id: the field is missing"),
+        ({"query_id": None}, "query_id: wrong type"),
+        ({"inclusion_probability": 0}, "inclusion_probability: out of range: expected a number > 0"),
+        ({"inclusion_probability": 1.5}, "inclusion_probability: out of range: expected a number <= 1"),
+    ],
+)
+def test_bad_lines_are_refused_with_their_place(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    path = write(tmp_path / "l.jsonl", GOOD, {**GOOD, "chunk_id": "b", **change})
+    with pytest.raises(InputError) as refused:
+        read_labels(path)
+    assert f"{path}:2: {said}" in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["grade", "annotator", "query_id"])
+def test_fields_that_are_needed(tmp_path: Path, field: str) -> None:
+    entry = {name: value for name, value in GOOD.items() if name != field}
+    with pytest.raises(InputError, match=f"l.jsonl:1: {field}: the field is missing"):
+        read_labels(write(tmp_path / "l.jsonl", entry))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "the file is empty"), ('{"query_id": "q', "cut off"), ('{"grade": NaN}', "NaN")]
+)
+def test_files_that_are_no_labels(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "l.jsonl").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_labels(tmp_path / "l.jsonl")
+
+
+def test_other_scales_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "l.jsonl", {**GOOD, "grade": 3.5})
+    assert read_labels(path, highest=4).entries[0].grade == 3.5
+
+
+def test_two_grades_of_one_annotator_are_refused_with_both_places(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "a.jsonl", GOOD), write(tmp_path / "b.jsonl", {}, {**GOOD, "grade": 1})
+    write(second, {**GOOD, "chunk_id": "b"}, {**GOOD, "grade": 1})
+    with pytest.raises(InputError) as refused:
+        read_labels(first, second)
+    assert f"{second}:2: grade: query 'q1': ann has given a#1 another grade before ({first}:1)" in str(refused.value)
+
+
+def test_a_grade_stands_in_for_a_failure_and_repeats_are_counted(tmp_path: Path) -> None:
+    failed = {**GOOD, "grade": None, "reason": "timeout"}
+    found = read_labels(write(tmp_path / "l.jsonl", failed, GOOD, GOOD, failed))
+    assert [label.grade for label in found] == [2.0]
+    assert (found.replaced, found.repeated) == (2, 1)
+
+
+def test_only_those_of_people(tmp_path: Path) -> None:
+    path = write(tmp_path / "l.jsonl", GOOD, {**GOOD, "annotator": "m", "kind": "judge", "grade": 0})
+    assert read_labels(path, kind="human").annotators == ["ann"]
+
+
+def test_a_log_goes_on_after_half_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    path.write_text(json.dumps({**GOOD, "grade": 1}) + '\n{"query_id":"q1","chu')
+    with LabelLog(path) as log:
+        assert len(log.labels) == 1
+        log.add(Label(query_id="q1", chunk_id="b", grade=0, annotator="ann"))
+    assert [label.grade for label in read_labels(path)] == [1.0, 0.0]
+
+
+def test_a_log_keeps_a_whole_last_line_without_its_break(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    path.write_text(json.dumps(GOOD))
+    with LabelLog(path) as log:
+        log.add(Label(query_id="q1", chunk_id="b", grade=0, annotator="ann"))
+        log.drop_last()
+    assert path.read_text() == json.dumps(GOOD) + "\n"
+
+
+def test_pools_are_read_as_written(tmp_path: Path) -> None:
+    entry = PoolEntry(query_id="q", chunk_id="a", query="?", text="t", origin=Origin({"run": 3}, 0.25))
+    write_pool(tmp_path / "p.jsonl", [entry])
+    assert msgspec.to_builtins(read_pool(tmp_path / "p.jsonl")) == msgspec.to_builtins([entry])
+
+
+def test_a_pair_stands_in_a_pool_once(tmp_path: Path) -> None:
+    pair = {"query_id": "q", "chunk_id": "a"}
+    with pytest.raises(InputError, match=r"p.jsonl:2: query 'q': a stands in the pool already \(.*p.jsonl:1\)"):
+        read_pool(write(tmp_path / "p.jsonl", pair, pair))
