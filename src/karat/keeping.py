@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from karat.analyses.base import Lacking
-from karat.errors import ConfigError, InputError
+from karat.errors import ConfigError
 from karat.gates.verdicts import Verdicts
 from karat.history.kept_run import KeptRun, RunDocument, keep
 from karat.history.rows import Judgement
@@ -72,14 +72,14 @@ def restored(run: KeptRun) -> Result:
     cases = None if document.triage is None else {**document.triage, "cases": run.cases()}
     result = replace(
         restore(run.saved()),
-        saved_sweep=None if document.sweep is None else _typed(document.sweep, Sweep),
-        saved_triage=None if cases is None else _typed(cases, Triage),
+        saved_sweep=_typed(document.sweep, Sweep),
+        saved_triage=_typed(cases, Triage),
     )
     result.__dict__.update(summary_rows=document.result.summary, bands=document.result.bands)
     return result
 
 
-def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage:
+def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage | None:
     """The triage of a run with some of its cases."""
     return _typed({**(document.triage or {}), "cases": list(cases)}, Triage)
 
@@ -87,12 +87,13 @@ def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage:
 def kept_sections(store: Store, run_id: str) -> list[Section]:
     """The report of a run without its failed queries, as it was kept; of an older one, made anew."""
     document = store.document(run_id)
-    if not document.sections:
+    read = [_typed(section, Section) for section in document.sections]
+    sections = [section for section in read if section is not None]
+    if not sections or len(sections) < len(read):
         return full_sections(restored(store.kept(run_id)), without=("triage",))
-    sections = [_typed(section, Section) for section in document.sections]
-    if document.sweep is not None:
-        curves = Section("over_k", "Over k", sweep_blocks(_typed(document.sweep, Sweep)))
-        sections.insert(min(2, len(sections)), curves)
+    sweep = _typed(document.sweep, Sweep)
+    if sweep is not None:
+        sections.insert(min(2, len(sections)), Section("over_k", "Over k", sweep_blocks(sweep)))
     return sections
 
 
@@ -112,12 +113,12 @@ def _sweep(result: Result) -> Any:
         return None
 
 
-def _typed(value: Any, kind: type[_S]) -> _S:
-    """Through JSON, whose keys are texts also where ours are numbers."""
+def _typed(value: Any, kind: type[_S]) -> _S | None:
+    """Through JSON, whose keys are texts also where ours are numbers; None: nothing, or kept in another shape."""
     try:
-        return msgspec.json.decode(msgspec.json.encode(value), type=kind)
-    except msgspec.ValidationError as error:
-        raise InputError(f"the run was kept by a Karat that wrote it in another way: {error}") from error
+        return None if value is None else msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except msgspec.ValidationError:
+        return None  # by another version; the scores do not depend on it
 
 
 def _plain(value: msgspec.Struct) -> Any:

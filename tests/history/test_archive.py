@@ -124,6 +124,6 @@ def test_parquet_that_is_no_run(tmp_path: Path, store: Store) -> None:
 def test_a_run_whose_parts_do_not_fit(store: Store, made_run: Maker) -> None:
     """Its id is right: it was made so."""
     run = made_run(1)
-    torn = KeptRun(run.document, run.rows.drop("score/recall@5"))
+    torn = KeptRun(run.text, run.rows.drop("score/recall@5"))
     with pytest.raises(KaratError, match="do not fit together"):
         import_runs(store, torn.to_parquet(), "torn")

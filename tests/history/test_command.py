@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import karat
+from karat.history.kept_run import KeptRun
 from karat.history.opening import open_store
 from karat.history.store import Store
+from karat.keeping import kept_sections
 
 Command = Callable[..., tuple[int, str, str]]
 HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"
@@ -108,6 +110,16 @@ def test_show_makes_the_report_again(kept: Store, tmp_path: Path, karat_command:
     assert 'id="over-k"' in page
     assert 'id="triage"' in page
     assert karat.read_result(tmp_path / "result.json").scores == kept.kept(kept.find("second")).saved().scores
+
+
+def test_a_report_that_another_version_wrote_is_made_anew(kept: Store) -> None:
+    import msgspec
+
+    run = kept.kept(kept.find("second"))
+    changes = {"sections": [{"blocks": "in another shape"}], "sweep": {"curves": 3}, "triage": {"cases": 4}}
+    kept.save(KeptRun.of(msgspec.structs.replace(run.document, **changes), run.rows), tags=["other"])
+    names = [section.name for section in kept_sections(kept, kept.find("other"))]
+    assert names == [section.name for section in kept_sections(kept, kept.find("second")) if section.name != "over_k"]
 
 
 def test_compare_gate_and_power_start_from_the_history(kept: Store, karat_command: Command) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from karat.errors import ConfigError, KaratError, UnknownName
-from karat.history.kept_run import KeptRun
+from karat.history.kept_run import KeptRun, read_kept
 from karat.history.opening import open_store
 from karat.history.rows import Filter, Judgement
 from karat.history.store import Store
@@ -59,10 +59,23 @@ def test_where_the_files_lay_does_not_make_another_run(made_run: Maker) -> None:
 
     run = made_run(1)
     moved = msgspec.structs.replace(run.document.result, run="elsewhere.jsonl", gold="/tmp/gold.jsonl", karat="9.9")
-    other = KeptRun(msgspec.structs.replace(run.document, result=moved), run.rows)
+    other = KeptRun.of(msgspec.structs.replace(run.document, result=moved), run.rows)
     assert other.id == run.id
-    changed = KeptRun(run.document, run.rows.with_columns(first_rank=run.rows["first_rank"].reverse()))
+    changed = KeptRun(run.text, run.rows.with_columns(first_rank=run.rows["first_rank"].reverse()))
     assert changed.id != run.id
+
+
+def test_a_field_that_a_later_karat_adds_leaves_the_id(made_run: Maker) -> None:
+    """What is read from a file is the run that was written, whatever the structs have gained since."""
+    import json
+
+    run = made_run(1)
+    older = json.loads(run.text)
+    del older["result"]["lacking"], older["cases"]  # as if these fields had not existed yet
+    kept = KeptRun(json.dumps(older).encode(), run.rows)
+    again = read_kept(kept.to_parquet(), "x")
+    assert again.document.result.lacking == {}
+    assert again.id == kept.id != run.id
 
 
 def test_provenance_stands_in_the_list(store: Store, made_run: Maker) -> None:
@@ -84,7 +97,7 @@ def test_a_metric_that_is_set_in_another_way_has_another_fingerprint(store: Stor
     result = run.document.result
     for change in ({"definitions": {"recall@5": 2}}, {"settings": {**result.settings, "missing": "skip"}}):
         changed = msgspec.structs.replace(run.document, result=msgspec.structs.replace(result, **change))
-        store.save(KeptRun(changed, run.rows))
+        store.save(KeptRun.of(changed, run.rows))
     store.save(run)
     found = {row.measures["recall@5"].definition for row in store.runs().rows}
     assert len(found) == 3

@@ -39,15 +39,27 @@ class RunDocument(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class KeptRun:
-    """A run as it is kept. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…"""
+    """A run as it is kept. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…
 
-    document: RunDocument
+    `text`: the document as it is written. The id goes by it and not by the struct, which later versions add fields to:
+    a run of an older Karat must stay the run that it is.
+    """
+
+    text: bytes
     rows: pl.DataFrame
+
+    @classmethod
+    def of(cls, document: RunDocument, rows: pl.DataFrame) -> KeptRun:
+        return cls(msgspec.json.encode(document), rows)
+
+    @cached_property
+    def document(self) -> RunDocument:
+        return read_document(self.text, "a kept run")
 
     @cached_property
     def id(self) -> str:
         """By content: the same scores of the same system by the same code are one run, wherever its files lay."""
-        found = hashlib.sha256(msgspec.json.encode(_content(self.document), order="deterministic"))
+        found = hashlib.sha256(msgspec.json.encode(_content(self.text), order="deterministic"))
         for name in sorted(self.rows.columns):
             found.update(name.encode())
             found.update(msgspec.json.encode(self.rows[name].to_list()))
@@ -56,8 +68,7 @@ class KeptRun:
     def to_parquet(self) -> bytes:
         import polars as pl
 
-        text = msgspec.json.encode(self.document).decode()
-        column = pl.Series(DOCUMENT, [text, *[None] * (self.rows.height - 1)], dtype=pl.String)
+        column = pl.Series(DOCUMENT, [self.text.decode(), *[None] * (self.rows.height - 1)], dtype=pl.String)
         buffer = io.BytesIO()
         self.rows.with_columns(column).write_parquet(buffer, compression="zstd", row_group_size=_GROUP)
         return buffer.getvalue()
@@ -120,9 +131,7 @@ def keep(
         sweep=sweep,
         sections=list(sections),
     )
-    # As it comes back from a file: structs inside of analyses are objects there.
-    plain = msgspec.json.decode(msgspec.json.encode(document), type=RunDocument)
-    return KeptRun(plain, pl.DataFrame(columns))
+    return KeptRun.of(document, pl.DataFrame(columns))
 
 
 def read_kept(source: bytes | Path, label: str) -> KeptRun:
@@ -131,14 +140,14 @@ def read_kept(source: bytes | Path, label: str) -> KeptRun:
 
     try:
         rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
-        document = read_document(rows[DOCUMENT][0], label)
-        kept = KeptRun(document, rows.drop(DOCUMENT))
+        text = rows[DOCUMENT][0]
     except (pl.exceptions.PolarsError, IndexError, OSError) as error:
         raise InputError("not a run that Karat has kept", file=label, hint="the file is cut off or damaged") from error
+    document = read_document(text, label)
     measured = (SCORE + row.metric for row in document.result.summary)
     if not {*_COLUMNS, *measured} <= set(rows.columns):
         raise InputError("the parts of a kept run do not fit together", file=label)
-    return kept
+    return KeptRun(text.encode(), rows.drop(DOCUMENT))
 
 
 def read_document(text: str | bytes | None, label: str) -> RunDocument:
@@ -148,14 +157,14 @@ def read_document(text: str | bytes | None, label: str) -> RunDocument:
         raise InputError(f"not a run that Karat has kept: {error}", file=label) from error
 
 
-def _content(document: RunDocument) -> dict[str, Any]:
+def _content(text: bytes) -> dict[str, Any]:
     """The document without what may differ although the run is the same."""
-    plain = msgspec.to_builtins(document)
-    del plain["sections"]  # the same once more, in words
+    plain: dict[str, Any] = msgspec.json.decode(text)
+    plain.pop("sections", None)  # the same once more, in words
     for part in ("result", "triage", "sweep"):
-        if plain[part] is not None:
+        if plain.get(part) is not None:
             plain[part] = {name: value for name, value in plain[part].items() if name not in _PLACES}
-    return dict(plain)
+    return plain
 
 
 def _scores(saved: SavedResult) -> Iterator[tuple[str, list[float | None]]]:

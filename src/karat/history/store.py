@@ -143,7 +143,7 @@ class Store(ABC):
                 for (segment, value), (queries, metrics) in measures_of(result).items():
                     values = (run.id, segment, value, queries, _json(metrics))
                     connection.execute("INSERT INTO measures VALUES (?, ?, ?, ?, ?)", values)
-                self._put(connection, run.id, content, msgspec.json.encode(run.document))
+                self._put(connection, run.id, content, run.text)
             _add_tags(connection, run.id, names)
             _add_judgements(connection, run.id, judgements)
         return Saved(run.id, new)

@@ -210,9 +210,8 @@ def triage_page(store: Store, request: Request) -> Response:
     row = store.row(store.find(request.path_params["run"]))
     offset = max(asked_of(request, AskPage).offset, 0)
     cases = cases_of(store, row.id, offset=offset, limit=_CASES)
-    blocks: list[Block] = [Text("Nothing is kept here.")]
-    if cases:
-        blocks = list(triage_blocks(triage_of(store.document(row.id), cases)))
+    found = triage_of(store.document(row.id), cases) if cases else None
+    blocks: list[Block] = [Text("Nothing is kept here.")] if found is None else list(triage_blocks(found))
     return page(
         "triage.html",
         f"Where {row.head.system or row.head.run} fails",
