@@ -9,6 +9,7 @@ import click
 
 from karat.cli.options import (
     NeedsGold,
+    engine_options,
     metric_option,
     reading_options,
     scoring_options,
@@ -47,6 +48,7 @@ from karat.cli.options import (
     "audit=out.md name one table.",
 )
 @reading_options
+@engine_options
 def command(
     run: str,
     gold: str,
@@ -59,13 +61,15 @@ def command(
 ) -> None:
     """Score RUN against a gold set: the panel with intervals, what it could reach, segments, worst queries, audit.
 
-    RUN and the gold set may be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also .gz and .zst.
+    RUN and the gold set may be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also .gz and .zst; RUN also a
+    folder of Parquet files, 'runs/*.parquet' or a Delta table.
 
     \b
     karat eval run.jsonl --gold gold.jsonl
     karat eval run.jsonl --gold gold.jsonl --segment language --segment language,topic
     karat eval run.trec --gold qrels.txt -m 'ndcg(gain=linear)@10' -m map
     karat eval run.jsonl --gold gold.yaml -o report.html -o result.json -o scores.parquet
+    karat eval 's3a://bucket/runs/*.parquet' --gold gold.jsonl --engine spark --spark-master spark://host:7077
     """
     from karat.cli.scoring import command_line, print_json, score_files
     from karat.export import check_target, export, to_json

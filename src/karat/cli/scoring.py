@@ -50,14 +50,18 @@ def score_files(
     raw: str | None = None,
     original: str | None = None,
     routes: dict[str, str] | None = None,
+    engine: str = "local",
+    spark_master: str | None = None,
+    run_columns: str | None = None,
 ) -> list[Result]:
     """One result for each system of a run."""
     from pathlib import Path
 
     from karat.config import load_config
+    from karat.engines.find import named_engine
     from karat.errors import ConfigError
     from karat.evaluation import evaluate_all
-    from karat.formats.read import read_gold, read_run
+    from karat.formats.read import read_gold
     from karat.metrics.grammar import REGISTRY
     from karat.progress import working
     from karat.provenance import code_date, code_version
@@ -69,10 +73,11 @@ def score_files(
     if is_saved_result(Path(run)):
         raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
     config = load_config()
+    chosen = named_engine(engine, spark_master)
     judged = read_gold(gold, format=gold_format, target=target, split=split)
     with working(f"scoring {run}"):
         results = evaluate_all(
-            read_run(run, format=run_format, system=system, hits=hits),
+            chosen.read_run(run, format=run_format, system=system, hits=hits, columns=run_columns),
             judged,
             metrics or None,
             k=k or config.metrics.retrieval.default_k,
@@ -93,6 +98,7 @@ def score_files(
             raw=raw,
             original=original,
             routes=routes,
+            engine=chosen,
         )
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():

@@ -53,6 +53,7 @@ class Scored:
     audit: Audit = field(default_factory=Audit)
     shared: bool = False  # does any relevant gold item stand among the hits so far
     seen: str | None = None  # an id of the run
+    unknown: list[str] = field(default_factory=list)  # queries that the gold set does not have
 
 
 class Kernel:
@@ -75,7 +76,10 @@ class Kernel:
             self._next[system] = int(chunks.queries[-1]) + 1
         shared = self._shared.setdefault(system, SharedItems(gold))
         shared.look(chunks)
-        return collect(task, system, chunks, documents, audit, shared)
+        scored = collect(task, system, chunks, documents, audit, shared)
+        if chunks.n < len(hits.queries):
+            scored.unknown.extend(query for query in hits.queries if query not in gold.index)
+        return scored
 
 
 def collect(

@@ -9,7 +9,7 @@ from karat.engines.local import Local
 from karat.errors import ConfigError
 from karat.registry import Registry
 
-REGISTRY: Registry[Engine] = Registry("engine", "karat.engines", Engine)
+REGISTRY: Registry[Engine] = Registry("engine", "karat.engines", Engine)  # type: ignore[type-abstract]
 
 
 def find_engine(engine: Any, run: Any = None) -> Engine:
@@ -26,6 +26,17 @@ def find_engine(engine: Any, run: Any = None) -> Engine:
         return REGISTRY.require(engine)()
     expected = ", ".join(sorted(REGISTRY.everything())) + " or a SparkSession"
     raise ConfigError("this is no engine", expected=expected, got=type(engine).__name__)
+
+
+def named_engine(name: str, spark_master: str | None = None) -> Engine:
+    """As the command line names one."""
+    if spark_master is None:
+        return find_engine(name)
+    if name != "spark":
+        raise ConfigError("a Spark master is for the engine spark", got=name, hint="add --engine spark")
+    from karat.engines.spark import Spark
+
+    return Spark(master=spark_master)
 
 
 def _of_spark(thing: Any) -> bool:
