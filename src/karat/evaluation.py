@@ -401,6 +401,6 @@ class _Scorer:
             facts={name: [column[row] for row in rows.tolist()] for name, column in self.facts.items()},
             stages=stages,
             background=background,
-            source=run,
+            source=run if run.here else None,
             **statistics,
         )

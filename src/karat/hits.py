@@ -88,6 +88,7 @@ class Run(ABC):
     """One file or object with the hits of one or more systems. It can be read again and again."""
 
     label: str = "run"
+    here: bool = True  # can single hits be read in this process
 
     @abstractmethod
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:

@@ -61,8 +61,8 @@ def command(
 ) -> None:
     """Score RUN against a gold set: the panel with intervals, what it could reach, segments, worst queries, audit.
 
-    RUN and the gold set may be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also .gz and .zst; RUN also a
-    folder of Parquet files, 'runs/*.parquet' or a Delta table.
+    RUN and the gold set may be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also .gz and .zst. RUN may
+    also be a folder of Parquet files, a pattern such as 'runs/*.parquet', or a Delta table.
 
     \b
     karat eval run.jsonl --gold gold.jsonl

@@ -18,6 +18,8 @@ from karat.hits import Hits, Run
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from karat.result import Result
+
 _BROADCAST = 128 << 20  # bytes of gold that every executor may be given whole
 _ON_THE_CLUSTER = "the hits of a Spark frame stay on the cluster"
 
@@ -99,6 +101,10 @@ class Spark(Engine):
         scored = sorted_.mapInArrow(score_partition(self._sent(shipped)), SCORES)
         yield from map(unpack, scored.toArrow()["scored"].to_pylist())  # a few bytes a query and metric
 
+    def frame(self, result: Result) -> DataFrame:
+        """The scores of a result, a row a query, as a frame of the session: to be joined, or written where hits are."""
+        return self.session.createDataFrame(result.scores.to_arrow())
+
     def _with_gold(self, hits: DataFrame, gold: Gold) -> DataFrame:
         for table in gold_rows(gold):
             hits = hits.unionByName(self.session.createDataFrame(table), allowMissingColumns=True)
@@ -118,6 +124,8 @@ _ORDER = ("system", "rank", "score", "chunk_id", "doc_id")
 
 class SparkRun(Run):
     """A Spark frame with a row a hit, or a row a query with the list of its hits."""
+
+    here = False
 
     def __init__(self, label: str, frame: DataFrame, system: str | None, layout: Layout) -> None:
         self.label, self._frame, self._system, self.layout = label, frame, system, layout
