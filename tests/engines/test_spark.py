@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from karat.ids import take_list
 from tests.engines.conftest import METRICS, assert_same, gold_of, hits_table, write_nested
 
 import karat
 from karat.engines.spark_session import find_session
-from karat.errors import ConfigError, InputError, KaratError, MissingExtra
+from karat.errors import ConfigError, InputError, MissingExtra
 
 pytestmark = pytest.mark.xdist_group("spark")
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
@@ -27,7 +28,7 @@ def rows(run: karat.Run) -> pl.DataFrame:
     found = []
     for hits in run.slices(frozenset(), karat.Audit()):
         for query, start, end in zip(hits.queries, hits.offsets, hits.offsets[1:], strict=False):
-            ids = list(hits.ids[start:end])
+            ids = take_list(hits.ids, np.arange(start, end))
             scores = [None] * len(ids) if hits.score is None else hits.score[start:end].tolist()
             found += [(query, i, rank, s) for rank, (i, s) in enumerate(zip(ids, scores, strict=True), 1)]
     return pl.DataFrame(found, ["query_id", "chunk_id", "rank", "score"], orient="row")
@@ -157,15 +158,10 @@ def test_no_such_path(spark: Any, tmp_path: Path) -> None:
         karat.evaluate(str(tmp_path / "nothing"), GOLD, METRICS, engine=spark)
 
 
-def test_gold_too_large_to_broadcast_that_cannot_be_joined(spark: Any) -> None:
+def test_gold_of_passages_needs_the_hits_here(spark: Any) -> None:
     gold = [{"query_id": q, "gold": [{"doc_id": "d1", "quote": "some words"}]} for q in GOLD]
-    corpus = [{"_id": f"d1#{n}", "text": f"some words {n}", "doc_id": "d1"} for n in range(3)]
-    path = Path(os.environ["PYTEST_TMP"]) if "PYTEST_TMP" in os.environ else None
-    assert path is None
-    frame = spark.createDataFrame(TABLE.to_arrow())
-    with pytest.raises(KaratError, match="too large to broadcast|stay on the cluster"):
-        karat.evaluate(frame, gold, METRICS, engine=karat.Spark(spark, broadcast=100))
-    assert corpus
+    with pytest.raises(InputError, match=r"stay on the cluster\nhint: gold of passages"):
+        karat.evaluate(spark.createDataFrame(TABLE.to_arrow()), gold, METRICS)
 
 
 def test_what_needs_single_hits_here(spark: Any) -> None:

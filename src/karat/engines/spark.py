@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from karat.result import Result
 
 _BROADCAST = 128 << 20  # bytes of gold that every executor may be given whole
+_LOCAL_ONLY = "gold of passages, and whatever looks at single hits, need the engine local"
 _ON_THE_CLUSTER = "the hits of a Spark frame stay on the cluster"
 
 
@@ -86,14 +87,7 @@ class Spark(Engine):
         from pyspark.sql import functions as F
 
         partitions = self.partitions or int(self.session.conf.get("spark.sql.shuffle.partitions") or 200)
-        size = shipped.size()
-        if size > self.broadcast:
-            if not shipped.can_be_spread:
-                raise ConfigError(
-                    f"the gold set is too large to broadcast ({size >> 20} MB), and its passages cannot be joined",
-                    expected=f"at most {self.broadcast >> 20} MB",
-                    hint="raise it: karat.Spark(session, broadcast=bytes), or use the engine local",
-                )
+        if shipped.size() > self.broadcast:
             hits, shipped = self._with_gold(hits, gold), shipped.without_gold()
         order = [F.col(name).desc() if name == "score" else F.col(name) for name in _ORDER if name in hits.columns]
         gold_first = [F.col(GOLD).isNull()] if GOLD in hits.columns else []
@@ -131,7 +125,7 @@ class SparkRun(Run):
         self.label, self._frame, self._system, self.layout = label, frame, system, layout
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        raise InputError(_ON_THE_CLUSTER, file=self.label, hint="what looks at single hits needs the engine local")
+        raise InputError(_ON_THE_CLUSTER, file=self.label, hint=_LOCAL_ONLY)
 
     def frame(self, columns: frozenset[str]) -> DataFrame:
         """Only what is needed, under the names of its roles: less to shuffle."""

@@ -44,10 +44,6 @@ class Shipped:
         gold = task.gold_of("")
         return cls(replace(task, gold_of=_nowhere), replace(gold), label, layout)
 
-    @property
-    def can_be_spread(self) -> bool:
-        return self.gold is None or not (self.gold.passages or self.gold.located)
-
     def size(self) -> int:
         import pickle
 
