@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 SET_UP := pyproject.toml constraints.txt
 
-.PHONY: demo test browser check docs bench runs clean
+.PHONY: demo test browser java check docs bench runs clean
 
 # The whole loop on the demo set: run two retrievers, score, compare, judge. Each command is shown, then what it prints.
 SET := examples/helpdesk
@@ -23,8 +23,9 @@ demo: .venv/.demo
 	-o out/verdict.html) || [ $$? = 1 ]
 	@echo; echo 'Open them in a browser: file://$(CURDIR)/out/report.html file://$(CURDIR)/out/verdict.html'
 
-test: .venv/.frameworks browser
-	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto
+# Tests that share something expensive (a Spark session) are one group, and run in one process.
+test: .venv/.frameworks browser java
+	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 # Pages are tested in Debian's chromium: installed where that is allowed, elsewhere those tests are skipped.
 BROWSERS := chromium chromium-browser google-chrome
@@ -34,6 +35,13 @@ browser:
 	command -v apt-get >/dev/null && $(AS_ROOT) apt-get update -qq && \
 	$(AS_ROOT) apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null || \
 	echo 'No browser: tests that need one are skipped. Install chromium to run them.'
+
+# Spark is tested with Java 17 or 21: installed where that is allowed, elsewhere those tests are skipped.
+java:
+	@command -v java >/dev/null && exit 0; \
+	command -v apt-get >/dev/null && $(AS_ROOT) apt-get update -qq && \
+	$(AS_ROOT) apt-get install -y -qq --no-install-recommends default-jre-headless >/dev/null || \
+	echo 'No Java: tests that need Spark are skipped. Install default-jre-headless (17 or 21) to run them.'
 
 check: .venv/.check
 	$(BIN)/ruff check .
@@ -60,6 +68,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/retrieval_speed.py --output benchmarks/RETRIEVAL.md
 	$(BIN)/python benchmarks/judge_speed.py --output benchmarks/JUDGE.md
 	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
+	$(BIN)/python benchmarks/scale.py --output benchmarks/SCALE.md
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from karat.comparison.compare import compare as compare
     from karat.diagnosis.diagnose import diagnose as diagnose
     from karat.diagnosis.finding import Finding as Finding
+    from karat.engines.spark import Spark as Spark
     from karat.errors import KaratError as KaratError
     from karat.evaluation import evaluate as evaluate
     from karat.evaluation import evaluate_all as evaluate_all
@@ -71,6 +72,7 @@ _WHERE = {
     "Run": "karat.hits",
     "RunLogWriter": "karat.formats.run_log_writer",
     "Sampling": "karat.statistics.intervals",
+    "Spark": "karat.engines.spark",
     "Stress": "karat.stressing.stress",
     "Sweep": "karat.sweeping",
     "Synthesis": "karat.synthesizing.synthesize",

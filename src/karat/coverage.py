@@ -42,27 +42,31 @@ class SharedItems:
 
     def __init__(self, gold: Gold) -> None:
         self._gold = gold
-        self._shared = False
-        self._seen: str | None = None  # an id of the run
+        self.found = False
+        self.seen: str | None = None  # an id of the run
 
     def look(self, judged: Judged) -> None:
         """Costs something only as long as nothing relevant was found."""
-        if self._shared or judged.hits is None or not len(judged.hits.ids):
+        if self.found or judged.hits is None or not len(judged.hits.ids):
             return
-        self._shared = bool((judged.hit_grade > 0).any())
-        if not self._shared:
+        self.found = bool((judged.hit_grade > 0).any())
+        if not self.found:
             rows = np.arange(len(judged.hits.ids))
             ids = take_list(judged.hits.ids, rows)
-            self._seen = self._seen or ids[0]
+            self.seen = self.seen or ids[0]
             wanted = set(self._relevant())
-            self._shared = not (wanted.isdisjoint(ids) and wanted.isdisjoint(judged.docs_of(rows)))
+            self.found = not (wanted.isdisjoint(ids) and wanted.isdisjoint(judged.docs_of(rows)))
+
+    def merge(self, found: bool, seen: str | None) -> None:
+        """What another saw of other hits."""
+        self.found, self.seen = self.found or found, self.seen or seen
 
     def report(self, audit: Audit) -> None:
-        if self._shared or self._seen is None:
+        if self.found or self.seen is None:
             return
         relevant = self._relevant()
         if relevant:
-            audit.count("no_shared_items", len(relevant), (f"gold {relevant[0]}", f"run {self._seen}"))
+            audit.count("no_shared_items", len(relevant), (f"gold {relevant[0]}", f"run {self.seen}"))
 
     def _relevant(self) -> list[str]:
         return [self._gold.ids[i] for i in _relevant(self._gold)]

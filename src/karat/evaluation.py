@@ -19,19 +19,20 @@ from karat.audit import Audit
 from karat.corpus import Corpus, DescribedRun
 from karat.coverage import SharedItems, count_missing
 from karat.dating import with_versions
+from karat.engines.base import Engine, Scored, Task, collect
+from karat.engines.find import find_engine
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.extremes import Extremes, LazyColumns, Side, level_of
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
-from karat.freshness import NoVersions, OddVersion, odd_versions
+from karat.freshness import NoVersions, OddVersion
 from karat.gold import Gold
 from karat.hits import NoLists, Run, StagedRun, Ungrouped
 from karat.ids import DocRule, Floats, Ints
-from karat.judged import Judged, Rules, judge, judge_missing
+from karat.judged import Rules, judge_missing
 from karat.labelling import Labelling
 from karat.matching.cover import THRESHOLD
 from karat.metrics.base import INFINITE, Metric
-from karat.metrics.covering import LOOKED, Covering
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
 from karat.prices import read_prices
@@ -76,7 +77,8 @@ def evaluate(
     `run` and `gold` are paths (any format), dicts, lists of records or frames; `metrics` are names such as
     `recall@5` (default: the panel). Options are those of `evaluate_all`.
     """
-    results = evaluate_all(read_run(run, system=system), gold, metrics, **options)
+    engine = find_engine(options.pop("engine", None), run)
+    results = evaluate_all(engine.read_run(run, system=system), gold, metrics, engine=engine, **options)
     if len(results) > 1:
         raise ConfigError(
             f"the run holds {len(results)} systems: {', '.join(sorted(results))}",
@@ -111,6 +113,7 @@ def evaluate_all(
     original: Any = None,
     routes: Mapping[str, Any] | None = None,
     bm25: Any = None,
+    engine: Any = None,
 ) -> dict[str, Result]:
     """Score every system of a run.
 
@@ -134,6 +137,7 @@ def evaluate_all(
       for (`read_labelling`).
     - `bm25`: a run of BM25 to hold the scores against (default: BM25 searches the corpus, where one is given).
     - `facts`: what the run says of a query (`route` …) and the result should keep.
+    - `engine`: where it is worked out: `local` (the default), `processes`, `spark`, or a SparkSession of yours.
     """
     if k < 1:
         raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
@@ -151,7 +155,8 @@ def evaluate_all(
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
     prices = None if prices is None else read_prices(prices)
-    run, gold = read_run(run), read_gold(gold)
+    engine = find_engine(engine, run)
+    run, gold = engine.read_run(run), read_gold(gold)
     logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {}), LISTS: bm25}
     lent = _lent(**stages)
     run = staged = StagedRun(run, lent) if lent or corpus is not None else run
@@ -182,9 +187,10 @@ def evaluate_all(
     )
     background = _background(gold, rules) if metrics is None else []
     try:
-        scorers = _score(run, gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
+        scorers = _score(engine, run, gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
     except Ungrouped:
-        scorers = _score(run.grouped(), gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
+        grouped = run.grouped()
+        scorers = _score(engine, grouped, gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
     provenance = run.provenance()
     options: dict[str, Any] = {
         "k": k,
@@ -201,6 +207,7 @@ def evaluate_all(
         "segments": segmented_by,
         "cluster": cluster or "none",
         "sampling": sampling,
+        "engine": engine,
     }
 
     def again(
@@ -262,6 +269,7 @@ def _background(gold: Gold, rules: Rules) -> list[Metric]:
 
 
 def _score(
+    engine: Engine,
     run: Run,
     gold: Gold,
     asked: list[Metric],
@@ -278,21 +286,13 @@ def _score(
     known = {} if corpus is None else corpus.strangers(rule)
     documents = gold.documents(rule, known) if any(level_of(m) == "doc" for m in metrics) else None
     gold_of = resolve(gold, run, corpus, rule)
+    task = Task(gold_of, documents, metrics, rules, depth, columns, facts)
     scorers: dict[str, _Scorer] = {}
-    unread = Audit()
-    for hits in run.slices(columns, unread):
-        scorer = scorers.get(hits.system)
+    for scored in engine.scores(run, task):
+        scorer = scorers.get(scored.system)
         if scorer is None:
-            scorer = _Scorer(gold_of(hits.system), documents, asked, background, rules, corpus_size, facts)
-            scorers[hits.system] = scorer
-        try:
-            start = scorer.next
-            judged = judge(hits, scorer.gold, rules, scorer.audit, depth, start)
-            # What was settled for the documents was settled, and counted, for the chunks already.
-            scorer.add(judged, judged if documents is None else judge(hits, documents, rules, Audit(), depth, start))
-        except InputError as error:
-            error.file = error.file or run.label  # hits know their line and not their file
-            raise
+            scorer = scorers[scored.system] = _Scorer(gold_of(scored.system), task, asked, corpus_size)
+        scorer.add(scored)
     if not scorers:
         raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
     for system, scorer in scorers.items():
@@ -312,18 +312,9 @@ def _depth(metric: Metric, gold: Gold, rules: Rules) -> int:
 class _Scorer:
     """Scores of one system, put together from slices in the order of the gold set."""
 
-    def __init__(
-        self,
-        gold: Gold,
-        documents: Gold | None,
-        asked: list[Metric],
-        background: list[Metric],
-        rules: Rules,
-        corpus_size: int | None,
-        facts: frozenset[str],
-    ) -> None:
-        self.gold, self.asked, self.rules, self.corpus_size = gold, asked, rules, corpus_size
-        self.metrics = metrics = [*asked, *background]
+    def __init__(self, gold: Gold, task: Task, asked: list[Metric], corpus_size: int | None) -> None:
+        self.gold, self.task, self.asked, self.corpus_size = gold, task, asked, corpus_size
+        self.metrics, self.rules = task.metrics, task.rules
         self.stages: dict[str, Floats] = {}  # stage → ms a query, where somebody asked for times
         self.audit = Audit()
         self.audit.merge(gold.audit)
@@ -331,48 +322,36 @@ class _Scorer:
         self.lacking: dict[str, str] = {}  # metric → what it needs and (a part of) the run does not have
         size = len(gold.queries)
         self.seen = np.zeros(size, np.bool_)
-        self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in metrics}
-        self.sides = {"chunk": Side(gold), "doc": Side(documents or gold)}
-        self.next = 0  # where in the gold set the slice after the last one begins, if the run keeps its order
+        self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in self.metrics}
+        self.sides = {"chunk": Side(gold), "doc": Side(task.documents or gold)}
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
         self.places = np.zeros(len(gold.ids), np.int64)
         self.missing: frozenset[str] = frozenset()
         self.odd_version: OddVersion | None = None  # the first
-        self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(facts)}
+        self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(task.facts)}
 
-    def add(self, chunks: Judged, documents: Judged) -> None:
-        at = chunks.queries
-        self.next = int(at[-1]) + 1 if len(at) else self.next
-        self.shared.look(chunks)
-        self.sides["chunk"].look(chunks)
-        self.sides["doc"].look(documents)
+    def add(self, scored: Scored) -> None:
+        at = scored.queries
+        if self.seen[at].any():
+            raise Ungrouped
         self.seen[at] = True
-        self.depths[at] = chunks.depth
-        if chunks.hit_item is not None:
-            self.places[chunks.hit_item[chunks.hit_new]] = chunks.hit_rank[chunks.hit_new]
-        for metric in self.metrics:
-            name, judged = str(metric), documents if level_of(metric) == "doc" else chunks
-            self.values[name][at] = metric.score(judged)
-            if metric.budget:
-                self.values[name][at[~judged.fitting(metric.budget)[1]]] = np.nan
-            if judged.hits is not None and (reason := metric.lacks(judged)):
-                self.lacking[name] = reason
-            votes = metric.votes(judged)
-            if votes is not None:
-                self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
-
-        if chunks.hits is None:
-            return
-        for name, column in self.facts.items():
-            said = Covering.of(chunks).looked() if name == LOOKED else chunks.hits.fields.get(name, ())
+        self.depths[at] = scored.depth
+        self.places[scored.items] = scored.ranks
+        self.audit.merge(scored.audit)
+        self.shared.merge(scored.shared, scored.seen)
+        self.lacking |= scored.lacking
+        for level, by_document in scored.by_document.items():
+            self.sides[level].note(at, by_document)
+        for name, values in scored.values.items():
+            self.values[name][at] = values
+        for name, votes in scored.votes.items():
+            self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
+        for name, said in scored.facts.items():
             for row, value in zip(at.tolist(), said, strict=False):
-                column[row] = value
-        if "doc_version" in chunks.hits.columns:
-            odd = odd_versions(chunks.hits, self.gold, at)
-            self.odd_version = self.odd_version or next(iter(odd), None)
-            self.audit.count("odd_versions", len(odd), map(str, odd[:3]))
-        for stage, times in chunks.hits.latency.items():
+                self.facts[name][row] = value
+        self.odd_version = self.odd_version or scored.odd_version
+        for stage, times in scored.stages.items():
             self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
 
     def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
@@ -407,7 +386,7 @@ class _Scorer:
             count_missing(self.gold, missing, self.audit)
             self.missing = frozenset(map(self.gold.queries.__getitem__, missing.tolist()))
             chunks, documents = (judge_missing(side.gold, missing, self.rules) for side in self.sides.values())
-            self.add(chunks, documents)
+            self.add(collect(self.task, "", chunks, documents, Audit()))
 
     def finish(
         self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
@@ -447,6 +426,6 @@ class _Scorer:
             facts={name: [column[row] for row in rows.tolist()] for name, column in self.facts.items()},
             stages=stages,
             background=background,
-            source=run,
+            source=run if run.here else None,
             **statistics,
         )

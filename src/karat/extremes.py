@@ -24,12 +24,10 @@ class Side:
         self.gold = gold
         self.by_document: Bools | None = None
 
-    def look(self, judged: Judged) -> None:
-        if judged.by_document is None:
-            return
+    def note(self, queries: Ints, by_document: Bools) -> None:
         if self.by_document is None:
             self.by_document = np.zeros(len(self.gold.queries), np.bool_)
-        self.by_document[judged.queries] = judged.by_document
+        self.by_document[queries] = by_document
 
 
 class Extremes:

@@ -88,6 +88,7 @@ class Run(ABC):
     """One file or object with the hits of one or more systems. It can be read again and again."""
 
     label: str = "run"
+    here: bool = True  # can single hits be read in this process
 
     @abstractmethod
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
@@ -96,6 +97,18 @@ class Run(ABC):
     def grouped(self) -> Run:
         """The same run with every query's hits together; what to use after Ungrouped."""
         return self
+
+    def parts(self, least: int) -> list[Run] | None:
+        """The same run as several, each of at least so many bytes, with whole queries and in order; they can be sent to
+        other processes. None where it is small, or cannot be read from the middle."""
+        return None
+
+    def notes(self) -> Any:
+        """What a part learnt on the way, for `take_notes` of the whole."""
+        return None
+
+    def take_notes(self, notes: Any) -> None:  # noqa: B027 — most parts have nothing to tell
+        """What a part learnt on the way; parts come in order."""
 
     def lists(self, name: str) -> Run:
         """The same run with the lists before reranking (`raw`) or of the query before rewriting (`topk_original`).

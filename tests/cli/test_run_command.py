@@ -149,7 +149,7 @@ def test_documents_of_a_folder_are_cut_and_searched(folder: Path) -> None:
     [
         (("bm25",), "the retriever 'bm25' needs a corpus to search\nhint: --corpus names it"),
         (("bm52",), "unknown retriever 'bm52'"),
-        (("my_app:serch",), "'my_app' has no 'serch'\nhint: did you mean search or shorter?"),
+        (("my_app:serch",), "'my_app' has no 'serch'\nhint: did you mean search?"),
         (("my_app:search", "-o", "gold.jsonl"), "this file is read, and would be overwritten"),
         (("my_app:search", "-o", "no/such/run.jsonl"), "cannot be written"),
         (("my_app:search", "--config", "none.yaml"), "none.yaml: cannot be read"),

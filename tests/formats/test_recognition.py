@@ -127,7 +127,7 @@ RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     ),
     "csv": ("table", text_file(lambda: table(HIT_TABLE, ","))),
     "tsv": ("table", text_file(lambda: table(HIT_TABLE, "\t"))),
-    "parquet": ("table", parquet(HIT_TABLE)),
+    "parquet": ("parquet", parquet(HIT_TABLE)),
 }
 GOLD_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "jsonl": ("gold", text_file(lambda: jsonl(ENTRIES))),

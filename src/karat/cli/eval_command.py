@@ -9,6 +9,7 @@ import click
 
 from karat.cli.options import (
     NeedsGold,
+    engine_options,
     label_options,
     metric_option,
     reading_options,
@@ -52,6 +53,7 @@ from karat.cli.options import (
 )
 @save_options
 @reading_options
+@engine_options
 def command(
     run: str,
     gold: str,
@@ -67,7 +69,8 @@ def command(
 ) -> None:
     """Score RUN against a gold set: the panel with intervals, what it could reach, segments, worst queries, audit.
 
-    RUN and the gold set may be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also .gz and .zst.
+    RUN and the gold set may be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also .gz and .zst. RUN may
+    also be a folder of Parquet files, a pattern such as 'runs/*.parquet', or a Delta table.
 
     \b
     karat eval run.jsonl --gold gold.jsonl
@@ -76,6 +79,7 @@ def command(
     karat eval run.jsonl --gold gold.jsonl --labels judge.jsonl --calibration human.jsonl --bounds
     karat eval run.jsonl --gold gold.yaml -o report.html -o result.json -o scores.parquet
     karat eval run.jsonl --gold gold.jsonl --save
+    karat eval 's3a://bucket/runs/*.parquet' --gold gold.jsonl --engine spark --spark-master spark://host:7077
     """
     from karat.cli.saving import open_for_saving
     from karat.cli.scoring import command_line, print_json, score_files

@@ -53,6 +53,23 @@ reading_options = _all(
 )
 
 
+engine_options = _all(
+    click.option(
+        "--engine",
+        metavar="NAME",
+        default="local",
+        show_default=True,
+        help="Where it is worked out: local, processes (all cores) or spark.",
+    ),
+    click.option("--spark-master", metavar="URL", help="spark://host:7077, sc://host:15002, local[2] …; for spark."),
+    click.option(
+        "--run-columns",
+        metavar="FILE",
+        help="YAML that says what the columns of a table are for, such as `query_id: request_id`.",
+    ),
+)
+
+
 def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     for name, equals, run in pairs:

@@ -58,12 +58,16 @@ def score_files(
     pool: str | None = None,
     max_grade: int = 2,
     bm25: str | None = None,
+    engine: str = "local",
+    spark_master: str | None = None,
+    run_columns: str | None = None,
 ) -> list[Result]:
     """One result for each system of a run."""
     from karat.config import load_config
+    from karat.engines.find import named_engine
     from karat.errors import ConfigError
     from karat.evaluation import evaluate_all
-    from karat.formats.read import read_gold, read_run
+    from karat.formats.read import read_gold
     from karat.history.references import is_saved
     from karat.metrics.grammar import REGISTRY
     from karat.progress import working
@@ -76,10 +80,11 @@ def score_files(
         raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
     config = load_config()
     labelling = _labelling(bounds, labels, calibration, pool, doc_of, max_grade)
+    chosen = named_engine(engine, spark_master)
     judged = read_gold(gold, format=gold_format, target=target, split=split)
     with working(f"scoring {run}"):
         results = evaluate_all(
-            read_run(run, format=run_format, system=system, hits=hits),
+            chosen.read_run(run, format=run_format, system=system, hits=hits, columns=run_columns),
             judged,
             metrics or None,
             k=k or config.metrics.retrieval.default_k,
@@ -102,6 +107,7 @@ def score_files(
             routes=routes,
             labelling=labelling,
             bm25=bm25,
+            engine=chosen,
         )
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():

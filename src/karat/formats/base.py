@@ -9,6 +9,7 @@ import re
 from abc import ABC
 from collections.abc import Callable
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
 
@@ -39,6 +40,7 @@ class Options(msgspec.Struct, frozen=True):
     split: str = "test"  # which qrels of a BEIR folder
     system: str | None = None  # read only this system of a run
     hits: Lists = "topk"  # which lists of a run log
+    layout: Any = None  # of a table: where it keeps what (formats/layout.py)
 
 
 class Source:
@@ -142,6 +144,68 @@ class Source:
             while block := stream.read(1 << 20):
                 digest.update(block)
         return "sha256:" + digest.hexdigest()[:16]
+
+
+class SourcePart(Source):
+    """Some whole lines of a file. What tells the format is the head of the whole file."""
+
+    def __init__(self, whole: Source, start: int, stop: int) -> None:
+        super().__init__(whole.path)
+        self.label, self._start, self._stop = whole.label, start, stop
+        self.head = whole.head
+
+    def open(self) -> IO[bytes]:
+        return io.BufferedReader(_Window(self.path.open("rb"), self._start, self._stop), 1 << 20)
+
+
+class _Window(io.RawIOBase):
+    """A stretch of a file as if it were one."""
+
+    def __init__(self, raw: IO[bytes], start: int, stop: int) -> None:
+        self._raw, self._left = raw, stop - start
+        raw.seek(start)
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._raw.read(min(len(buffer), self._left))
+        buffer[: len(piece)] = piece
+        self._left -= len(piece)
+        return len(piece)
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | None = None) -> list[Source] | None:
+    """A file cut where a line begins whose `key` differs from that of the line before it; None where it is too small,
+    compressed, or no file."""
+    if source.is_folder or source.path.stat().st_size < 2 * least:
+        return None
+    with source.path.open("rb") as raw:
+        if raw.read(4).startswith((_GZIP, _ZSTD)):
+            return None
+        size = source.path.stat().st_size
+        with source.open() as opened:  # after a byte order mark
+            cuts = [opened.tell() if opened.tell() == len(_BOM) else 0]
+        while cuts[-1] + 2 * least < size:
+            cuts.append(_line_start(raw, cuts[-1] + least, key))
+    cuts.append(size)
+    return [SourcePart(source, start, stop) for start, stop in pairwise(cuts) if start < stop]
+
+
+def _line_start(raw: IO[bytes], at: int, key: Callable[[bytes], bytes] | None) -> int:
+    raw.seek(at)
+    raw.readline()
+    if key is None:
+        return raw.tell()
+    first = key(raw.readline())
+    place = raw.tell()
+    while (line := raw.readline()) and key(line) == first:
+        place = raw.tell()
+    return place
 
 
 def _outline(raw: msgspec.Raw) -> Any:

@@ -12,8 +12,10 @@ from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Lists, Options, Source
 from karat.formats.dicts import gold_from_dict, run_from_dict
 from karat.formats.gold_file import TARGET_FIELD, GoldReader
+from karat.formats.layout import read_layout
 from karat.formats.records import decode_entries
 from karat.formats.run_log import RunLog
+from karat.formats.table_folder import files_run, matching_files
 from karat.formats.tabular import FrameRun, as_frame, columns_hint, gold_from_frame
 from karat.gold import Dataset, Gold
 from karat.hits import Run
@@ -21,6 +23,7 @@ from karat.registry import Registry
 
 REGISTRY: Registry[Format] = Registry("format", "karat.formats", Format)
 
+_TABLES = ("table", "parquet", "table-folder")
 _OTHER: dict[Kind, Kind] = {"run": "gold", "gold": "run"}
 _ARTICLE: dict[Kind, str] = {"run": "a run", "gold": "a gold set"}
 _NEEDED: dict[Kind, str] = {"run": "topk", "gold": "gold"}
@@ -29,18 +32,27 @@ _RESULT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/')
 _GOLD = re.compile(rb'^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_answer)"?\s*:', re.M)
 
 
-def read_run(run: Any, *, format: str | None = None, system: str | None = None, hits: Lists = "topk") -> Run:
+def read_run(
+    run: Any, *, format: str | None = None, system: str | None = None, hits: Lists = "topk", columns: Any = None
+) -> Run:
     """A run from a file (any format, recognised from its content), a dict, records, or a frame.
 
     `hits`: of a run log the final lists (`topk`), those before reranking (`raw`), or those of the query before it was
-    rewritten (`topk_original`).
+    rewritten (`topk_original`). `columns`: of a table, what its columns are for, where their names do not tell (a
+    mapping such as `{"query_id": "request_id"}`, or a YAML file that holds one).
     """
-    options = Options(system=system, hits=hits)
+    options = Options(system=system, hits=hits, layout=None if columns is None else read_layout(columns))
     if isinstance(run, Run):
         return run
     if isinstance(run, (str, PathLike)):
+        files = matching_files(run)
+        if files is not None:
+            return files_run(str(run), files, options)
         source = Source(Path(run))
+        format = _table_format(source) if format is None and columns is not None else format
         found = find_format(source, "run", format)
+        if columns is not None and found.name not in _TABLES:
+            raise ConfigError(f"the format {found.name!r} has no columns to name", file=source.label)
         if hits != "topk" and found.name != "run-log":
             raise ConfigError(f"the format {found.name!r} has no {hits} lists", file=source.label)
         return found.read_run(source, options)
@@ -50,10 +62,15 @@ def read_run(run: Any, *, format: str | None = None, system: str | None = None, 
         return RunLog("run", run, system, hits)
     frame = as_frame(run)
     if frame is not None:
-        return FrameRun(frame, "run", system)
+        return FrameRun(frame, "run", system, layout=options.layout)
     raise InputError(
         f"cannot read a run from {type(run).__name__}", expected="a path, dict, list of records, frame or Run"
     )
+
+
+def _table_format(source: Source) -> str:
+    """Under names of its own a table cannot be told by them."""
+    return _TABLES[2] if source.is_folder else _TABLES[1] if source.head[:4] == b"PAR1" else _TABLES[0]
 
 
 def read_gold(gold: Any, *, format: str | None = None, target: str | None = None, split: str = "test") -> Gold:

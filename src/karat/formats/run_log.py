@@ -9,7 +9,7 @@ import msgspec
 
 from karat.audit import Audit
 from karat.errors import InputError, is_whole, shorten
-from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal
+from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal, source_parts
 from karat.formats.json_columns import ValueKind
 from karat.formats.records import ListField, RecordDecoder, decode_entries, no_gc, read_batches, read_column_batches
 from karat.formats.run_parts import Part, Slice
@@ -66,6 +66,24 @@ class RunLog(Run):
             )
         for rest in slices.values():
             yield rest.hits()
+
+    def parts(self, least: int) -> list[Run] | None:
+        if not isinstance(self._records, Source) or self._system is not None:
+            return None
+        parts = source_parts(self._records, least)
+        if parts is None:
+            return None
+        self._noted = {}
+        return [RunLog(self.label, part, None, self._hits, needed=self._needed) for part in parts]
+
+    def notes(self) -> dict[str, dict[str, list[Any]]]:
+        return self._noted
+
+    def take_notes(self, notes: Any) -> None:
+        for system, fields in notes.items():
+            noted = self._noted.setdefault(system, {})
+            for name, values in fields.items():
+                _note(noted.setdefault(name, []), values)
 
     def lists(self, name: str) -> RunLog:
         if name == self._hits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from karat.audit import Audit
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Format, Kind, Options, Source
 from karat.formats.gold_file import TARGET_FIELD, dataset_of
+from karat.formats.layout import LATENCY, LISTS, NAMES, Layout, find_column
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
 from karat.ids import Floats, Ints
@@ -20,17 +22,6 @@ from karat.passages import Passage
 
 if TYPE_CHECKING:
     import polars as pl
-
-# What a column may be called. The first name that is there wins.
-_NAMES: dict[str, tuple[str, ...]] = {
-    "query_id": ("query_id", "qid", "query-id", "q_id", "topic", "topic_id", "query"),
-    "chunk_id": ("chunk_id", "item_id", "corpus-id", "corpus_id", "docno", "docid", "id", "passage_id"),
-    "doc_id": ("doc_id", "document_id", "doc"),
-    "grade": ("grade", "relevance", "rel", "label", "gain", "score"),
-    "score": ("score", "sim", "similarity"),
-    "rank": ("rank", "position"),
-    "system": ("system", "run", "tag", "run_id"),
-}
 
 
 class TableFormat(Format):
@@ -49,7 +40,7 @@ class TableFormat(Format):
         return len(header) > 1 and _has("query_id", header) and not other
 
     def read_run(self, source: Source, options: Options) -> Run:
-        return FrameRun(_read_table(source), source.label, options.system, source)
+        return FrameRun(_read_table(source), source.label, options.system, source, layout=options.layout)
 
     def read_gold(self, source: Source, options: Options) -> Gold:
         return gold_from_frame(_read_table(source), source.label, dataset_of(source), options.target, source)
@@ -72,7 +63,7 @@ def _plain(title: str) -> str:
 
 
 def _has(role: str, header: list[str]) -> bool:
-    return not set(_NAMES[role]).isdisjoint(header)
+    return not set(NAMES[role]).isdisjoint(header)
 
 
 def _is_gold(header: list[str]) -> bool:
@@ -209,14 +200,13 @@ def refuse_other_system(wanted: str | None, there: Iterable[str], label: str) ->
 class _Table:
     """Columns by what they are for, checked; errors name the column and the row."""
 
-    def __init__(self, frame: pl.DataFrame, label: str, source: Source | None) -> None:
-        self.frame, self.label, self._source = frame, label, source
+    def __init__(self, frame: pl.DataFrame, label: str, source: Source | None, first: int = 0) -> None:
+        self.frame, self.label, self._source, self._first = frame, label, source, first
         if not frame.height:
             raise InputError("the table has no rows", file=label)
 
     def find(self, role: str, *, taken: str | None = None) -> str | None:
-        there = {c.strip().lower(): c for c in self.frame.columns if c != taken}
-        return next((there[n] for n in _NAMES[role] if n in there), None)
+        return find_column((c for c in self.frame.columns if c != taken), role)
 
     def require(self, role: str) -> str:
         found = self.find(role)
@@ -224,7 +214,7 @@ class _Table:
             raise InputError(
                 f"no column for {role}",
                 file=self.label,
-                expected="one of " + ", ".join(_NAMES[role]),
+                expected="one of " + ", ".join(NAMES[role]),
                 got=", ".join(self.frame.columns),
                 hint="rename the column",
             )
@@ -295,68 +285,139 @@ class _Table:
     def _line(self, row: int) -> int | None:
         """The line of a row in its file; without lines to count, the number of the row."""
         if self._source is None or self._source.head[:4] == b"PAR1":
-            return row + 1
+            return self._first + row + 1
         return next((line for at, (line, _) in enumerate(_records(self._source)) if at == row + 1), None)
 
 
 class FrameRun(Run):
-    """A table of hits, one or more systems."""
+    """A table of hits in memory, one or more systems, in any order."""
 
     def __init__(
-        self, frame: pl.DataFrame, label: str, system: str | None = None, source: Source | None = None
+        self,
+        frame: pl.DataFrame,
+        label: str,
+        system: str | None = None,
+        source: Source | None = None,
+        *,
+        layout: Layout | None = None,
+        named: bool = False,
+        first: int = 0,
     ) -> None:
+        """`named`: columns have the names that the layout gives them; `first`: rows of the file before the frame's."""
         self.label, self._frame, self._system, self._source = label, frame, system, source
+        self._layout, self._named, self._first = layout or Layout(), named, first
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        table = _Table(self._frame, self.label, self._source)
-        if _is_gold([_plain(c) for c in self._frame.columns]):
+        frame = self._frame
+        if self._layout.columns and not self._named:
+            picked = self._layout.picked(frame.schema, columns, self.label)
+            frame = frame.select(list(picked)).rename(picked)
+        table = _Table(frame, self.label, self._source, self._first)
+        if _is_gold([_plain(c) for c in frame.columns]):
             raise InputError(
                 "this looks like a gold set: it has grades, and neither ranks nor scores",
                 file=self.label,
                 hint=SWAPPED,
             )
+        listed = self._layout.exploded(frame, self.label)
         query = table.ids(table.require("query_id"))
-        item = table.find("chunk_id") or table.find("doc_id") or table.require("chunk_id")
-        doc = table.find("doc_id", taken=item)
-        whole = Hits(
-            system="",
-            queries=[],
-            offsets=np.array([0, len(query)]),
-            ids=table.ids(item),
-            score=table.numbers(table.find("score")),
-            rank=table.numbers(table.find("rank")),
-            docs=None if doc is None else table.texts(doc).fill_null(""),
-            columns={c: table.texts(c).to_list() for c in columns & OPTIONAL_COLUMNS & set(table.frame.columns)},
-        )
+        if listed is not None:
+            yield from self._listed(table, query, *listed, columns)
+            return
+        whole = _hit_columns(table, columns)
         for system, rows in self._systems(table):
-            codes = _codes(query.gather(rows))
-            order = np.argsort(codes, kind="stable")
-            _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
-            order = rows[order]
-            yield replace(
-                whole.select_rows(order, counts), system=system, queries=query.gather(order[starts]).to_list()
-            )
+            names, offsets, order = _grouped(query if rows is None else query.gather(rows))
+            if order is not None or rows is not None:
+                order = rows if order is None else order if rows is None else rows[order]
+                whole_rows = whole.select_rows(order, np.diff(offsets))  # type: ignore[arg-type]
+                yield replace(whole_rows, system=system, queries=names)
+            else:
+                yield replace(whole, system=system, queries=names, offsets=offsets)
 
-    def _systems(self, table: _Table) -> Iterator[tuple[str, Ints]]:
+    def _listed(
+        self, table: _Table, query: pl.Series, hits: pl.DataFrame, counts: pl.Series, columns: frozenset[str]
+    ) -> Iterator[Hits]:
+        """A row a query, with the list of its hits."""
+        offsets = np.append(0, np.cumsum(counts.to_numpy(), dtype=np.int64))
+        inner = _Table(hits, self.label, None) if hits.height else None
+        nothing = Hits(system="", queries=[], offsets=offsets, ids=[])
+        whole = nothing if inner is None else _hit_columns(inner, columns)
+        whole = replace(whole, queries=query.to_list(), offsets=offsets, latency=_latency(table, columns))
+        for system, rows in self._systems(table):
+            keep = np.zeros(len(query), np.bool_)
+            keep[slice(None) if rows is None else rows] = True
+            part = replace(whole if rows is None else whole.select_queries(keep), system=system)
+            if len(set(part.queries)) < len(part.queries):
+                raise repeated_query(part.queries, system, self.label)
+            yield part
+
+    def _systems(self, table: _Table) -> Iterator[tuple[str, Ints | None]]:
+        """Each system with its rows; None: all of them."""
         column = table.find("system")
         if column is None:
             refuse_other_system(self._system, [""], self.label)
-            yield "", np.arange(table.frame.height)
+            yield "", None
             return
         systems = table.texts(column).fill_null("")
-        names, codes = systems.unique(maintain_order=True).to_list(), _codes(systems)
+        names = systems.unique(maintain_order=True).to_list()
         refuse_other_system(self._system, names, self.label)
-        for code, name in enumerate(names):
+        for name in names:
             if self._system in (None, name):
-                yield name, np.flatnonzero(codes == code)
+                yield name, None if len(names) == 1 else np.flatnonzero((systems == name).to_numpy())
 
 
-def _codes(names: pl.Series) -> Ints:
-    """A number for each name, in the order in which they first appear."""
-    if names.is_sorted():
-        return names.rank("dense").to_numpy().astype(np.int64) - 1
+def _hit_columns(table: _Table, columns: frozenset[str]) -> Hits:
+    """A row a hit, whatever query it belongs to."""
+    item = table.find("chunk_id") or table.find("doc_id") or table.require("chunk_id")
+    doc = table.find("doc_id", taken=item)
+    return Hits(
+        system="",
+        queries=[],
+        offsets=np.array([0, table.frame.height]),
+        ids=table.ids(item),
+        score=table.numbers(table.find("score")),
+        rank=table.numbers(table.find("rank")),
+        docs=None if doc is None else table.texts(doc).fill_null(""),
+        columns={c: table.texts(c).to_list() for c in columns & OPTIONAL_COLUMNS & set(table.frame.columns)},
+    )
+
+
+def _latency(table: _Table, columns: frozenset[str]) -> dict[str, Floats]:
+    """Stage → ms, from a column that holds an object a query."""
+    if "latency" not in columns or LATENCY not in table.frame.columns:
+        return {}
+    import polars as pl
+
+    if not isinstance(table.frame.schema[LATENCY], pl.Struct):
+        return {}
+    stages = _Table(table.frame.select(LATENCY).unnest(LATENCY), table.label, None)
+    return {stage: ms for stage in stages.frame.columns if (ms := stages.numbers(stage)) is not None}
+
+
+def repeated_query(queries: list[str], system: str, label: str) -> InputError:
+    """A table with a list a query has two for one of them."""
+    twice = next(q for q, n in Counter(queries).items() if n > 1)
+    return InputError(
+        "two rows have a list for this query",
+        file=label,
+        field=LISTS,
+        query=twice,
+        hint="keep one row a query and system; of a table of many days read one day's partition",
+    )
+
+
+def _grouped(names: pl.Series) -> tuple[list[str], Ints, Ints | None]:
+    """Names in the order in which they first appear, where the rows of each begin once they stand together, and the
+    order that brings them together: None where they stand so already."""
+    runs = names.rle().struct.unnest()
+    found, sizes = runs["value"].to_list(), runs["len"].to_numpy().astype(np.int64)
+    if len(set(found)) == len(found):
+        return found, np.append(0, np.cumsum(sizes)), None
     first: dict[str, int] = {}
-    return np.fromiter((first.setdefault(n, len(first)) for n in names.to_list()), np.int64, len(names))
+    of_run = np.fromiter((first.setdefault(n, len(first)) for n in found), np.int64, len(found))
+    codes = np.repeat(of_run, sizes)
+    counts = np.bincount(codes)
+    return list(first), np.append(0, np.cumsum(counts)), np.argsort(codes, kind="stable")
 
 
 def gold_from_frame(

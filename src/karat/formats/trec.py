@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from karat.audit import Audit
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import whole_lines
 from karat.formats.tabular import refuse_other_system
@@ -88,6 +88,10 @@ class TrecRun(Run):
             yield self._read_lines()
             return
         yield from self._read_blocks()
+
+    def parts(self, least: int) -> list[Run] | None:
+        parts = source_parts(self._source, least, lambda line: line.split(maxsplit=1)[0] if line.strip() else b"")
+        return None if parts is None else [TrecRun(part, self._system) for part in parts]
 
     def grouped(self) -> Run:
         return _WholeTrecRun(self._source, self._system)

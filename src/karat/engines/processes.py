@@ -1,0 +1,106 @@
+"""In several processes of this machine: each reads and scores parts of the run, and only scores come back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from karat.engines.base import Engine, Scored, Task, score_slices
+from karat.errors import KaratError
+from karat.gold import Gold
+from karat.hits import Run, Ungrouped
+
+# A process takes longer to start than to read and score so much.
+_PART = 32 << 20
+
+
+class Processes(Engine):
+    """All cores. What cannot be read from the middle, or is too small to pay, is read here."""
+
+    name = "processes"
+
+    def __init__(self, workers: int | None = None, part: int = _PART) -> None:
+        self.workers, self.part = workers or _cores(), part
+
+    def scores(self, run: Run, task: Task) -> Iterator[Scored]:
+        # Passages that were looked for in the run's own hits differ from system to system.
+        parts = run.parts(self.part) if self.workers > 1 and task.gold_of("") is task.gold_of("\0") else None
+        if parts is None or len(parts) < 2:
+            yield from score_slices(run, task)
+            return
+        try:
+            found = list(self._scored(run, parts, task))
+        except (KaratError, Ungrouped, BrokenProcessPool):
+            # Whoever reads the whole file knows the line of an error, and needs the memory of one process only.
+            found = None
+        if found is None:
+            yield from score_slices(run, task)
+        else:
+            yield from found
+
+    def _scored(self, run: Run, parts: list[Run], task: Task) -> Iterator[Scored]:
+        from multiprocessing import get_context
+
+        start = _Start(replace(task, gold_of=_same), task.gold_of(""))
+        queries: set[tuple[str, int | str]] = set()
+        workers = min(self.workers, len(parts))
+        # Threads of polars do not survive a fork.
+        with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start,)) as pool:
+            for slices, notes in _in_order(pool, parts, 2 * workers):
+                run.take_notes(notes)
+                for scored in slices:
+                    yield _once(scored, queries)
+
+
+def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterator[tuple[list[Scored], Any]]:
+    """Results in the order of the parts, of which only some are under way."""
+    waiting: list[Future[tuple[list[Scored], Any]]] = []
+    left = iter(parts)
+    for part in islice(left, ahead):
+        waiting.append(pool.submit(_score, part))
+    while waiting:
+        yield waiting.pop(0).result()
+        for part in islice(left, 1):
+            waiting.append(pool.submit(_score, part))
+
+
+def _once(scored: Scored, queries: set[tuple[str, int | str]]) -> Scored:
+    """A query that two parts have must be seen whole."""
+    names = {(scored.system, query) for query in (*scored.queries.tolist(), *scored.unknown)}
+    if not names.isdisjoint(queries):
+        raise Ungrouped
+    queries |= names
+    return scored
+
+
+@dataclass(frozen=True)
+class _Start:
+    task: Task
+    gold: Gold
+
+
+_started: _Start | None = None
+
+
+def _begin(start: _Start) -> None:
+    global _started
+    _started = start
+
+
+def _score(part: Run) -> tuple[list[Scored], Any]:
+    assert _started is not None
+    return list(score_slices(part, _started.task)), part.notes()
+
+
+def _same(system: str) -> Gold:
+    assert _started is not None
+    return _started.gold
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

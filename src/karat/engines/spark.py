@@ -1,0 +1,183 @@
+"""On a Spark cluster: hits stay there, queries come together by a shuffle, and one row of scores a query returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from karat.audit import Audit
+from karat.engines.base import Engine, Scored, Task
+from karat.engines.spark_gold import GOLD, gold_rows
+from karat.engines.spark_session import find_session, friendly
+from karat.engines.spark_work import SCORES, Shipped, score_partition, unpack
+from karat.errors import ConfigError, InputError
+from karat.formats.layout import LISTS, NAMES, Layout, find_column, read_layout
+from karat.gold import Gold
+from karat.hits import Hits, Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from karat.result import Result
+
+_BROADCAST = 128 << 20  # bytes of gold that every executor may be given whole
+_LOCAL_ONLY = "gold of passages, and whatever looks at single hits, need the engine local"
+_ON_THE_CLUSTER = "the hits of a Spark frame stay on the cluster"
+
+
+class Spark(Engine):
+    """`session`: the user's own, also one of Spark Connect; without one, a local one or what spark-defaults says.
+
+    `broadcast`: bytes up to which the gold set is sent whole to every executor; beyond, it is shuffled as hits are.
+    `partitions`: tasks that score; default: as many as the shuffle of the session has.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        session: SparkSession | None = None,
+        *,
+        master: str | None = None,
+        broadcast: int = _BROADCAST,
+        partitions: int | None = None,
+    ) -> None:
+        self._session, self._master, self.broadcast, self.partitions = session, master, broadcast, partitions
+
+    @property
+    def session(self) -> SparkSession:
+        if self._session is None:
+            self._session = find_session(self._master)
+        return self._session
+
+    def read_run(self, run: Any, **options: Any) -> Run:
+        if isinstance(run, Run):
+            if isinstance(run, SparkRun):
+                return run
+            raise ConfigError(
+                "this run is read already, and not by Spark",
+                got=run.label,
+                hint="give the engine a path or a Spark DataFrame",
+            )
+        if options.get("hits", "topk") != "topk":
+            raise ConfigError("Spark reads final lists only", got=options["hits"])
+        layout = read_layout(options.get("columns"))
+        system = options.get("system")
+        if type(run).__module__.startswith("pyspark"):
+            return SparkRun("a Spark DataFrame", run, system, layout)
+        if not isinstance(run, str) and not hasattr(run, "__fspath__"):
+            got, expected = type(run).__name__, "a path to Parquet files, or a Spark DataFrame"
+            raise InputError("Spark cannot read this run", expected=expected, got=got)
+        with friendly(str(run)):
+            return SparkRun(str(run), self.session.read.parquet(str(run)), system, layout)
+
+    def scores(self, run: Run, task: Task) -> Iterator[Scored]:
+        if not isinstance(run, SparkRun):
+            raise ConfigError(
+                "Spark scores bare runs of Parquet files and DataFrames only",
+                got=run.label,
+                hint="without --corpus, --raw, --original and --route, or with --engine local",
+            )
+        hits = run.frame(task.columns)
+        shipped = Shipped.of(task, run.label, run.layout)
+        with friendly(run.label):
+            yield from self._scored(hits, shipped, task.gold_of(""))
+
+    def _scored(self, hits: DataFrame, shipped: Shipped, gold: Gold) -> Iterator[Scored]:
+        from pyspark.sql import functions as F
+
+        partitions = self.partitions or int(self.session.conf.get("spark.sql.shuffle.partitions") or 200)
+        if shipped.size() > self.broadcast:
+            hits, shipped = self._with_gold(hits, gold), shipped.without_gold()
+        order = [F.col(name).desc() if name == "score" else F.col(name) for name in _ORDER if name in hits.columns]
+        gold_first = [F.col(GOLD).isNull()] if GOLD in hits.columns else []
+        sorted_ = hits.repartition(partitions, "query_id").sortWithinPartitions("query_id", *gold_first, *order)
+        scored = sorted_.mapInArrow(score_partition(self._sent(shipped)), SCORES)
+        yield from map(unpack, scored.toArrow()["scored"].to_pylist())  # a few bytes a query and metric
+
+    def frame(self, result: Result) -> DataFrame:
+        """The scores of a result, a row a query, as a frame of the session: to be joined, or written where hits are."""
+        return self.session.createDataFrame(result.scores.to_arrow())
+
+    def _with_gold(self, hits: DataFrame, gold: Gold) -> DataFrame:
+        for table in gold_rows(gold):
+            hits = hits.unionByName(self.session.createDataFrame(table), allowMissingColumns=True)
+        return hits
+
+    def _sent(self, shipped: Shipped) -> Callable[[], Shipped]:
+        """How a worker gets it: once for all of its tasks, or, over Spark Connect, with every task."""
+        if type(self.session).__module__.startswith("pyspark.sql.connect"):
+            return lambda: shipped
+        sent = self.session.sparkContext.broadcast(shipped)
+        return lambda: sent.value
+
+
+# A frame has no order of rows: a list stands in this one, so that a retried task gives the same again.
+_ORDER = ("system", "rank", "score", "chunk_id", "doc_id")
+
+
+class SparkRun(Run):
+    """A Spark frame with a row a hit, or a row a query with the list of its hits."""
+
+    here = False
+
+    def __init__(self, label: str, frame: DataFrame, system: str | None, layout: Layout) -> None:
+        self.label, self._frame, self._system, self.layout = label, frame, system, layout
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        raise InputError(_ON_THE_CLUSTER, file=self.label, hint=_LOCAL_ONLY)
+
+    def frame(self, columns: frozenset[str]) -> DataFrame:
+        """Only what is needed, under the names of its roles: less to shuffle."""
+        from pyspark.sql import functions as F
+
+        frame = self._frame
+        types = {field.name: field.dataType for field in frame.schema.fields}
+        nested = types.get(self.layout.columns.get(LISTS, LISTS))
+        marks: dict[str, Any] = {name: _Kind(getattr(kind, "elementType", None)) for name, kind in types.items()}
+        picked = self.layout.picked(marks, columns, self.label)
+        roles = {name: _role(name, role, nested is None) for name, role in picked.items()}
+        self._check(types, roles)
+        frame = frame.select(*(F.col(f"`{name}`").alias(role) for name, role in roles.items()))
+        frame = frame.withColumn("query_id", F.col("query_id").cast("string"))
+        if "system" in frame.columns and self._system is not None:
+            frame = frame.filter(F.coalesce("system", F.lit("")) == self._system)
+        return frame
+
+    def _check(self, types: dict[str, Any], roles: dict[str, str]) -> None:
+        there, got = set(roles.values()), ", ".join(types)
+        for role in ("query_id", *(() if LISTS in there else ("chunk_id",))):
+            if role not in there and not (role == "chunk_id" and "doc_id" in there):
+                expected = "one of " + ", ".join(NAMES[role])
+                hint = "rename the column, or name it with --run-columns"
+                raise InputError(f"no column for {role}", file=self.label, expected=expected, got=got, hint=hint)
+        if LISTS not in there and not there & {"rank", "score"}:
+            raise InputError(
+                "nothing puts the hits in order: rows of a Spark frame have no order of their own",
+                file=self.label,
+                expected="a column rank or score",
+                got=got,
+            )
+        for name, role in roles.items():
+            kind = types[name].simpleString()
+            if role in ("rank", "score") and not kind.startswith(_NUMBERS):
+                what = "wrong type of column"
+                raise InputError(what, file=self.label, field=name, expected="numbers", got=kind)
+
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "void")
+
+
+class _Kind:
+    """What `Layout` asks of a type: what its lists hold."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+
+def _role(name: str, said: str, flat: bool) -> str:
+    """The role that a column of a usual name plays, so that the workers and the sorting know it by one name."""
+    if said != name:
+        return said
+    roles = ("query_id", "system", *(("chunk_id", "doc_id", "score", "rank") if flat else ()))
+    return next((role for role in roles if find_column([name], role)), name)

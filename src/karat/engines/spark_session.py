@@ -1,0 +1,143 @@
+"""A Spark session to work with, and Spark's complaints in one clear message each."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from karat.errors import ConfigError, InputError, KaratError, MissingExtra, shorten
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_JAVA = 17  # the oldest that Spark 4 runs on
+_SPARK = 4
+_INSTALL_JAVA = "install Java 17 or 21 (Debian: apt install default-jre-headless), or set JAVA_HOME"
+
+
+def find_session(master: str | None = None) -> SparkSession:
+    """The session that is there already, or a new one on `master` (default: what Spark is configured for)."""
+    _require_spark()
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None and master is None:
+        return active
+    remote = master is not None and master.startswith("sc://")
+    if master is not None:
+        _require_master(master)
+    if not remote:
+        _require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on their path
+    builder: Any = SparkSession.builder.appName("karat")
+    if master is not None:
+        builder = builder.remote(master) if remote else builder.master(master)
+    if not remote:
+        for name, value in _SETTINGS.items():
+            builder = builder.config(name, value)
+    with friendly(master or "the Spark session"):
+        session: SparkSession = builder.getOrCreate()
+    return session
+
+
+_SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+}
+
+
+def _require_spark() -> None:
+    try:
+        import pyspark
+    except ImportError:
+        raise MissingExtra("the engine spark", "pyspark", "spark") from None
+    if int(pyspark.__version__.partition(".")[0]) < _SPARK:
+        what = f"the engine spark needs PySpark {_SPARK}"
+        raise ConfigError(what, got=pyspark.__version__, hint="pip install 'karat[spark]'")
+    try:
+        import pandas  # noqa: F401
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("the engine spark", str(error.name), "spark") from None
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None or not os.access(java, os.X_OK):
+        got = f"JAVA_HOME={home}" if home else None
+        raise ConfigError("the engine spark needs Java, and there is none", got=got, hint=_INSTALL_JAVA)
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{java} does not run: {error}", hint=_INSTALL_JAVA) from error
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found is None:
+        raise ConfigError(f"{java} does not say its version", got=said.strip(), hint=_INSTALL_JAVA)
+    if int(found[1]) < _JAVA:
+        raise ConfigError("this Java is too old for Spark", expected="17 or 21", got=found[1], hint=_INSTALL_JAVA)
+
+
+def _require_master(master: str) -> None:
+    """Spark itself tries for a minute and then says something else."""
+    if re.fullmatch(r"local(\[.*\])?|local-cluster\[.*\]|yarn|k8s://.+", master):
+        return
+    found = re.fullmatch(r"(?:spark|sc)://([^/;]+)(?:/.*)?", master)
+    if found is None:
+        expected = "spark://host:port, sc://host:port, yarn, k8s://… or local[2]"
+        raise ConfigError("this is no Spark master", expected=expected, got=master)
+    reasons = []
+    for address in found[1].split(","):
+        host, _, port = address.partition(":")
+        try:
+            socket.create_connection((host, int(port or (15002 if master.startswith("sc:") else 7077))), 5).close()
+            return
+        except (OSError, ValueError) as error:
+            reasons.append(str(getattr(error, "strerror", None) or error))
+    hint = "is it running, and does a firewall stand between? Its page says its URL"
+    raise ConfigError(f"the Spark master cannot be reached: {reasons[0]}", got=master, hint=hint)
+
+
+# What is found in Spark's message → what to say, and what to do.
+_KNOWN = (
+    (r"No module named '?karat", "the workers of the cluster do not have karat", "pip install karat on every worker"),
+    (r"No module named '?(\w+)", "the workers of the cluster lack a package: {}", "pip install it on every worker"),
+    (r"PYTHON_VERSION_MISMATCH", "the workers run another Python than this process", "set PYSPARK_PYTHON for both"),
+    (r"PATH_NOT_FOUND|Path does not exist", "no such file", "it must be a path that the cluster's machines can read"),
+    (r"UNABLE_TO_INFER_SCHEMA|is not a Parquet file", "this is no Parquet file or folder", "Spark reads Parquet here"),
+    (r"FAILED_READ_FILE|CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH",
+     "the files of this table do not have the same columns and types", "give the files that belong together"),
+    (r"No FileSystem for scheme|ClassNotFoundException: .*[sS]3A", "Spark has no reader for this kind of path",
+     "add the package to the session, such as org.apache.spark:spark-hadoop-cloud for s3a://"),
+    (r"OutOfMemoryError|Java heap space", "Spark ran out of memory", "more partitions, or more executor memory"),
+)  # fmt: skip
+
+
+@contextmanager
+def friendly(label: str) -> Iterator[None]:
+    """Spark's errors as Karat's."""
+    try:
+        yield
+    except KaratError:
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
+            raise
+        text = str(error)
+        for pattern, what, hint in _KNOWN:
+            found = re.search(pattern, text)
+            if found:
+                raise InputError(what.format(*found.groups()), file=label, hint=hint) from error
+        line = next(
+            (line.strip() for line in reversed(text.splitlines()) if "Error" in line), text.strip() or repr(error)
+        )
+        raise InputError(f"Spark failed: {shorten(line, 200)}", file=label, hint="its log says more") from error

@@ -1,0 +1,226 @@
+"""Parquet and Delta tables of hits, read some rows at a time so that memory does not grow with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from karat.audit import Audit
+from karat.errors import InputError, MissingExtra
+from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.layout import LISTS, Layout, find_column
+from karat.formats.tabular import FrameRun, TableFormat, refuse_other_system
+from karat.hits import Hits, Run, Ungrouped
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ROWS = 500_000  # of hits at a time
+_LISTS = 5_000  # the same of lists, each of which may be long
+_LOOKED = 10_000
+# In memory, about; by these a table is cut into parts.
+_BYTES_A_HIT, _BYTES_A_LIST = 40, 4_000
+
+
+class ParquetFormat(Format):
+    """A Parquet file with a row a hit, or a row a query with the list of its hits in `topk`."""
+
+    name = "parquet"
+    kinds = frozenset({"run"})
+    order = 65
+
+    def recognises(self, source: Source, kind: Kind) -> bool:
+        return source.head[:4] == b"PAR1" and TableFormat().recognises(source, kind)
+
+    def read_run(self, source: Source, options: Options) -> Run:
+        return ParquetRun(source.label, [Scan(str(source.path))], options.system, options.layout)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One Parquet file, with what its folder's name says (`system=bm25/`), or one Delta table; or some of its rows."""
+
+    path: str
+    constants: dict[str, str] = field(default_factory=dict)
+    delta: bool = False
+    start: int = 0
+    stop: int | None = None
+
+    def lazy(self) -> pl.LazyFrame:
+        import polars as pl
+
+        if self.delta:
+            try:
+                import deltalake  # noqa: F401
+            except ImportError:
+                raise MissingExtra("reading a Delta table", "deltalake", "delta") from None
+            return pl.scan_delta(self.path)
+        frame = pl.scan_parquet(self.path, hive_partitioning=False, glob=False)
+        return frame.with_columns(pl.lit(value).alias(name) for name, value in self.constants.items())
+
+    def schema(self) -> pl.Schema:
+        schema: pl.Schema = self._read(lambda frame: frame.collect_schema())
+        return schema
+
+    def height(self) -> int:
+        import polars as pl
+
+        if self.stop is not None:
+            return self.stop
+        return int(self._read(lambda frame: frame.select(pl.len()).collect().item()))
+
+    def frames(self, names: dict[str, str], rows: int) -> Iterator[pl.DataFrame]:
+        stop = self.height()
+        for at in range(self.start, stop, rows):
+            yield self.rows(names, at, min(rows, stop - at))
+
+    def rows(self, names: dict[str, str], at: int, size: int) -> pl.DataFrame:
+        """Some rows of the columns `names`, under their new names."""
+        frame: pl.DataFrame = self._read(lambda frame: frame.select(list(names)).slice(at, size).collect())
+        return frame.rename(names)
+
+    def _read(self, look: Any) -> Any:
+        import polars as pl
+
+        try:
+            return look(self.lazy())
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(f"not a readable table: {reason}", file=self.path) from error
+        except Exception as error:
+            if self.delta and type(error).__module__.partition(".")[0] in ("deltalake", "_internal"):
+                raise InputError(f"not a readable Delta table: {error}", file=self.path) from error
+            raise
+
+
+class ParquetRun(Run):
+    """Tables one after the other, as if they were one."""
+
+    def __init__(
+        self, label: str, scans: list[Scan], system: str | None = None, layout: Layout | None = None, *, rows: int = 0
+    ) -> None:
+        self.label, self.scans, self._system, self._layout = label, scans, system, layout or Layout()
+        self._rows = rows
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        pieces = whole_queries(self._frames(columns), self.label)
+        return streamed(pieces, columns, audit, self.label, self._system, self._layout)
+
+    def parts(self, least: int) -> list[Run] | None:
+        """`least`: bytes that a part should have."""
+        names = self._layout.picked(self.scans[0].schema(), frozenset(), self.scans[0].path)
+        rows = least // _BYTES_A_HIT if LISTS not in names.values() else least // _BYTES_A_LIST
+        ranges = [part for scan in self.scans for part in self._cut(scan, rows)]
+        return [type(self)(self.label, [part], None, self._layout) for part in ranges] if len(ranges) > 1 else None
+
+    def _cut(self, scan: Scan, rows: int) -> Iterator[Scan]:
+        """Ranges of rows that begin where a query does. One that goes on in the next file is found out later."""
+        stop, start = scan.height(), scan.start
+        while start < stop:
+            end = self._query_start(scan, start + rows, stop)
+            yield replace(scan, start=start, stop=end)
+            start = end
+
+    def _query_start(self, scan: Scan, at: int, stop: int) -> int:
+        names = self._layout.picked(scan.schema(), frozenset(), scan.path)
+        column = find_column(names.values(), "query_id")
+        if at >= stop or column is None:
+            return stop
+        if LISTS in names.values():
+            return at
+        only = {name: role for name, role in names.items() if role == column}
+        while at < stop:
+            query = scan.rows(only, at - 1, _LOOKED)[column]
+            changes = query.ne_missing(query[0]).arg_true()
+            if len(changes):
+                return at - 1 + int(changes[0])
+            at += _LOOKED - 1
+        return stop
+
+    def grouped(self) -> Run:
+        return _Whole(self.label, self.scans, self._system, self._layout)
+
+    def _frames(self, columns: frozenset[str]) -> Iterator[pl.DataFrame]:
+        for scan in self.scans:
+            schema = scan.schema()
+            names = self._layout.picked(schema, columns, scan.path)
+            nested = LISTS in names.values()
+            yield from scan.frames(names, self._rows or (_LISTS if nested else ROWS))
+
+
+class _Whole(ParquetRun):
+    """For tables whose queries are scattered: the columns that count in memory, grouped."""
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        whole = joined(list(self._frames(columns)), self.label)
+        return FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit)
+
+
+def streamed(
+    pieces: Iterable[tuple[int, pl.DataFrame]],
+    columns: frozenset[str],
+    audit: Audit,
+    label: str,
+    system: str | None = None,
+    layout: Layout | None = None,
+) -> Iterator[Hits]:
+    """Pieces of whole queries, each with the number of its first row → slices; their columns have their roles' names.
+    Raises Ungrouped where a query comes back."""
+    done: dict[str, set[str]] = {}
+    for first, piece in pieces:
+        for hits in FrameRun(piece, label, layout=layout, named=True, first=first).slices(columns, audit):
+            before = done.setdefault(hits.system, set())
+            if not before.isdisjoint(hits.queries):
+                raise Ungrouped
+            before.update(hits.queries)
+            if system in (None, hits.system):
+                yield hits
+    if not done:
+        raise InputError("the table has no rows", file=label)
+    refuse_other_system(system, done, label)
+
+
+def whole_queries(frames: Iterable[pl.DataFrame], label: str) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The same rows, cut where a query ends, with the number of the first row of each piece."""
+    rest: pl.DataFrame | None = None
+    first = 0
+    for frame in frames:
+        if not frame.height:
+            continue
+        if rest is not None:
+            frame = joined([rest, frame], label)
+        cut = frame.height if LISTS in frame.columns else _last_query(frame)
+        if cut:
+            yield first, frame[:cut]
+        first += cut
+        rest = frame[cut:] if cut < frame.height else None
+    if rest is not None:
+        yield first, rest
+
+
+def joined(frames: list[pl.DataFrame], label: str) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.concat(frames, how="vertical_relaxed", rechunk=True)
+    except pl.exceptions.PolarsError as error:
+        shapes = list(dict.fromkeys(", ".join(f"{n}: {t}" for n, t in frame.schema.items()) for frame in frames))
+        raise InputError(
+            "the files of this table do not have the same columns",
+            file=label,
+            expected=shapes[0],
+            got=shapes[-1],
+            hint="give the files that belong together, or write them anew with one schema",
+        ) from error
+
+
+def _last_query(frame: pl.DataFrame) -> int:
+    """Where the rows of the last query begin; 0 where there is but one, or no column that tells."""
+    column = find_column(frame.columns, "query_id")
+    if column is None:
+        return frame.height
+    query = frame[column]
+    others = query.ne_missing(query[-1])
+    last = others.arg_true()
+    return int(last[-1]) + 1 if len(last) else 0
