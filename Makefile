@@ -56,7 +56,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/evidence_matching.py --output benchmarks/EVIDENCE.md
 	$(BIN)/python benchmarks/report_speed.py --output benchmarks/REPORT.md
 	$(BIN)/python benchmarks/retrieval_speed.py --output benchmarks/RETRIEVAL.md
-	$(BIN)/python benchmarks/scale.py --output benchmarks/SCALE.md
+	$(BIN)/python benchmarks/scale.py --largest --output benchmarks/SCALE.md
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from karat.ids import take_list
 from tests.engines.conftest import METRICS, assert_same, gold_of, hits_table, write_nested
 
 import karat
 from karat.engines.spark_session import find_session
 from karat.errors import ConfigError, InputError, MissingExtra
+from karat.ids import take_list
 
 pytestmark = pytest.mark.xdist_group("spark")
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
