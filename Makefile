@@ -68,7 +68,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/retrieval_speed.py --output benchmarks/RETRIEVAL.md
 	$(BIN)/python benchmarks/judge_speed.py --output benchmarks/JUDGE.md
 	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
-	$(BIN)/python benchmarks/scale.py --output benchmarks/SCALE.md
+	$(BIN)/python benchmarks/scale.py --largest --output benchmarks/SCALE.md
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

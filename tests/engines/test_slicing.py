@@ -109,6 +109,13 @@ def test_processes_give_the_same(tmp_path: Path, write: Callable[[pl.DataFrame, 
     assert local.provenance == apart.provenance
 
 
+def test_processes_give_the_same_of_a_scattered_file(tmp_path: Path) -> None:
+    table, gold = hits_table(400, 12), gold_of(400, 12)
+    write_trec(table.sample(fraction=1.0, shuffle=True, seed=3), tmp_path / "run")
+    local = karat.evaluate(tmp_path / "run", gold, METRICS)
+    assert_same(local, karat.evaluate(tmp_path / "run", gold, METRICS, engine=Processes(2, part=20_000)))
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_query_in_two_parts_of_a_log_is_refused_as_ever(tmp_path: Path, known: bool) -> None:
     write_jsonl(hits_table(400, 12), tmp_path / "run")

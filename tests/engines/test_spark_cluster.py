@@ -29,12 +29,14 @@ from tests.engines.conftest import METRICS, assert_same, gold_of, hits_table
 
 url, victim = sys.argv[1], int(sys.argv[2])
 settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
-            "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "8", "spark.log.level": "OFF"}
+            "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "8", "spark.log.level": "OFF",
+            # Nobody need ask the dead one for long.
+            "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}
 builder = SparkSession.builder.master(url)
 for name, value in settings.items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
-table, gold = hits_table(2000, 20), gold_of(2000, 20)
+table, gold = hits_table(600, 20), gold_of(600, 20)
 frame = spark.createDataFrame(table.to_arrow()).repartition(8)
 frame.count()  # both executors are up, and have written what the next job reads
 # Only while tasks of the real job run is anything lost that must be made again.

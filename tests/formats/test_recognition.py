@@ -89,6 +89,15 @@ def parquet(columns: dict[str, list[Any]]) -> Callable[[Path], Path]:
     return write
 
 
+def parquet_folder(columns: dict[str, list[Any]]) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        for number, part in enumerate(pl.DataFrame(columns).iter_slices(4)):
+            part.write_parquet(folder / f"part-{number}.parquet")
+        return folder
+
+    return write
+
+
 def beir(folder: Path) -> Path:
     (folder / "qrels").mkdir()
     (folder / "queries.jsonl").write_text(jsonl([{"_id": q, "text": q} for q in GRADES]))
@@ -128,6 +137,7 @@ RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "csv": ("table", text_file(lambda: table(HIT_TABLE, ","))),
     "tsv": ("table", text_file(lambda: table(HIT_TABLE, "\t"))),
     "parquet": ("parquet", parquet(HIT_TABLE)),
+    "folder of parquet": ("table-folder", parquet_folder(HIT_TABLE)),
 }
 GOLD_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "jsonl": ("gold", text_file(lambda: jsonl(ENTRIES))),

@@ -152,6 +152,9 @@ class ParquetRun(Run):
 class _Whole(ParquetRun):
     """For tables whose queries are scattered: the columns that count in memory, grouped."""
 
+    def parts(self, least: int) -> list[Run] | None:
+        return None
+
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         whole = joined(list(self._frames(columns)), self.label)
         return FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit)

@@ -224,6 +224,9 @@ def _is_regular_piece(piece: NDArray[np.uint8], separator: int) -> bool:
 class _WholeTrecRun(TrecRun):
     """For files whose queries are scattered: everything in memory, grouped."""
 
+    def parts(self, least: int) -> list[Run] | None:
+        return None
+
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         yield self._read_lines()
 
