@@ -230,17 +230,19 @@ def _headline(metrics: list[Metric]) -> Metric | None:
 
 
 def _disagreements(overall: list[Difference], groups: list[SegmentDifferences], metrics: list[Metric]) -> list[str]:
-    """A mean may rise while most of its parts fall: whoever reads only the mean would be misled."""
+    """A mean may rise while parts of it fall: whoever reads only the mean would be misled.
+
+    Said only where mean and part both move beyond noise; with many metrics and segments, some differ by chance.
+    """
     notes = []
     for at, difference in enumerate(overall):
-        if not _moves(difference) or not isinstance(metrics[at], Relevance):
+        if not difference.certain or not isinstance(metrics[at], Relevance):
             continue
         for name in dict.fromkeys(group.segment for group in groups):
             parts = [(g.value, g.differences[at]) for g in groups if g.segment == name and not g.differences[at].few]
-            against = [(value, d) for value, d in parts if _moves(d) == -_moves(difference)]
-            certain = [value for value, d in against if d.certain]
-            if certain or len(against) * 2 > len(parts):
-                notes.append(_disagreement(difference, name, [v for v, _ in against], certain, len(parts)))
+            against = [value for value, d in parts if d.certain and _moves(d) == -_moves(difference)]
+            if against:
+                notes.append(_disagreement(difference, name, against, len(parts)))
     return notes
 
 
@@ -250,12 +252,11 @@ def _moves(difference: Difference) -> int:
     return 0 if abs(delta) <= SAME else 1 if delta > 0 else -1
 
 
-def _disagreement(overall: Difference, name: str, against: list[str], certain: list[str], parts: int) -> str:
+def _disagreement(overall: Difference, name: str, against: list[str], parts: int) -> str:
     way, other = ("rises", "falls") if _moves(overall) > 0 else ("falls", "rises")
-    proof = f" ({', '.join(certain)}: beyond chance)" if certain else ""
     return (
-        f"{overall.metric} {way} overall but {other} in {len(against)} of {parts} segments by {name}: "
-        f"{', '.join(against)}{proof}. The overall difference does not speak for them (Simpson's paradox)."
+        f"{overall.metric} {way} overall but {other} in {len(against)} of {parts} segments by {name}, "
+        f"both beyond chance: {', '.join(against)}. The overall difference does not speak for them (Simpson's paradox)."
     )
 
 
