@@ -53,7 +53,7 @@ def test_a_failure_is_the_verdict_and_nothing_else(tmp_path: Path) -> None:
     shown = said.partition("test_0 ___")[2].partition("\n")[2].partition("=====")[0]
     assert shown.strip().splitlines() == [
         "May not ship. 2 checks: 1 passed, 1 failed.",
-        "  fail: recall@5 (blocks): recall@5 is 33.2% (30.3% to 36.2%), at least 85.0% wanted.",
+        "  fail: recall@5 (blocks): recall@5 is 33.2% (30.4% to 36.4%), at least 85.0% wanted.",
         f"  pass: mrr (ok): {karat.gate(RUN, GOLD, 'mrr >= 0.1').verdicts[0].reason}",
     ]
 

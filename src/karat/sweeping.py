@@ -13,7 +13,7 @@ from karat.errors import ConfigError
 from karat.gold import Dataset
 from karat.ids import Floats, Ints
 from karat.statistics.intervals import Sampling
-from karat.statistics.resampling import bayesian_weights, resampled_sums
+from karat.statistics.resampling import bayesian_sums
 from karat.summary import FEW, Scores, SummaryRow, summarise
 
 SCHEMA: Literal["karat/sweep/1"] = "karat/sweep/1"
@@ -137,7 +137,7 @@ def _knee(name: Literal["recall", "ndcg"], ks: list[int], scores: Scores, sampli
     sums = scores.sums([f"{name}@{k}" for k in ks])
     if not sums.defined.all():
         return None
-    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed, sampling.resamples), sampling.resamples)
+    above, below = bayesian_sums(sums, sampling.seed, sampling.resamples)
     chosen = np.bincount(_knees(above / below), minlength=len(ks)) / sampling.resamples
     observed = int(_knees(sums.estimate[None, :])[0])
     return Knee(name, ks[observed], {k: round(float(share), 4) for k, share in zip(ks, chosen, strict=True)})

@@ -136,12 +136,7 @@ def test_the_size_of_memory_blocks_does_not_change_a_digit(
 @pytest.fixture
 def limit_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred distinct units are very many."""
-    drawn_up_to(monkeypatch, 100)
-
-
-def drawn_up_to(monkeypatch: pytest.MonkeyPatch, units: int) -> None:
-    for name in ("_LARGE", "_MANY"):
-        monkeypatch.setattr(intervals, name, units)
+    monkeypatch.setattr(intervals, "_LARGE", 100)
 
 
 @pytest.mark.parametrize("method", ["bayes", "percentile", "bca"])  # strict is wider, as it should be
@@ -160,7 +155,7 @@ def test_the_limit_theorem_finds_what_the_bootstrap_finds(
     elif kind == "undefined":
         values[rng.random(2000) < 0.3] = float("nan")
     drawn = of(values, method, resamples=2000, **more)
-    drawn_up_to(monkeypatch, 100)
+    monkeypatch.setattr(intervals, "_LARGE", 100)
     assert close(drawn, of(values, method, resamples=2000, **more), 0.08)
 
 
@@ -182,7 +177,7 @@ def test_a_column_of_few_values_is_drawn_however_many_rows_there_are() -> None:
 def test_sixty_thousand_different_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(5).beta(5, 1, (60_000, 1))
     found = of(values, "bayes", resamples=400)
-    drawn_up_to(monkeypatch, 100_000)
+    monkeypatch.setattr(intervals, "_LARGE", 100_000)
     assert close(found, of(values, "bayes", resamples=400), 0.15)
 
 

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from karat.errors import ConfigError
-from karat.statistics.resampling import bayesian_weights, multinomial_weights, resampled_sums
+from karat.statistics.resampling import bayesian_sums, multinomial_weights, resampled_sums
 from karat.statistics.special import beta_quantile, normal_cdf, normal_quantile
 from karat.statistics.sums import Floats, Sums
 
@@ -28,7 +28,7 @@ Method: TypeAlias = Literal["bayes", "percentile", "bca", "strict"]
 Range: TypeAlias = tuple[float, float]
 
 # Above this many distinct units the limit theorem has the word.
-_LARGE, _MANY = 50_000, 2_048
+_LARGE = 50_000
 _MOST = 1_000_000  # resamples
 _FEW_ALIKE = 20
 # Limits carry sampling noise in the third digit; later ones would only differ between machines.
@@ -71,9 +71,7 @@ def mean_intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Float
 def _interval(sums: Sums, ends: Range, sampling: Sampling) -> Floats:
     if not int(sums.defined[0]) or (not _bounded(ends) and _unknown_spread(sums)):
         return np.full((1, 2), np.nan)
-    # Where scores have ends, the limit theorem errs by less than the draws do from so many different values on.
-    most = _MANY if sampling.method == "bayes" and _bounded(ends) else _LARGE
-    limits = _normal_limits if len(sums.counts) > most else METHODS[sampling.method]
+    limits = _normal_limits if len(sums.counts) > _LARGE else METHODS[sampling.method]
     return _rounded(limits(sums, np.array([ends]), sampling), ends)
 
 
@@ -124,7 +122,7 @@ def _with_ends(
     sums: Sums, bounds: Floats, sampling: Sampling, for_low: tuple[Floats, Floats], for_high: tuple[Floats, Floats]
 ) -> Floats:
     """Limits of the Bayesian bootstrap with observations of random weight at both ends of the range."""
-    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed, sampling.resamples), sampling.resamples)
+    above, below = bayesian_sums(sums, sampling.seed, sampling.resamples)
     # No end, no observation there; otherwise it weighs as much as a unit does on average.
     size = np.where(np.isfinite(bounds).all(axis=1), sums.usual, 0.0)
     ends = np.where(np.isfinite(bounds), bounds, 0.0)

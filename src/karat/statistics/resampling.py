@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -23,34 +24,27 @@ class Draw(Protocol):
     def __call__(self, size: int) -> Floats: ...
 
 
-def bayesian_weights(sums: Sums, seed: int, resamples: int) -> Draw:
-    """Exp(1) a unit: the Bayesian bootstrap. The weights of equal units add up to a Gamma of their count."""
-    return _kept_weights(sums, seed, resamples) if sums.units <= _KEPT else _drawn_weights(sums, seed)
-
-
-def _kept_weights(sums: Sums, seed: int, resamples: int) -> Draw:
-    """The same draw serves every column: those of one set of queries are many, and drawing is what costs."""
-    ends = np.append(0, np.cumsum(sums.counts))
-    added = _added_up(seed, resamples, -(-sums.units // _STEP) * _STEP)
-    done = 0
-
-    def draw(size: int) -> Floats:
-        nonlocal done
-        done += size
-        return np.diff(added[ends, done - size : done], axis=0).T
-
-    return draw
+def bayesian_sums(sums: Sums, seed: int, resamples: int) -> tuple[Floats, Floats]:
+    """(numerators, denominators) of the Bayesian bootstrap, resample × column: Exp(1) a unit."""
+    if sums.units > _KEPT:
+        return resampled_sums(sums, _bayesian_weights(sums, seed), resamples)
+    # The same weights serve every column of a set of queries: there are many, and drawing is what costs.
+    weights = _kept_weights(seed, resamples, -(-sums.units // _STEP) * _STEP)[: sums.units]
+    table = np.repeat(np.column_stack([sums.above, sums.below]), sums.counts, axis=0)
+    ends = np.cumsum([0, *blocks(resamples, *table.shape)]).tolist()
+    drawn = np.concatenate([weights[:, start:end].T @ table for start, end in pairwise(ends)])
+    width = sums.above.shape[1]
+    return drawn[:, :width], drawn[:, width:]
 
 
 @lru_cache(maxsize=4)
-def _added_up(seed: int, resamples: int, units: int) -> Floats:
-    """Weights of the first 0, 1, 2 … units together, unit × resample. How many follow changes none of them."""
-    weights = np.zeros((units + 1, resamples))
-    np.random.default_rng([seed, 3]).standard_exponential(out=weights[1:])
-    return np.cumsum(weights, axis=0, out=weights)
+def _kept_weights(seed: int, resamples: int, units: int) -> Floats:
+    """Weights of units, unit × resample. How many units follow changes none of them."""
+    return np.random.default_rng([seed, 3]).standard_exponential((units, resamples))
 
 
-def _drawn_weights(sums: Sums, seed: int) -> Draw:
+def _bayesian_weights(sums: Sums, seed: int) -> Draw:
+    """The weights of equal units add up to a Gamma of their count."""
     single, several = np.flatnonzero(sums.counts == 1), np.flatnonzero(sums.counts > 1)
     first, second = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
 
