@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from karat.errors import ConfigError, InputError, UnknownName
-from karat.history.kept_run import DOCUMENT, SCORE, TAG
+from karat.history.kept_run import SCORE, TAG
 from karat.history.rows import Filter, RunRow
 from karat.history.store import Store, short
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 _MOST = 500
-_PLACE = "place/"  # of a query in the gold set; no column of a run has this name
 Order = Literal["given", "worst", "best", "changed"]
 
 
@@ -97,27 +96,22 @@ def scores_of(
     `cases`: those whose hits are kept."""
     import polars as pl
 
-    frame = _scan(store, run_id).with_row_index(_PLACE)
+    frame = _scan(store, run_id)
+    names = frame.collect_schema().names()
+    if order != "given":
+        frame = frame.sort(_score(metric, names), descending=order == "best", nulls_last=True, maintain_order=True)
+    if text:
+        frame = frame.filter(_holds(text))
+    for name, value in (only or {}).items():
+        if TAG + name not in names:
+            raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
+        frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
+    if cases:
+        frame = frame.filter(pl.col("case").is_not_null())
     with _readable(run_id):
-        names = frame.collect_schema().names()
-        wanted = frame
-        if text:
-            wanted = wanted.filter(_holds(text))
-        for name, value in (only or {}).items():
-            if TAG + name not in names:
-                raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
-            wanted = wanted.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
-        if cases:
-            wanted = wanted.filter(pl.col("case").is_not_null())
-        # Only what decides is read of all queries; the rest of those that are shown.
-        key = _PLACE if order == "given" else _score(metric, names)
-        narrow = wanted.select(*dict.fromkeys([_PLACE, key])).collect()
-        if order != "given":
-            narrow = narrow.sort(key, descending=order == "best", nulls_last=True, maintain_order=True)
-        places = narrow[_PLACE].slice(max(offset, 0), _size(limit)).to_list()
-        shown = frame.filter(pl.col(_PLACE).is_in(places)).drop(DOCUMENT).collect()
-    rows = {row[_PLACE]: _query(row) for row in shown.iter_rows(named=True)}
-    return QueryPage(narrow.height, [rows[place] for place in places])
+        total = int(frame.select(pl.len()).collect().item())
+        found = frame.slice(max(offset, 0), _size(limit)).collect()
+    return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
 
 
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
