@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from karat.errors import ConfigError
 from karat.statistics.intervals import Sampling
-from karat.statistics.resampling import bayesian_weights, resampled_sums
+from karat.statistics.resampling import bayesian_sums
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Floats, Ints, ratio
 
@@ -136,7 +136,7 @@ def post_stratified(
         return Estimate(math.nan, math.nan, math.nan)
     units = np.column_stack([known, open_])
     sums = ratio(units, np.ones_like(units), clusters)
-    above, below = resampled_sums(sums, bayesian_weights(sums, sampling.seed, sampling.resamples), sampling.resamples)
+    above, below = bayesian_sums(sums, sampling.seed, sampling.resamples)
     drawn = np.column_stack([np.ones(sampling.resamples), _for_the_rest(strata, strata.draws(sampling))])
     low_end, high_end = np.random.default_rng([sampling.seed, 1]).standard_gamma(0.5, (2, sampling.resamples))
     size = sums.usual[0]  # half a unit at either end of the range, as every interval of a mean has it
