@@ -161,7 +161,8 @@ def evaluate_all(
     lent = _lent(**stages)
     run = staged = StagedRun(run, lent) if lent or corpus is not None else run
     if corpus is not None:
-        corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
+        cut = logged.opening().get("chunker")
+        corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, logged=cut)
         run = DescribedRun(run, corpus, DocRule(doc_of))
         gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
         lent.setdefault(LISTS, WordSearch(corpus, gold))

@@ -121,6 +121,10 @@ class Run(ABC):
         """What is known of the run besides its hits, once it was read."""
         return {}
 
+    def opening(self) -> dict[str, Any]:
+        """The first record, for what must be known of a run before it is read; empty where there is none."""
+        return {}
+
 
 class StagedRun(Run):
     """A run whose other lists (before reranking, of another query, of one route) stand in runs of their own."""

@@ -87,3 +87,18 @@ def test_a_corpus_in_chunks_is_not_cut_again(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "corpus.jsonl"):
         with pytest.raises(KaratError, match="this corpus is in chunks already"):
             read_corpus(path, Chunker())
+
+
+@pytest.mark.parametrize(
+    ("logged", "chunker"),
+    [
+        ({"algo": "words", "tokens": 50, "overlap": 10}, Chunker(50, 10)),
+        ({"algo": "headings", "tokens": 50, "overlap": 10}, None),
+        ({"algo": "words", "tokens": 50, "overlap": True}, None),
+        ({"algo": "words", "tokens": 50}, None),
+        ("words 50/10", None),
+        (None, None),
+    ],
+)
+def test_only_its_own_settings_are_read_from_a_log(logged: object, chunker: Chunker | None) -> None:
+    assert Chunker.logged(logged) == chunker

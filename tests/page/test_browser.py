@@ -20,6 +20,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, Route, sync_playwright
 
+from karat.report.blocks import Chart, Report, Section, Series
+from karat.report.renderers.html import render_html
+
 # The sandbox needs rights that a container does not give; nothing foreign is opened here.
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
 LIGHT, DARK, PAPER = "rgb(253, 253, 252)", "rgb(21, 24, 28)", "rgb(255, 255, 255)"
@@ -250,6 +253,33 @@ def test_links_lead_to_their_place(pages: Any, opened: Open) -> None:
         place = page.get_by_role("heading", name="Audit").bounding_box()
         assert place is not None
         assert 0 <= place["y"] < 800
+
+
+def test_the_contents_are_there_when_a_narrow_window_becomes_wide(pages: Any, opened: Open) -> None:
+    with opened(pages["report"], width=400) as page:
+        audit = page.get_by_role("navigation").get_by_role("link", name="Audit")
+        assert not audit.is_visible()
+        page.set_viewport_size({"width": 1200, "height": 800})
+        audit.wait_for(state="visible", timeout=2000)
+
+
+CROWDED = """() => [...document.querySelectorAll('svg[role=img]')].flatMap((chart) => {
+  const boxes = [...chart.querySelectorAll('.tick.middle')].map((e) => e.getBoundingClientRect());
+  boxes.sort((a, b) => a.left - b.left);
+  return boxes.slice(1).filter((box, i) => box.left < boxes[i].right).map(() => chart.textContent.slice(0, 60));
+})"""
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_numbers_of_an_axis_do_not_run_into_each_other(opened: Open, tmp_path: Path, width: int) -> None:
+    """Score thresholds of a fused list: most of them close to each other."""
+    at = [0.025, 0.03031, 0.03125, 0.03152, 0.032, 0.03226, 0.0323, 0.0326]
+    chart = Chart("Over score thresholds", "score ≥", "share of queries", [Series("miss", at, [0.5] * len(at))])
+    file = tmp_path / "chart.html"
+    file.write_bytes(render_html(Report("Thresholds", [Section("no_answer", "No answer", [chart])])))
+    with opened(file, width=width) as page:
+        assert page.locator(".tick.middle").count() >= 2
+        assert page.evaluate(CROWDED) == []
 
 
 def test_the_theme_is_chosen_with_the_keyboard_and_kept(pages: Any, opened: Open) -> None:

@@ -168,3 +168,14 @@ def test_all_failed_queries_of_a_thousand_are_on_a_page_that_is_not_large() -> N
     assert len(shown) == failed.nothing_found + failed.losing > 800
     assert len(page.encode()) < 1_500_000
     assert page.count("word search (BM25)</p>") >= 60
+
+
+def test_long_queries_are_read_whole_and_do_not_make_a_page_large() -> None:
+    """A thousand queries of a paragraph each, none of which finds anything."""
+    said = "please tell me how long a refund to a card takes when the sale was paid in two parts"
+    query = f"{said}, {said}, {said}"
+    gold = [{"query_id": f"q{i}", "query": f"{i} {query}", "gold": [f"document-{i}"]} for i in range(1000)]
+    run = {f"q{i}": {f"document-{i + j}": 1.0 / j for j in range(1, 11)} for i in range(1000)}
+    page = render_html(full_report([karat.evaluate(run, gold)])).decode()
+    assert f"999 {query}</span></summary>" in page
+    assert len(page.encode()) < 1_500_000

@@ -154,6 +154,14 @@ def test_text_from_data_cannot_speak_to_the_terminal() -> None:
     assert "\x07" not in shown
 
 
+def test_a_query_without_end_does_not_flood_the_terminal() -> None:
+    endless = "w" * 100_000
+    case = Example(endless, endless, {"recall@5": 0.0}, {"topic": endless})
+    shown = terminal(Report("Title", [Section("triage", "Where it fails", [case])]))
+    assert len(shown) < 2_000
+    assert shown.count("(99,700 more characters)") == 3
+
+
 def test_text_from_data_is_inert_in_markdown() -> None:
     shown = render_markdown(everything()).partition("hostile")[0]
     assert "<script>" not in shown

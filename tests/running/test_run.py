@@ -419,3 +419,22 @@ def test_no_retriever_sees_gold() -> None:
     entry = {**GOLD[0], "answer": "secret", "evidence": ["secret"], "answer_span": "secret", "negatives": ["secret"]}
     run_retriever(search, [entry], warm_up=0)
     assert seen == [{"language": "en", "as_of": "2025-01-01"}]
+
+
+def test_a_retriever_that_never_answers_is_not_asked_ten_thousand_times(tmp_path: Path) -> None:
+    many = [{**GOLD[0], "query_id": f"q{i}"} for i in range(60)]
+    asked: list[str] = []
+
+    def broken(query: str) -> list[str]:
+        asked.append(query)
+        time.sleep(0.005)
+        raise ConnectionError("nobody there")
+
+    file = tmp_path / "run.jsonl"
+    with pytest.raises(KaratError, match="the first 25 queries failed: q0: ConnectionError: nobody there"):
+        run_retriever(broken, many, warm_up=0, output=file)
+    assert len(asked) < 60
+    assert len(lines(file)) == 25
+    answers = iter([["a"], *[None] * 59])
+    done = run_retriever(lambda query: next(answers), many, warm_up=0)
+    assert done.failed == 59, "one answer, and it goes on"

@@ -141,8 +141,8 @@ scoring_options = _all(
     ),
     click.option(
         "--corpus",
-        help="Corpus (JSONL or BEIR folder): lends hits the texts and versions that the log left out; its size gives "
-        "the random floor.",
+        help="Corpus (JSONL, BEIR folder or folder of texts): lends hits the texts and versions that the log left out; "
+        "its size gives the random floor.",
     ),
     click.option(
         "--corpus-size", type=click.IntRange(min=1), help="Number of items in the corpus, for the random floor."

@@ -25,14 +25,15 @@ class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
     text: str = ""
 
 
-def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None) -> Corpus:
+def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None, *, logged: Any = None) -> Corpus:
     """JSONL (`id` or `chunk_id` or `_id`, `title`, `text`, …), a BEIR folder with corpus.jsonl, or a folder of text or
-    Markdown files, which `chunker` cuts into chunks."""
+    Markdown files, which `chunker` cuts into chunks; `logged`: what a run log says of its chunker, so that the chunks
+    are those of its hits."""
     source = Source(Path(path))
     if source.is_folder:
         inside = source.path / "corpus.jsonl"
         if not inside.is_file():
-            return read_text_folder(source.path, source.label, chunker or Chunker())
+            return read_text_folder(source.path, source.label, chunker or Chunker.logged(logged) or Chunker())
         source = Source(inside)
     if chunker is not None:
         raise ConfigError(

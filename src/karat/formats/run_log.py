@@ -105,6 +105,12 @@ class RunLog(Run):
             for system, fields in self._noted.items()
         }
 
+    def opening(self) -> dict[str, Any]:
+        if isinstance(self._records, Source):
+            return self._records.first_object or {}
+        first = next(iter(self._records), None) if isinstance(self._records, list) else None
+        return first if isinstance(first, dict) else {}
+
     def _parts(self, columns: frozenset[str]) -> Iterator[Part]:
         if self._hits != "topk":
             yield from self._other_parts()

@@ -36,6 +36,15 @@ class Chunker(msgspec.Struct, frozen=True):
     def settings(self) -> dict[str, Any]:
         return {"algo": "words", "tokens": self.tokens, "overlap": self.overlap}
 
+    @classmethod
+    def logged(cls, settings: Any) -> Chunker | None:
+        """The one that a run log names by its settings; None where the log speaks of another chunker, or of none."""
+        if not isinstance(settings, dict):
+            return None
+        sizes = settings.get("tokens"), settings.get("overlap")
+        found = cls(*sizes) if all(type(size) is int for size in sizes) else None
+        return found if found is not None and found.settings() == settings else None
+
     def cut(self, text: str) -> Iterator[tuple[int, int]]:
         """Where chunks start and end in the text.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 LONGEST = 2_000
+QUERY = 300  # characters of a query where it is read as a whole
 # Control characters, half characters, the 66 code points that are no characters, and those that reverse what
 # follows. Joiners stay: Persian and emoji need them.
 _UNREADABLE = re.compile(

@@ -23,6 +23,7 @@ from karat.running.questions import read_questions
 from karat.running.workers import Workers
 
 _WARM_UP, _TIMEOUT = 3, 30.0
+_HOPELESS = 25  # failures, and no answer before them: a wrong address is told now, not after ten thousand queries
 
 
 class Finished(msgspec.Struct):
@@ -119,10 +120,15 @@ def _ask(
         pass
     shown = nullcontext(lambda: None) if progress is None else progress(f"asking {common['system']}", len(todo))
     with shown as tick:
-        for question, answer in Workers(asker.ask, workers, whole).each(todo):
+        for asked, (question, answer) in enumerate(Workers(asker.ask, workers, whole).each(todo), 1):
             answer = answer or Answered(None, {}, str(TooSlow(timeout or 0)))
             log.write(asker.record(question, answer, common))
             tick()
+            if asked == _HOPELESS < len(todo) and asker.counts["failed"] == asked:
+                raise ConfigError(
+                    f"stopped, for the first {asked} queries failed: {asker.examples['failed'][0]}",
+                    hint="mend it, then the same command with --retry-failed; without, it goes on after them",
+                )
 
 
 def _earlier(failed: int) -> list[str]:

@@ -17,6 +17,7 @@ _WIDE = 1000  # units of the part that is stretched to the width
 _SHAPES = ("circle", "square", "up", "diamond")  # dashes and colours of the same number are in the style sheet
 _TICKS = 8  # places of the axis that are named one by one
 _LETTER = 13  # pixels from one line of letters to the next
+_NARROWEST, _DIGIT, _GAP = 300, 7, 6  # pixels of the axis on a narrow page, of a digit, and between two numbers
 
 
 def draw_lines(chart: Chart, ident: str) -> Markup:
@@ -45,7 +46,21 @@ def _grid(chart: Chart, x: Scale, y: Scale) -> Iterator[Markup]:
     yield text(chart.y_title, 0, -14, "title", dx=-38)
     xs = sorted({v for series in chart.series for v in series.x})
     places = xs if len(xs) <= _TICKS else x.ticks()
-    yield from axis([(x.share(v), tick(v)) for v in places], HEIGHT, chart.x_title, grid=False)
+    yield from axis(_with_room([(x.share(v), tick(v)) for v in places]), HEIGHT, chart.x_title, grid=False)
+
+
+def _with_room(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Those whose words do not run into the ones before, on the narrowest page.
+
+    >>> _with_room([(0.0, "0.025"), (0.7, "0.0303"), (0.8, "0.0313"), (0.99, "0.0325"), (1.0, "0.0326")])
+    [(0.0, '0.025'), (0.7, '0.0303'), (0.99, '0.0325')]
+    """
+    kept = ticks[:1]
+    for share, words in ticks[1:]:
+        before, last = kept[-1]
+        if (share - before) * _NARROWEST >= (len(last) + len(words)) / 2 * _DIGIT + _GAP:
+            kept.append((share, words))
+    return kept
 
 
 def _marks(chart: Chart, x: Scale) -> Iterator[Markup]:

@@ -165,6 +165,9 @@
   });
   frames.forEach((frame) => stops.observe(frame));
 
-  // On a narrow page the contents are folded away.
-  if (matchMedia("(max-width: 68rem)").matches) document.querySelector(".contents details").open = false;
+  // On a narrow page the contents are folded away; a wide one has nothing to unfold them with.
+  const narrow = matchMedia("(max-width: 68rem)");
+  const fold = () => { document.querySelector(".contents details").open = !narrow.matches; };
+  narrow.addEventListener("change", fold);
+  fold();
 }

@@ -32,7 +32,7 @@ from karat.report.blocks import (
 )
 from karat.report.charts import draw, draw_spark
 from karat.report.figures import as_table
-from karat.report.readable import readable
+from karat.report.readable import QUERY, readable
 
 _ROWS = 200  # of a table; a page with more is no longer read
 _CELL = 500  # characters
@@ -128,6 +128,7 @@ def environment() -> Environment:
     made.filters.update(
         words=_words,
         line=lambda text: readable(text, _LINE).replace("\n", " "),
+        query=lambda text: readable(text, QUERY).replace("\n", " "),
         slug=_slug,
         cell=_cell,
         cells=_cells,

@@ -6,6 +6,7 @@ import re
 
 from karat.report.blocks import Block, Example, Report, Table, Text, Verdict, listing_table, write_cell
 from karat.report.figures import as_table, without_repeats
+from karat.report.readable import QUERY, readable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$&-])")
 # What hosts make a link of after Markdown was read, so that no escape keeps them from it. recall@5 is none.
@@ -58,7 +59,7 @@ def _block(block: Block) -> str:
 def _example(block: Example) -> str:
     facts = [f"{safe(n)} {safe(write_cell(v, 'score'))}" for n, v in block.facts.items()]
     labels = [f"{safe(n)} {safe(v)}" for n, v in block.labels.items()]
-    parts = [f"**{safe(block.query_id)}** {safe(block.query or '')} ({', '.join([*facts, *labels])})"]
+    parts = [f"**{safe(block.query_id)}** {safe(readable(block.query or '', QUERY))} ({', '.join([*facts, *labels])})"]
     parts += [safe(note) for note in block.notes]
     return "\n\n".join([*parts, *(_table(listing_table(listing)) for listing in block.listings)])
 

@@ -27,6 +27,7 @@ from karat.report.blocks import (
     write_cell,
 )
 from karat.report.figures import as_table, without_repeats
+from karat.report.readable import QUERY, readable
 
 WIDTH = 100
 _GAP = 3  # between two columns
@@ -90,10 +91,10 @@ def _block(block: Block) -> RenderableType:
 
 def _example(block: Example) -> RenderableType:
     facts = [f"{name} {write_cell(value, 'score')}" for name, value in block.facts.items()]
-    labels = [f"{name} {value}" for name, value in block.labels.items()]
+    labels = [f"{name} {readable(value, QUERY)}" for name, value in block.labels.items()]
     parts: list[RenderableType] = [
         "",
-        RichText(clean(f"{block.query_id}  {block.query or ''}"), style="bold"),
+        RichText(clean(f"{readable(block.query_id, QUERY)}  {readable(block.query or '', QUERY)}"), style="bold"),
         RichText(clean("  ".join([*facts, *labels])), style="dim"),
         *(RichText(clean(note)) for note in block.notes),
     ]

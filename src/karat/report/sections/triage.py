@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block
+from karat.report.readable import QUERY
 from karat.report.sections.base import ReportSection
 from karat.report.triage import triage_blocks
 from karat.result import Result
@@ -13,7 +14,7 @@ from karat.triaging import DEPTH, triage
 FULL, MOST_FULL, ALL, SAMPLE = 60, 100, 1000, 30
 _ROOM = 850_000  # bytes for those in brief; what they do not need, more in full may take
 _IN_FULL = 7_000  # bytes of a query in full
-_FRAME, _SEPARATOR, _GOLD = 400, 5, 5  # bytes of a query besides its ids and labels, and of an id; usual items of gold
+_FRAME, _SEPARATOR, _GOLD = 340, 5, 5  # bytes of a query besides text, ids and labels, and of an id; usual gold items
 
 
 class TriageSection(ReportSection):
@@ -36,8 +37,10 @@ class TriageSection(ReportSection):
 
 
 def _brief_size(result: Result) -> float:
-    """Bytes that a query in brief takes, by how long ids and the names of tags are."""
+    """Bytes that a query in brief takes, by how long queries, ids and the names of tags are."""
     ids = result.gold.ids[:1000]
     usual = sum(len(item) for item in ids) / max(len(ids), 1) + _SEPARATOR
     labels = sum(2 * len(tag) + 12 for tag in result.gold.tags)
-    return _FRAME + labels + (DEPTH + _GOLD) * usual
+    texts = [(result.gold.text(row) or "")[:QUERY] for row in result.rows[:ALL].tolist()]
+    text = sum(len(query.encode(errors="replace")) for query in texts) / max(len(texts), 1)
+    return _FRAME + text + labels + (DEPTH + _GOLD) * usual
