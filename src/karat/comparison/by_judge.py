@@ -21,7 +21,7 @@ def differences_by_judge(
     """Of precision, nDCG and RBP, and of how much is judged; the others stay with the gold. Raises Lacking."""
     if not any(isinstance(metric, BY_JUDGE) for metric in metrics):
         raise Lacking("labels of a judge count for precision, nDCG and RBP, and none of them is compared.")
-    asked = [metric for metric in metrics if isinstance(metric, (*BY_JUDGE, JudgedShare))]
+    asked: list[Metric] = [metric for metric in metrics if isinstance(metric, (*BY_JUDGE, JudgedShare))]
     sides = _scores(first, asked).select(at), _scores(other, asked).select(of)
     return Paired(*sides).differences(sampling, 10 * sampling.resamples)
 
