@@ -14,7 +14,7 @@ from karat.analyses.bounds import BoundsFound, BoundsRow
 from karat.comparison.compare import Pair
 from karat.labelling import Labelling
 from karat.labels.beside_gold import read_labelling
-from karat.report.build import evaluation_report
+from karat.report.build import brief_report, evaluation_report
 from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
 from karat.result import restore
@@ -183,6 +183,8 @@ def test_it_is_saved_restored_and_shown(judge: str, human: str, shown: Callable[
     again = restore(result.saved())
     assert to_builtins(again.analyses.found["bounds"]) == to_builtins(result.analyses.found["bounds"])
     assert "strict bounds" in render_markdown(evaluation_report(again))
+    assert "strict bounds" in render_markdown(brief_report(result))
+    assert "strict bounds" not in render_markdown(brief_report(karat.evaluate(RUN, GOLD, ["map"], sampling=QUICK)))
 
 
 def to_builtins(value: Any) -> Any:
