@@ -476,7 +476,7 @@ def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) 
     assert not Path("labels.jsonl").exists()
     before = [json.dumps(body) for body in server.asked[:12]]
     server.hold_after = None
-    server.let_go.set()
+    server.over.set()
     subprocess.run(command, env=environment, check=True, capture_output=True)
     after = [json.dumps(body) for body in server.asked[16:]]
     assert len(after) == 35 - 12
