@@ -14,7 +14,7 @@ from karat.analyses.bounds import BoundsFound, BoundsRow
 from karat.comparison.compare import Pair
 from karat.labelling import Labelling
 from karat.labels.beside_gold import read_labelling
-from karat.report.build import evaluation_report
+from karat.report.build import brief_report, evaluation_report
 from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
 from karat.result import restore
@@ -183,6 +183,8 @@ def test_it_is_saved_restored_and_shown(judge: str, human: str, shown: Callable[
     again = restore(result.saved())
     assert to_builtins(again.analyses.found["bounds"]) == to_builtins(result.analyses.found["bounds"])
     assert "strict bounds" in render_markdown(evaluation_report(again))
+    assert "strict bounds" in render_markdown(brief_report(result))
+    assert "strict bounds" not in render_markdown(brief_report(karat.evaluate(RUN, GOLD, ["map"], sampling=QUICK)))
 
 
 def to_builtins(value: Any) -> Any:
@@ -259,3 +261,56 @@ def test_bounds_of_saved_results_are_not_invented() -> None:
     assert found.bounds == []
     assert found.judged is None
     assert any("keeps no hits" in note for note in found.notes)
+
+
+def test_a_comparison_with_the_judges_labels_by_hand(judge: str) -> None:
+    other = {query: ["a", "b", "n", "v", "w"] for query in RUN}
+    labelling = read_labelling([judge])
+    options: dict[str, Any] = {"labelling": labelling, "sampling": QUICK}
+    metrics = ["recall@5", "precision@5", "ndcg@5", "judged@5"]
+    (pair,) = karat.compare(RUN, other, GOLD, metrics, **options).pairs
+    by_judge = {found.metric: found for found in pair.by_judge}
+    assert list(by_judge) == ["precision@5", "ndcg@5", "judged@5"]  # recall stays with the gold
+    # By the gold a against a and b; with the judge's labels u and a against a and b.
+    gold_only = next(found for found in pair.differences if found.metric == "precision@5")
+    assert gold_only.delta == pytest.approx(1 / 5)
+    precision = by_judge["precision@5"]
+    assert (precision.baseline, precision.candidate, precision.ties) == (pytest.approx(2 / 5), pytest.approx(2 / 5), 30)
+    assert (by_judge["judged@5"].baseline, by_judge["judged@5"].candidate) == (pytest.approx(0.8), pytest.approx(0.8))
+    readings_of = of(readings(labelling, ["ndcg@5"]), "ndcg@5", "gold plus judge")
+    assert by_judge["ndcg@5"].baseline == pytest.approx(readings_of.value)
+
+
+def test_a_judge_gives_no_query_an_answer_in_a_comparison(judge: str) -> None:
+    gold = {**GOLD, "q0": {"n": 0}}
+    options: dict[str, Any] = {"labelling": read_labelling([judge]), "sampling": QUICK}
+    (pair,) = karat.compare(RUN, RUN, gold, ["ndcg@5"], **options).pairs
+    assert [found.n for found in pair.by_judge] == [29]
+
+
+def test_where_the_judges_labels_cannot_count_it_is_said(judge: str) -> None:
+    options: dict[str, Any] = {"labelling": read_labelling([judge]), "sampling": QUICK}
+    (pair,) = karat.compare(RUN, RUN, GOLD, ["recall@5"], **options).pairs
+    assert (pair.by_judge, "precision, nDCG and RBP" in pair.notes[-1]) == ([], True)
+    saved = karat.evaluate(RUN, GOLD, ["ndcg@5"], sampling=QUICK).saved()
+    (pair,) = karat.compare(saved, RUN, GOLD, ["ndcg@5"], **options).pairs
+    assert (pair.by_judge, "one side only" in pair.notes[-1]) == ([], True)
+
+
+def test_labels_on_the_command_line_of_a_comparison(
+    judge: str, tmp_path: Path, karat_command: Callable[..., Any]
+) -> None:
+    run, gold = tmp_path / "run.json", tmp_path / "gold.json"
+    run.write_text(json.dumps(RUN))
+    gold.write_text(json.dumps(GOLD))
+    asked = ["compare", str(run), str(run), "--gold", str(gold), "--resamples", "300", "--labels"]
+    code, out, _ = karat_command(*asked, judge)
+    assert (code, "With the judge's labels" in out) == (0, True)
+    strange = write(tmp_path / "strange.jsonl", [label("nobody", "u", 1)])
+    code, _, err = karat_command(*asked, strange)
+    assert code == 2
+    assert f"{strange}: no query of the labels stands in" in err.replace("\n", " ")
+    saved = str(tmp_path / "saved.json")
+    assert karat_command("eval", str(run), "--gold", str(gold), "--resamples", "300", "-o", saved)[0] == 0
+    code, _, err = karat_command("compare", saved, saved, "--labels", judge)
+    assert (code, "a saved result keeps no hits" in err) == (2, True)

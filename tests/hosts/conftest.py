@@ -7,15 +7,14 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from loopback import Handler, Loopback
 
 from karat.hosts.base import Outcome
 from karat.hosts.patience import Patience
@@ -34,7 +33,7 @@ class Waits:
         return Patience(limit, self.slept.append, lambda: sum(self.slept), lambda: 0.5)
 
 
-class Server:
+class Server(Loopback):
     """The comments of one pull request. `faults` holds, for a method, what its next requests meet.
 
     A fault is a dict: `status`, `headers`, `body` for an answer; `drop` to close the connection, `accept` to do
@@ -53,16 +52,8 @@ class Server:
         self.read_only: tuple[int, str] | None = None
         self.foreign: set[int] = set()
         """Comments that may not be edited, whoever the API says has written them."""
-        self.over = threading.Event()
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        super().__init__(self._handler())
         self.waits = Waits()
-        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self.over.set()
-        self.http.shutdown()
-        self.http.server_close()
 
     # What tests ask and do
 
@@ -129,15 +120,8 @@ class Server:
     def paging(self, page: int, more: bool) -> dict[str, str]:
         raise NotImplementedError
 
-    def _handler(outer) -> type[BaseHTTPRequestHandler]:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-            wbufsize = -1
-
-            def log_message(self, *_: object) -> None:
-                pass
-
+    def _handler(outer) -> type[Handler]:
+        class Answering(Handler):
             def handle_one_request(self) -> None:
                 try:
                     super().handle_one_request()
@@ -191,7 +175,7 @@ class Server:
 
             do_GET = do_POST = do_PATCH = do_PUT = respond
 
-        return Handler
+        return Answering
 
 
 class GitHubServer(Server):

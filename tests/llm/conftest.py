@@ -7,11 +7,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import Handler, Loopback
 
 KEY = "sk-s3cr3t-of-this-test"
 
@@ -30,7 +30,7 @@ def honest(body: dict[str, Any]) -> dict[str, Any]:
     return {"intent": "to know", "match": "said", "quote": found[0] if found else "", "grade": 2 if found else 0}
 
 
-class ChatServer:
+class ChatServer(Loopback):
     """`answer` makes what the model says (a dict becomes JSON); `faults` are what the next requests meet instead: a
     status, (status, body, headers), `hang`, `drop`, `trickle`, or a whole message of the model as a dict."""
 
@@ -42,28 +42,14 @@ class ChatServer:
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
         self.answered = 0
-        self.hold_after: int | None = None  # so many are answered; the rest wait until they are let go
+        self.hold_after: int | None = None  # so many are answered; the rest wait until `over` is set
         self.at_once = self.most_at_once = 0
-        self.let_go = threading.Event()
         self._lock = threading.Lock()
-        self.http = _Threads(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
-        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+        super().__init__(self._handler())
+        self.url += "/v1"
 
-    def close(self) -> None:
-        self.let_go.set()
-        self.http.shutdown()
-        self.http.server_close()
-
-    def _handler(outer) -> type[BaseHTTPRequestHandler]:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-            wbufsize = -1
-
-            def log_message(self, *_: object) -> None:
-                pass
-
+    def _handler(outer) -> type[Handler]:
+        class Answering(Handler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with outer._lock:
@@ -76,7 +62,7 @@ class ChatServer:
                     fault = outer.faults.pop(0) if outer.faults else None
                 try:
                     if held:
-                        outer.let_go.wait(30)
+                        outer.over.wait(30)
                     self.meet(fault, body)
                 finally:
                     with outer._lock:
@@ -86,7 +72,7 @@ class ChatServer:
                 if self.path != "/v1/chat/completions":
                     self.send(404, {"error": {"message": f"no such path {self.path}"}})
                 elif fault == "hang":
-                    outer.let_go.wait(5)
+                    outer.over.wait(5)
                 elif fault == "drop":
                     self.close_connection = True
                 elif fault == "trickle":
@@ -124,18 +110,10 @@ class ChatServer:
                 for _ in range(50):
                     self.wfile.write(b" ")
                     self.wfile.flush()
-                    if outer.let_go.wait(0.1):
+                    if outer.over.wait(0.1):
                         return
 
-        return Handler
-
-
-class _Threads(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256  # the default of 5 drops bursts
-
-    def handle_error(self, *_: object) -> None:
-        """The other side had enough, as some tests want it."""
+        return Answering
 
 
 @pytest.fixture

@@ -172,5 +172,7 @@ def test_the_key_comes_from_the_environment_only(server: Any, monkeypatch: pytes
 
 @pytest.mark.parametrize("url", ["ftp://x/v1", "localhost:8000", "http://", "http://me:pw@host/v1"])
 def test_addresses_that_are_none(server: Any, url: str) -> None:
-    with pytest.raises(ConfigError, match="no usable address"):
+    with pytest.raises(ConfigError, match="no usable address") as caught:
         Chat("m", url)
+    assert "--base-url" in str(caught.value.hint)
+    assert "pw" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from karat.judging.judge import Judgements, Judging
 from karat.judging.prompt import Prompt
 from karat.labels.labels_file import read_labels
 from karat.schemas import schema_text
+from karat.synthesizing.synthesize import Synthesizing
 
 KEY = "sk-s3cr3t-of-this-test"
 Command = Callable[..., tuple[int, str, str]]
@@ -474,7 +476,7 @@ def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) 
     assert not Path("labels.jsonl").exists()
     before = [json.dumps(body) for body in server.asked[:12]]
     server.hold_after = None
-    server.let_go.set()
+    server.over.set()
     subprocess.run(command, env=environment, check=True, capture_output=True)
     after = [json.dumps(body) for body in server.asked[16:]]
     assert len(after) == 35 - 12
@@ -512,3 +514,10 @@ def test_the_page_says_what_the_canaries_are() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| .* \| .* \| (.*) \|$", page(), re.M))
     shares = {kind: "none" if not share else f"1 in {round(1 / share)}" for kind, share in TOLERATED.items()}
     assert rows == shares
+
+
+@pytest.mark.parametrize(("function", "made_of"), [(karat.judge, Judging), (karat.synthesize, Synthesizing)])
+def test_the_functions_name_every_option_with_its_default(function: Callable[..., Any], made_of: type) -> None:
+    named, taken = (dict(inspect.signature(of).parameters) for of in (function, made_of))
+    assert {name: named.pop(name).default for name in ("output", "progress")} == {"output": None, "progress": None}
+    assert named == taken

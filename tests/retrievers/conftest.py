@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from loopback import Handler, Loopback
 
 
-class Server:
+class Server(Loopback):
     """`answer` makes the JSON of a good answer; `faults` are what the next requests meet instead: a status, a status
     with headers (and content), `hang`, `drop`, or bytes that are sent as they are."""
 
@@ -19,25 +18,10 @@ class Server:
         self.answer: Callable[[str, Any], Any] = lambda path, body: {"hits": ["a"]}
         self.faults: list[Any] = []
         self.asked: list[tuple[str, str, dict[str, str], Any]] = []
-        self.over = threading.Event()
-        self.http = _Threads(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+        super().__init__(self._handler())
 
-    def close(self) -> None:
-        self.over.set()
-        self.http.shutdown()
-        self.http.server_close()
-
-    def _handler(outer) -> type[BaseHTTPRequestHandler]:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-            wbufsize = -1
-
-            def log_message(self, *_: object) -> None:
-                pass
-
+    def _handler(outer) -> type[Handler]:
+        class Answering(Handler):
             def reply(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
@@ -69,15 +53,7 @@ class Server:
 
             do_GET = do_POST
 
-        return Handler
-
-
-class _Threads(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256  # the default of 5 drops bursts
-
-    def handle_error(self, *_: object) -> None:
-        """The other side had enough, as some tests want it."""
+        return Answering
 
 
 @pytest.fixture

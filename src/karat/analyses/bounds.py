@@ -11,6 +11,7 @@ import numpy as np
 
 from karat.analyses.base import Analysis, Lacking, NotAsked, Side
 from karat.analyses.calibrated import corrected, open_hits
+from karat.analyses.with_judge import BY_JUDGE, judged_side, judged_values
 from karat.audit import Audit
 from karat.bounding import strict_bounds
 from karat.gold import Gold
@@ -19,7 +20,6 @@ from karat.ids import DocRule, Floats
 from karat.labelling import Named
 from karat.metrics.base import Metric, Relevance
 from karat.metrics.grammar import parse_metric, parse_metrics
-from karat.metrics.ndcg import NDCG
 from karat.metrics.precision import Precision
 from karat.metrics.rbp import RBP
 from karat.statistics.intervals import mean_intervals
@@ -28,8 +28,6 @@ from karat.summary import SummaryRow, mean_of, number
 from karat.unjudged import Lists, OpenLists, Seen, no_lists, open_lists, read_lists
 
 BOUNDED = ("hit", "precision", "recall", "mrr", "ndcg", "rbp")
-# The others stay with the gold: what a judge calls relevant was found by the very systems that it is to measure.
-BY_JUDGE = (Precision, NDCG, RBP)
 LINEAR = (Precision, RBP)
 
 Kind = Literal["gold only", "gold plus judge", "strict bounds", "judge-calibrated estimate"]
@@ -86,7 +84,7 @@ class BoundsAnalysis(Analysis):
         metrics = [m for m in parse_metrics(self.metrics(side)) if isinstance(m, Relevance)]
         lists = {level: _lists(side, side.source, level) for level in {m.level for m in metrics}}
         rows = [_gold_only(side, str(m)) for m in metrics]
-        judged = _judged(side, metrics)
+        judged = judged_side(side, [str(m) for m in metrics if isinstance(m, BY_JUDGE)])
         rows += [] if judged is None else _with_judge(side, metrics, judged)
         if side.labelling.bounds:
             rows += [_strict(side, m, lists[m.level]) for m in metrics]
@@ -110,23 +108,12 @@ def _row(row: SummaryRow, kind: Kind) -> BoundsRow:
     return BoundsRow(row.metric, kind, row.n, row.mean, row.low, row.high)
 
 
-def _judged(side: Side, metrics: list[Relevance]) -> Side | None:
-    """The same run against the gold with the judge's labels in it."""
-    if side.labelling.with_judge is None:
-        return None
-    return side.measure([str(m) for m in metrics if isinstance(m, BY_JUDGE)], with_judge=True)
-
-
 def _with_judge(side: Side, metrics: list[Relevance], judged: Side) -> list[BoundsRow]:
-    # Over the queries of the gold: labels of a judge give no query an answer that it did not have.
-    defined = {str(m): ~np.isnan(side.values[str(m)]) for m in metrics if isinstance(m, BY_JUDGE)}
-    place = np.searchsorted(judged.rows, side.rows)
     rows = []
     for metric in metrics:
         name = str(metric)
-        if name in defined:
-            values = np.where(defined[name], judged.values[name][place], np.nan)
-            rows.append(_interval(side, name, "gold plus judge", values))
+        if isinstance(metric, BY_JUDGE):
+            rows.append(_interval(side, name, "gold plus judge", judged_values(side, judged, name)))
         else:
             rows.append(msgspec.structs.replace(_gold_only(side, name), kind="gold plus judge", method="as gold only"))
     return rows

@@ -8,7 +8,9 @@ import click
 
 from karat.cli.options import (
     bounds_option,
+    grade_option,
     json_option,
+    judge_option,
     metric_option,
     reading_options,
     report_output,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 @segment_option
 @click.option("--changes", type=click.IntRange(min=0), default=5, show_default=True, help="Changed queries to show.")
 @bounds_option
+@judge_option
+@grade_option
 @click.option("--force", is_flag=True, help="Compare although dataset version or definitions differ.")
 @scoring_options
 @statistics_options
@@ -41,6 +45,7 @@ def command(
     segments: tuple[str, ...],
     changes: int,
     bounds: bool,
+    labels: tuple[str, ...],
     force: bool,
     as_json: bool,
     outputs: tuple[str, ...],
@@ -54,20 +59,23 @@ def command(
     \b
     karat compare old.jsonl new.jsonl --gold gold.jsonl
     karat compare old.jsonl new.jsonl --gold gold.jsonl --segment language
-    karat compare old.jsonl new.jsonl --gold gold.jsonl --bounds
+    karat compare old.jsonl new.jsonl --gold gold.jsonl --labels judge.jsonl --bounds
     karat compare before.json after.json
     karat compare main history:latest
     """
     from karat.cli.scoring import check_outputs, results_of, show
     from karat.comparison.compare import compare_results
+    from karat.errors import ConfigError
     from karat.history.references import named
     from karat.report.comparison import comparison_report
     from karat.statistics.intervals import Sampling
 
     runs = tuple(named(run) or run for run in runs)
-    check_outputs(outputs, (*runs, gold, options["corpus"]))
+    check_outputs(outputs, (*runs, gold, options["corpus"], *labels))
     sampling = Sampling(options["method"], options["level"], options["resamples"], options["seed"])
-    sides = [result for run in runs for result in results_of(run, gold, metrics, **options)]
+    sides = [result for run in runs for result in results_of(run, gold, metrics, labels=labels, **options)]
+    if labels and not all(side.labelling.judge for side in sides):
+        raise ConfigError("--labels needs the runs themselves: a saved result keeps no hits", hint="give the run files")
     found = compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
 
     def page() -> Report:

@@ -157,11 +157,13 @@ bounds_option = click.option(
     "--bounds", is_flag=True, help="Also how far labels of unjudged hits could move each score: strict bounds."
 )
 
+judge_option = click.option(
+    "--labels", multiple=True, metavar="FILE", help="Labels of a judge beside the gold set; repeat for more."
+)
+
 label_options = _all(
     bounds_option,
-    click.option(
-        "--labels", multiple=True, metavar="FILE", help="Labels of a judge beside the gold set; repeat for more."
-    ),
+    judge_option,
     click.option(
         "--calibration",
         metavar="FILE",

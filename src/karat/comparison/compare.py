@@ -11,6 +11,7 @@ import numpy as np
 
 from karat.analyses.base import Lacking
 from karat.attributes import segment_titles
+from karat.comparison.by_judge import differences_by_judge
 from karat.comparison.changes import Change, biggest_changes
 from karat.comparison.open_labels import BoundedDifference, JudgedAt, bounded_differences, judged_at
 from karat.comparison.sides import as_results, refuse_different, shared_metrics
@@ -55,6 +56,7 @@ class Pair(msgspec.Struct, frozen=True):
     findings: list[Finding] = []  # what the change did, and what to try
     judged: JudgedAt | None = None  # how much of both lists the gold knows
     bounds: list[BoundedDifference] = []  # what labels of unjudged hits could make of the differences, if asked for
+    by_judge: list[Difference] = []  # with the labels of a judge where the gold has none, if there are any
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +91,7 @@ def compare(
     Each side is a run (as in `evaluate`, which also has the options), a result, or a saved result; runs need `gold`.
     `others`: more candidates. `force`: compare although data or definitions differ. `changes`: how many of the
     queries that lost and gained most are told. `bounds`: also ask what labels of unjudged hits could change.
+    `labelling` (`read_labelling`): also compare with the labels of a judge.
     """
     wanted = None if metrics is None else parse_metrics(metrics)
     read = None if gold is None else read_gold(gold)
@@ -165,12 +168,25 @@ def _pair(
         findings=find_changes(differences),
         judged=judged,
         bounds=_bounds(first, other, metrics, at, notes) if bounds else [],
+        by_judge=_by_judge(first, other, metrics, at, of, sampling, notes),
     )
 
 
 def _bounds(first: Result, other: Result, metrics: list[Metric], at: Ints, notes: list[str]) -> list[BoundedDifference]:
     try:
         return bounded_differences(first, other, metrics, first.rows[at])
+    except Lacking as error:
+        notes.append(str(error))
+        return []
+
+
+def _by_judge(
+    first: Result, other: Result, metrics: list[Metric], at: Ints, of: Ints, sampling: Sampling, notes: list[str]
+) -> list[Difference]:
+    if not (first.labelling.judge or other.labelling.judge):
+        return []
+    try:
+        return differences_by_judge(first, other, metrics, at, of, sampling)
     except Lacking as error:
         notes.append(str(error))
         return []

@@ -181,19 +181,49 @@ class Judging:
 def judge(
     pool: str | PathLike[str] | Sequence[PoolEntry],
     *,
+    model: str | None = None,
+    judge: str | Callable[..., Any] | None = None,
     output: str | PathLike[str] | None = None,
+    base_url: str | None = None,
+    prompt: str | PathLike[str] | Prompt | None = None,
+    annotator: str | None = None,
+    corpus: Any = None,
+    canaries: int = CANARIES,
+    seed: int = 0,
+    workers: int = 8,
+    timeout: float = 60.0,
+    retries: int = 5,
+    cache: str | PathLike[str] | None = None,
+    fresh: bool = False,
+    prices: Any = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Judgements:
     """Let a model grade the pairs of a pool 2, 1 or 0; what cannot be graded is missing, never 0.
 
-    The options are those of `Judging`. `model`: at an OpenAI-compatible endpoint (`base_url`), with the key in
-    KARAT_LLM_KEY or OPENAI_API_KEY; or `judge`: a function (query, passage) → grade, or its name `module:callable`.
-    `output`: labels file; lines of others in it are kept. `prompt`: file with other instructions. `corpus`: lends
-    passages. `canaries`: of each kind, mixed in to test the judge. `workers`: requests at once. `cache`: file with all
-    answers, so that none is paid for twice; `fresh` asks again. `prices`: table for the cost.
+    `model`: at an OpenAI-compatible endpoint (`base_url`), with the key in KARAT_LLM_KEY or OPENAI_API_KEY; or
+    `judge`: a function (query, passage) → grade, or its name `module:callable`. `output`: labels file; lines of others
+    in it are kept. `prompt`: file with other instructions. `annotator`: name in the labels, else the model's.
+    `corpus`: lends passages. `canaries`: of each kind, mixed in to test the judge. `workers`: requests at once, each
+    given `timeout` seconds and tried again `retries` times. `cache`: file with all answers, so that none is paid for
+    twice; `fresh` asks again. `prices`: table for the cost.
     """
-    return Judging(pool, **options).run(output, progress)
+    return Judging(
+        pool,
+        model=model,
+        judge=judge,
+        base_url=base_url,
+        prompt=prompt,
+        annotator=annotator,
+        corpus=corpus,
+        canaries=canaries,
+        seed=seed,
+        workers=workers,
+        timeout=timeout,
+        retries=retries,
+        cache=cache,
+        fresh=fresh,
+        prices=prices,
+    ).run(output, progress)
 
 
 def _model(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from karat.errors import ConfigError, InputError
 from karat.labelling import Labelling, Named
+from karat.labels.base import Place
 from karat.labels.calibration_file import is_calibration, known_judge, labels_hash, read_calibration
 from karat.labels.labelled_gold import with_labels
 from karat.labels.labels_file import HIGHEST, Label, Labels, read_labels
@@ -34,10 +35,12 @@ def read_labelling(
     pooled = [] if pool is None else [(entry.key.query, entry.key.item) for entry in read_pool(pool)]
     if not judge:
         return Labelling(bounds=bounds, pooled=pooled)
-    settled = settled_labels(read_labels(*judge, highest=highest), " and ".join(map(str, judge)))
+    files = " and ".join(map(str, judge))
+    settled = settled_labels(read_labels(*judge, highest=highest), files)
     grades = by_name(settled)
+    labels = Labels(settled, [Place(files, None)] * len(settled))  # what is wrong with them is said of the files
     said = Labelling(
-        bounds=bounds, judge=grades, with_judge=partial(with_labels, labels=settled, doc_of=doc_of), pooled=pooled
+        bounds=bounds, judge=grades, with_judge=partial(with_labels, labels=labels, doc_of=doc_of), pooled=pooled
     )
     if calibration is None:
         return said

@@ -33,6 +33,7 @@ _PATIENCE = 120.0  # seconds that a server may ask to wait
 _UNSUPPORTED = re.compile(r"support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed", re.I)
 _OTHER_NAME = "max_completion_tokens"
 _SPENT = "insufficient_quota"  # a 429 that no waiting mends
+_ADDRESS = "such as http://localhost:11434/v1 (--base-url, or OPENAI_BASE_URL); the key belongs into KARAT_LLM_KEY"
 
 
 class Chat:
@@ -40,7 +41,7 @@ class Chat:
 
     def __init__(self, model: str, base_url: str | None = None, *, timeout: float = 60.0, retries: int = 5) -> None:
         self.model, self.timeout, self.retries = model, timeout, retries
-        self.url = check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
+        self.url = check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI, _ADDRESS)
         self._secrets = Secrets()
         self._headers = self._authorization()
         self._web = Web(self._secrets, retries=0, extra="llm")

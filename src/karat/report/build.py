@@ -10,6 +10,7 @@ from karat.registry import Registry
 from karat.report.blocks import Block, Cell, Column, Dot, Dots, Report, Section, Table
 from karat.report.cells import interval_column, value_cell
 from karat.report.sections.base import ReportSection
+from karat.report.sections.bounds import BoundsSection
 from karat.report.sections.glance import Glance, what_stands_out
 from karat.report.sections.panel import Panel
 from karat.report.sections.segments import leading_metrics
@@ -24,10 +25,10 @@ def evaluation_report(result: Result) -> Report:
 
 
 def brief_report(result: Result) -> Report:
-    """What fits one screen."""
-    stands_out = what_stands_out(result)
-    rest = [Section(Glance.name, Glance.title, stands_out)] if stands_out else []
-    return Report(_title(result), [Section(Panel.name, Panel.title, Panel().blocks(result)), *rest])
+    """What fits one screen, and how far labels could move it where that was asked for."""
+    parts = [(Panel, Panel().blocks(result)), (BoundsSection, BoundsSection().blocks(result))]
+    parts.append((Glance, what_stands_out(result)))
+    return Report(_title(result), [Section(part.name, part.title, blocks) for part, blocks in parts if blocks])
 
 
 def full_report(results: Sequence[Result]) -> Report:

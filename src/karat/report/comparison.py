@@ -24,6 +24,10 @@ from karat.result import Result
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
 _PREFERRED = ("recall@5", "ndcg@5")
 _MOVED = 3
+_BY_JUDGE = (
+    "The judge's labels count where the gold has none. Metrics that are not here stay with the gold. A judge errs: "
+    "`karat calibrate` tells how often."
+)
 _QUERIES, _SAMPLE = 120, 30  # shown on a page; one with more is no longer read, and grows past a megabyte
 
 
@@ -33,12 +37,16 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
     sections: list[Section] = []
     for number, pair in enumerate(comparison.pairs, 1):
         title = f"{pair.candidate} against {comparison.baseline}"
-        blocks = [*_notes(pair), *differences_picture(comparison, pair), _differences(comparison, pair), *_judged(pair)]
+        blocks = [*_notes(pair), *differences_picture(comparison, pair)]
+        blocks += [_differences(comparison, pair.differences), *_judged(pair)]
         if sides:
             blocks += sides_pictures(pair, sides[0], sides[number])
         sections.append(Section(f"pair-{number}", title, blocks))
         if opened := open_label_blocks(pair):
             sections.append(Section(f"bounds-{number}", f"What unjudged hits leave open: {title}", opened))
+        if pair.by_judge:
+            judged = [Text(_BY_JUDGE), _differences(comparison, pair.by_judge)]
+            sections.append(Section(f"by-judge-{number}", f"With the judge's labels: {title}", judged))
         if pair.segments:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
         if sides and pair.changes:
@@ -88,13 +96,13 @@ def _judged(pair: Pair) -> list[Block]:
     return [] if any(d.metric == f"judged@{found.k}" for d in pair.differences) else [Text(said, "note")]
 
 
-def _differences(comparison: Comparison, pair: Pair) -> Table:
+def _differences(comparison: Comparison, found: Sequence[Difference]) -> Table:
     columns = ("metric", "baseline", "candidate", _level(comparison), "p", "+/=/−", "reading")
     note = (
         "p: chance of a difference this large if neither were better, for each metric alone. "
         "reading: by the interval, the more careful of the two."
     )
-    return Table([Column(c) for c in columns], [_row(comparison, d) for d in pair.differences], note)
+    return Table([Column(c) for c in columns], [_row(comparison, d) for d in found], note)
 
 
 def _level(comparison: Comparison) -> str:

@@ -166,7 +166,7 @@ def _wait_asked(headers: Any) -> float | None:
         return None if moment is None else max(0.0, moment - (timestamp(headers.get("Date", "")) or time.time()))
 
 
-def check_url(url: str) -> str:
+def check_url(url: str, hint: str = "keys belong into a header: Authorization: Bearer ${MY_KEY}") -> str:
     """An address without a password, which would stand in run logs."""
     try:
         parts = urlsplit(url)
@@ -178,6 +178,6 @@ def check_url(url: str) -> str:
             "no usable address",
             got=url if "@" not in url else None,
             expected="http(s)://host/path without user and password",
-            hint="keys belong into a header: Authorization: Bearer ${MY_KEY}",
+            hint=hint,
         )
     return url.rstrip("/")

@@ -194,17 +194,38 @@ def synthesize(
     corpus: Any,
     *,
     model: str,
+    n: int = 200,
     output: str | PathLike[str] | None = None,
+    no_answer_share: float = NO_ANSWER_SHARE,
+    base_url: str | None = None,
+    seed: int = 0,
+    workers: int = 8,
+    timeout: float = 60.0,
+    retries: int = 5,
+    cache: str | PathLike[str] | None = None,
+    fresh: bool = False,
+    prices: Any = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Synthesis:
     """Make up `n` queries from a corpus, each with the chunk that answers it, the answer and the words that show it.
 
-    The options are those of `Synthesizing`. A query is kept only if the model, given nothing but the chunk, finds the
-    same answer again, and if it is unlike the others. `no_answer_share`: of queries that no chunk answers.
-    `output`: the gold set. The rest is as in `judge`.
+    A query is kept only if the model, given nothing but the chunk, finds the same answer again, and if it is unlike
+    the others. `no_answer_share`: of queries that no chunk answers. `output`: the gold set. The rest is as in `judge`.
     """
-    return Synthesizing(corpus, model=model, **options).run(output, progress)
+    return Synthesizing(
+        corpus,
+        model=model,
+        n=n,
+        no_answer_share=no_answer_share,
+        base_url=base_url,
+        seed=seed,
+        workers=workers,
+        timeout=timeout,
+        retries=retries,
+        cache=cache,
+        fresh=fresh,
+        prices=prices,
+    ).run(output, progress)
 
 
 def _without_repeats(drafts: list[Made], seen: list[str]) -> list[Made]:
