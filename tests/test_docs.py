@@ -133,6 +133,7 @@ def test_the_labels_page_has_every_field(name: str, struct: type[msgspec.Struct]
         "docs/cost.md",
         "docs/retrievers.md",
         "docs/labels.md",
+        "docs/scale.md",
         "benchmarks/README.md",
     ],
 )
