@@ -74,8 +74,9 @@ def _page(data: str, quick: bool, largest: bool) -> Iterator[str]:
         found = measure(engine, run, gold)
         digests.setdefault((hits, depth, kind), set()).add(str(found["digest"]))
         wall = float(found["wall"])
+        cpu = "–" if engine == "spark" else f"{found['cpu']:.1f}"  # its JVM is nobody's child when it ends
         yield (
-            f"| {hits:,} | {hits // depth:,} | {kind} | {engine} | {wall:.1f} | {found['cpu']:.1f} "
+            f"| {hits:,} | {hits // depth:,} | {kind} | {engine} | {wall:.1f} | {cpu} "
             f"| {found['peak']:.0f} | {hits / wall / 1e6:.2f} |"
         )
         print(hits, kind, engine, found, file=sys.stderr, flush=True)

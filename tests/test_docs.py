@@ -155,6 +155,7 @@ def test_the_labels_page_has_every_field(name: str, struct: type[msgspec.Struct]
         "docs/judge.md",
         "docs/labels.md",
         "docs/calibration.md",
+        "docs/scale.md",
         "benchmarks/README.md",
     ],
 )
