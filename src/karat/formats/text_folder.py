@@ -41,9 +41,11 @@ class Chunker(msgspec.Struct, frozen=True):
         """The one that a run log names by its settings; None where the log speaks of another chunker, or of none."""
         if not isinstance(settings, dict):
             return None
-        sizes = settings.get("tokens"), settings.get("overlap")
-        found = cls(*sizes) if all(type(size) is int for size in sizes) else None
-        return found if found is not None and found.settings() == settings else None
+        tokens, overlap = settings.get("tokens"), settings.get("overlap")
+        if type(tokens) is not int or type(overlap) is not int:
+            return None
+        found = cls(tokens, overlap)
+        return found if found.settings() == settings else None
 
     def cut(self, text: str) -> Iterator[tuple[int, int]]:
         """Where chunks start and end in the text.
