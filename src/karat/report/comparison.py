@@ -37,7 +37,7 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
     sections: list[Section] = []
     for number, pair in enumerate(comparison.pairs, 1):
         title = f"{pair.candidate} against {comparison.baseline}"
-        blocks = [*_notes(pair), *differences_picture(comparison, pair)]
+        blocks: list[Block] = [*_notes(pair), *differences_picture(comparison, pair)]
         blocks += [_differences(comparison, pair.differences), *_judged(pair)]
         if sides:
             blocks += sides_pictures(pair, sides[0], sides[number])
@@ -45,7 +45,7 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
         if opened := open_label_blocks(pair):
             sections.append(Section(f"bounds-{number}", f"What unjudged hits leave open: {title}", opened))
         if pair.by_judge:
-            judged = [Text(_BY_JUDGE), _differences(comparison, pair.by_judge)]
+            judged: list[Block] = [Text(_BY_JUDGE), _differences(comparison, pair.by_judge)]
             sections.append(Section(f"by-judge-{number}", f"With the judge's labels: {title}", judged))
         if pair.segments:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
