@@ -175,9 +175,11 @@ def _median(call: Callable[[], object], repeats: int) -> float:
 def report(measured: dict[str, dict[str, float]], runs: int, large: int, repeats: int) -> str:
     judged = [name for name in next(iter(measured.values())) if not name.startswith("save")]
     worst = {place: max(times[name] for name in judged) for place, times in measured.items()}
+    asked = {"list page, first byte": "page: list of runs", "run page, first byte": "page: large run"}
+    found = [(f"{what}, {place}", times[step]) for what, step in asked.items() for place, times in measured.items()]
+    found += [(f"slowest of all reads, {place}", time_) for place, time_ in worst.items()]
     targets = [
-        Target(f"slowest read, {place}", f"≤ {WANTED * 1e3:g} ms", f"{time_ * 1e3:.0f} ms", time_ <= WANTED)
-        for place, time_ in worst.items()
+        Target(what, f"≤ {WANTED * 1e3:g} ms", f"{time_ * 1e3:.0f} ms", time_ <= WANTED) for what, time_ in found
     ]
     steps = next(iter(measured.values()))
     parts = [
