@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Examples are small, but the first of them pays for imports: a deadline would only make tests flaky.
 # In CI the same examples every time, so that a red build is about the change and not about luck.
@@ -45,3 +50,22 @@ def karat_command(
         return int(ended.value.code or 0), out, err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One for all tests of a process: a second one beside it would not start."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        reason = "no browser: install Debian's chromium"
+        if os.environ.get("KARAT_REQUIRE_BROWSER") == "1":
+            pytest.fail(f"{reason}; KARAT_REQUIRE_BROWSER=1 asks for it")
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    # The sandbox needs rights that a container does not give; nothing foreign is opened here.
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=arguments)
+        yield launched
+        launched.close()

@@ -6,9 +6,7 @@ KARAT_REQUIRE_BROWSER=1 asks for them.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,29 +16,13 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Route
 
 from karat.report.blocks import Chart, Report, Section, Series
 from karat.report.renderers.html import render_html
 
-# The sandbox needs rights that a container does not give; nothing foreign is opened here.
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
 LIGHT, DARK, PAPER = "rgb(253, 253, 252)", "rgb(21, 24, 28)", "rgb(255, 255, 255)"
 Open = Callable[..., AbstractContextManager[Page]]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        reason = "no browser: install Debian's chromium"
-        if os.environ.get("KARAT_REQUIRE_BROWSER") == "1":
-            pytest.fail(f"{reason}; KARAT_REQUIRE_BROWSER=1 asks for it")
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_yaml(tmp_path: Path) -> None:
         ("hybrid(bm25", "no retriever"),
         ("hybrid(bm25))", "do not match"),
         ("hybrid(bm25,)", "do not match"),
-        ("bm25(k2=1)", "has no option 'k2'\nhint: did you mean k1"),
+        ("bm25(k2=1)", "has no option 'k2'\nhint: known: field, k1, b, language"),
         ("bm25(k1=high)", "option 'k1' of 'bm25': expected float, got high"),
         ("bm25:titel", "option 'field' of 'bm25': expected all or title or text, got titel"),
         ("bm25:title(field=text)", "is given twice"),

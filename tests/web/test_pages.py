@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import html5lib
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 import karat
 from karat.gates.gate import as_criteria, judge_result
@@ -23,7 +21,6 @@ from karat.web.access import Access
 HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"
 GOLD = HELPDESK / "gold.jsonl"
 HOSTILE = "<script>window.hacked = 1</script>\" onmouseover='window.hacked = 1' {{ 7 * 7 }} </title>"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +51,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> FolderStore:
 def pages(filled: FolderStore, serving: Any) -> Iterator[str]:
     with serving(filled, Access()) as site:
         yield site.url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        reason = "no browser: install chromium"
-        if os.environ.get("KARAT_REQUIRE_BROWSER") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture
@@ -150,7 +133,7 @@ def test_from_the_list_to_a_query(tab: Page, pages: str) -> None:
     assert tab.locator("#gates").inner_text().startswith("May it ship?")
     tab.click("text=failed queries")
     assert tab.locator(".example").count() == 10
-    tab.click("text=Later")
+    tab.get_by_role("link", name="Later", exact=True).click()
     assert "offset=10" in tab.url
     assert "11 to 20 of 100" in tab.locator("main").inner_text()
 
