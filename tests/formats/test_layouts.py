@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import deltalake
 import polars as pl
 import pytest
 from tests.engines.conftest import METRICS, assert_same, gold_of, hits_table, write_nested
@@ -141,7 +142,6 @@ def test_a_file_that_is_no_parquet_among_them(tmp_path: Path) -> None:
 
 
 def test_a_delta_table(tmp_path: Path) -> None:
-    deltalake = pytest.importorskip("deltalake")
     table = TABLE.with_columns(system=pl.lit("bm25"))
     path = str(tmp_path / "runs")
     deltalake.write_deltalake(path, table[:100].to_arrow(), partition_by=["system"])
@@ -154,7 +154,6 @@ def test_a_delta_table(tmp_path: Path) -> None:
 
 
 def test_a_broken_delta_table(tmp_path: Path) -> None:
-    pytest.importorskip("deltalake")
     (tmp_path / "runs" / "_delta_log").mkdir(parents=True)
     with pytest.raises(InputError, match=r"not a readable (Delta )?table"):
         karat.evaluate(tmp_path / "runs", GOLD, METRICS)

@@ -58,7 +58,9 @@ def test_where_the_files_lay_does_not_make_another_run(made_run: Maker) -> None:
     import msgspec
 
     run = made_run(1)
-    moved = msgspec.structs.replace(run.document.result, run="elsewhere.jsonl", gold="/tmp/gold.jsonl", karat="9.9")
+    moved = msgspec.structs.replace(
+        run.document.result, run="elsewhere.jsonl", gold="elsewhere/gold.jsonl", karat="9.9"
+    )
     other = KeptRun.of(msgspec.structs.replace(run.document, result=moved), run.rows)
     assert other.id == run.id
     changed = KeptRun(run.text, run.rows.with_columns(first_rank=run.rows["first_rank"].reverse()))
