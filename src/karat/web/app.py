@@ -23,7 +23,8 @@ from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, read_body, read_parameters, refusal
 from karat.web.guard import COOKIE, LOGIN, Guard
 from karat.web.openapi import openapi
-from karat.web.pages import PAGES, problem_page
+from karat.web.pages.addresses import PAGES
+from karat.web.pages.frame import problem_page
 from karat.web.rendering import page
 
 
