@@ -27,8 +27,10 @@ _APART = ("over_k", "triage")  # sections that are made from what is kept apart
 WORST = 100  # failed queries that are kept with their hits
 
 
-def keep_result(result: Result) -> KeptRun:
-    """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries."""
+def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
+    """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries.
+
+    `worst`: how many of those are kept with their hits."""
     saved = result.saved()
     told = {row.segment for row in saved.segments}
     more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
@@ -39,7 +41,7 @@ def keep_result(result: Result) -> KeptRun:
     return keep(
         saved,
         first_ranks=_first_ranks(result),
-        triage=_plain(triage(result, WORST)),
+        triage=_plain(triage(result, worst)),
         sweep=_sweep(result),
         sections=sections,
     )
