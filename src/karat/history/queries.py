@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from karat.errors import ConfigError, InputError, UnknownName
-from karat.history.kept_run import SCORE, TAG
+from karat.history.kept_run import SCORE, TAG, VOTE
 from karat.history.rows import Filter, RunRow
 from karat.history.store import Store, short
 
@@ -112,6 +112,16 @@ def scores_of(
         total = int(frame.select(pl.len()).collect().item())
         found = frame.slice(max(offset, 0), _size(limit)).collect()
     return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
+
+
+def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
+    """All that a comparison in some metrics needs to know of every query."""
+    frame = _scan(store, run_id)
+    with _readable(run_id):
+        names = frame.collect_schema().names()
+        told = [*(_score(metric, names) for metric in metrics), *(n for n in names if n.startswith(TAG))]
+        votes = [VOTE + metric for metric in metrics if VOTE + metric in names]
+        return frame.select("query_id", "query", "missing", *told, *votes).collect()
 
 
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:

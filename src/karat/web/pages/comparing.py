@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from karat.comparison.compare import compare_results
 from karat.errors import ConfigError
-from karat.history.queries import side_by_side
+from karat.history.queries import SidePage, side_by_side
+from karat.history.rows import RunRow
 from karat.history.store import Store
-from karat.keeping import restored
 from karat.metrics.grammar import parse_metric
-from karat.report.comparison import comparison_report
-from karat.report.history import leading
+from karat.report.history import minute
 from karat.report.numbers import points, written
-from karat.web.pages.asking import SIZE, AskPage, asked_of, steps
+from karat.web.comparisons import Comparisons, headline, shared_metrics
+from karat.web.pages.asking import SIZE, AskPage, asked_of, link, steps
 from karat.web.rendering import Placed, page, place
 
+_MOST = 6  # runs beside each other
 _ORDERS = [
     ("changed", "greatest difference first"),
     ("worst", "losses first"),
     ("best", "gains first"),
     ("given", "as in the gold set"),
 ]
+_COMPARISONS = Comparisons()
 
 
 def compare_page(store: Store, request: Request) -> Response:
@@ -34,23 +36,57 @@ def compare_page(store: Store, request: Request) -> Response:
     if request.query_params.get("first") == "oldest":  # picked in a list; from here on the address says the order
         ordered = sorted(runs, key=lambda run: run.saved_at)
         return RedirectResponse("/compare?" + urlencode([("run", run.id[:16]) for run in ordered]))
-    context: dict[str, Any] = {"place": "compare", "store": store.label, "runs": runs, "side": None}
+    context: dict[str, Any] = {"place": "compare", "store": store.label, "runs": runs}
     if len(runs) < 2:
         return page("compare.html", "Compare runs", names=[*names, "", ""][:2], **context)
-    if len(runs) > 6:
-        raise ConfigError("too many runs to compare", expected="at most 6")
-    asked = asked_of(request, AskPage)
-    sides = [restored(store.kept(run.id)) for run in runs]
-    report = comparison_report(compare_results(sides, segments=sides[0].telling_tags()))
-    shared = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
-    preferred = [str(metric) for metric in leading(runs[:1]) if str(metric) in shared]
-    metric = asked.metric or [*preferred, *shared][0]
-    unit = parse_metric(metric).unit
-    order_ = asked.order or "changed"
-    found = side_by_side(
-        store, [run.id for run in runs], metric, order=order_, text=asked.text, offset=asked.offset, limit=SIZE
+    if len(runs) > _MOST:
+        raise ConfigError("too many runs to compare", expected=f"at most {_MOST}")
+    whole = request.query_params.get("all") == "1"
+    report = _COMPARISONS.report(store, runs, whole=whole)
+    return page(
+        "compare.html",
+        report.title,
+        names=names,
+        sides=[_side(run) for run in runs],
+        whole=whole,
+        other=link("/compare", request, all=None if whole else 1),
+        sections=[*place(report.sections), Placed("beside", "Query by query")],
+        **_beside(store, request, runs),
+        **context,
     )
-    rows = [
+
+
+def _side(run: RunRow) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "saved": minute(run.saved_at),
+        "system": run.head.system or run.head.run,
+        "branch": run.head.branch,
+        "code": run.head.code_version,
+        "outcome": run.outcome,
+        "named": [*(f"{pin.kind} {pin.name}" for pin in run.pins), *run.tags],
+    }
+
+
+def _beside(store: Store, request: Request, runs: Sequence[RunRow]) -> dict[str, Any]:
+    """One metric, query by query."""
+    asked = asked_of(request, AskPage)
+    metric, order = asked.metric or headline(runs)[0], asked.order or "changed"
+    ids = [run.id for run in runs]
+    found = side_by_side(store, ids, metric, order=order, text=asked.text, offset=asked.offset, limit=SIZE)
+    return {
+        "side": found,
+        "metrics": shared_metrics(runs),
+        "orders": _ORDERS,
+        "order": order,
+        "text": asked.text,
+        "rows": _rows(found, parse_metric(metric).unit),
+        "links": steps(request, asked.offset, SIZE, found.total),
+    }
+
+
+def _rows(found: SidePage, unit: str) -> list[dict[str, Any]]:
+    return [
         {
             "query_id": query.query_id,
             "query": query.query,
@@ -61,16 +97,3 @@ def compare_page(store: Store, request: Request) -> Response:
         }
         for query in found.rows
     ]
-    return page(
-        "compare.html",
-        report.title,
-        names=names,
-        metrics=shared,
-        orders=_ORDERS,
-        order=order_,
-        text=asked.text,
-        rows=rows,
-        links=steps(request, asked.offset, SIZE, found.total),
-        sections=[*place(report.sections), Placed("beside", "Query by query")],
-        **{**context, "side": found},
-    )
