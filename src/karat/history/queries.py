@@ -68,6 +68,7 @@ class QueryPoint(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None
     first_rank: int | None
     missing: bool
+    has_case: bool  # its hits are kept
     scores: dict[str, float | None]
 
 
@@ -203,7 +204,7 @@ def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) ->
     frame = _scan(store, run_id).filter(pl.col("query_id") == query_id)
     if columns is None:
         names = frame.collect_schema().names()
-        columns = ["query", "first_rank", "missing", *(name for name in names if name.startswith(SCORE))]
+        columns = ["query", "first_rank", "missing", "case", *(name for name in names if name.startswith(SCORE))]
     with _readable(run_id):
         rows = frame.select(columns).collect().to_dicts()
     return rows[0] if rows else None
@@ -274,6 +275,7 @@ def _query_point(row: RunRow, found: dict[str, Any]) -> QueryPoint:
         branch=row.head.branch,
         first_rank=found["first_rank"],
         missing=found["missing"],
+        has_case=found["case"] is not None,
         scores=_scores(found),
     )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
 from karat.comparison.compare import compare_results
 from karat.errors import ConfigError
 from karat.history.rows import RunRow
-from karat.history.store import Store
+from karat.history.store import Store, short
 from karat.keeping import scored
 from karat.report.blocks import Report
 from karat.report.comparison import comparison_report
@@ -69,7 +70,8 @@ def headline(runs: Sequence[RunRow]) -> list[str]:
 
 def _compared(store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
     metrics = shared_metrics(runs) if whole else headline(runs)
-    sides = [scored(store, run.id, metrics) for run in runs]
+    # Two runs of one system are told apart by what the page calls them.
+    sides = [replace(scored(store, run.id, metrics), run=short(run.id, 6)) for run in runs]
     large = max(run.head.queries for run in runs) > _LARGE
     own = sides[0].sampling
     resamples = min(own.resamples, _QUICK) if large or not whole else own.resamples

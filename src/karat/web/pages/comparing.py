@@ -36,7 +36,7 @@ def compare_page(store: Store, request: Request) -> Response:
     if request.query_params.get("first") == "oldest":  # picked in a list; from here on the address says the order
         ordered = sorted(runs, key=lambda run: run.saved_at)
         return RedirectResponse("/compare?" + urlencode([("run", run.id[:16]) for run in ordered]))
-    context: dict[str, Any] = {"place": "compare", "store": store.label, "runs": runs}
+    context: dict[str, Any] = {"place": "compare", "store": store.label, "runs": runs, "side": None, "sides": []}
     if len(runs) < 2:
         return page("compare.html", "Compare runs", names=[*names, "", ""][:2], **context)
     if len(runs) > _MOST:
@@ -47,12 +47,10 @@ def compare_page(store: Store, request: Request) -> Response:
         "compare.html",
         report.title,
         names=names,
-        sides=[_side(run) for run in runs],
         whole=whole,
         other=link("/compare", request, all=None if whole else 1),
         sections=[*place(report.sections), Placed("beside", "Query by query")],
-        **_beside(store, request, runs),
-        **context,
+        **context | {"sides": [_side(run) for run in runs]} | _beside(store, request, runs),
     )
 
 
