@@ -165,7 +165,7 @@ def test_from_saving_two_runs_to_one_query(saved: FolderStore, serving: Any, tab
 
 def test_the_trend_shows_gates_and_pins(tab: Page, pages: str) -> None:
     tab.goto(f"{pages}/trend?metric=recall@5&branch=main")
-    assert tab.locator("figure text.mark-words").all_text_contents() == ["release", "main"]
+    assert tab.locator("figure text.mark-words").all_text_contents() == ["release, v1.0", "main, v1.1"]
     lines = tab.locator("figure .legend").inner_text().split("\n")
     assert lines == ["keyword search", "keyword search + rerank", "gate recall@5"]
     days = tab.locator("figure .tick").all_text_contents()
