@@ -112,3 +112,8 @@ def test_an_unknown_public_name_is_an_attribute_error() -> None:
     import karat
 
     assert not hasattr(karat, "no_such_name")
+
+
+def test_the_package_can_be_run() -> None:
+    done = subprocess.run([sys.executable, "-m", "karat", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("karat, version ")
