@@ -48,7 +48,7 @@ class Dataset(msgspec.Struct):
     name: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Gold:
     """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
 
@@ -158,7 +158,7 @@ class Gold:
         return rows_of(self.offsets, queries)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class GoldBuilder:
     """Collects entries one by one and turns them into columns, with the checks that every format shares."""
 

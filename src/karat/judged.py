@@ -62,7 +62,7 @@ class Rules(msgspec.Struct, frozen=True):
         return frozenset({"doc_version"}) if self.no_future else frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Judged:
     """Some queries with the rank and grade of every judged hit: all that an id-based metric needs."""
 

@@ -48,7 +48,7 @@ _S = TypeVar("_S", Rules, Sampling)
 _GROUPS, _TAGS = 15, 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Scores of one system on one gold set."""
 

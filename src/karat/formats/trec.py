@@ -256,7 +256,7 @@ class _WholeTrecRun(TrecRun):
         yield self._read_lines()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Groups:
     """Runs of rows with the same query."""
 
