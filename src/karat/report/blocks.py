@@ -90,6 +90,7 @@ class Chart(Figure, frozen=True, tag="chart"):
     marks: Sequence[Mark] = ()
     x_scale: Literal["linear", "log"] = "linear"
     y_range: Range | None = None  # else as far as the lines go
+    x_words: Sequence[str] = ()  # what 1, 2, 3 … on the x axis stand for, such as days
 
 
 class Dot(msgspec.Struct, frozen=True):

@@ -9,18 +9,19 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from karat.web.access import Access
+from karat.web.access import VISITOR, Access
 from karat.web.endpoints import Problem, as_json
 
 COOKIE = "karat_session"
 HEADER = "x-karat"
 LOGIN = "/login"
+LOGOUT = "/logout"
 _OPEN_PATHS = (LOGIN, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of one that is a file of runs
 _UPLOAD = ("POST", "/api/v1/runs")
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without any, browsers hide from us where our own forms come from
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
@@ -59,6 +60,8 @@ class Guard:
                 headers.setdefault("Content-Security-Policy", POLICY)
             await send(message)
 
+        cookie = cookie_of(Headers(scope=scope))
+        VISITOR.set(self._access.user_of(cookie) if self._access.is_logged_in(cookie) else None)
         refused = self._refused(scope)
         if refused is not None:
             await refused(scope, receive, guarded)
@@ -77,7 +80,7 @@ class Guard:
             return _problem(403, "this server does not go by that name", "karat serve --allow-host NAME")
         if writes and not self._own_origin(headers):
             return _problem(403, "asked by a page of another site")
-        if writes and path != LOGIN and HEADER not in headers:
+        if writes and path not in (LOGIN, LOGOUT) and HEADER not in headers:
             return _problem(403, "a write without the header X-Karat", "send X-Karat: 1")
         if int(headers.get("content-length", "0").strip() or 0) > _limit(scope):
             return _problem(413, "the body is too large")
