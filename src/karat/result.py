@@ -382,7 +382,7 @@ def restore(saved: SavedResult) -> Result:
         offsets=np.zeros(size + 1, np.int64),
         items=[],
         grades=np.zeros(0),
-        kinds=np.zeros(0, np.int64),
+        kinds=np.zeros(0, np.int8),
         k=np.zeros(size, np.int64),
         no_answer=np.zeros(size, np.int64),
         fields={"query": list(saved.queries.values())},

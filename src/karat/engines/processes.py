@@ -14,6 +14,7 @@ from karat.engines.base import Engine, Scored, Task, score_slices
 from karat.errors import KaratError
 from karat.gold import Gold
 from karat.hits import Run, Ungrouped
+from karat.ids import Seen
 
 # A process takes longer to start than to read and score so much.
 _PART = 32 << 20
@@ -47,7 +48,7 @@ class Processes(Engine):
         from multiprocessing import get_context
 
         start = _Start(replace(task, gold_of=_same), task.gold_of(""))
-        queries: set[tuple[str, int | str]] = set()
+        queries: dict[str, Seen] = {}  # of each system
         workers = min(self.workers, len(parts))
         # Threads of polars do not survive a fork.
         with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start,)) as pool:
@@ -69,12 +70,10 @@ def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterat
             waiting.append(pool.submit(_score, part))
 
 
-def _once(scored: Scored, queries: set[tuple[str, int | str]]) -> Scored:
+def _once(scored: Scored, queries: dict[str, Seen]) -> Scored:
     """A query that two parts have must be seen whole."""
-    names = {(scored.system, query) for query in (*scored.queries.tolist(), *scored.unknown)}
-    if not names.isdisjoint(queries):
+    if queries.setdefault(scored.system, Seen()).add([*scored.queries.tolist(), *scored.unknown]):
         raise Ungrouped
-    queries |= names
     return scored
 
 

@@ -79,7 +79,7 @@ def part_of_gold(packed: list[bytes]) -> PartOfGold:
         offsets=offsets,
         items=[item for row in rows for item in row.items],
         grades=np.array([grade for row in rows for grade in row.grades], np.float64),
-        kinds=np.array([kind for row in rows for kind in row.kinds], np.int64),
+        kinds=np.array([kind for row in rows for kind in row.kinds], np.int8),
         k=np.array([row.k for row in rows], np.int64),
         no_answer=np.array([row.no_answer for row in rows], np.int64),
         fields={name: [row.fields[name] for row in rows] for name in (rows[0].fields if rows else ())},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +17,10 @@ from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import whole_lines
-from karat.formats.tabular import refuse_other_system
-from karat.gold import Gold, GoldBuilder
+from karat.formats.tabular import Groups, grouped_rows, in_order, refuse_other_system
+from karat.gold import BARE, Gold, GoldBuilder
 from karat.hits import Hits, Run, Ungrouped
+from karat.ids import PIECE, Floats, Packed, PackedIds, Seen
 
 if TYPE_CHECKING:
     import polars as pl
@@ -56,8 +58,10 @@ class QrelsFormat(Format):
         return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
 
     def read_gold(self, source: Source, options: Options) -> Gold:
-        items: dict[str, tuple[list[str], list[float]]] = {}
-        first: dict[str, int] = {}
+        queries: dict[str, int] = {}  # each with its first line
+        runs: list[str] = []  # queries as they come, and how many lines of each
+        sizes, grades = array("q"), array("d")
+        packed, ids = PackedIds(), list[str]()
         with source.open() as stream:
             for line, raw in enumerate(stream, 1):
                 parts = raw.split()
@@ -66,14 +70,36 @@ class QrelsFormat(Format):
                 if len(parts) != 4:
                     raise _columns(source.label, line, "4: query iteration document grade", len(parts))
                 query, item = as_text(parts[0], source.label, line), as_text(parts[2], source.label, line)
-                ids, grades = items.setdefault(query, ([], []))
-                first.setdefault(query, line)
+                if not runs or runs[-1] != query:
+                    queries.setdefault(query, line)
+                    runs.append(query)
+                    sizes.append(0)
+                sizes[-1] += 1
                 ids.append(item)
                 grades.append(as_number(parts[3], source.label, line, "grade"))
-        builder = GoldBuilder(source.label)
-        for query, (ids, grades) in items.items():
-            builder.add(query, ids, grades, line=first[query])
-        return builder.build(dataset_of(source))
+                if len(ids) == PIECE:
+                    packed.add(ids)
+                    ids = []
+        packed.add(ids)
+        return _gold_of_rows(source, queries, grouped_rows(runs, np.array(sizes)), packed.ids, np.array(grades))
+
+
+def _gold_of_rows(
+    source: Source, lines: dict[str, int], groups: Groups, ids: list[str] | Packed, grades: Floats
+) -> Gold:
+    queries, offsets, order = groups
+    builder = GoldBuilder(
+        source.label,
+        queries=queries,
+        lines=list(lines.values()),
+        counts=np.diff(offsets),
+        ids=in_order(ids, order),
+        grades=grades if order is None else grades[order],
+        kinds=np.full(len(grades), BARE, np.int8),
+        k=np.zeros(len(queries), np.int64),
+        no_answer=np.zeros(len(queries), np.int64),
+    )
+    return builder.build(dataset_of(source))
 
 
 class TrecRun(Run):
@@ -158,7 +184,7 @@ class TrecRun(Run):
     def _read_blocks(self) -> Iterator[Hits]:
         import polars as pl
 
-        done: set[str] = set()
+        done = Seen()
         rest: pl.DataFrame | None = None
         for frame in self._frames():
             if rest is not None:
@@ -192,10 +218,9 @@ class TrecRun(Run):
             except (pl.exceptions.PolarsError, UnicodeDecodeError):
                 raise Ungrouped from None
 
-    def _hits(self, frame: pl.DataFrame, groups: _Groups, done: set[str]) -> Hits:
-        if not done.isdisjoint(groups.queries) or len(set(groups.queries)) < len(groups.queries):
+    def _hits(self, frame: pl.DataFrame, groups: _Groups, done: Seen) -> Hits:
+        if done.add(groups.queries):
             raise Ungrouped
-        done.update(groups.queries)
         return self._columns_to_hits(frame, groups)
 
     def _columns_to_hits(self, frame: pl.DataFrame, groups: _Groups) -> Hits:
