@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from karat.gold import Gold
-from karat.ids import Ints
+from karat.ids import Ints, as_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ def _row(gold: Gold, row: int) -> _Row:
         row,
         first,
         gold.queries[row],
-        gold.ids[first:end],
+        as_list(gold.items[first:end]),
         gold.grades[first:end].tolist(),
         gold.kinds[first:end].tolist(),
         int(gold.k[row]),
