@@ -389,7 +389,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         offsets=np.zeros(size + 1, np.int64),
         items=[],
         grades=np.zeros(0),
-        kinds=np.zeros(0, np.int64),
+        kinds=np.zeros(0, np.int8),
         k=np.zeros(size, np.int64),
         no_answer=np.zeros(size, np.int64),
         fields={"query": list(saved.queries.values())},
