@@ -341,7 +341,7 @@ def _grouped(names: list[str]) -> Iterator[tuple[str, int, int]]:
     """Runs of equal names: name, start, end."""
     start = 0
     for name, rows in groupby(names):
-        end = start + sum(1 for _ in rows)
+        end = start + len(list(rows))
         yield name, start, end
         start = end
 
