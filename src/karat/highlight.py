@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from functools import lru_cache
 
 import msgspec
@@ -29,13 +30,37 @@ def shared_words(query: str, text: str, language: str | None, length: int) -> Pa
     """
     wanted = frozenset(word for word in _stems(query, language) if len(word) > 1)  # not the m of "I'm"
     found = [m.span() for m in _WORD.finditer(text) if not wanted.isdisjoint(_stems(m[0], language))]
-    start = max(found[0][0] - _BEFORE, 0) if found and len(text) > length else 0
-    start = min(start, max(len(text) - length, 0))
+    return cut(Passage(text, found), length)
+
+
+def cut(passage: Passage, length: int) -> Passage:
+    """At most so many characters of a passage, those where most of its marks are.
+
+    >>> cut(Passage("The fees. A wire has fees of 2 %.", [(4, 8), (12, 16), (21, 25)]), 20)
+    Passage(text='…A wire has fees of…', marks=[(3, 7), (12, 16)])
+    """
+    text = passage.text
+    if len(text) <= length:
+        return passage
+    start = min(_start(passage, length), len(text) - length)
     head, tail = "…" if start else "", "…" if len(text) > start + length else ""
     end = start + length - len(head) - len(tail)
     shift = len(head) - start
     shown = head + text[start:end] + tail
-    return Passage(shown, [(a + shift, b + shift) for a, b in found if a >= start and b <= end])
+    return Passage(shown, [(a + shift, b + shift) for a, b in passage.marks if a >= start and b <= end])
+
+
+def _start(passage: Passage, length: int) -> int:
+    """A little before the marks that stand closest together, at the start of a word where one is near."""
+    if not passage.marks:
+        return 0
+    before = min(_BEFORE, length // 4)
+    ends = [end for _, end in passage.marks]
+    together = [bisect_right(ends, start - before + length) - i for i, (start, _) in enumerate(passage.marks)]
+    first = passage.marks[together.index(max(together))][0]
+    start = max(first - before, 0)
+    space = passage.text.rfind(" ", start, first)
+    return passage.text.find(" ", start) + 1 if start and space >= 0 else start
 
 
 @lru_cache(1 << 16)  # the same words come again and again
