@@ -19,7 +19,7 @@ from karat.ids import Floats
 from karat.report.blocks import Block, Cell, Example, Figure, Line, Listing, Report, Section, Text, write_cell
 from karat.report.readable import QUERY
 
-LIMIT = 1_500_000  # bytes of a page
+LIMIT = 1_490_000  # bytes of a page that is to stay under 1.5 MB: what markup takes is only estimated
 WHOLE = 2_000  # letters of a text that need not be known beyond
 _PAGE = 35_000  # bytes of style, script and contents
 _DRAWN, _TABLE = 6.5, 2.0  # bytes on a page for each byte as JSON, of pictures and of all else that is no example

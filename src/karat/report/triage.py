@@ -34,13 +34,13 @@ def _summary(found: Triage) -> str:
         f"{found.nothing_found:,} of {found.queries:,} queries have nothing relevant among the first {DEPTH} hits; "
         f"{found.losing:,} more fall short of what the gold allows."
     )
-    good = sum(case.kind == "nothing lost" for case in found.cases) - found.sampled
-    if good > 0:
-        return f"{said} The other {good:,} lose nothing and come last."
-    if found.nothing_found + found.losing <= len(found.cases):
-        return said
-    sample = f" and a sample of {found.sampled:,} of the others" if found.sampled else ""
-    return f"{said} Shown: the {len(found.cases) - found.sampled:,} worst{sample}."
+    shown = len(found.cases) - found.sampled
+    if found.sampled:
+        return f"{said} Shown: the {shown:,} worst and a sample of {found.sampled:,} of the others."
+    good = shown - found.nothing_found - found.losing
+    if good < 0:
+        return f"{said} Shown: the {shown:,} worst."
+    return f"{said} The other {good:,} lose nothing and come last." if good else said
 
 
 def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full: int) -> list[Block]:

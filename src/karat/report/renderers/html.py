@@ -230,10 +230,10 @@ def _example(block: Example, place: str) -> Markup:
         for pairs in (block.facts, block.labels)
     )
     notes = "".join(f"<p class=note>{_words(note)}</p>" for note in block.notes)
-    lists = "".join(map(_listed, block.listings))
+    lists = f"<div class=listings>{''.join(map(_listed, block.listings))}</div>" if block.listings else ""
     return Markup(  # text is escaped
         f"<details class=example id={place}><summary><b>{_safe(readable(block.query_id, _NAME))}</b> {query}{outcome}"
-        f"</summary>\n<dl>{facts}</dl><dl>{labels}</dl>{notes}<div class=listings>{lists}</div></details>\n"
+        f"</summary>\n<dl>{facts}</dl><dl>{labels}</dl>{notes}{lists}</details>\n"
     )
 
 
