@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from karat.errors import ConfigError
-from karat.output import check_writable, write_whole
+from karat.output import check_writable
 
 _BEGINS = b'{"query_id"'  # as every line that Karat writes so
 
@@ -28,8 +28,12 @@ class LineFile:
             os.truncate(path, 0)
 
     def _open(self) -> None:
-        self._stream = self.path.open("ab", buffering=0)
-        _lock(self._stream.fileno(), self.path)
+        while True:
+            self._stream = self.path.open("ab", buffering=0)
+            _lock(self._stream.fileno(), self.path)
+            if os.path.samestat(os.fstat(self._stream.fileno()), self.path.stat()):
+                return
+            self._stream.close()  # it was replaced before it was locked
 
     def lines(self) -> list[bytes]:
         """What an earlier try has left. Half a line at the end is what it was killed over, and is cut; a whole one
@@ -46,17 +50,27 @@ class LineFile:
         return whole.splitlines(keepends=True)
 
     def append(self, content: bytes) -> None:
-        """Written, and on the disk."""
-        view = memoryview(content)
-        while view:
-            view = view[self._stream.write(view) :]
-        os.fsync(self._stream.fileno())
+        """Written, and on the disk; else nothing of it, so that what comes next does not follow half a line."""
+        view, size = memoryview(content), os.fstat(self._stream.fileno()).st_size
+        try:
+            while view:
+                view = view[self._stream.write(view) :]
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            os.truncate(self.path, size)
+            raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(self.path)) from error
 
-    def drop_last(self) -> None:
-        """Take the last line back."""
-        content = self.path.read_bytes()
-        os.truncate(self.path, content.rstrip(b"\n").rfind(b"\n") + 1)
-        os.fsync(self._stream.fileno())
+    def drop(self, at: int) -> None:
+        """Take a line back, counted without empty ones. The last one is cut; of any other the file is written anew, so
+        that at no moment the lines after it are missing."""
+        lines = self.path.read_bytes().splitlines(keepends=True)
+        said = [i for i, line in enumerate(lines) if line.strip()]
+        before, after = b"".join(lines[: said[at]]), b"".join(lines[said[at] + 1 :])
+        if after.strip():
+            self.replace(before + after)
+        else:
+            os.truncate(self.path, len(before))
+            os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         """A file into which nothing was written does not stay."""
@@ -65,10 +79,13 @@ class LineFile:
             self.path.unlink()
 
     def replace(self, content: bytes) -> None:
-        """Other lines in its place, all at once."""
+        """Other lines in its place, all at once and on the disk; they are locked before anybody can see them."""
+        draft = LineFile(self.path.with_name(f".{self.path.name}.new"), overwrite=True)
+        os.chmod(draft.path, self.path.stat().st_mode)
+        draft.append(content)
+        os.replace(draft.path, self.path)
         self._stream.close()
-        write_whole(self.path, content)
-        self._open()
+        self._stream = draft._stream
 
 
 def _is_json(text: bytes) -> bool:

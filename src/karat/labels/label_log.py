@@ -16,28 +16,29 @@ class LabelLog:
     """Opens or continues a labels file. Half a last line, left by a crash, is cut; `labels` is what was there."""
 
     def __init__(self, path: str | PathLike[str], *, highest: float = HIGHEST) -> None:
-        self._file = LineFile(Path(path))
+        self.path = Path(path)
+        self._file = LineFile(self.path)
         try:
             lines = self._file.lines()
             self.labels: Labels = read_labels(path, highest=highest, may_be_empty=True)
-        except NotContinued:
+            self.lines = [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]  # replaced ones, too
+        except (NotContinued, msgspec.MsgspecError):  # or labels that are no lines: a list, a compressed file
             self._file.close()
             hint = "-o names another file"
             raise ConfigError("this is no labels file, and is left alone", file=str(path), hint=hint) from None
         except InputError:
             self._file.close()
             raise
-        self.lines = [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]  # also those replaced
 
     def add(self, label: Label) -> None:
         """When this returns, the label is on the disk."""
         self._file.append(msgspec.json.encode(label) + b"\n")
         self.lines.append(label)
 
-    def drop_last(self) -> Label:
-        """Take the last label of the file back."""
-        self._file.drop_last()
-        return self.lines.pop()
+    def drop(self, at: int) -> Label:
+        """Take one of `lines` back."""
+        self._file.drop(at)
+        return self.lines.pop(at)
 
     def close(self) -> None:
         self._file.close()
