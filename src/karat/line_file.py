@@ -103,6 +103,8 @@ def _lock(handle: int, path: Path) -> None:
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ConfigError("another run is writing this file", file=str(path), hint="name another with -o") from None
+        raise ConfigError(
+            "another run is writing this file", file=str(path), hint="end it, or name another file"
+        ) from None
     except (ImportError, OSError):
         return

@@ -25,7 +25,7 @@ def test_every_answer_carries_the_headers(site: Any) -> None:
     for answer in (site.get("/runs"), site.get("/nothing"), site.get("/runs", headers={"Host": "evil.example"})):
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cache-control"] == "no-store"
         assert "access-control-allow-origin" not in answer.headers
         assert "server" not in {name.lower() for name in answer.headers if name.lower() == "x-powered-by"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from karat.labels.base import Key
 from karat.labels.label_log import LabelLog
@@ -53,16 +53,15 @@ class Session:
         """Of the skipped pairs the one that has waited longest: skipped once more, it comes last."""
         return next((self._entries[key] for key, grade in self.given.items() if grade is None), None)
 
-    @property
-    def last(self) -> Label | None:
-        """What this annotator gave last."""
-        at = self._last()
+    def last(self, pair: Key | None = None) -> Label | None:
+        """What this annotator gave last, to any pair or to one."""
+        at = self._last(self._entries if pair is None else (pair,))
         return None if at is None else self._log.lines[at]
 
-    def _last(self) -> int | None:
+    def _last(self, pairs: Container[Key]) -> int | None:
         lines = self._log.lines
         own = (i for i in reversed(range(len(lines))) if lines[i].annotator == self.annotator)
-        return next((i for i in own if lines[i].key in self._entries), None)
+        return next((i for i in own if lines[i].key in pairs), None)
 
     def _waits(self, key: Key) -> bool:
         if self._only_skipped:
@@ -100,7 +99,7 @@ class Session:
 
     def undo(self) -> bool:
         """Take this annotator's last label back, also one of an earlier session; False where there is none."""
-        at = self._last()
+        at = self._last(self._entries)
         if at is None:
             return False
         self._passed.discard(self._log.drop(at).key)

@@ -60,6 +60,10 @@ class Access:
         self._sessions = {key: value for key, value in self._sessions.items() if value[1] > now}
         return _hash(cookie) in self._sessions
 
+    def user_of(self, cookie: str) -> str:
+        """Who logged in with it; nothing for nobody, and for who knows the token."""
+        return self._sessions[_hash(cookie)][0] if self.is_logged_in(cookie) else ""
+
     def _is_password(self, name: str, password: str) -> bool:
         """As slow for a name that nobody has."""
         salt, wanted = self.users.get(name, (_NOBODY, ""))

@@ -15,12 +15,13 @@ from karat.web.endpoints import Problem, as_json
 COOKIE = "karat_session"
 HEADER = "x-karat"
 LOGIN = "/login"
+LABELS = "/labels"
 _OPEN_PATHS = (LOGIN, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of one that is a file of runs
 _UPLOAD = ("POST", "/api/v1/runs")
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without any, browsers hide from us where our own forms come from
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
@@ -77,7 +78,7 @@ class Guard:
             return _problem(403, "this server does not go by that name", "karat serve --allow-host NAME")
         if writes and not self._own_origin(headers):
             return _problem(403, "asked by a page of another site")
-        if writes and path != LOGIN and HEADER not in headers:
+        if writes and HEADER not in headers and not _own_form(headers, path):
             return _problem(403, "a write without the header X-Karat", "send X-Karat: 1")
         if int(headers.get("content-length", "0").strip() or 0) > _limit(scope):
             return _problem(413, "the body is too large")
@@ -101,6 +102,11 @@ class Guard:
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+def _own_form(headers: Headers, path: str) -> bool:
+    """A form of these pages, sent without a script; where it comes from is said by the browser, and was looked at."""
+    return path == LOGIN or (path.startswith(f"{LABELS}/") and "origin" in headers)
 
 
 def cookie_of(headers: Headers) -> str:

@@ -51,6 +51,7 @@ def static(name: str) -> tuple[bytes, str] | None:
     files = {
         "style.css": lambda: asset("style.css") + _own("dashboard.css"),
         "script.js": lambda: asset("script.js"),
+        "label.js": lambda: _own("label.js"),
         "icon.svg": lambda: _own("icon.svg"),
     }
     kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

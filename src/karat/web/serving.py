@@ -7,6 +7,7 @@ import socket
 
 from karat.errors import ConfigError, MissingExtra
 from karat.history.store import Store
+from karat.labels.desk import Desk
 from karat.web.access import LOOPBACK, Access
 
 
@@ -28,7 +29,7 @@ def listen(host: str, port: int, access: Access) -> socket.socket:
     return made
 
 
-def serve(store: Store, access: Access, on: socket.socket) -> None:
+def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = None) -> None:
     try:
         import uvicorn
 
@@ -36,7 +37,7 @@ def serve(store: Store, access: Access, on: socket.socket) -> None:
     except ImportError as error:
         raise MissingExtra("karat serve", "starlette or uvicorn", "web") from error
     config = uvicorn.Config(
-        create_app(store, access),
+        create_app(store, access, desk),
         log_level="warning",
         access_log=False,
         server_header=False,

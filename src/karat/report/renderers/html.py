@@ -32,7 +32,7 @@ from karat.report.blocks import (
 )
 from karat.report.charts import draw, draw_spark
 from karat.report.figures import as_table
-from karat.report.readable import QUERY, readable
+from karat.report.readable import LONGEST, QUERY, readable
 
 _ROWS = 200  # of a table; a page with more is no longer read
 _CELL = 500  # characters
@@ -200,7 +200,7 @@ def _lines(lines: Sequence[Line]) -> Markup:
     for line in lines:
         state = f'<b class="{line.state}">{escape(STATES[line.state])}</b> ' if line.state else ""
         facts = "".join(f" <small>{escape(n)} {escape(_cell(v, 'text'))}</small>" for n, v in line.facts.items())
-        text = f"<p>{_marked(line)}</p>" if line.text else ""
+        text = f"<p>{marked(line.text, line.marks)}</p>" if line.text else ""
         made.append(f"<li>{state}<code>{escape(readable(line.id, _LINE))}</code>{facts}{text}</li>\n")
     return Markup(f"<ol>\n{''.join(made)}</ol>")  # text is escaped above
 
@@ -211,13 +211,16 @@ def _ids(lines: Sequence[Line]) -> Markup:
     return escape(" · ".join(named))
 
 
-def _marked(line: Line) -> str:
+def marked(text: str, marks: Sequence[tuple[int, int]], longest: int = LONGEST) -> Markup:
     """The text with its marks; what is not readable is replaced letter by letter, so that places stay right."""
-    text, end, parts = line.text or "", 0, []
-    for start, stop in line.marks:
-        parts += [str(escape(readable(text[end:start]))), f"<mark>{escape(readable(text[start:stop]))}</mark>"]
+    end, parts = 0, []
+    for start, stop in marks:
+        parts += [
+            escape(readable(text[end:start], longest)),
+            Markup("<mark>{}</mark>").format(readable(text[start:stop])),
+        ]
         end = stop
-    return "".join([*parts, str(escape(readable(text[end:])))])
+    return Markup("").join([*parts, escape(readable(text[end:], longest))])
 
 
 def _inside(value: Cell, column: Column) -> str:
