@@ -16,7 +16,6 @@ from starlette.routing import Route
 from karat.errors import ConfigError, InputError, KaratError
 from karat.highlight import shared_words
 from karat.history.store import Store
-from karat.labels.base import Key
 from karat.labels.desk import Desk, PoolAtDesk, ShownPair, checked_name, mark_of
 from karat.labels.labelling import grade_words
 from karat.labels.settling import settle
@@ -114,18 +113,12 @@ def set_name(visit: Visit, request: Request, form: Form) -> Response:
 
 def agreement_page(visit: Visit, request: Request, form: Form) -> Response:
     pool = visit.pool(request.path_params["pool"])
-    found = agreement_of(visit.desk, pool)
-    closed = _closed(visit, pool)
-    seen = [one for one in found.conflicts if (one.query_id, one.item) not in closed]
-    report = agreement_report(msgspec.structs.replace(found, conflicts=seen))
-    hidden = len(found.conflicts) - len(seen)
-    shown = {"here": "agreement", "hidden": hidden}
-    return _page(visit, "label_report.html", f"Agreement on {pool.name}", pool, report.sections, **shown)
+    report = agreement_report(agreement_of(visit.desk, pool), _closed(visit, pool))
+    return _page(visit, "label_report.html", f"Agreement on {pool.name}", pool, report.sections, here="agreement")
 
 
 def calibration_page(visit: Visit, request: Request, form: Form) -> Response:
     pool = visit.pool(request.path_params["pool"])
-    title, closed = f"Calibration on {pool.name}", _closed(visit, pool)
     try:
         report = calibration_report(calibration_of(visit.desk, pool))
     except KaratError as error:
@@ -133,8 +126,8 @@ def calibration_page(visit: Visit, request: Request, form: Form) -> Response:
         sections = [Section("rates", "Nothing to say yet", said)]
     else:
         told = [_without_pairs(section) if section.name == "next" else section for section in report.sections]
-        sections = [*told, _beside(visit.desk, pool, closed)]
-    return _page(visit, "label_report.html", title, pool, sections, here="calibration", hidden=len(closed))
+        sections = [*told, _beside(visit.desk, pool, _closed(visit, pool))]
+    return _page(visit, "label_report.html", f"Calibration on {pool.name}", pool, sections, here="calibration")
 
 
 def label_routes(visit_of: Callable[[Request], Visit], problem: Callable[[Store, KaratError], Response]) -> list[Route]:
@@ -224,16 +217,15 @@ def _beside(desk: Desk, pool: PoolAtDesk, closed: set[tuple[str, str]]) -> Secti
         {label.key: label.grade for label in settle(labels) if label.grade is not None}
         for labels in (desk.labels(pool, "human"), desk.judged(pool))
     )
-    both = [pair for pair in people if pair in judges and (pair.query, pair.item) not in closed]
-    both.sort(key=lambda pair: -abs(people[pair] - judges[pair]))
+    both = [pair for pair in people if pair in judges]
+    seen = [pair for pair in both if (pair.query, pair.item) not in closed]
+    seen.sort(key=lambda pair: -abs(people[pair] - judges[pair]))
     rows: list[list[Cell]] = [
-        [pair.query, pair.item, _words_of(pool, pair), f"{people[pair]:g}", f"{judges[pair]:g}"]
-        for pair in both[:_BESIDE]
+        [pair.query, pair.item, pool.entries[pair].query or "", f"{people[pair]:g}", f"{judges[pair]:g}"]
+        for pair in seen[:_BESIDE]
     ]
     columns = [Column(title) for title in ("query", "item", "asked", "people", "judge")]
-    note = f"{len(rows):,} of {len(both):,} pairs with grades of both, the widest apart first"
-    return Section("beside", "Pair by pair", [Table(columns, rows, note)])
-
-
-def _words_of(pool: PoolAtDesk, pair: Key) -> str:
-    return pool.entries[pair].query or ""
+    said = f"{len(both):,} pairs have grades of both, the widest apart first"
+    said += f"; {len(both) - len(seen):,} that you have yet to grade are not shown" if len(seen) < len(both) else ""
+    said += f"; these are the first {_BESIDE}." if len(seen) > _BESIDE else "."
+    return Section("beside", "Pair by pair", [Text(said), *([Table(columns, rows)] if rows else [])])
