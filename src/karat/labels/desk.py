@@ -17,8 +17,8 @@ from karat.errors import ConfigError, InputError, is_whole
 from karat.labels.base import Key, Pair
 from karat.labels.label_log import LabelLog
 from karat.labels.labelling import Session
-from karat.labels.labels_file import Kind, Label, Labels, read_labels
-from karat.labels.pool_file import PoolEntry, read_pool
+from karat.labels.labels_file import Kind, Label, Labels, gathered, read_labels
+from karat.labels.pool_file import PoolEntry, by_key, read_pool
 from karat.output import refuse_overwriting
 
 LONGEST_NAME = 64
@@ -74,17 +74,17 @@ class PoolAtDesk:
 
     def __init__(self, name: str, entries: Sequence[PoolEntry]) -> None:
         self.name = name
-        self.entries = {entry.key: entry for entry in entries}
+        self.entries = by_key(entries)
         self.queries = len({key.query for key in self.entries})
         self.order = lru_cache(_ORDERS)(self._order)
 
-    def _order(self, annotator: str) -> list[PoolEntry]:
+    def _order(self, annotator: str) -> dict[Key, PoolEntry]:
         """At random, but always the same for one annotator, and the passages of a query together."""
 
-        def place(entry: PoolEntry) -> tuple[str, str]:
-            return _digest(annotator, entry.key.query), _digest(annotator, *entry.key)
+        def place(pair: Key) -> tuple[str, str]:
+            return _digest(annotator, pair.query), _digest(annotator, *pair)
 
-        return sorted(self.entries.values(), key=place)
+        return {pair: self.entries[pair] for pair in sorted(self.entries, key=place)}
 
     @cached_property
     def by_mark(self) -> dict[str, Key]:
@@ -148,9 +148,9 @@ class Desk:
     def progress(self, pool: PoolAtDesk) -> list[Progress]:
         """Of everybody who has given this pool a label."""
         with self._lock:
-            lines = [] if self._log is None else self._log.lines
-            names = dict.fromkeys(label.annotator for label in lines if label.kind == "human")
-            found = [_progress(self._session(pool, name)) for name in names]
+            log = self._labels_file
+            names = dict.fromkeys(label.annotator for label in log.lines if label.kind == "human")
+            found = [_progress(Session(pool.entries, log, name)) for name in names]
         return [one for one in found if one.graded or one.skipped]
 
     def not_yet_graded(self, pool: PoolAtDesk, annotator: str) -> set[Key]:
@@ -161,18 +161,26 @@ class Desk:
 
     def labels(self, pool: PoolAtDesk, kind: Kind | None = None) -> Labels:
         """What stands in the labels file of this pool."""
-        assert self._log is not None
+        log = self._labels_file
         with self._lock:
-            found = read_labels(self._log.path, highest=self.highest, may_be_empty=True)
-        return found.of(pool.entries, kind)
+            lines = list(log.lines)
+        return gathered(lines, str(log.path)).of(pool.entries, kind)
+
+    def judged_pairs(self, pool: PoolAtDesk) -> int:
+        """Pairs to which a judge gave a grade."""
+        return sum(any(one.grade is not None for one in self._said.get(pair, ())) for pair in pool.entries)
 
     def judged(self, pool: PoolAtDesk) -> Labels:
         """What judges said of this pool."""
         return self._judges.of(pool.entries)
 
     def _session(self, pool: PoolAtDesk, annotator: str) -> Session:
-        assert self._log is not None
-        return Session(pool.order(annotator), self._log, annotator)
+        return Session(pool.order(annotator), self._labels_file, annotator)
+
+    @property
+    def _labels_file(self) -> LabelLog:
+        assert self._log is not None  # there is one wherever there are pools
+        return self._log
 
     def _given(self, pool: PoolAtDesk, label: Label) -> Given:
         return Given(label, self._said.get(label.key, []), pool.entries[label.key].title)

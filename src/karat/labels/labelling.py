@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping
 
 from karat.labels.base import Key
 from karat.labels.label_log import LabelLog
@@ -25,24 +25,20 @@ def grade_words(highest: int) -> tuple[str, ...]:
 class Session:
     """One annotator's way through a pool. Everything is stored the moment it is given, and read again to go on."""
 
-    def __init__(self, pool: Sequence[PoolEntry], log: LabelLog, annotator: str, *, only_skipped: bool = False) -> None:
+    def __init__(
+        self, pool: Mapping[Key, PoolEntry], log: LabelLog, annotator: str, *, only_skipped: bool = False
+    ) -> None:
         self.pool, self._log, self.annotator = pool, log, annotator
-        self._entries = {entry.key: entry for entry in pool}
         self._only_skipped = only_skipped
         self._passed: set[Key] = set()  # skipped once more in this session
         self._read()
 
     def _read(self) -> None:
-        """Who was given what, by this annotator; a grade counts more than having been skipped."""
-        self.given: dict[Key, float | None] = {}
-        for label in self._log.lines:
-            if label.annotator == self.annotator and label.key in self._entries:
-                before = self.given.pop(label.key, None)  # so that the latest stands last
-                self.given[label.key] = before if label.grade is None else label.grade
+        self.given = {pair: grade for pair, grade in self._log.given(self.annotator).items() if pair in self.pool}
 
     @property
     def current(self) -> PoolEntry | None:
-        return next((entry for entry in self.pool if self._waits(entry.key)), None)
+        return next((entry for pair, entry in self.pool.items() if self._waits(pair)), None)
 
     def grade_of_duplicate(self, entry: PoolEntry) -> float | None:
         """What this annotator gave the pair of which another is nearly a copy."""
@@ -51,11 +47,11 @@ class Session:
     @property
     def longest_skipped(self) -> PoolEntry | None:
         """Of the skipped pairs the one that has waited longest: skipped once more, it comes last."""
-        return next((self._entries[key] for key, grade in self.given.items() if grade is None), None)
+        return next((self.pool[key] for key, grade in self.given.items() if grade is None), None)
 
     def last(self, pair: Key | None = None) -> Label | None:
         """What this annotator gave last, to any pair or to one."""
-        at = self._last(self._entries if pair is None else (pair,))
+        at = self._last(self.pool if pair is None else (pair,))
         return None if at is None else self._log.lines[at]
 
     def _last(self, pairs: Container[Key]) -> int | None:
@@ -78,7 +74,7 @@ class Session:
 
     def give(self, grade: float | None, note: str | None = None, *, pair: Key | None = None) -> None:
         """The grade of a pair, where none is named of the current one; None: skip it."""
-        entry = self.current if pair is None else self._entries[pair]
+        entry = self.current if pair is None else self.pool[pair]
         assert entry is not None
         self._log.add(
             Label(
@@ -99,7 +95,7 @@ class Session:
 
     def undo(self) -> bool:
         """Take this annotator's last label back, also one of an earlier session; False where there is none."""
-        at = self._last(self._entries)
+        at = self._last(self.pool)
         if at is None:
             return False
         self._passed.discard(self._log.drop(at).key)

@@ -94,6 +94,14 @@ def read_labels(
     return labels
 
 
+def gathered(given: Sequence[Label], file: str) -> Labels:
+    """Labels that were read from a file before, of each annotator one a pair."""
+    labels, seen = Labels(), dict[tuple[str, Key], int]()
+    for label in given:
+        _add(labels, label, Place(file, None), seen)
+    return labels
+
+
 def write_labels(path: str | PathLike[str], labels: Sequence[Label]) -> None:
     """The whole file at once; `LabelLog` is for labels that come one by one."""
     write_pairs(str(path), list(labels))

@@ -93,8 +93,7 @@ class PoolState(msgspec.Struct, frozen=True):
 
 
 def pool_state(desk: Desk, pool: PoolAtDesk) -> PoolState:
-    judged = len(desk.judged(pool).by_pair())
-    return PoolState(pool.name, len(pool.entries), pool.queries, judged, desk.progress(pool))
+    return PoolState(pool.name, len(pool.entries), pool.queries, desk.judged_pairs(pool), desk.progress(pool))
 
 
 def agreement_of(desk: Desk, pool: PoolAtDesk) -> Agreement:
