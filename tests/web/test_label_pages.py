@@ -93,7 +93,7 @@ def test_what_cannot_be_stored_is_said_and_tried_again(browser: Browser, labelli
     page.route("**/labels/pool", lambda route: route.abort())
     page.keyboard.press("2")
     page.wait_for_selector("#trouble:visible")
-    assert "Not stored: the server does not answer" in page.inner_text("#trouble")
+    assert "The server does not answer: nothing was stored." in page.inner_text("#trouble")
     page.unroute("**/labels/pool")
     mark = page.input_value("input[name=pair]")
     pair = labelling.get("/pools/pool/next", annotator="ann").json["pair"]

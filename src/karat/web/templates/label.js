@@ -25,7 +25,7 @@
       else if (answer.redirected) location.assign(answer.url); // the log-in has ended
       else trouble(page.querySelector("main [role=alert]")?.textContent ?? "That did not work.");
     } catch {
-      trouble("Not stored: the server does not answer. Try again when it is back.");
+      trouble("The server does not answer: nothing was stored. Try again when it is back.");
     } finally {
       busy = false;
     }
