@@ -23,7 +23,6 @@ from karat.engines.base import Engine, Scored, Task, collect
 from karat.engines.find import find_engine
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.extremes import Extremes, LazyColumns, Side, level_of
-from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
 from karat.freshness import NoVersions, OddVersion
 from karat.gold import Gold
@@ -35,7 +34,6 @@ from karat.matching.cover import THRESHOLD
 from karat.metrics.base import INFINITE, Metric
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
-from karat.prices import read_prices
 from karat.resolving import resolve
 from karat.result import Result
 from karat.statistics.intervals import Sampling
@@ -154,13 +152,18 @@ def evaluate_all(
         raise ConfigError("the target for false evidence is no share", expected=expected, got=got)
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
-    prices = None if prices is None else read_prices(prices)
+    if prices is not None:
+        from karat.price_file import read_prices  # with all of YAML
+
+        prices = read_prices(prices)
     engine = find_engine(engine, run)
     run, gold = engine.read_run(run), read_gold(gold)
     logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {}), LISTS: bm25}
     lent = _lent(**stages)
     run = staged = StagedRun(run, lent) if lent or corpus is not None else run
     if corpus is not None:
+        from karat.formats.corpus import read_corpus
+
         cut = logged.opening().get("chunker")
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, logged=cut)
         run = DescribedRun(run, corpus, DocRule(doc_of))

@@ -190,12 +190,17 @@ class GoldBuilder:
     ) -> None:
         self.queries.append(query)
         self.lines.append(line)
-        self.counts.append(len(ids))
+        self.counts.append(0)
+        self.extend(ids, grades, kind)
+        self.k.append(k)
+        self.no_answer.append(no_answer)
+
+    def extend(self, ids: list[str], grades: list[float], kind: int = BARE) -> None:
+        """More items of the query that was added last."""
+        self.counts[-1] += len(ids)
         self.ids += ids
         self.grades += grades
         self.kinds += [kind] * len(ids)
-        self.k.append(k)
-        self.no_answer.append(no_answer)
 
     def say(self, name: str, value: Any, *, tag: bool = False) -> None:
         """Something said of the query that was added last."""

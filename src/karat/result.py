@@ -24,9 +24,7 @@ from karat.audit import Audit
 from karat.corpus import Corpus
 from karat.coverage import LabelHealth, label_health
 from karat.diagnosis.bands import EDGES, Reading, readings
-from karat.diagnosis.evidence import Evidence
 from karat.diagnosis.finding import Finding
-from karat.diagnosis.rules import find
 from karat.errors import ConfigError, InputError, UnknownName
 from karat.freshness import NoVersions
 from karat.gold import Gold
@@ -264,6 +262,9 @@ class Result:
         """What stands out beyond noise, with its evidence and what to try."""
         if self.saved_findings is not None:
             return self.saved_findings
+        from karat.diagnosis.evidence import Evidence
+        from karat.diagnosis.rules import find  # who asks for scores alone need not load them
+
         return find(
             Evidence(
                 values=self.background | self.values,

@@ -14,6 +14,7 @@ import karat
 from karat.audit import Audit
 from karat.errors import InputError, KaratError
 from karat.formats import trec
+from karat.formats.base import Source
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 METRICS = ["recall@3", "ndcg@5", "map", "mrr", "bpref", "judged@5", "distinct_docs@5"]
@@ -206,6 +207,42 @@ def test_blocks_are_really_used(tmp_path: Path, in_blocks: Callable[[], None], n
     slices = list(karat.read_run(path).slices(frozenset(), Audit()))
     assert len(slices) > 50
     assert {type(s.ids).__name__ for s in slices} == {"Series"}
+
+
+@pytest.mark.parametrize("size", [1, 200, 5000, 1 << 20])
+@pytest.mark.parametrize("name", ["plain", "tabs", "crlf", "no last break", "other letters", "long numbers"])
+def test_small_files_are_taken_apart_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
+) -> None:
+    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
+    run = karat.read_run(write(tmp_path / "run", WELL_FORMED[name]))
+    assert isinstance(run, trec.TrecRun)
+    at_once, by_line = run._read_cells(), run._read_lines()
+    assert at_once is not None
+    assert (at_once.queries, at_once.ids) == (by_line.queries, by_line.ids)
+    assert at_once.offsets.tolist() == by_line.offsets.tolist()
+    assert at_once.score.tolist() == by_line.score.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 30, 1 << 20])
+def test_qrels_are_taken_apart_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
+    lines = [f"q{n // 7} 0 doc_é{n} {n % 4 - 1}" for n in range(50)]
+    path = write(tmp_path / "qrels", "\n".join(lines))
+    at_once = trec._gold_of_cells(Source(path))
+    by_line = trec.QrelsFormat()._read_lines(Source(path))
+    assert at_once is not None
+    assert (at_once.queries, at_once.ids) == (by_line.queries, by_line.ids)
+    assert at_once.grades.tolist() == by_line.grades.tolist()
+    assert repr(at_once.audit) == repr(by_line.audit)
+
+
+@pytest.mark.parametrize(
+    "line", ["q1 0 a", "q1 0 a b c", "q1 0 a x", "q1 0 a 1_0", "q1 0 a ٣", "q1  0 a 1", "q1 0 a nan", "q0 0 z 1", ""]
+)
+def test_qrels_that_are_not_all_alike_are_read_line_by_line(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path / "qrels", f"q0 0 a 1\nq1 0 b 1\n{line}\nq2 0 c 1\n")
+    assert trec._gold_of_cells(Source(path)) is None
 
 
 def test_compressed_files_are_read_in_blocks_too(tmp_path: Path, in_blocks: Callable[[], None]) -> None:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.audit import Audit
 from karat.errors import InputError
@@ -17,8 +18,10 @@ from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import whole_lines
 from karat.formats.tabular import refuse_other_system
+from karat.formats.trec_cells import cells, is_regular
 from karat.gold import Gold, GoldBuilder
 from karat.hits import Hits, Run, Ungrouped
+from karat.ids import Floats
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 # Below this a plain loop over lines is done before polars would be imported.
 _SMALL = 16 << 20
 _BLOCK = 8 << 20
-_PIECE = 1 << 17
+_SMALL_BLOCK = 1 << 20
 
 
 class TrecRunFormat(Format):
@@ -56,6 +59,9 @@ class QrelsFormat(Format):
         return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
 
     def read_gold(self, source: Source, options: Options) -> Gold:
+        return _gold_of_cells(source) or self._read_lines(source)
+
+    def _read_lines(self, source: Source) -> Gold:
         items: dict[str, tuple[list[str], list[float]]] = {}
         first: dict[str, int] = {}
         with source.open() as stream:
@@ -76,6 +82,26 @@ class QrelsFormat(Format):
         return builder.build(dataset_of(source))
 
 
+def _gold_of_cells(source: Source) -> Gold | None:
+    """Lines that are all alike, and those of a query together; None for all else."""
+    builder, seen = GoldBuilder(source.label), 0
+    for block in whole_lines(source, _SMALL_BLOCK):
+        row = cells(block, 4)
+        grades = None if row is None else _floats(row[3::4])
+        if row is None or grades is None:
+            return None
+        ids = row[2::4]
+        for query, start, end in _grouped(row[::4]):
+            if builder.queries and builder.queries[-1] == query:  # goes on from the block before
+                builder.extend(ids[start:end], grades[start:end])
+            else:
+                builder.add(query, ids[start:end], grades[start:end], line=seen + start + 1)
+        seen += len(ids)
+    if not seen or len(set(builder.queries)) < len(builder.queries) or not np.isfinite(builder.grades).all():
+        return None
+    return builder.build(dataset_of(source))
+
+
 class TrecRun(Run):
     """A TREC run file, read in blocks so that memory does not grow with it."""
 
@@ -85,7 +111,7 @@ class TrecRun(Run):
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         refuse_other_system(self._system, [self._tag], self.label)
         if self._source.path.stat().st_size < _SMALL or self._separator() is None:
-            yield self._read_lines()
+            yield self._read_cells() or self._read_lines()
             return
         yield from self._read_blocks()
 
@@ -110,6 +136,24 @@ class TrecRun(Run):
                 return separator
         return None
 
+    def _read_cells(self) -> Hits | None:
+        """Lines that are all alike, and those of a query together; None for all else."""
+        asked: list[str] = []
+        ids: list[str] = []
+        scores: list[float] = []
+        for block in whole_lines(self._source, _SMALL_BLOCK):
+            row = cells(block, 6)
+            found = None if row is None else _floats(row[4::6])
+            if row is None or found is None:
+                return None
+            asked += row[::6]
+            ids += row[2::6]
+            scores += found
+        groups, score = list(_grouped(asked)), _as_floats32(scores)
+        if len({query for query, _, _ in groups}) < len(groups) or not np.isfinite(score).all():
+            return None
+        return self._made([query for query, _, _ in groups], [end - start for _, start, end in groups], ids, score)
+
     def _read_lines(self) -> Hits:
         """Any white space, any order of lines, and errors that name the line."""
         rows: dict[bytes, tuple[str, list[str], list[float]]] = {}
@@ -128,18 +172,15 @@ class TrecRun(Run):
                     row[2].append(_float(parts[4]))
             except (ValueError, IndexError):
                 raise self._line_error(raw, line) from None
-        with np.errstate(over="ignore"):
-            score = np.array([s for _, _, scores in rows.values() for s in scores], np.float32).astype(np.float64)
+        score = _as_floats32([s for _, _, scores in rows.values() for s in scores])
         if not np.isfinite(score).all():
             raise self._infinite()
-        counts = [len(ids) for _, ids, _ in rows.values()]
-        return Hits(
-            system=self._tag,
-            queries=[query for query, _, _ in rows.values()],
-            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
-            ids=[i for _, ids, _ in rows.values() for i in ids],
-            score=score,
-        )
+        queries, counts = [query for query, _, _ in rows.values()], [len(ids) for _, ids, _ in rows.values()]
+        return self._made(queries, counts, [i for _, ids, _ in rows.values() for i in ids], score)
+
+    def _made(self, queries: list[str], counts: list[int], ids: list[str], score: Floats) -> Hits:
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+        return Hits(system=self._tag, queries=queries, offsets=offsets, ids=ids, score=score)
 
     def _line_error(self, raw: bytes, line: int) -> InputError:
         as_text(raw, self.label, line)
@@ -179,9 +220,9 @@ class TrecRun(Run):
         schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
         separator = self._separator() or b" "
         for block in whole_lines(self._source, _BLOCK):
-            if not _is_regular(block, separator):
+            if not is_regular(block, separator):
                 block = block.replace(b"\r\n", b"\n")
-                if not _is_regular(block, separator):
+                if not is_regular(block, separator):
                     raise Ungrouped
             try:
                 yield (
@@ -199,26 +240,10 @@ class TrecRun(Run):
         return self._columns_to_hits(frame, groups)
 
     def _columns_to_hits(self, frame: pl.DataFrame, groups: _Groups) -> Hits:
-        with np.errstate(over="ignore"):
-            score = frame["score"].to_numpy().astype(np.float32).astype(np.float64)
+        score = _as_floats32(frame["score"].to_numpy())
         if frame["id"].null_count() or not np.isfinite(score).all():
             raise Ungrouped  # a line that is too short, NaN or infinity
         return Hits(system=self._tag, queries=groups.queries, offsets=groups.offsets, ids=frame["id"], score=score)
-
-
-def _is_regular(block: bytes, separator: bytes) -> bool:
-    """Whether every piece of white space in a block is one separator between two columns, or one line break."""
-    text = np.frombuffer(block, np.uint8)
-    pieces = (text[at : at + _PIECE + 1] for at in range(0, len(text), _PIECE))  # they overlap by a byte
-    return block[0] > 32 and all(_is_regular_piece(piece, ord(separator)) for piece in pieces)
-
-
-def _is_regular_piece(piece: NDArray[np.uint8], separator: int) -> bool:
-    white = piece <= 32
-    if (white[1:] & white[:-1]).any():
-        return False
-    usual = np.count_nonzero(piece == separator) + np.count_nonzero(piece == ord("\n"))
-    return bool(np.count_nonzero(white) == usual)
 
 
 class _WholeTrecRun(TrecRun):
@@ -254,6 +279,11 @@ def _groups(frame: pl.DataFrame) -> _Groups:
     return _Groups(runs["value"].to_list(), starts.tolist(), frame.height)
 
 
+def _as_floats32(scores: Any) -> Floats:
+    with np.errstate(over="ignore"):
+        return np.asarray(scores, np.float64).astype(np.float32).astype(np.float64)
+
+
 def as_text(raw: bytes, label: str, line: int) -> str:
     try:
         return raw.decode()
@@ -266,9 +296,29 @@ def as_number(text: bytes, label: str, line: int, field: str) -> float:
         value = _float(text)
     except ValueError:
         value = float("nan")
-    if not np.isfinite(value):
+    if not isfinite(value):
         raise _not_usable(text, label, line, field, "a finite number")
     return value
+
+
+def _floats(texts: list[str]) -> list[float] | None:
+    """None where one is no number, or one for Python only, such as 1_0 and ١٠."""
+    digits = "".join(texts)
+    if not digits.isascii() or "_" in digits:
+        return None
+    try:
+        return list(map(float, texts))
+    except ValueError:
+        return None
+
+
+def _grouped(names: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Runs of equal names: name, start, end."""
+    start = 0
+    for name, rows in groupby(names):
+        end = start + sum(1 for _ in rows)
+        yield name, start, end
+        start = end
 
 
 def _float(text: bytes) -> float:
