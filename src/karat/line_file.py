@@ -31,9 +31,18 @@ class LineFile:
         while True:
             self._stream = self.path.open("ab", buffering=0)
             _lock(self._stream.fileno(), self.path)
-            if os.path.samestat(os.fstat(self._stream.fileno()), self.path.stat()):
+            if self._is_there():
                 return
             self._stream.close()  # it was replaced before it was locked
+
+    def _is_there(self) -> bool:
+        """Whether what is written still goes to where the path leads."""
+        return self.path.exists() and os.path.samestat(os.fstat(self._stream.fileno()), self.path.stat())
+
+    def _refuse_another(self) -> None:
+        if not self._is_there():
+            what, hint = "was moved, removed or replaced while it was written", "put it back, then start again"
+            raise ConfigError(what, file=str(self.path), hint=hint)
 
     def lines(self) -> list[bytes]:
         """What an earlier try has left. Half a line at the end is what it was killed over, and is cut; a whole one
@@ -51,6 +60,7 @@ class LineFile:
 
     def append(self, content: bytes) -> None:
         """Written, and on the disk; else nothing of it, so that what comes next does not follow half a line."""
+        self._refuse_another()
         view, size = memoryview(content), os.fstat(self._stream.fileno()).st_size
         try:
             while view:
@@ -63,6 +73,7 @@ class LineFile:
     def drop(self, at: int) -> None:
         """Take a line back, counted without empty ones. The last one is cut; of any other the file is written anew, so
         that at no moment the lines after it are missing."""
+        self._refuse_another()
         lines = self.path.read_bytes().splitlines(keepends=True)
         said = [i for i, line in enumerate(lines) if line.strip()]
         before, after = b"".join(lines[: said[at]]), b"".join(lines[said[at] + 1 :])
@@ -74,8 +85,9 @@ class LineFile:
 
     def close(self) -> None:
         """A file into which nothing was written does not stay."""
+        is_empty = self._is_there() and not self.path.stat().st_size
         self._stream.close()
-        if not self.path.stat().st_size:
+        if is_empty:
             self.path.unlink()
 
     def replace(self, content: bytes) -> None:

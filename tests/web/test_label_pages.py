@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,22 @@ from karat.web.access import Access, user_line
 HOSTILE = "<script>window.hacked = 1</script>\" onmouseover='window.hacked = 1' {{ 7 * 7 }} </textarea>\u202e"
 
 
-@pytest.fixture
-def tab(browser: Browser, labelling: Any) -> Iterator[Page]:
+@contextmanager
+def quiet(browser: Browser, **options: Any) -> Iterator[Page]:
     """A page that must not complain."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    complaints: list[str] = []
+    context = browser.new_context(**options)
+    page, complaints = context.new_page(), list[str]()
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     yield page
     context.close()
     assert complaints == []
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Page]:
+    with quiet(browser, viewport={"width": 1280, "height": 900}) as page:
+        yield page
 
 
 def press(page: Page, key: str) -> None:
@@ -151,22 +157,16 @@ def hostile(store: Store, serving: Any, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 420)])
 def test_every_page_looks_right_whatever_the_texts(browser: Browser, hostile: str, scheme: Any, width: int) -> None:
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
-    context.add_cookies([{"name": "karat_annotator", "value": "ann", "url": hostile}])
-    page, complaints = context.new_page(), []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    for address in ("", "/pool", "/pool/name", "/pool/agreement", "/pool/calibration"):
-        response = page.goto(f"{hostile}/labels{address}")
-        assert response is not None
-        assert response.status == 200
-        if address == "/pool":
-            assert HOSTILE[:-1] in page.inner_text(".passage")  # as text, and nothing turned around
-            assert page.locator(".grades").bounding_box()["y"] < 800  # type: ignore[index]
-            page.mouse.move(200, 400)
-        assert page.evaluate("window.hacked") is None
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        found = Axe().run(page).response["violations"]
-        assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
-    context.close()
-    assert complaints == []
+    with quiet(browser, color_scheme=scheme, viewport={"width": width, "height": 800}) as page:
+        page.context.add_cookies([{"name": "karat_annotator", "value": "ann", "url": hostile}])
+        for address in ("", "/pool", "/pool/name", "/pool/agreement", "/pool/calibration"):
+            response = page.goto(f"{hostile}/labels{address}")
+            assert response is not None
+            assert response.status == 200
+            if address == "/pool":
+                assert HOSTILE[:-1] in page.inner_text(".passage")  # as text, and nothing turned around
+                assert page.locator(".grades").bounding_box()["y"] < 800  # type: ignore[index]
+            assert page.evaluate("window.hacked") is None
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            found = Axe().run(page).response["violations"]
+            assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []

@@ -294,6 +294,18 @@ def test_many_at_once_lose_nothing(labelling: Any, tmp_path: Path) -> None:
     assert counts == {name: [2, 1, 2, 2, 1, 2, 2, 1, 2, 2] for name in ("ann", "ben", "eve", "ute")}
 
 
+def test_a_file_that_is_gone_is_said_at_once(labelling: Any, tmp_path: Path) -> None:
+    """Else labels would go to where nobody finds them."""
+    give(labelling, "ann", 2)
+    (tmp_path / "labels.jsonl").rename(tmp_path / "moved.jsonl")
+    for answer in (give(labelling, "ann", 1), labelling.write("DELETE", f"{LABELS}/last?annotator=ann")):
+        assert (answer.status, "was moved, removed or replaced" in answer.json["error"]) == (400, True)
+    (tmp_path / "moved.jsonl").rename(tmp_path / "labels.jsonl")
+    assert next_of(labelling, "ann")["progress"]["graded"] == 1
+    assert give(labelling, "ann", 1).status == 200
+    assert [label.grade for label in read_labels(tmp_path / "labels.jsonl")] == [2, 1]
+
+
 class Server:
     """`karat serve` as a process of its own."""
 

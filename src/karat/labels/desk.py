@@ -239,17 +239,8 @@ def _named(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _shown(entry: PoolEntry, session: Session) -> ShownPair:
-    return ShownPair(
-        query_id=entry.query_id,
-        chunk_id=entry.chunk_id,
-        doc_id=entry.doc_id,
-        query=entry.query,
-        title=entry.title,
-        text=entry.text,
-        language=entry.language,
-        near_duplicate_of=entry.near_duplicate_of,
-        graded_duplicate=session.grade_of_duplicate(entry),
-    )
+    shown = msgspec.convert(entry, ShownPair, from_attributes=True)
+    return msgspec.structs.replace(shown, graded_duplicate=session.grade_of_duplicate(entry))
 
 
 def _progress(session: Session) -> Progress:

@@ -168,7 +168,7 @@ def _page(
     sections: Sequence[Section] = (),
     **context: Any,
 ) -> Response:
-    named = {"place": "labels", "store": visit.store.label, "visitor": visit, "pool": getattr(pool, "name", pool)}
+    named = {"place": "labels", "store": visit.store.label, "visit": visit, "pool": getattr(pool, "name", pool)}
     return page(template, title, sections=place(sections), **{**named, **context})
 
 
