@@ -33,7 +33,7 @@ from karat.report.blocks import (
 )
 from karat.report.charts import draw, draw_spark
 from karat.report.figures import as_table
-from karat.report.readable import QUERY, readable
+from karat.report.readable import LONGEST, QUERY, readable
 
 _ROWS = 200  # of a table; a page with more is no longer read
 _CELL = 500  # characters
@@ -212,7 +212,7 @@ def _line(line: Line, only: str | None) -> str:
     after = f" {_safe(', '.join(others))}" if others else ""
     name = _safe(readable(line.id, _NAME))
     shown = f"<a href=#{line.see}>{name}</a>" if line.see else name
-    return f"{before}{shown}{after}{f'<p>{_marked(line)}' if line.text else ''}"
+    return f"{before}{shown}{after}{f'<p>{marked(line.text, line.marks)}' if line.text else ''}"
 
 
 def _texts(listing: Listing) -> Markup:
@@ -226,7 +226,9 @@ def _example(block: Example, place: str) -> Markup:
     query = _safe(readable(block.query or "", QUERY).replace("\n", " "))
     outcome = f" <small>{_safe(block.outcome)}</small>" if block.outcome else ""
     facts, labels = (
-        "".join(f"<dt>{_safe(readable(n, _NAME))}<dd>{_safe(readable(_cell(v, 'score'), _NAME))}" for n, v in pairs.items())
+        "".join(
+            f"<dt>{_safe(readable(n, _NAME))}<dd>{_safe(readable(_cell(v, 'score'), _NAME))}" for n, v in pairs.items()
+        )
         for pairs in (block.facts, block.labels)
     )
     notes = "".join(f"<p class=note>{_words(note)}</p>" for note in block.notes)
@@ -241,13 +243,13 @@ def _safe(text: str) -> str:
     return str(escape(text))
 
 
-def _marked(line: Line) -> str:
+def marked(text: str, marks: Sequence[tuple[int, int]], longest: int = LONGEST) -> Markup:
     """The text with its marks; what is not readable is replaced letter by letter, so that places stay right."""
-    text, end, parts = line.text or "", 0, []
-    for start, stop in line.marks:
-        parts += [str(escape(readable(text[end:start]))), f"<mark>{escape(readable(text[start:stop]))}</mark>"]
+    end, parts = 0, []
+    for start, stop in marks:
+        parts += [_safe(readable(text[end:start], longest)), f"<mark>{_safe(readable(text[start:stop]))}</mark>"]
         end = stop
-    return "".join([*parts, str(escape(readable(text[end:])))])
+    return Markup("".join([*parts, _safe(readable(text[end:], longest))]))  # text is escaped
 
 
 def _inside(value: Cell, column: Column) -> str:
