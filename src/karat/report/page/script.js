@@ -189,7 +189,7 @@
 
   // On a narrow page the contents are folded away; a wide one has nothing to unfold them with.
   const narrow = matchMedia("(max-width: 68rem)");
-  const fold = () => { document.querySelector(".contents details").open = !narrow.matches; };
+  const fold = () => { for (const contents of document.querySelectorAll(".contents details")) contents.open = !narrow.matches; };
   narrow.addEventListener("change", fold);
   fold();
 }
