@@ -10,7 +10,8 @@ import pytest
 
 import karat
 from karat.errors import ConfigError
-from karat.prices import Prices, Usage, read_prices, unpriced
+from karat.price_file import read_prices
+from karat.prices import Prices, Usage, unpriced
 
 TABLE = """currency: EUR
 models:

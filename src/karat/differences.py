@@ -43,7 +43,7 @@ class Difference(msgspec.Struct, frozen=True):
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Paired:
     """The scores of two runs, query by query."""
 

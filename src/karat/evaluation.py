@@ -23,7 +23,6 @@ from karat.engines.base import Engine, Scored, Task, collect
 from karat.engines.find import find_engine
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.extremes import Extremes, LazyColumns, Side, level_of
-from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold, read_run
 from karat.freshness import NoVersions, OddVersion
 from karat.gold import Gold
@@ -35,7 +34,6 @@ from karat.matching.cover import THRESHOLD
 from karat.metrics.base import INFINITE, Metric
 from karat.metrics.grammar import parse_metrics
 from karat.metrics.latency import Latency
-from karat.prices import read_prices
 from karat.resolving import resolve
 from karat.result import Result
 from karat.statistics.intervals import Sampling
@@ -154,13 +152,18 @@ def evaluate_all(
         raise ConfigError("the target for false evidence is no share", expected=expected, got=got)
     if missing not in ("worst", "skip"):
         raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
-    prices = None if prices is None else read_prices(prices)
+    if prices is not None:
+        from karat.price_file import read_prices  # with all of YAML
+
+        prices = read_prices(prices)
     engine = find_engine(engine, run)
     run, gold = engine.read_run(run), read_gold(gold)
     logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {}), LISTS: bm25}
     lent = _lent(**stages)
     run = staged = StagedRun(run, lent) if lent or corpus is not None else run
     if corpus is not None:
+        from karat.formats.corpus import read_corpus
+
         cut = logged.opening().get("chunker")
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, logged=cut)
         run = DescribedRun(run, corpus, DocRule(doc_of))
@@ -327,7 +330,7 @@ class _Scorer:
         self.sides = {"chunk": Side(gold), "doc": Side(task.documents or gold)}
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
-        self.places = np.zeros(len(gold.ids), np.int64)
+        self.places: Any = np.zeros(len(gold.items), np.int32)
         self.missing: frozenset[str] = frozenset()
         self.odd_version: OddVersion | None = None  # the first
         self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(task.facts)}
@@ -393,7 +396,7 @@ class _Scorer:
         self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
     ) -> Result:
         rows = np.flatnonzero(self.seen)
-        relevant = np.bincount(self.gold.query_of_item[self.gold.grades > 0], minlength=len(self.seen))
+        relevant = self.gold.count_items(self.gold.grades > 0)
         bare = rows[(relevant[rows] == 0) & (self.gold.no_answer[rows] == 0)]
         self.audit.count("no_relevant_gold", len(bare), (self.gold.queries[i] for i in bare[:3]))
         # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
@@ -413,7 +416,7 @@ class _Scorer:
             gold=self.gold,
             rows=rows,
             metrics=shown,
-            values={n: self.values[n][rows] for n in names},
+            values={n: _taken(self.values[n], rows) for n in names},
             ceilings=LazyColumns([n for n in (*names, *background) if n in self.values], extremes.ceiling),
             floors=LazyColumns(names if self.corpus_size else (), extremes.floor),
             audit=self.audit,
@@ -430,3 +433,8 @@ class _Scorer:
             source=run if run.here else None,
             **statistics,
         )
+
+
+def _taken(values: Floats, rows: Ints) -> Floats:
+    """Mostly it is all of them: then no second copy is made."""
+    return values if len(rows) == len(values) else values[rows]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from karat.errors import ConfigError
-from karat.output import check_writable, write_whole
+from karat.output import check_writable
 
 _BEGINS = b'{"query_id"'  # as every line that Karat writes so
 
@@ -28,8 +28,21 @@ class LineFile:
             os.truncate(path, 0)
 
     def _open(self) -> None:
-        self._stream = self.path.open("ab", buffering=0)
-        _lock(self._stream.fileno(), self.path)
+        while True:
+            self._stream = self.path.open("ab", buffering=0)
+            _lock(self._stream.fileno(), self.path)
+            if self._is_there():
+                return
+            self._stream.close()  # it was replaced before it was locked
+
+    def _is_there(self) -> bool:
+        """Whether what is written still goes to where the path leads."""
+        return self.path.exists() and os.path.samestat(os.fstat(self._stream.fileno()), self.path.stat())
+
+    def _refuse_another(self) -> None:
+        if not self._is_there():
+            what, hint = "was moved, removed or replaced while it was written", "put it back, then start again"
+            raise ConfigError(what, file=str(self.path), hint=hint)
 
     def lines(self) -> list[bytes]:
         """What an earlier try has left. Half a line at the end is what it was killed over, and is cut; a whole one
@@ -46,29 +59,45 @@ class LineFile:
         return whole.splitlines(keepends=True)
 
     def append(self, content: bytes) -> None:
-        """Written, and on the disk."""
-        view = memoryview(content)
-        while view:
-            view = view[self._stream.write(view) :]
-        os.fsync(self._stream.fileno())
+        """Written, and on the disk; else nothing of it, so that what comes next does not follow half a line."""
+        self._refuse_another()
+        view, size = memoryview(content), os.fstat(self._stream.fileno()).st_size
+        try:
+            while view:
+                view = view[self._stream.write(view) :]
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            os.truncate(self.path, size)
+            raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(self.path)) from error
 
-    def drop_last(self) -> None:
-        """Take the last line back."""
-        content = self.path.read_bytes()
-        os.truncate(self.path, content.rstrip(b"\n").rfind(b"\n") + 1)
-        os.fsync(self._stream.fileno())
+    def drop(self, at: int) -> None:
+        """Take a line back, counted without empty ones. The last one is cut; of any other the file is written anew, so
+        that at no moment the lines after it are missing."""
+        self._refuse_another()
+        lines = self.path.read_bytes().splitlines(keepends=True)
+        said = [i for i, line in enumerate(lines) if line.strip()]
+        before, after = b"".join(lines[: said[at]]), b"".join(lines[said[at] + 1 :])
+        if after.strip():
+            self.replace(before + after)
+        else:
+            os.truncate(self.path, len(before))
+            os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         """A file into which nothing was written does not stay."""
+        is_empty = self._is_there() and not self.path.stat().st_size
         self._stream.close()
-        if not self.path.stat().st_size:
+        if is_empty:
             self.path.unlink()
 
     def replace(self, content: bytes) -> None:
-        """Other lines in its place, all at once."""
+        """Other lines in its place, all at once and on the disk; they are locked before anybody can see them."""
+        draft = LineFile(self.path.with_name(f".{self.path.name}.new"), overwrite=True)
+        os.chmod(draft.path, self.path.stat().st_mode)
+        draft.append(content)
+        os.replace(draft.path, self.path)
         self._stream.close()
-        write_whole(self.path, content)
-        self._open()
+        self._stream = draft._stream
 
 
 def _is_json(text: bytes) -> bool:
@@ -86,6 +115,8 @@ def _lock(handle: int, path: Path) -> None:
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ConfigError("another run is writing this file", file=str(path), hint="name another with -o") from None
+        raise ConfigError(
+            "another run is writing this file", file=str(path), hint="end it, or name another file"
+        ) from None
     except (ImportError, OSError):
         return

@@ -24,9 +24,7 @@ from karat.audit import Audit
 from karat.corpus import Corpus
 from karat.coverage import LabelHealth, label_health
 from karat.diagnosis.bands import EDGES, Reading, readings
-from karat.diagnosis.evidence import Evidence
 from karat.diagnosis.finding import Finding
-from karat.diagnosis.rules import find
 from karat.errors import ConfigError, InputError, UnknownName
 from karat.freshness import NoVersions
 from karat.gold import Gold
@@ -50,7 +48,7 @@ _S = TypeVar("_S", Rules, Sampling)
 _GROUPS, _TAGS = 15, 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Scores of one system on one gold set."""
 
@@ -264,6 +262,9 @@ class Result:
         """What stands out beyond noise, with its evidence and what to try."""
         if self.saved_findings is not None:
             return self.saved_findings
+        from karat.diagnosis.evidence import Evidence
+        from karat.diagnosis.rules import find  # who asks for scores alone need not load them
+
         return find(
             Evidence(
                 values=self.background | self.values,
@@ -388,7 +389,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         offsets=np.zeros(size + 1, np.int64),
         items=[],
         grades=np.zeros(0),
-        kinds=np.zeros(0, np.int64),
+        kinds=np.zeros(0, np.int8),
         k=np.zeros(size, np.int64),
         no_answer=np.zeros(size, np.int64),
         fields={"query": list(saved.queries.values())},

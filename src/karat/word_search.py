@@ -13,11 +13,10 @@ from karat.corpus import Corpus
 from karat.errors import KaratError, MissingExtra
 from karat.gold import Gold
 from karat.hits import Hits, Run
-from karat.retrievers.base import Nothing
-from karat.retrievers.bm25 import BM25
 
 if TYPE_CHECKING:
     from karat.audit import Audit
+    from karat.retrievers.bm25 import BM25
 
 LISTS = "bm25"  # what its lists are called among those of a run
 _DEPTH = 50  # as deep as `karat run` looks
@@ -30,6 +29,8 @@ class NoWordSearch(KaratError):
 
 def word_search(corpus: Corpus) -> BM25:
     """BM25 over a corpus, indexed once. Raises MissingExtra where the package for it is not installed."""
+    from karat.retrievers.bm25 import BM25  # few who score search
+
     made: list[BM25] = corpus.__dict__.setdefault("_word_search", [])
     if not made:
         search = BM25()
@@ -64,6 +65,8 @@ class WordSearch(Run):
         )
 
     def _search(self) -> BM25:
+        from karat.retrievers.base import Nothing
+
         if not any(map(self._gold.text, range(len(self._gold.queries)))):
             raise NoWordSearch("the queries of the gold set have no text")
         if sum(map(len, self._corpus.texts)) > _MOST:

@@ -55,6 +55,18 @@ def test_a_small_evaluation_does_not_load_polars() -> None:
     assert loaded_by(code).isdisjoint({"polars", "rich", *OPTIONAL})
 
 
+def test_scoring_two_files_loads_nothing_that_it_does_not_use() -> None:
+    code = (
+        "import karat, pathlib, tempfile\n"
+        "folder = pathlib.Path(tempfile.mkdtemp())\n"
+        "(folder / 'run').write_text('q Q0 a 1 2.0 tag\\n')\n"
+        "(folder / 'qrels').write_text('q 0 a 1\\n')\n"
+        "karat.evaluate(folder / 'run', folder / 'qrels', ['ndcg@10', 'map', 'recall@5']).means"
+    )
+    slow = {"asyncio", "yaml", "jinja2", "click", "karat.diagnosis.rules", "karat.retrievers", "numpy.ma"}
+    assert loaded_by(code).isdisjoint({"polars", "rich", *slow, *OPTIONAL})
+
+
 def test_public_names_exist_and_are_all_there_is() -> None:
     import karat
 
@@ -112,3 +124,8 @@ def test_an_unknown_public_name_is_an_attribute_error() -> None:
     import karat
 
     assert not hasattr(karat, "no_such_name")
+
+
+def test_the_package_can_be_run() -> None:
+    done = subprocess.run([sys.executable, "-m", "karat", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("karat, version ")

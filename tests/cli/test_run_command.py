@@ -100,6 +100,21 @@ def test_a_run_that_is_stopped_leaves_whole_lines_and_goes_on(folder: Path, sent
     assert [r["query_id"] for r in records(file)] == [f"q{i}" for i in range(100)]
 
 
+def test_what_came_of_a_run_as_json(folder: Path) -> None:
+    done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "--json")
+    said = json.loads(done.stdout)
+    assert (said["run"], said["queries"], said["asked"], said["failed"]) == ("run.jsonl", 100, 100, 0)
+
+
+def test_who_starts_anew_is_told_to_go_on_without(folder: Path) -> None:
+    line = command("run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0", "--overwrite")
+    process = subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True)
+    while not (folder / "run.jsonl").exists():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert "stopped; the same command without --overwrite goes on" in process.communicate(timeout=20)[1]
+
+
 def test_every_query_failed(folder: Path) -> None:
     done = karat(folder, "run", "my_app:broken", "-q", "gold.jsonl")
     assert done.returncode == 2
@@ -148,6 +163,10 @@ def test_documents_of_a_folder_are_cut_and_searched(folder: Path) -> None:
     (case,) = json.loads(done.stdout)["cases"]
     assert all("refund a card" in hit["passage"]["text"] for hit in case["hits"]), "cut as the log says, not as usual"
     assert [hit["id"] for hit in case["bm25"]] == [hit["chunk_id"] for hit in record["topk"]]
+    karat(folder, "pool", "run.jsonl", "--gold", "wanted.jsonl", "--corpus", "texts", "-o", "pool.jsonl")
+    pooled = records(folder / "pool.jsonl")
+    assert len(pooled) == len(record["topk"])
+    assert all("refund a card" in pair["text"] for pair in pooled), "a pool is cut as the log says, too"
 
 
 @pytest.mark.parametrize(

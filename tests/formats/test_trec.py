@@ -208,6 +208,54 @@ def test_blocks_are_really_used(tmp_path: Path, in_blocks: Callable[[], None], n
     assert {type(s.ids).__name__ for s in slices} == {"Series"}
 
 
+@pytest.mark.parametrize("size", [1, 200, 5000, 1 << 20])
+@pytest.mark.parametrize("name", ["plain", "tabs", "crlf", "no last break", "other letters", "long numbers"])
+def test_small_files_are_taken_apart_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
+) -> None:
+    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
+    run = karat.read_run(write(tmp_path / "run", WELL_FORMED[name]))
+    assert isinstance(run, trec.TrecRun)
+    at_once, by_line = run._read_cells(), run._read_lines()
+    assert at_once is not None
+    assert (at_once.queries, at_once.ids) == (by_line.queries, by_line.ids)
+    assert at_once.offsets.tolist() == by_line.offsets.tolist()
+    assert at_once.score.tolist() == by_line.score.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 30, 300, 1 << 20])
+@pytest.mark.parametrize(
+    "odd", ["", "\n", "q9  0 x 1\n", "q0 0 late 3\n"], ids=["alike", "empty", "spaces", "scattered"]
+)
+def test_qrels_are_taken_apart_by_the_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, odd: str
+) -> None:
+    lines = [f"q{n // 7} 0 doc_é{n} {n % 4 - 1}" for n in range(50)]
+    path = write(tmp_path / "qrels", "\n".join(lines) + "\n" + odd + "q8 0 last 1")
+    with monkeypatch.context() as patch:
+        patch.setattr(trec, "_alike", lambda block, line: None)
+        by_line = karat.read_gold(path)
+    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
+    by_block = karat.read_gold(path)
+    assert (by_block.queries, by_block.ids) == (by_line.queries, by_line.ids)
+    assert by_block.grades.tolist() == by_line.grades.tolist()
+    assert repr(by_block.audit) == repr(by_line.audit)
+
+
+@pytest.mark.parametrize("size", [1, 20, 1 << 20])
+@pytest.mark.parametrize(
+    "line", ["q1 0 a", "q1 0 a b c", "q1 0 a x", "q1 0 a 1_0", "q1 0 a ٣", "q1 0 a nan", "q1 0 a inf"]
+)
+def test_a_bad_line_of_qrels_is_named_in_any_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, size: int
+) -> None:
+    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
+    path = write(tmp_path / "qrels", f"q0 0 a 1\nq1 0 b 1\n{line}\nq2 0 c 1\n")
+    with pytest.raises(InputError) as caught:
+        karat.read_gold(path)
+    assert caught.value.line == 3
+
+
 def test_compressed_files_are_read_in_blocks_too(tmp_path: Path, in_blocks: Callable[[], None]) -> None:
     plain = write(tmp_path / "run", WELL_FORMED["plain"])
     packed = write(tmp_path / "run.gz", gzip.compress(plain.read_bytes()))

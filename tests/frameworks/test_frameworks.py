@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from libraries import library
 
 from karat.corpus import Corpus
 from karat.retrievers.static_embedding import StaticEmbedder
@@ -27,14 +27,6 @@ GOLD = [
     {"query_id": "q2", "query": "how long do transfers abroad take", "gold": ["b#1"]},
 ]
 CORPUS = Corpus("texts", list(TEXTS), [""] * 3, list(TEXTS.values()))
-
-
-def library(name: str) -> None:
-    """Skip without the library; `make test` installs it and allows no skipping."""
-    if os.environ.get("KARAT_REQUIRE_FRAMEWORKS") == "1":
-        __import__(name)
-    else:
-        pytest.importorskip(name, reason=f"needs karat[test-frameworks] for {name}")
 
 
 def first_hits(done: Finished) -> list[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from karat.errors import InputError
+from karat.errors import ConfigError, InputError
 from karat.labels.base import Key
 from karat.labels.label_log import LabelLog
 from karat.labels.labels_file import Label, read_labels, write_labels
@@ -126,8 +128,54 @@ def test_a_log_keeps_a_whole_last_line_without_its_break(tmp_path: Path) -> None
     path.write_text(json.dumps(GOOD))
     with LabelLog(path) as log:
         log.add(Label(query_id="q1", chunk_id="b", grade=0, annotator="ann"))
-        log.drop_last()
+        log.drop(1)
     assert path.read_text() == json.dumps(GOOD) + "\n"
+
+
+def test_one_line_is_taken_back_and_the_others_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    lines = [json.dumps({**GOOD, "annotator": name, "field of mine": 1}) for name in ("ann", "ben", "eve")]
+    path.write_text(f"{lines[0]}\n\n{lines[1]}\n{lines[2]}\n")
+    path.chmod(0o640)
+    with LabelLog(path) as log:
+        assert log.drop(1).annotator == "ben"
+        with pytest.raises(ConfigError, match="another run is writing"):  # the new file is as locked as the old one
+            LabelLog(path)
+        log.add(Label(query_id="q1", chunk_id="b", grade=0, annotator="ann"))
+    assert path.read_text().startswith(f"{lines[0]}\n\n{lines[2]}\n{{")
+    assert len(read_labels(path)) == 3
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_no_half_label(tmp_path: Path) -> None:
+    """In a process of its own, which may write only so much."""
+    script = """if True:
+        import resource, sys
+        from karat.errors import ConfigError
+        from karat.labels.label_log import LabelLog
+        from karat.labels.labels_file import Label
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        with LabelLog(sys.argv[1]) as log:
+            for limit in (1000, 80, most):
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+                try:
+                    log.add(Label(query_id="q", chunk_id=str(limit), grade=0, annotator="ann"))
+                except ConfigError as error:
+                    sys.stdout.write(str(error))
+    """
+    path = tmp_path / "l.jsonl"
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    assert "cannot be written: File too large" in done.stdout
+    assert [label.chunk_id for label in read_labels(path)] == ["1000", "-1"]
+
+
+def test_labels_that_are_no_lines_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "l.json"
+    path.write_text(f"[{json.dumps(GOOD)}]\n")
+    with pytest.raises(ConfigError, match="no labels file"):
+        LabelLog(path)
+    assert path.read_text() == f"[{json.dumps(GOOD)}]\n"
 
 
 def test_pools_are_read_as_written(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import uvicorn
 from karat.history.folder import FolderStore
 from karat.history.kept_run import KeptRun
 from karat.history.store import Store
+from karat.labels.desk import Desk, open_desk
 from karat.web.access import Access
 from karat.web.app import create_app
 from karat.web.serving import listen
@@ -65,9 +66,9 @@ class Site:
 
 
 @contextmanager
-def _serving(store: Store, access: Access) -> Iterator[Site]:
+def _serving(store: Store, access: Access, desk: Desk | None = None) -> Iterator[Site]:
     socket = listen("127.0.0.1", 0, access)
-    config = uvicorn.Config(create_app(store, access), log_level="error", lifespan="off", ws="none")
+    config = uvicorn.Config(create_app(store, access, desk), log_level="error", lifespan="off", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
@@ -125,4 +126,34 @@ def locked(store: Store) -> Iterator[Site]:
 
     name, _, salt, digest = user_line("ada", "correct horse").split(":")
     with _serving(store, Access(token="t" * 20, users={name: (salt, digest)})) as made:
+        yield made
+
+
+QUERIES = {"refund": "How long does a refund take?", "card": "When does my card ship?"}
+TEXTS = (
+    "A refund takes five days.",
+    "Cards ship in two weeks.",
+    "A refund needs a receipt.",
+    "Nothing of it.",
+    "Ships!",
+)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """Ten pairs in a pool, all graded by a judge, and a file for the labels of people."""
+    pairs = [{"query_id": query, "chunk_id": f"{query}#{i}"} for query in QUERIES for i in range(len(TEXTS))]
+    pool = [{**pair, "query": QUERIES[str(pair["query_id"])], "text": TEXTS[i % 5]} for i, pair in enumerate(pairs)]
+    judged = [{**pair, "grade": i % 3, "annotator": "m-1", "kind": "judge"} for i, pair in enumerate(pairs)]
+    for name, lines in (("pool", [{**x, "origin": {"ranks": {"bm25": 1}}} for x in pool]), ("judge", judged)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    files = [str(tmp_path / f"{name}.jsonl") for name in ("pool", "labels", "judge")]
+    with open_desk(files[:1], files[1], files[2:]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def labelling(store: Store, desk: Desk) -> Iterator[Site]:
+    """Open to everyone on this machine, with the pool."""
+    with _serving(store, Access(), desk) as made:
         yield made

@@ -28,7 +28,7 @@ def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped
     from karat.labels.keyboard import keyboard
     from karat.labels.label_log import LabelLog
     from karat.labels.labelling import Session
-    from karat.labels.pool_file import read_pool
+    from karat.labels.pool_file import by_key, read_pool
     from karat.labels.screen import label_by_keys
     from karat.output import refuse_overwriting
     from karat.report.renderers.terminal import terminal_console
@@ -38,7 +38,7 @@ def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped
     refuse_overwriting(Path(output), [pool])
     pairs = read_pool(pool)
     with keyboard() as keys, LabelLog(output, highest=max_grade) as log:
-        session = Session(pairs, log, annotator.strip(), only_skipped=only_skipped)
+        session = Session(by_key(pairs), log, annotator.strip(), only_skipped=only_skipped)
         with suppress(KeyboardInterrupt):  # as good a way to end as any: nothing is lost
             label_by_keys(session, keys, terminal_console(), max_grade)
     left = len(pairs) - len(session.given)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from karat.cli.options import chunk_options, query_options
+from karat.cli.options import chunk_options, json_option, query_options
 
 
 @click.command("run", short_help="Run a retriever over queries and write a run log.")
@@ -36,6 +36,7 @@ from karat.cli.options import chunk_options, query_options
 @click.option("--overwrite", is_flag=True, help="Start anew where the file is there already.")
 @click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier try.")
 @query_options
+@json_option
 def command(
     retriever: str,
     queries: str,
@@ -49,6 +50,7 @@ def command(
     gold_format: str | None,
     target: str | None,
     split: str,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Ask RETRIEVER every query; write a run log with hits, times, errors and settings.
@@ -67,7 +69,9 @@ def command(
     """
     from pathlib import Path
 
-    from karat.cli.scoring import read_chunks
+    import msgspec
+
+    from karat.cli.scoring import print_json, read_chunks
     from karat.errors import ConfigError
     from karat.output import refuse_overwriting
     from karat.progress import counting, working
@@ -86,11 +90,14 @@ def command(
             retriever, questions, corpus=searched, output=output, options=chosen, progress=counting, **options
         )
     except KeyboardInterrupt:
-        click.echo(f"stopped; the same command goes on where {output} ends", err=True)
+        again = "the same command without --overwrite" if options["overwrite"] else "the same command"
+        click.echo(f"stopped; {again} goes on where {output} ends", err=True)
         raise
     for note in done.notes:
         click.echo(f"note: {note}", err=True)
     before = f", {done.queries - done.asked:,} were there already" if done.asked < done.queries else ""
     click.echo(f"wrote {output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
+    if as_json:
+        print_json(msgspec.json.format(msgspec.json.encode(done), indent=2) + b"\n")
     if done.asked and done.failed == done.asked:
         raise ConfigError(f"every query failed: {done.first_error}", file=output, hint="mend it, then --retry-failed")

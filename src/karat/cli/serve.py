@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from karat.cli.options import store_option
+from karat.cli.options import grade_option, store_option
 
 if TYPE_CHECKING:
     from karat.history.store import Store
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 @click.option("--token-file", metavar="FILE", help="Token that scripts must send.  [default: KARAT_TOKEN]")
 @click.option("--users", metavar="FILE", help="Who may log in; `karat users` writes it.")
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Name under which it is asked for; repeat.")
+@click.option("--pool", "pools", multiple=True, metavar="POOL", help="Pool to label in the browser; repeat for more.")
+@click.option("--labels", metavar="FILE", help="Where labels go, JSONL; continued if it is there.")
+@click.option(
+    "--judge", "judges", multiple=True, metavar="FILE", help="Labels of a judge, shown after one's own; repeat."
+)
+@grade_option
 def command(
     store: str | None,
     demo: bool,
@@ -30,14 +36,20 @@ def command(
     token_file: str | None,
     users: str | None,
     names: tuple[str, ...],
+    pools: tuple[str, ...],
+    labels: str | None,
+    judges: tuple[str, ...],
+    max_grade: int,
 ) -> None:
-    """Serve the history until Ctrl-C.
+    """Serve the history, and pools to label, until Ctrl-C.
 
     \b
     karat serve
     karat serve --demo
+    karat serve --pool pool.jsonl --labels labels.jsonl --judge judge.jsonl
     karat serve --store postgresql://… --host 0.0.0.0 --allow-host karat.example.org --users users.txt
     """
+    from karat.labels.desk import open_desk
     from karat.web.access import LOOPBACK, Access, read_token, read_users
     from karat.web.serving import listen, require_server, serve
 
@@ -47,10 +59,14 @@ def command(
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known)
-    with listen(host, port, access) as socket, _opened(store, demo) as opened:
+    with (
+        open_desk(pools, labels, judges, highest=max_grade) as desk,
+        listen(host, port, access) as socket,
+        _opened(store, demo) as opened,
+    ):
         name = f"[{host}]" if ":" in host else host
         click.echo(f"{opened.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
-        serve(opened, access, socket)
+        serve(opened, access, socket, desk)
 
 
 def _opened(store: str | None, demo: bool) -> AbstractContextManager[Store]:

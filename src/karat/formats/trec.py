@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.audit import Audit
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import whole_lines
-from karat.formats.tabular import refuse_other_system
-from karat.gold import Gold, GoldBuilder
+from karat.formats.tabular import grouped_rows, in_order, refuse_other_system
+from karat.formats.trec_cells import cells, is_regular
+from karat.gold import BARE, Gold, GoldBuilder
 from karat.hits import Hits, Run, Ungrouped
+from karat.ids import Floats, PackedIds, Seen
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 # Below this a plain loop over lines is done before polars would be imported.
 _SMALL = 16 << 20
 _BLOCK = 8 << 20
-_PIECE = 1 << 17
+_SMALL_BLOCK = 1 << 20
 
 
 class TrecRunFormat(Format):
@@ -56,23 +60,71 @@ class QrelsFormat(Format):
         return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
 
     def read_gold(self, source: Source, options: Options) -> Gold:
-        items: dict[str, tuple[list[str], list[float]]] = {}
-        first: dict[str, int] = {}
-        with source.open() as stream:
-            for line, raw in enumerate(stream, 1):
-                parts = raw.split()
-                if not parts:
-                    continue
-                if len(parts) != 4:
-                    raise _columns(source.label, line, "4: query iteration document grade", len(parts))
-                query, item = as_text(parts[0], source.label, line), as_text(parts[2], source.label, line)
-                ids, grades = items.setdefault(query, ([], []))
-                first.setdefault(query, line)
-                ids.append(item)
-                grades.append(as_number(parts[3], source.label, line, "grade"))
-        builder = GoldBuilder(source.label)
-        for query, (ids, grades) in items.items():
-            builder.add(query, ids, grades, line=first[query])
+        rows, line = _Judgements(), 1
+        for block in whole_lines(source, _SMALL_BLOCK):
+            rows.add(*(_alike(block, line) or _one_by_one(block, line, source.label)))
+            line += block.count(b"\n")
+        return rows.gold(source)
+
+
+_Lines: TypeAlias = tuple[list[str], list[str], list[float], Sequence[int]]  # queries, items, grades, line numbers
+
+
+def _alike(block: bytes, line: int) -> _Lines | None:
+    """Lines of qrels that are all alike; None for all else."""
+    row = cells(block, 4)
+    grades = None if row is None else _floats(row[3::4])
+    if row is None or grades is None or not np.isfinite(grades).all():
+        return None
+    return row[::4], row[2::4], grades, range(line, line + len(grades))
+
+
+def _one_by_one(block: bytes, line: int, label: str) -> _Lines:
+    """Any white space, empty lines, and errors that name the line."""
+    queries, items, grades, lines = list[str](), list[str](), list[float](), list[int]()
+    for number, raw in enumerate(block.split(b"\n"), line):
+        parts = raw.split()
+        if not parts:
+            continue
+        if len(parts) != 4:
+            raise _columns(label, number, "4: query iteration document grade", len(parts))
+        queries.append(as_text(parts[0], label, number))
+        items.append(as_text(parts[2], label, number))
+        grades.append(as_number(parts[3], label, number, "grade"))
+        lines.append(number)
+    return queries, items, grades, lines
+
+
+class _Judgements:
+    """Lines of qrels, block after block, with no Python text kept of an item."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}  # queries, each with its first line
+        self._runs: list[str] = []  # queries as they come, and how many lines of each
+        self._sizes, self._grades, self._items = array("q"), array("d"), PackedIds()
+
+    def add(self, queries: list[str], items: list[str], grades: list[float], lines: Sequence[int]) -> None:
+        for query, start, end in _grouped(queries):
+            self._first.setdefault(query, lines[start])
+            self._runs.append(query)
+            self._sizes.append(end - start)
+        self._items.add(items)
+        self._grades.extend(grades)
+
+    def gold(self, source: Source) -> Gold:
+        queries, offsets, order = grouped_rows(self._runs, np.array(self._sizes))
+        grades = np.array(self._grades)
+        builder = GoldBuilder(
+            source.label,
+            queries=queries,
+            lines=list(self._first.values()),
+            counts=np.diff(offsets),
+            ids=in_order(self._items.ids, order),
+            grades=grades if order is None else grades[order],
+            kinds=np.full(len(grades), BARE, np.int8),
+            k=np.zeros(len(queries), np.int64),
+            no_answer=np.zeros(len(queries), np.int64),
+        )
         return builder.build(dataset_of(source))
 
 
@@ -85,7 +137,7 @@ class TrecRun(Run):
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         refuse_other_system(self._system, [self._tag], self.label)
         if self._source.path.stat().st_size < _SMALL or self._separator() is None:
-            yield self._read_lines()
+            yield self._read_cells() or self._read_lines()
             return
         yield from self._read_blocks()
 
@@ -110,6 +162,24 @@ class TrecRun(Run):
                 return separator
         return None
 
+    def _read_cells(self) -> Hits | None:
+        """Lines that are all alike, and those of a query together; None for all else."""
+        asked: list[str] = []
+        ids: list[str] = []
+        scores: list[float] = []
+        for block in whole_lines(self._source, _SMALL_BLOCK):
+            row = cells(block, 6)
+            found = None if row is None else _floats(row[4::6])
+            if row is None or found is None:
+                return None
+            asked += row[::6]
+            ids += row[2::6]
+            scores += found
+        groups, score = list(_grouped(asked)), _as_floats32(scores)
+        if len({query for query, _, _ in groups}) < len(groups) or not np.isfinite(score).all():
+            return None
+        return self._made([query for query, _, _ in groups], [end - start for _, start, end in groups], ids, score)
+
     def _read_lines(self) -> Hits:
         """Any white space, any order of lines, and errors that name the line."""
         rows: dict[bytes, tuple[str, list[str], list[float]]] = {}
@@ -128,18 +198,15 @@ class TrecRun(Run):
                     row[2].append(_float(parts[4]))
             except (ValueError, IndexError):
                 raise self._line_error(raw, line) from None
-        with np.errstate(over="ignore"):
-            score = np.array([s for _, _, scores in rows.values() for s in scores], np.float32).astype(np.float64)
+        score = _as_floats32([s for _, _, scores in rows.values() for s in scores])
         if not np.isfinite(score).all():
             raise self._infinite()
-        counts = [len(ids) for _, ids, _ in rows.values()]
-        return Hits(
-            system=self._tag,
-            queries=[query for query, _, _ in rows.values()],
-            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)]),
-            ids=[i for _, ids, _ in rows.values() for i in ids],
-            score=score,
-        )
+        queries, counts = [query for query, _, _ in rows.values()], [len(ids) for _, ids, _ in rows.values()]
+        return self._made(queries, counts, [i for _, ids, _ in rows.values() for i in ids], score)
+
+    def _made(self, queries: list[str], counts: list[int], ids: list[str], score: Floats) -> Hits:
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+        return Hits(system=self._tag, queries=queries, offsets=offsets, ids=ids, score=score)
 
     def _line_error(self, raw: bytes, line: int) -> InputError:
         as_text(raw, self.label, line)
@@ -158,7 +225,7 @@ class TrecRun(Run):
     def _read_blocks(self) -> Iterator[Hits]:
         import polars as pl
 
-        done: set[str] = set()
+        done = Seen()
         rest: pl.DataFrame | None = None
         for frame in self._frames():
             if rest is not None:
@@ -179,9 +246,9 @@ class TrecRun(Run):
         schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
         separator = self._separator() or b" "
         for block in whole_lines(self._source, _BLOCK):
-            if not _is_regular(block, separator):
+            if not is_regular(block, separator):
                 block = block.replace(b"\r\n", b"\n")
-                if not _is_regular(block, separator):
+                if not is_regular(block, separator):
                     raise Ungrouped
             try:
                 yield (
@@ -192,33 +259,16 @@ class TrecRun(Run):
             except (pl.exceptions.PolarsError, UnicodeDecodeError):
                 raise Ungrouped from None
 
-    def _hits(self, frame: pl.DataFrame, groups: _Groups, done: set[str]) -> Hits:
-        if not done.isdisjoint(groups.queries) or len(set(groups.queries)) < len(groups.queries):
+    def _hits(self, frame: pl.DataFrame, groups: _Groups, done: Seen) -> Hits:
+        if done.add(groups.queries):
             raise Ungrouped
-        done.update(groups.queries)
         return self._columns_to_hits(frame, groups)
 
     def _columns_to_hits(self, frame: pl.DataFrame, groups: _Groups) -> Hits:
-        with np.errstate(over="ignore"):
-            score = frame["score"].to_numpy().astype(np.float32).astype(np.float64)
+        score = _as_floats32(frame["score"].to_numpy())
         if frame["id"].null_count() or not np.isfinite(score).all():
             raise Ungrouped  # a line that is too short, NaN or infinity
         return Hits(system=self._tag, queries=groups.queries, offsets=groups.offsets, ids=frame["id"], score=score)
-
-
-def _is_regular(block: bytes, separator: bytes) -> bool:
-    """Whether every piece of white space in a block is one separator between two columns, or one line break."""
-    text = np.frombuffer(block, np.uint8)
-    pieces = (text[at : at + _PIECE + 1] for at in range(0, len(text), _PIECE))  # they overlap by a byte
-    return block[0] > 32 and all(_is_regular_piece(piece, ord(separator)) for piece in pieces)
-
-
-def _is_regular_piece(piece: NDArray[np.uint8], separator: int) -> bool:
-    white = piece <= 32
-    if (white[1:] & white[:-1]).any():
-        return False
-    usual = np.count_nonzero(piece == separator) + np.count_nonzero(piece == ord("\n"))
-    return bool(np.count_nonzero(white) == usual)
 
 
 class _WholeTrecRun(TrecRun):
@@ -231,7 +281,7 @@ class _WholeTrecRun(TrecRun):
         yield self._read_lines()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Groups:
     """Runs of rows with the same query."""
 
@@ -254,6 +304,11 @@ def _groups(frame: pl.DataFrame) -> _Groups:
     return _Groups(runs["value"].to_list(), starts.tolist(), frame.height)
 
 
+def _as_floats32(scores: Any) -> Floats:
+    with np.errstate(over="ignore"):
+        return np.asarray(scores, np.float64).astype(np.float32).astype(np.float64)
+
+
 def as_text(raw: bytes, label: str, line: int) -> str:
     try:
         return raw.decode()
@@ -266,9 +321,29 @@ def as_number(text: bytes, label: str, line: int, field: str) -> float:
         value = _float(text)
     except ValueError:
         value = float("nan")
-    if not np.isfinite(value):
+    if not isfinite(value):
         raise _not_usable(text, label, line, field, "a finite number")
     return value
+
+
+def _floats(texts: list[str]) -> list[float] | None:
+    """None where one is no number, or one for Python only, such as 1_0 and ١٠."""
+    digits = "".join(texts)
+    if not digits.isascii() or "_" in digits:
+        return None
+    try:
+        return list(map(float, texts))
+    except ValueError:
+        return None
+
+
+def _grouped(names: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Runs of equal names: name, start, end."""
+    start = 0
+    for name, rows in groupby(names):
+        end = start + len(list(rows))
+        yield name, start, end
+        start = end
 
 
 def _float(text: bytes) -> float:

@@ -28,7 +28,8 @@ from karat.llm.base import NoReply
 from karat.llm.chat import Chat
 from karat.llm.client import CACHE, Client, Estimate, Spending
 from karat.llm.parallel import Progress, each
-from karat.prices import Prices, read_prices
+from karat.price_file import read_prices
+from karat.prices import Prices
 
 SCHEMA: Literal["karat/judgements/1"] = "karat/judgements/1"
 CANARIES = 5  # of each kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
@@ -67,4 +68,8 @@ def read_pairs(path: str, kind: type[P]) -> list[tuple[P, Place]]:
 
 
 def write_pairs(path: str, pairs: list[P]) -> None:
-    write_whole(path, b"".join(msgspec.json.encode(pair) + b"\n" for pair in pairs))
+    write_whole(path, as_lines(pairs))
+
+
+def as_lines(pairs: Iterable[Pair]) -> bytes:
+    return b"".join(msgspec.json.encode(pair) + b"\n" for pair in pairs)

@@ -76,13 +76,13 @@ class _Pairs:
 
 
 def calibrate(
-    judge: str | PathLike[str],
-    human: str | PathLike[str],
+    judge: str | PathLike[str] | Labels,
+    human: str | PathLike[str] | Labels,
     *,
     gold: Any = None,
     runs: Sequence[Any] = (),
     segments: Sequence[str] = (),
-    pool: str | PathLike[str] | None = None,
+    pool: str | PathLike[str] | Sequence[PoolEntry] | None = None,
     k: int = 5,
     rel: float | None = None,
     width: float = WIDTH,
@@ -102,24 +102,25 @@ def calibrate(
         raise ConfigError("the wanted width is a share, above 0 and under 1", got=width, expected="such as 0.1")
     if (runs or segments) and gold is None:
         raise ConfigError("runs and segments need a gold set", hint="give it with --gold")
-    labels, people = (read_labels(path, highest=highest) for path in (judge, human))
-    pooled = [] if pool is None else read_pool(pool)
+    labels, people = (x if isinstance(x, Labels) else read_labels(x, highest=highest) for x in (judge, human))
+    judge, human = (x.files if isinstance(x, Labels) else str(x) for x in (judge, human))
+    pooled = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool or ())
     for given in (labels, people) if pool is not None else ():
         refuse_unknown(given, pooled)
-    told = settled_labels(people, str(human))
-    settled = settled_labels(labels, str(judge))
+    told = settled_labels(people, human)
+    settled = settled_labels(labels, judge)
     documents = frozenset((label.key.query, label.key.item) for label in settled if label.key.is_document)
     pairs = _Pairs(by_name(settled), by_name(told), chances(told), documents, rel, sampling or Sampling())
-    refuse_no_overlap(pairs.judge, pairs.human, str(human))
-    _refuse_one_answer(pairs, str(judge))
+    refuse_no_overlap(pairs.judge, pairs.human, human)
+    _refuse_one_answer(pairs, judge)
     overall = _rates("all pairs", "", pairs)
     read = None if gold is None else read_gold(gold)
     measured = [] if read is None else _measured(runs, read, settled, pairs, k, doc_of)
     needed, next_ = _plan(pairs, width)
     return Calibration(
         karat=__version__,
-        judge=str(judge),
-        human=str(human),
+        judge=judge,
+        human=human,
         judge_hash=labels_hash(pairs.judge),
         level=pairs.sampling.level,
         seed=pairs.sampling.seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping
 
 from karat.labels.base import Key
 from karat.labels.label_log import LabelLog
@@ -10,29 +10,54 @@ from karat.labels.labels_file import Label, now
 from karat.labels.pool_file import PoolEntry
 
 SKIPPED = "skipped"
+_WORDS = {2: ("irrelevant", "partial", "strong"), 1: ("irrelevant", "relevant")}
+
+
+def grade_words(highest: int) -> tuple[str, ...]:
+    """What the grades from 0 on mean.
+
+    >>> grade_words(2), grade_words(4)
+    (('irrelevant', 'partial', 'strong'), ('irrelevant', '', '', '', 'perfect'))
+    """
+    return _WORDS.get(highest, ("irrelevant", *[""] * (highest - 1), "perfect"))
 
 
 class Session:
     """One annotator's way through a pool. Everything is stored the moment it is given, and read again to go on."""
 
-    def __init__(self, pool: Sequence[PoolEntry], log: LabelLog, annotator: str, *, only_skipped: bool = False) -> None:
+    def __init__(
+        self, pool: Mapping[Key, PoolEntry], log: LabelLog, annotator: str, *, only_skipped: bool = False
+    ) -> None:
         self.pool, self._log, self.annotator = pool, log, annotator
-        self._keys = {entry.key for entry in pool}
         self._only_skipped = only_skipped
         self._passed: set[Key] = set()  # skipped once more in this session
         self._read()
 
     def _read(self) -> None:
-        """Who was given what, by this annotator; a grade counts more than having been skipped."""
-        self.given: dict[Key, float | None] = {}
-        for label in self._log.lines:
-            if label.annotator == self.annotator and label.key in self._keys:
-                grade = label.grade
-                self.given[label.key] = self.given.get(label.key) if grade is None else grade
+        self.given = {pair: grade for pair, grade in self._log.given(self.annotator).items() if pair in self.pool}
 
     @property
     def current(self) -> PoolEntry | None:
-        return next((entry for entry in self.pool if self._waits(entry.key)), None)
+        return next((entry for pair, entry in self.pool.items() if self._waits(pair)), None)
+
+    def grade_of_duplicate(self, entry: PoolEntry) -> float | None:
+        """What this annotator gave the pair of which another is nearly a copy."""
+        return self.given.get(Key(str(entry.query_id), entry.near_duplicate_of or ""))
+
+    @property
+    def longest_skipped(self) -> PoolEntry | None:
+        """Of the skipped pairs the one that has waited longest: skipped once more, it comes last."""
+        return next((self.pool[key] for key, grade in self.given.items() if grade is None), None)
+
+    def last(self, pair: Key | None = None) -> Label | None:
+        """What this annotator gave last, to any pair or to one."""
+        at = self._last(self.pool if pair is None else (pair,))
+        return None if at is None else self._log.lines[at]
+
+    def _last(self, pairs: Container[Key]) -> int | None:
+        lines = self._log.lines
+        own = (i for i in reversed(range(len(lines))) if lines[i].annotator == self.annotator)
+        return next((i for i in own if lines[i].key in pairs), None)
 
     def _waits(self, key: Key) -> bool:
         if self._only_skipped:
@@ -47,9 +72,9 @@ class Session:
     def skipped(self) -> int:
         return len(self.given) - self.graded
 
-    def give(self, grade: float | None, note: str | None = None) -> None:
-        """The grade of the current pair; None: skip it."""
-        entry = self.current
+    def give(self, grade: float | None, note: str | None = None, *, pair: Key | None = None) -> None:
+        """The grade of a pair, where none is named of the current one; None: skip it."""
+        entry = self.current if pair is None else self.pool[pair]
         assert entry is not None
         self._log.add(
             Label(
@@ -69,10 +94,10 @@ class Session:
         self._read()
 
     def undo(self) -> bool:
-        """Take the last label back, also one of an earlier session; False where the last is not this annotator's."""
-        last = self._log.lines[-1] if self._log.lines else None
-        if last is None or last.annotator != self.annotator or last.key not in self._keys:
+        """Take this annotator's last label back, also one of an earlier session; False where there is none."""
+        at = self._last(self.pool)
+        if at is None:
             return False
-        self._passed.discard(self._log.drop_last().key)
+        self._passed.discard(self._log.drop(at).key)
         self._read()
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from os import PathLike
@@ -57,6 +57,17 @@ class Labels:
     def annotators(self) -> list[str]:
         return list(dict.fromkeys(label.annotator for label in self.entries))
 
+    @property
+    def files(self) -> str:
+        """Where they were read, in words."""
+        return " and ".join(dict.fromkeys(place.file for place in self.places))
+
+    def of(self, pairs: Container[Key], kind: Kind | None = None) -> Labels:
+        """Those of some pairs, and of people or judges only."""
+        both = zip(self.entries, self.places, strict=True)
+        chosen = [(label, at) for label, at in both if label.key in pairs and kind in (None, label.kind)]
+        return Labels([label for label, _ in chosen], [at for _, at in chosen])
+
     def graded(self) -> list[Label]:
         return [label for label in self.entries if label.grade is not None]
 
@@ -80,6 +91,14 @@ def read_labels(
             _check(label, place, highest)
             if kind is None or label.kind == kind:
                 _add(labels, label, place, seen)
+    return labels
+
+
+def gathered(given: Sequence[Label], file: str) -> Labels:
+    """Labels that were read from a file before, of each annotator one a pair."""
+    labels, seen = Labels(), dict[tuple[str, Key], int]()
+    for label in given:
+        _add(labels, label, Place(file, None), seen)
     return labels
 
 

@@ -44,6 +44,10 @@ def read_pool(path: str | PathLike[str]) -> list[PoolEntry]:
     return found
 
 
+def by_key(entries: Sequence[PoolEntry]) -> dict[Key, PoolEntry]:
+    return {entry.key: entry for entry in entries}
+
+
 def write_pool(path: str | PathLike[str], entries: Sequence[PoolEntry]) -> None:
     write_pairs(str(path), list(entries))
 

@@ -13,6 +13,7 @@ from karat.corpus import Corpus
 from karat.errors import ConfigError, InputError
 from karat.evaluation import evaluate_all
 from karat.formats.corpus import read_corpus
+from karat.formats.read import read_run
 from karat.gold import Dataset, Gold
 from karat.ids import DocRule
 from karat.labels.choosing import Found, Influence, find_influence
@@ -82,7 +83,11 @@ def make_pool(
     if budget is not None and sample is not None:
         raise ConfigError("a budget picks and a sample draws: not both", hint="give one of the two")
     judged = read_gold_or_queries(gold)
-    texts = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
+    runs = [read_run(run) for run in runs]
+    texts = corpus
+    if corpus is not None and not isinstance(corpus, Corpus):
+        cut = next((logged for run in runs if (logged := run.opening().get("chunker"))), None)
+        texts = read_corpus(corpus, logged=cut)
     results = _results(runs, judged, k, texts, doc_of)
     collected = _Collected(judged, results, k, Texts(texts, {}, DocRule(doc_of)))
     influence = None

@@ -9,13 +9,11 @@ from rich.panel import Panel
 from rich.text import Text
 
 from karat.highlight import shared_words
-from karat.labels.base import Key
 from karat.labels.keyboard import Keyboard
-from karat.labels.labelling import Session
+from karat.labels.labelling import Session, grade_words
 from karat.labels.pool_file import PoolEntry
 
 _JOINERS = "\u200c\u200d\u00ad"  # invisible, and a part of words and emoji
-_WORDS = {2: ("irrelevant", "partial", "strong"), 1: ("irrelevant", "relevant")}
 _END, _INTERRUPT = "\x04", "\x03"
 
 
@@ -95,14 +93,13 @@ def _passage(entry: PoolEntry) -> Panel:
 def _repeats(entry: PoolEntry, session: Session) -> str:
     if entry.near_duplicate_of is None:
         return ""
-    grade = session.given.get(Key(str(entry.query_id), entry.near_duplicate_of))
+    grade = session.grade_of_duplicate(entry)
     yours = "" if grade is None else f", which you graded {grade:g}"
     return f"nearly the same text as {_line(entry.near_duplicate_of)}{yours}"
 
 
 def _keys(highest: int, *, can_undo: bool) -> Text:
-    words = _WORDS.get(highest, ("irrelevant", *[""] * (highest - 1), "perfect"))
-    keys = [*((str(grade), word) for grade, word in enumerate(words)), ("s", "skip"), ("n", "note")]
+    keys = [*((str(grade), word) for grade, word in enumerate(grade_words(highest))), ("s", "skip"), ("n", "note")]
     keys += [("u", "undo")] * can_undo + [("q", "quit")]
     return Text("   ").join(Text.assemble((key, "bold reverse"), f" {word}".rstrip()) for key, word in keys)
 

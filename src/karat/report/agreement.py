@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from karat.labels.agreement import Agreement, Annotator, Conflict, KappaRow
 from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, Table, Text
 
 _CONFLICTS = 20
 
 
-def agreement_report(found: Agreement) -> Report:
+def agreement_report(found: Agreement, closed: Container[tuple[str, str]] = ()) -> Report:
+    """`closed`: pairs (query, item) that the reader has yet to grade, whose grades would be in the way."""
     sections = [Section("annotators", "Who labelled", [_annotators(found)])]
     sections.append(Section("agreement", "How far they agree", _agreement(found)))
     if found.conflicts:
-        sections.append(Section("conflicts", "Where they do not", _conflicts(found)))
+        sections.append(Section("conflicts", "Where they do not", _conflicts(found, closed)))
     return Report(f"Labels of {', '.join(found.files)}", sections)
 
 
@@ -45,13 +48,15 @@ def _kappa(row: KappaRow) -> Cell:
     return Interval(f"{row.kappa:.2f} [{row.low:.2f}, {row.high:.2f}]", row.kappa, row.low, row.high)
 
 
-def _conflicts(found: Agreement) -> list[Block]:
-    shown = found.conflicts[:_CONFLICTS]
+def _conflicts(found: Agreement, closed: Container[tuple[str, str]]) -> list[Block]:
+    open_ones = [c for c in found.conflicts if (c.query_id, c.item) not in closed]
+    shown = open_ones[:_CONFLICTS]
     rows: list[list[Cell]] = [[c.query_id, c.item, _grades(c)] for c in shown]
     table = Table([Column("query"), Column("item"), Column("grades")], rows)
-    more = len(found.conflicts) - len(shown)
     said = f"{len(found.conflicts):,} of {found.shared:,} pairs with two or more grades"
-    return [Text(said + (f"; {more:,} more are in --json." if more else ".")), table]
+    more, hidden = len(open_ones) - len(shown), len(found.conflicts) - len(open_ones)
+    said += f"; {hidden:,} that you have yet to grade are not shown" if hidden else ""
+    return [Text(said + (f"; {more:,} more are in --json." if more else ".")), *([table] if shown else [])]
 
 
 def _grades(conflict: Conflict) -> str:

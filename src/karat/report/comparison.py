@@ -13,11 +13,13 @@ from karat.errors import shorten
 from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.cells import difference_cell, interval_column
+from karat.report.fitting import WHOLE
 from karat.report.numbers import p_value, points, titled, written
 from karat.report.open_labels import open_label_blocks
 from karat.report.pairs import differences_picture, sides_pictures
 from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
+from karat.report.sections.triage import ALL, SAMPLE, in_full
 from karat.report.triage import changed_blocks
 from karat.result import Result
 
@@ -28,7 +30,6 @@ _BY_JUDGE = (
     "The judge's labels count where the gold has none. Metrics that are not here stay with the gold. A judge errs: "
     "`karat calibrate` tells how often."
 )
-_QUERIES, _SAMPLE = 120, 30  # shown on a page; one with more is no longer read, and grows past a megabyte
 
 
 def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> Report:
@@ -73,8 +74,8 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
 def _query_by_query(pair: Pair, baseline: Result, candidate: Result, number: int) -> list[Section]:
     """For a page: every list that changed can be looked at."""
     metric = parse_metric(pair.changes[0].metric)
-    found = changed_queries(baseline, candidate, metric, _QUERIES, sample=_SAMPLE)
-    blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate)
+    found = changed_queries(baseline, candidate, metric, ALL, sample=SAMPLE, letters=WHOLE)
+    blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate, in_full(len(found.shown)))
     return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)] if blocks else []
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from karat.corpus import Corpus
 from karat.retrievers.base import Found, Nothing, Question, Retriever, Stopwatch, as_hits, ranked, refuse_empty
-from karat.retrievers.embedding import STATIC, Embedder, Vectors, make_embedder
+from karat.retrievers.embedding import STATIC, Embedder, make_embedder
+from karat.retrievers.unit_vectors import Vectors
 from karat.retrievers.usage import Used, as_field
 
 
@@ -36,13 +37,13 @@ class Dense(Retriever):
     def answer(self, question: Question, k: int) -> Found:
         watch, used = Stopwatch(), Used()
         with watch.stage("embed"):
-            (vector,) = self._embedder.embed([question.text], question.timeout, used)
+            vector = self._embedder.embed_query(question.text, question.timeout, used)
         with watch.stage("retrieve"):
             found = self._nearest(vector, k)
         return Found(as_hits(found), watch.latency_ms, fields=as_field(used))
 
     def search(self, query: str, k: int, *, language: str | None = None) -> list[tuple[str, float]]:
-        return self._nearest(self._embedder.embed([query])[0], k)
+        return self._nearest(self._embedder.embed_query(query), k)
 
     def _nearest(self, vector: Vectors, k: int) -> list[tuple[str, float]]:
         scores = self._vectors @ vector

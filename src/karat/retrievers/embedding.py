@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from karat.errors import MissingExtra, shorten
+from karat.errors import shorten
+from karat.retrievers.sentence_model import SentenceModel
 from karat.retrievers.static_embedding import StaticEmbedder
 from karat.retrievers.templates import Secrets
+from karat.retrievers.unit_vectors import Vectors, normalised
 from karat.retrievers.usage import Used, used_by
 from karat.retrievers.web import Web, WebError, check_url
 
-Vectors = NDArray[np.float32]
 STATIC = "static"
 _BATCH = 128  # texts a request
 
 
 class Embedder(Protocol):
-    """Texts → unit vectors; `used` takes what a service tells of tokens."""
+    """Texts → unit vectors; `used` takes what a service tells of tokens. Some models treat a query in its own way."""
 
     def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors: ...
+
+    def embed_query(self, text: str, timeout: float | None = None, used: Used | None = None) -> Vectors: ...
 
 
 def make_embedder(model: str, url: str | None = None, key: str | None = None) -> Embedder:
@@ -31,7 +33,7 @@ def make_embedder(model: str, url: str | None = None, key: str | None = None) ->
     sentence-transformers. `key` names the environment variable that holds the service's key."""
     if url is not None:
         return Service(model, url, key)
-    return _static() if model == STATIC else _SentenceTransformer(model)
+    return _static() if model == STATIC else SentenceModel(model)
 
 
 @cache
@@ -52,6 +54,10 @@ class Service:
         batches = [list(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
         return normalised(np.concatenate([self._batch(batch, timeout, used) for batch in batches]))
 
+    def embed_query(self, text: str, timeout: float | None = None, used: Used | None = None) -> Vectors:
+        (vector,) = self.embed([text], timeout, used)
+        return cast(Vectors, vector)
+
     def _batch(self, texts: list[str], timeout: float | None, used: Used | None) -> Vectors:
         # Some services refuse an empty text; its vector means nothing either way.
         body = {"model": self._model, "input": [text or " " for text in texts]}
@@ -70,22 +76,3 @@ class Service:
         except (TypeError, KeyError, ValueError):
             raise WebError(f"{self._url}: no embeddings in the answer", got=shorten(content, 120)) from None
         return vectors, used_by("embed", self._model, content)
-
-
-class _SentenceTransformer:
-    def __init__(self, model: str) -> None:
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError:
-            raise MissingExtra(f"the model {shorten(model, 60)!r}", "sentence-transformers", "models") from None
-        self._model: Any = SentenceTransformer(model)
-
-    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors:
-        found = self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
-        return normalised(np.asarray(found, np.float32))
-
-
-def normalised(vectors: Vectors) -> Vectors:
-    norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    units: Vectors = (vectors / norms).astype(np.float32)
-    return units

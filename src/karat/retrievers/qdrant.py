@@ -52,7 +52,7 @@ class Qdrant(Retriever):
         values = values_of(question, k)
         if self._embedder is not None:
             with watch.stage("embed"):
-                (vector,) = self._embedder.embed([question.text], question.timeout, used)
+                vector = self._embedder.embed_query(question.text, question.timeout, used)
             values["vector"] = vector.tolist()
         payload = [field.partition(".")[0] for field in (self.id, self.text) if field]
         body = {"limit": k, "with_payload": payload or False, **fill(self._body, values)}

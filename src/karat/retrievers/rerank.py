@@ -8,10 +8,11 @@ from typing import Any
 from karat.corpus import Corpus
 from karat.errors import ConfigError
 from karat.retrievers.base import Found, Question, Retriever, Stopwatch, Unusable, timed
-from karat.retrievers.embedding import STATIC, Vectors, make_embedder
+from karat.retrievers.embedding import STATIC, make_embedder
 from karat.retrievers.named import load, title_of
 from karat.retrievers.specs import make_retriever
 from karat.retrievers.templates import Secrets, fill, list_at, value_at
+from karat.retrievers.unit_vectors import Vectors
 from karat.retrievers.usage import Used, as_field, used_by
 from karat.retrievers.waiting import settled
 from karat.retrievers.web import Web, check_url
@@ -110,7 +111,7 @@ class _Likeness:
     def __call__(self, question: Question, texts: list[str], used: Used) -> Sequence[Any]:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         self._known.update(zip(new, self._embedder.embed(new), strict=True))
-        (query,) = self._embedder.embed([question.text])
+        query = self._embedder.embed_query(question.text)
         return [float(self._known[text] @ query) for text in texts]
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.errors import MissingExtra
+from karat.retrievers.unit_vectors import Vectors, normalised
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
@@ -31,10 +31,10 @@ class StaticEmbedder:
         except ImportError as error:
             raise MissingExtra("static embeddings", str(error.name), "dense") from None
         (vectors,) = load_file(str(folder / _WEIGHTS)).values()
-        self._vectors: NDArray[np.float32] = vectors.astype(np.float32)
+        self._vectors: Vectors = vectors.astype(np.float32)
         self._tokenizer: Any = Tokenizer.from_file(str(folder / _TOKENIZER))
 
-    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Any = None) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Any = None) -> Vectors:
         if not texts:
             return np.zeros((0, self._vectors.shape[1]), np.float32)
         encoded = [e.ids or [0] for e in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
@@ -42,9 +42,11 @@ class StaticEmbedder:
         starts = np.cumsum(sizes) - sizes
         sums = np.add.reduceat(self._vectors[np.concatenate(encoded)], starts, axis=0)
         means = sums / sizes[:, None]
-        norms = np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-        vectors: NDArray[np.float32] = (means / norms).astype(np.float32)
-        return vectors
+        return normalised(means)
+
+    def embed_query(self, text: str, timeout: float | None = None, used: Any = None) -> Vectors:
+        (vector,) = self.embed([text])
+        return cast(Vectors, vector)
 
 
 def _package_folder() -> Path:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from karat.errors import KaratError
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class TooSlow(KaratError):
@@ -23,6 +25,8 @@ def settled(value: Any, timeout: float | None) -> Any:
     """The value itself, or what it comes to when it is awaited."""
     if not inspect.isawaitable(value):
         return value
+    import asyncio  # slow to load, and most retrievers are no coroutines
+
     future = asyncio.run_coroutine_threadsafe(_awaited(value), _loop())
     try:
         return future.result(timeout)
@@ -39,6 +43,8 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
+    import asyncio
+
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="karat-async", daemon=True).start()
     return loop

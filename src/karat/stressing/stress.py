@@ -102,8 +102,9 @@ def stress(
     sampling = sampling or Sampling()
     found = None if reranker is None else find_reranker(reranker)
     gold = read_gold(gold)
-    corpus = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
     lists, name = choose_lists(run, system, hits, reranked=found is not None)
+    if corpus is not None and not isinstance(corpus, Corpus):
+        corpus = read_corpus(corpus, logged=lists.opening().get("chunker"))
     lists, system, listed = listed_queries(lists)
     selection = select(
         gold,

@@ -25,7 +25,8 @@ from karat.llm.client import CACHE, Client, Estimate, Spending, cost_of
 from karat.llm.parallel import Progress, each
 from karat.matching.near_duplicates import near_duplicates
 from karat.output import write_whole
-from karat.prices import Prices, Usage, read_prices
+from karat.price_file import read_prices
+from karat.prices import Prices, Usage
 from karat.synthesizing import prompts
 from karat.synthesizing.drafts import Draft
 from karat.synthesizing.drawing import Wish, wishes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import cache
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache, partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,23 +18,26 @@ from starlette.routing import Route
 
 from karat.errors import KaratError
 from karat.history.store import Store
+from karat.labels.desk import Desk
 from karat.web.access import SESSION, Access
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, read_body, read_parameters, refusal
 from karat.web.guard import COOKIE, LOGIN, LOGOUT, Guard, cookie_of
+from karat.web.label_api import LABEL_ENDPOINTS
+from karat.web.label_pages import label_routes, visit_of
 from karat.web.openapi import openapi
 from karat.web.pages.addresses import PAGES
 from karat.web.pages.frame import problem_page
 from karat.web.rendering import page
 
 
-def create_app(store: Store, access: Access) -> Starlette:
-    """`store` stays open as long as the application runs."""
-    by_path: dict[str, dict[str, Endpoint]] = {}
-    for endpoint in ENDPOINTS:
-        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+def create_app(store: Store, access: Access, desk: Desk | None = None) -> Starlette:
+    """`store` and `desk` stay open as long as the application runs."""
+    visit = partial(visit_of, store, desk or Desk(), access)
     routes = [
-        Route(PREFIX + path, _answering(store, methods), methods=list(methods)) for path, methods in by_path.items()
+        *_api(ENDPOINTS, lambda request: store),
+        *_api(LABEL_ENDPOINTS, visit),
+        *label_routes(visit, problem_page),
     ]
     routes.append(Route(f"{PREFIX}/openapi.json", _described))
     routes += [Route(path, _showing(store, show)) for path, show in PAGES.items()]
@@ -47,6 +50,16 @@ def create_app(store: Store, access: Access) -> Starlette:
         middleware=[Middleware(Guard, access=access)],
         exception_handlers={HTTPException: _http_problem},
     )
+
+
+def _api(endpoints: Sequence[Endpoint], place: Callable[[Request], Any]) -> list[Route]:
+    """`place`: what a request is answered from."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    return [
+        Route(PREFIX + path, _answering(place, methods), methods=list(methods)) for path, methods in by_path.items()
+    ]
 
 
 def _showing(store: Store, show: Callable[[Store, Request], Response]) -> Callable[[Request], Response]:
@@ -92,7 +105,9 @@ def _log_out(access: Access) -> Callable[[Request], Response]:
     return log_out
 
 
-def _answering(store: Store, methods: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+def _answering(
+    place: Callable[[Request], Any], methods: dict[str, Endpoint]
+) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         endpoint = methods["GET" if request.method == "HEAD" else request.method]
         try:
@@ -102,7 +117,7 @@ def _answering(store: Store, methods: dict[str, Endpoint]) -> Callable[[Request]
                 body = read_body(endpoint.takes, await request.body())
             elif endpoint.takes_file:
                 body = await request.body()
-            found = await run_in_threadpool(endpoint.answer, store, dict(request.path_params), asked, body)
+            found = await run_in_threadpool(endpoint.answer, place(request), dict(request.path_params), asked, body)
         except KaratError as error:
             return refusal(error)
         return Response(found, media_type=endpoint.file) if endpoint.file else as_json(found)
@@ -116,7 +131,7 @@ def _described(request: Request) -> Response:
 
 @cache
 def _document() -> bytes:
-    return msgspec.json.encode(openapi(ENDPOINTS, PREFIX))
+    return msgspec.json.encode(openapi([*ENDPOINTS, *LABEL_ENDPOINTS], PREFIX))
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

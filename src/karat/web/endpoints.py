@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from karat.errors import InputError, KaratError, UnknownName
-from karat.history.store import NotThere, Store, StoreError
+from karat.history.store import NotThere, StoreError
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
@@ -31,14 +31,14 @@ class NoParameters(msgspec.Struct, frozen=True):
 class Endpoint:
     """One path and method. `parameters`: a struct of what may stand after the question mark, `gives`: what comes back.
 
-    `answer` gets the store, what stands in the path, the parameters and the body.
+    `answer` gets what it answers from (the store), what stands in the path, the parameters and the body.
     """
 
     method: Method
     path: str
     summary: str
     gives: Any
-    answer: Callable[[Store, dict[str, str], Any, Any], Any]
+    answer: Callable[[Any, dict[str, str], Any, Any], Any]
     parameters: type[msgspec.Struct] = NoParameters
     takes: Any = None  # of the body, in JSON
     takes_file: bool = False  # or a file of runs

@@ -16,6 +16,7 @@ COOKIE = "karat_session"
 HEADER = "x-karat"
 LOGIN = "/login"
 LOGOUT = "/logout"
+LABELS = "/labels"
 _OPEN_PATHS = (LOGIN, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of one that is a file of runs
 _UPLOAD = ("POST", "/api/v1/runs")
@@ -80,7 +81,7 @@ class Guard:
             return _problem(403, "this server does not go by that name", "karat serve --allow-host NAME")
         if writes and not self._own_origin(headers):
             return _problem(403, "asked by a page of another site")
-        if writes and path not in (LOGIN, LOGOUT) and HEADER not in headers:
+        if writes and HEADER not in headers and not _own_form(headers, path):
             return _problem(403, "a write without the header X-Karat", "send X-Karat: 1")
         if int(headers.get("content-length", "0").strip() or 0) > _limit(scope):
             return _problem(413, "the body is too large")
@@ -104,6 +105,11 @@ class Guard:
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+def _own_form(headers: Headers, path: str) -> bool:
+    """A form of these pages, sent without a script; where it comes from is said by the browser, and was looked at."""
+    return path in (LOGIN, LOGOUT) or (path.startswith(f"{LABELS}/") and "origin" in headers)
 
 
 def cookie_of(headers: Headers) -> str:

@@ -51,8 +51,9 @@ def page(template: str, title: str, *, status: int = 200, sections: Sequence[Pla
 def static(name: str) -> tuple[bytes, str] | None:
     """A file of the pages and its media type; None: there is no such file."""
     files = {
-        "style.css": lambda: asset("style.css") + _own("dashboard.css"),
+        "style.css": lambda: asset("style.css") + _own("dashboard.css") + _own("label.css"),
         "script.js": lambda: asset("script.js"),
+        "label.js": lambda: _own("label.js"),
         "icon.svg": lambda: _own("icon.svg"),
     }
     kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

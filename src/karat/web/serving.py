@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 from karat.errors import ConfigError, MissingExtra
 from karat.history.store import Store
+from karat.labels.desk import Desk
 from karat.web.access import LOOPBACK, Access
 
 
@@ -35,13 +36,13 @@ def require_server() -> None:
         raise MissingExtra("karat serve", "starlette or uvicorn", "web")
 
 
-def serve(store: Store, access: Access, on: socket.socket) -> None:
+def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = None) -> None:
     import uvicorn
 
     from karat.web.app import create_app
 
     config = uvicorn.Config(
-        create_app(store, access),
+        create_app(store, access, desk),
         log_level="warning",
         access_log=False,
         server_header=False,

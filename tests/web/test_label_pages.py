@@ -1,0 +1,172 @@
+"""Labelling in a real browser: by keys, by plain forms, and how it looks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from karat.history.store import Store
+from karat.labels.desk import Desk, open_desk
+from karat.labels.labels_file import read_labels
+from karat.web.access import Access, user_line
+
+HOSTILE = "<script>window.hacked = 1</script>\" onmouseover='window.hacked = 1' {{ 7 * 7 }} </textarea>\u202e"
+
+
+@contextmanager
+def quiet(browser: Browser, **options: Any) -> Iterator[Page]:
+    """A page that must not complain."""
+    context = browser.new_context(**options)
+    page, complaints = context.new_page(), list[str]()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    yield page
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Page]:
+    with quiet(browser, viewport={"width": 1280, "height": 900}) as page:
+        yield page
+
+
+def press(page: Page, key: str) -> None:
+    """And wait for what comes next."""
+    before = page.inner_text("#count")
+    page.keyboard.press(key)
+    page.wait_for_function("before => document.getElementById('count').innerText !== before", arg=before)
+
+
+def test_ten_pairs_by_the_keyboard(tab: Page, labelling: Any, tmp_path: Path) -> None:
+    tab.goto(f"{labelling.url}/runs")
+    tab.click("nav >> text=Labels")
+    tab.click(".begin")
+    tab.fill("input[name=name]", "ann")
+    tab.keyboard.press("Enter")
+    assert "ann: 0 graded, 0 skipped, 10 of 10 left" in tab.inner_text("#count")
+    assert "m-1" not in tab.inner_text("main")  # the judge waits
+    assert tab.locator("mark").count() > 0 or "Nothing" in tab.inner_text(".passage")
+    tab.keyboard.press("x")  # means nothing
+    tab.keyboard.press("Control+2")
+    seen = []
+    for key in "210s21":
+        seen.append(tab.inner_text(".passage code"))
+        press(tab, key)
+    assert tab.inner_text("#yours") == "1 partial"
+    assert tab.locator(".judge").count() == 1
+    press(tab, "u")
+    assert tab.inner_text(".passage code") == seen[-1]
+    assert "4 graded, 1 skipped, 5 of 10 left" in tab.inner_text("#count")
+    tab.keyboard.press("n")
+    tab.keyboard.type("20 s u 1")  # a note, no grades
+    tab.keyboard.press("Escape")
+    press(tab, "0")
+    assert "20 s u 1" in tab.inner_text(".last")
+    waiting = tab.inner_text(".passage code")
+    tab.reload()
+    assert tab.inner_text(".passage code") == waiting  # on where it was
+    for key in "2102":
+        press(tab, key)
+    assert tab.inner_text("#query") == "No pair is left"
+    tab.click("text=Look at the 1 skipped once more")
+    assert tab.inner_text(".passage code") == seen[3]
+    press(tab, "1")
+    assert "10 graded, 0 skipped, 0 of 10 left" in tab.inner_text("#count")
+    with tab.expect_download() as downloaded:
+        tab.click("text=Download all labels")
+    assert downloaded.value.suggested_filename == "pool-labels.jsonl"
+    assert read_labels(downloaded.value.path()).annotators == ["ann"]
+    lines = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
+    assert [line["grade"] for line in lines] == [2, 1, 0, None, 2, 0, 2, 1, 0, 2, 1]
+    assert lines[5]["note"] == "20 s u 1"
+    tab.click("nav >> text=Labels")
+    assert tab.locator("tbody tr").inner_text().split() == ["ann", "10", "0", "0"]
+
+
+def test_what_cannot_be_stored_is_said_and_tried_again(browser: Browser, labelling: Any) -> None:
+    context = browser.new_context()
+    context.add_cookies([{"name": "karat_annotator", "value": "ann", "url": labelling.url}])
+    page = context.new_page()
+    page.goto(f"{labelling.url}/labels/pool")
+    page.route("**/labels/pool", lambda route: route.abort())
+    page.keyboard.press("2")
+    page.wait_for_selector("#trouble:visible")
+    assert "The server does not answer: nothing was stored." in page.inner_text("#trouble")
+    page.unroute("**/labels/pool")
+    mark = page.input_value("input[name=pair]")
+    pair = labelling.get("/pools/pool/next", annotator="ann").json["pair"]
+    body = {"query_id": pair["query_id"], "chunk_id": pair["chunk_id"], "grade": 1, "annotator": "ann"}
+    labelling.write("POST", "/pools/pool/labels", body)  # in another window
+    page.keyboard.press("2")
+    page.wait_for_selector("text=this pair has a grade of yours already: 1")
+    page.reload()
+    assert page.input_value("input[name=pair]") != mark
+    press(page, "2")
+    assert not page.is_visible("#trouble")
+    context.close()
+
+
+def test_plain_forms_and_a_log_in(browser: Browser, store: Store, desk: Desk, serving: Any, tmp_path: Path) -> None:
+    """Without any script, as a browser sends them."""
+    name, _, salt, digest = user_line("ada", "correct horse").split(":")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    with serving(store, Access(users={name: (salt, digest)}), desk) as site:
+        page.goto(f"{site.url}/labels/pool")
+        page.fill("input[name=name]", "ada")
+        page.fill("input[name=password]", "correct horse")
+        page.click("text=Log in >> nth=-1")
+        page.click("nav >> text=Labels")
+        page.click("text=Label as ada")
+        for button in ("strong", "partial", "skip", "undo", "irrelevant"):
+            page.click(f"button:has-text('{button}')")
+        assert "ada: 3 graded, 0 skipped, 7 of 10 left" in page.inner_text("#count")
+    context.close()
+    assert [(x.annotator, x.grade) for x in read_labels(tmp_path / "labels.jsonl")] == [("ada", g) for g in (2, 1, 0)]
+
+
+@pytest.fixture
+def hostile(store: Store, serving: Any, tmp_path: Path) -> Iterator[str]:
+    """Every text tries to be more than text; some labels are there."""
+    pairs = [{"query_id": f"{HOSTILE}{i}", "chunk_id": HOSTILE} for i in range(4)]
+    text = {"query": HOSTILE, "title": HOSTILE, "text": HOSTILE * 40, "near_duplicate_of": HOSTILE}
+    judge = {"annotator": HOSTILE, "kind": "judge"}
+    files = {
+        "pool": [{**pair, **text} for pair in pairs],
+        "judge": [{**pair, **judge, "grade": i % 2} for i, pair in enumerate(pairs)],
+        "labels": [
+            {**pair, "annotator": name, "grade": (i + at) % 3, "note": HOSTILE}
+            for at, name in enumerate(("ann", HOSTILE[:60]))
+            for i, pair in enumerate(pairs[: 3 + at])
+        ],
+    }
+    for name, lines in files.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pool, judged, labels = (str(tmp_path / f"{name}.jsonl") for name in files)
+    with open_desk([pool], labels, [judged]) as desk, serving(store, Access(), desk) as site:
+        yield site.url
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 420)])
+def test_every_page_looks_right_whatever_the_texts(browser: Browser, hostile: str, scheme: Any, width: int) -> None:
+    with quiet(browser, color_scheme=scheme, viewport={"width": width, "height": 800}) as page:
+        page.context.add_cookies([{"name": "karat_annotator", "value": "ann", "url": hostile}])
+        for address in ("", "/pool", "/pool/name", "/pool/agreement", "/pool/calibration"):
+            response = page.goto(f"{hostile}/labels{address}")
+            assert response is not None
+            assert response.status == 200
+            if address == "/pool":
+                assert HOSTILE[:-1] in page.inner_text(".passage")  # as text, and nothing turned around
+                assert page.locator(".grades").bounding_box()["y"] < 800  # type: ignore[index]
+            assert page.evaluate("window.hacked") is None
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            found = Axe().run(page).response["violations"]
+            assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
