@@ -6,6 +6,7 @@ they refer to it (docs/decisions/009).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -28,6 +29,7 @@ _SHARED, _LONGER = 4, 3  # a text at so many places stands at the end, and may b
 _LAST = 30  # of a section's queries, kept where not all can be: the sample, or the mildest
 # Bytes of markup, as a page has it: of a query, its labels, lists, lines and texts, a reference, a text at the end, a mark.
 _EXAMPLE, _LABEL, _LIST, _LINE, _HIT, _TEXT, _SEE, _END, _MARK = 136, 8, 32, 8, 18, 3, 17, 21, 18
+_MARKUP = re.compile("[&<>'\"]")
 _Piece: TypeAlias = tuple[int, int, float, int, int]  # example, letters, bytes a letter, letters in any case, times
 
 
@@ -35,8 +37,10 @@ def fitted(report: Report) -> Report:
     """The report with as many queries and as much of their texts as a page has room for, and with a word about it."""
     groups = [[b for b in s.blocks if isinstance(b, Example)] for s in report.sections]
     room = LIMIT - _PAGE - _rest(report)
-    kept = _fewer(groups, room)
-    plan = _Plan([example for group in kept for example in group])
+    plan = _Plan([example for group in groups for example in group])
+    kept = _fewer(groups, plan.weights(_LEAST), room)
+    if kept is not groups:
+        plan = _Plan([example for group in kept for example in group])
     letters = plan.letters(room)
     sections = [
         msgspec.structs.replace(s, blocks=[*_cut(s.blocks, after, len(before) - len(after), plan, letters)])
@@ -51,11 +55,14 @@ def _rest(report: Report) -> float:
     return sum(len(msgspec.json.encode(b)) * (_DRAWN if isinstance(b, Figure) else _TABLE) for b in blocks)
 
 
-def _fewer(groups: Sequence[list[Example]], room: float) -> list[list[Example]]:
-    """The examples of each section; where texts would be too short to be read, only the first and some of the last."""
-    plan = _Plan([example for group in groups for example in group])
-    weights = plan.weights(_LEAST)
+def _fewer(groups: list[list[Example]], weights: Floats, room: float) -> list[list[Example]]:
+    """The examples of each section; where texts would be too short to be read, only the first and some of the last.
+
+    `weights`: of each with the shortest texts, and last of what stands at the end.
+    """
     share = (room - weights[-1]) / max(weights[:-1].sum(), 1.0)
+    if share >= 1:
+        return groups
     return [_first_and_last(group, int(len(group) * share)) for group in groups]
 
 
@@ -196,4 +203,11 @@ def _written(value: Cell) -> str:
 
 
 def _bytes(*texts: str) -> int:
-    return sum(len(str(escape(text)).encode(errors="replace")) for text in texts)
+    """Of texts on a page."""
+    return sum(map(_text_bytes, texts))
+
+
+def _text_bytes(text: str) -> int:
+    if text.isascii() and _MARKUP.search(text) is None:
+        return len(text)  # as nearly all are
+    return len(str(escape(text)).encode(errors="replace"))
