@@ -169,7 +169,9 @@ def demo_fourfold() -> tuple[list[Any], list[Any], Path]:
     run, gold = (
         [json.loads(line) for line in (DEMO / f"{n}.jsonl").read_text().splitlines()] for n in ("bm25_rerank", "gold")
     )
-    hits, queries = ([{**x, "query_id": f"{x['query_id']}-{i}"} for i in range(4) for x in side] for side in (run, gold))
+    hits, queries = (
+        [{**x, "query_id": f"{x['query_id']}-{i}"} for i in range(4) for x in side] for side in (run, gold)
+    )
     return hits[:THOUSAND], queries[:THOUSAND], DEMO / "corpus.jsonl"
 
 

@@ -27,7 +27,7 @@ _DRAWN, _TABLE = 6.5, 2.0  # bytes on a page for each byte as JSON, of pictures 
 _LEAST, _FULL, _MOST = 40, 160, 300  # letters: with fewer a text cannot be read; of a query in full; of any
 _SHARED, _LONGER = 4, 3  # a text at so many places stands at the end, and may be so many times as long
 _LAST = 30  # of a section's queries, kept where not all can be: the sample, or the mildest
-# Bytes of markup, as a page has it: of a query, its labels, lists, lines and texts, a reference, a text at the end, a mark.
+# Bytes of markup on a page: of a query, its labels, lists, lines, texts in them, references, texts at the end, marks.
 _EXAMPLE, _LABEL, _LIST, _LINE, _HIT, _TEXT, _SEE, _END, _MARK = 136, 8, 32, 8, 18, 3, 17, 21, 18
 _MARKUP = re.compile("[&<>'\"]")
 _Piece: TypeAlias = tuple[int, int, float, int, int]  # example, letters, bytes a letter, letters in any case, times
@@ -73,9 +73,7 @@ def _first_and_last(group: list[Example], most: int) -> list[Example]:
     return [*group[: most - last], *group[len(group) - last :]]
 
 
-def _cut(
-    blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Plan, letters: int
-) -> Iterator[Block]:
+def _cut(blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Plan, letters: int) -> Iterator[Block]:
     told, shown = False, set(map(id, kept))
     for block in blocks:
         if not isinstance(block, Example):
@@ -93,7 +91,7 @@ def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
     if plan.shared:
         signs += " An id that is a link leads to its text, under Passages at the end."
     yield signs
-    if letters < _MOST:
+    if plan.has_texts and letters < _MOST:
         full = f" ({_FULL} where words are marked)" if letters < _FULL else ""
         yield f"Texts are cut to {letters} letters{full}, around the query's words, so that the page stays small."
     if left_out:
@@ -114,6 +112,10 @@ class _Plan:
         self._fixed = np.array([*map(self._base, examples), sum(_END + _bytes(name) for name in self._names)])
         self._pieces = np.array([*self._all_pieces()], np.float64).reshape(-1, 5).T
 
+    @property
+    def has_texts(self) -> bool:
+        return self._pieces.size > 0
+
     def letters(self, room: float) -> int:
         """How long texts may be, so that all of it fits."""
         low, high = 0, _MOST
@@ -130,10 +132,10 @@ class _Plan:
 
     def written(self, example: Example, letters: int) -> Example:
         seen: set[str] = set()
-        lists = [
-            msgspec.structs.replace(listing, lines=[self._line(line, example.brief, letters, seen) for line in listing.lines])
-            for listing in example.listings
-        ]
+        lists = []
+        for listing in example.listings:
+            lines = [self._line(line, example.brief, letters, seen) for line in listing.lines]
+            lists.append(msgspec.structs.replace(listing, lines=lines))
         return msgspec.structs.replace(example, listings=lists)
 
     def at_the_end(self, letters: int) -> list[Section]:
