@@ -92,10 +92,12 @@ def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
         signs += " An id that is a link leads to its text, under Passages at the end."
     yield signs
     if plan.has_texts and letters < _MOST:
-        full = f" ({_FULL} where words are marked)" if letters < _FULL else ""
-        yield f"Texts are cut to {letters} letters{full}, around the query's words, so that the page stays small."
+        others = [f"{_FULL} where words are marked"] if letters < _FULL else []
+        others += [f"{letters * _LONGER} under Passages"] if plan.shared else []
+        also = f" ({', '.join(others)})" if others else ""
+        yield f"So that the page stays small, texts are cut to {letters} letters{also}, around the query's words."
     if left_out:
-        yield f"For the same reason {left_out:,} queries before the last {_LAST} here are left out."
+        yield f"So that the page stays small, {left_out:,} queries before the last {_LAST} here are left out."
 
 
 class _Plan:

@@ -42,7 +42,8 @@ def _summary(found: Triage) -> str:
     good = shown - found.nothing_found - found.losing
     if good < 0:
         return f"{said} Shown: the {shown:,} worst."
-    return f"{said} The other {good:,} lose nothing and come last." if good else said
+    rest = "One loses nothing and comes" if good == 1 else f"The other {good:,} lose nothing and come"
+    return f"{said} {rest} last." if good else said
 
 
 def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full: int) -> list[Block]:
