@@ -92,7 +92,7 @@ def with_no_answer(gold: Gold, rule: str) -> Gold:
     if not marked.any():
         there = sorted({label for label in labels if label is not None}, key=label_order)
         raise ConfigError(f"no query has {rule}", hint=f"{name} is {', '.join(shorten(v, 40) for v in there[:10])}")
-    relevant = np.bincount(gold.query_of_item[gold.grades > 0], minlength=len(marked)) > 0
+    relevant = gold.count_items(gold.grades > 0) > 0
     if (marked & relevant).any():
         query = gold.queries[int(np.flatnonzero(marked & relevant)[0])]
         raise ConfigError(f"{rule} and relevant gold contradict each other", file=gold.label, query=query)
@@ -167,7 +167,7 @@ def _few_or_many(count: float) -> str:
 def _gold_items(gold: Gold) -> list[str | None] | None:
     if "gold_items" in gold.tags:
         return None
-    counts = np.bincount(gold.query_of_item[gold.grades > 0], minlength=len(gold.queries)).tolist()
+    counts = gold.count_items(gold.grades > 0).tolist()
     return [_few_or_many(c) for c in counts]
 
 

@@ -51,8 +51,13 @@ class ChangedQueries(msgspec.Struct, frozen=True):
     sampled: int  # of those shown, how many stand for all others
 
 
-def changed_queries(baseline: Result, candidate: Result, metric: Metric, most: int, *, sample: int) -> ChangedQueries:
-    """The greatest losses and gains in a metric, and a sample of the rest; none where a side keeps no hits."""
+def changed_queries(
+    baseline: Result, candidate: Result, metric: Metric, most: int, *, sample: int, letters: int | None = None
+) -> ChangedQueries:
+    """The greatest losses and gains in a metric, and a sample of the rest; none where a side keeps no hits.
+
+    `letters`: of each text at most; else as many as can be read.
+    """
     if baseline.source is None or candidate.source is None:
         return ChangedQueries({"lost": 0, "gained": 0, "changed": 0}, [], 0)
     deltas = _deltas(baseline, candidate, metric)
@@ -65,7 +70,7 @@ def changed_queries(baseline: Result, candidate: Result, metric: Metric, most: i
     others = [q for q in order if q not in set(first)]
     drawn = [others[i] for i in sample_of(list(range(len(others))), sample, candidate.sampling.seed)]
     counts: dict[Kind, int] = {kind: list(kinds.values()).count(kind) for kind in ("lost", "gained", "changed")}
-    shown = _shown(baseline, candidate, metric, {q: kinds[q] for q in (*first, *drawn)})
+    shown = _shown(baseline, candidate, metric, {q: kinds[q] for q in (*first, *drawn)}, letters)
     return ChangedQueries(counts, shown, len(drawn))
 
 
@@ -87,12 +92,14 @@ def _ids(lists: dict[str, list[ListedHit]]) -> dict[str, list[str]]:
     return {query: [hit.id for hit in hits] for query, hits in lists.items()}
 
 
-def _shown(baseline: Result, candidate: Result, metric: Metric, kinds: dict[str, Kind]) -> list[ChangedQuery]:
+def _shown(
+    baseline: Result, candidate: Result, metric: Metric, kinds: dict[str, Kind], letters: int | None
+) -> list[ChangedQuery]:
     depths = dict.fromkeys(kinds, DEPTH)
     before, after = (top_lists(side, depths, texts=True) for side in (baseline, candidate))
     gold, old, new = candidate.gold, baseline.score(metric), candidate.score(metric)
     texts = Texts(candidate.corpus or baseline.corpus, {**before, **after}, DocRule(candidate.rules.doc_of))
-    length = passage_length(len(kinds) * 3 * DEPTH)
+    length = letters or passage_length(len(kinds) * 3 * DEPTH)
     found = []
     for query_id, kind in kinds.items():
         row = gold.index[query_id]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 VERSIONS = ("doc_version", "version")  # how corpora call it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Corpus:
     """Parallel lists, in the order of the file."""
 

@@ -29,7 +29,7 @@ class Difference(msgspec.Struct, frozen=True):
     delta: float | None  # candidate − baseline
     low: float | None = None
     high: float | None = None
-    p: float | None = None  # null for quantiles, which have an interval only
+    p: float | None = None  # null for quantiles, which have an interval only, and where nobody asked for it
     wins: int = 0  # queries on which the candidate is better
     ties: int = 0
     losses: int = 0
@@ -43,7 +43,7 @@ class Difference(msgspec.Struct, frozen=True):
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Paired:
     """The scores of two runs, query by query."""
 
@@ -87,7 +87,7 @@ class Paired:
         )
 
     def _p(self, metric: Metric, there: Bools, seed: int, permutations: int) -> float | None:
-        if metric.aggregate is not None or not there.any():
+        if metric.aggregate is not None or not there.any() or not permutations:
             return None
         deltas, votes = self._moved(metric)
         weighed = deltas if votes is None else deltas * votes

@@ -330,7 +330,7 @@ class _Scorer:
         self.sides = {"chunk": Side(gold), "doc": Side(task.documents or gold)}
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
-        self.places = np.zeros(len(gold.ids), np.int64)
+        self.places: Any = np.zeros(len(gold.items), np.int32)
         self.missing: frozenset[str] = frozenset()
         self.odd_version: OddVersion | None = None  # the first
         self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(task.facts)}
@@ -396,7 +396,7 @@ class _Scorer:
         self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
     ) -> Result:
         rows = np.flatnonzero(self.seen)
-        relevant = np.bincount(self.gold.query_of_item[self.gold.grades > 0], minlength=len(self.seen))
+        relevant = self.gold.count_items(self.gold.grades > 0)
         bare = rows[(relevant[rows] == 0) & (self.gold.no_answer[rows] == 0)]
         self.audit.count("no_relevant_gold", len(bare), (self.gold.queries[i] for i in bare[:3]))
         # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
@@ -416,7 +416,7 @@ class _Scorer:
             gold=self.gold,
             rows=rows,
             metrics=shown,
-            values={n: self.values[n][rows] for n in names},
+            values={n: _taken(self.values[n], rows) for n in names},
             ceilings=LazyColumns([n for n in (*names, *background) if n in self.values], extremes.ceiling),
             floors=LazyColumns(names if self.corpus_size else (), extremes.floor),
             audit=self.audit,
@@ -433,3 +433,8 @@ class _Scorer:
             source=run if run.here else None,
             **statistics,
         )
+
+
+def _taken(values: Floats, rows: Ints) -> Floats:
+    """Mostly it is all of them: then no second copy is made."""
+    return values if len(rows) == len(values) else values[rows]

@@ -34,9 +34,15 @@ def to_markdown(results: list[Result]) -> bytes:
 
 def to_html(results: list[Result], command: str = "") -> bytes:
     """One page with everything, several systems in it side by side."""
+    return page(full_report(results), command)
+
+
+def page(report: Report, command: str = "") -> bytes:
+    """A report as a page, cut to what one may weigh."""
+    from karat.report.fitting import fitted
     from karat.report.renderers.html import render_html
 
-    return render_html(full_report(results), command)
+    return render_html(fitted(report), command)
 
 
 TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {

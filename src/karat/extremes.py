@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from karat.gold import Gold
 from karat.ids import Bools, Floats, Ints
 from karat.judged import Judged, Rules, judge_none
 from karat.metrics.base import Metric, Relevance
+
+_QUERIES = 10_000  # at a time
 
 
 def level_of(metric: Metric) -> str:
@@ -39,29 +42,41 @@ class Extremes:
     ) -> None:
         self._metrics = {str(m): m for m in metrics}
         self._sides, self._rows, self._rules, self._corpus_size = sides, rows, rules, corpus_size or 1
-        self._judged: dict[str, Judged] = {}
 
     def ceiling(self, name: str) -> Floats:
-        metric = self._metrics[name]
-        return self._unknown if metric.budget else metric.ceiling(self._unanswered(metric))
+        return self._ceilings[name]
 
     def floor(self, name: str) -> Floats:
-        metric = self._metrics[name]
+        return self._floors[name]
+
+    @cached_property
+    def _ceilings(self) -> dict[str, Floats]:
+        return self._each(lambda metric, judged: None if metric.budget else metric.ceiling(judged))
+
+    @cached_property
+    def _floors(self) -> dict[str, Floats]:
+        return self._each(self._floor)
+
+    def _floor(self, metric: Metric, judged: Judged) -> Floats | None:
         if metric.budget or level_of(metric) == "doc":  # how many chunks a document has, chance would have to know
-            return self._unknown
-        return metric.floor(self._unanswered(metric), self._corpus_size)
+            return None
+        return metric.floor(judged, self._corpus_size)
 
-    @property
-    def _unknown(self) -> Floats:
-        return np.full(len(self._rows), np.nan)
+    def _each(self, bound: Callable[[Metric, Judged], Floats | None]) -> dict[str, Floats]:
+        """A bound of every metric; some queries at a time, for their gold is laid out anew."""
+        found = {name: np.full(len(self._rows), np.nan) for name in self._metrics}
+        for start in range(0, len(self._rows), _QUERIES):
+            some = slice(start, start + _QUERIES)
+            judged = {level: self._unanswered(side, self._rows[some]) for level, side in self._sides.items()}
+            for name, metric in self._metrics.items():
+                values = bound(metric, judged[level_of(metric)])
+                if values is not None:
+                    found[name][some] = values
+        return found
 
-    def _unanswered(self, metric: Metric) -> Judged:
-        level = level_of(metric)
-        if level not in self._judged:
-            side = self._sides[level]
-            matched = None if side.by_document is None else side.by_document[self._rows]
-            self._judged[level] = judge_none(side.gold, self._rows, matched, self._rules)
-        return self._judged[level]
+    def _unanswered(self, side: Side, rows: Ints) -> Judged:
+        matched = None if side.by_document is None else side.by_document[rows]
+        return judge_none(side.gold, rows, matched, self._rules)
 
 
 class LazyColumns(Mapping[str, Floats]):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.audit import Audit
 from karat.errors import InputError, is_whole
@@ -18,12 +19,12 @@ from karat.ids import (
     Floats,
     Ints,
     Packed,
+    Seen,
     as_list,
     first_empty,
-    has_repeats,
-    hashes,
-    keys,
     pack,
+    pieces,
+    repeats_within,
     rows_of,
     take_list,
 )
@@ -31,6 +32,7 @@ from karat.matching.cover import normalise
 from karat.passages import Located, Passage
 from karat.versions import EXPECTED, Version, is_said
 
+Kinds: TypeAlias = NDArray[np.int8]
 # How a gold id says what it names.
 BARE, CHUNK, DOC = 0, 1, 2
 _FIELDS = ("", ".chunk_id", ".doc_id")
@@ -48,7 +50,7 @@ class Dataset(msgspec.Struct):
     name: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Gold:
     """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
 
@@ -56,7 +58,7 @@ class Gold:
     offsets: Ints
     items: list[str] | Packed  # their ids
     grades: Floats
-    kinds: Ints  # BARE, CHUNK or DOC, one an item
+    kinds: Kinds  # BARE, CHUNK or DOC, one an item
     k: Ints  # cutoff of the query's own, 0 = none
     no_answer: Ints  # 1 where the query is known to have no answer
     fields: dict[str, list[Any]] = field(default_factory=dict)  # query, answer, evidence, negatives, as_of …
@@ -109,9 +111,9 @@ class Gold:
         cache: dict[str, Bools] = self.__dict__.setdefault("_names_document", {})
         if rule.rule not in cache:
             named = self.kinds == DOC
-            bare = np.flatnonzero(self.kinds == BARE)
-            if len(bare):
-                named[bare] = ~rule.chunks(self.ids if len(bare) == len(named) else take_list(self.ids, bare))
+            bare = self.kinds == BARE
+            if bare.any():
+                named |= bare & ~np.concatenate([rule.chunks(some) for some in pieces(self.items)])
             if self.located is not None:
                 named &= ~self.located.settled
             cache[rule.rule] = named
@@ -134,7 +136,7 @@ class Gold:
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
             items=[name for _, name in best],
             grades=np.array(list(best.values()), np.float64),
-            kinds=np.full(len(best), DOC, np.int64),
+            kinds=np.full(len(best), DOC, np.int8),
             passages=[],
             located=None,
         )
@@ -157,8 +159,12 @@ class Gold:
         """Rows of the items of the given queries, query by query."""
         return rows_of(self.offsets, queries)
 
+    def count_items(self, which: Bools) -> Ints:
+        """How many of its items each query has among `which`."""
+        return np.diff(np.append(0, np.cumsum(which))[self.offsets])
 
-@dataclass
+
+@dataclass(eq=False, repr=False)
 class GoldBuilder:
     """Collects entries one by one and turns them into columns, with the checks that every format shares."""
 
@@ -190,17 +196,12 @@ class GoldBuilder:
     ) -> None:
         self.queries.append(query)
         self.lines.append(line)
-        self.counts.append(0)
-        self.extend(ids, grades, kind)
-        self.k.append(k)
-        self.no_answer.append(no_answer)
-
-    def extend(self, ids: list[str], grades: list[float], kind: int = BARE) -> None:
-        """More items of the query that was added last."""
-        self.counts[-1] += len(ids)
+        self.counts.append(len(ids))
         self.ids += ids
         self.grades += grades
         self.kinds += [kind] * len(ids)
+        self.k.append(k)
+        self.no_answer.append(no_answer)
 
     def say(self, name: str, value: Any, *, tag: bool = False) -> None:
         """Something said of the query that was added last."""
@@ -215,7 +216,7 @@ class GoldBuilder:
     def build(self, dataset: Dataset) -> Gold:
         if not self.queries:
             raise InputError("no query in the gold set", file=self.label, hint="it needs at least one entry")
-        if not self.distinct and len(set(self.queries)) < len(self.queries):
+        if not self.distinct and Seen().add(self.queries) and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
         self._refuse_half_characters()
         self._refuse_empty_ids()
@@ -311,35 +312,39 @@ class GoldBuilder:
             audit.count("empty_evidence", len(texts) - len(filled), [self.queries[at]])
             audit.count("duplicate_evidence", len(filled) - len(different), [self.queries[at]])
 
-    def _items(self, audit: Audit) -> tuple[list[str] | Packed, Floats, Ints, list[Passage | None], Ints]:
-        grades, kinds = np.array(self.grades, np.float64), np.array(self.kinds, np.int64)
-        counts = np.array(self.counts, np.int64)
-        query = np.repeat(np.arange(len(counts)), counts)
+    def _items(self, audit: Audit) -> tuple[list[str] | Packed, Floats, Kinds, list[Passage | None], Ints]:
+        grades, kinds = np.asarray(self.grades, np.float64), np.asarray(self.kinds, np.int8)
+        counts = np.asarray(self.counts, np.int64)
         keep = np.ones(len(grades), np.bool_)
         if self.passages:
             self.passages += [None] * (len(self.ids) - len(self.passages))
         if not np.isfinite(grades).all():
             bad = int(np.flatnonzero(~np.isfinite(grades))[0])
-            raise self._item_error(query[bad], f"grade of {self._id(bad)!r}", "a finite number", grades[bad])
+            raise self._item_error(self._owners[bad], f"grade of {self._id(bad)!r}", "a finite number", grades[bad])
         if (grades < 0).any():
             keep &= grades >= 0
             audit.count("negative_grades", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
-        if not self.distinct and has_repeats(keys(hashes(self.ids), query)):
-            keep &= self._first_of_repeats(query, grades, audit)
+        if not self.distinct and repeats_within(self.ids, counts):
+            keep &= self._first_of_repeats(grades, audit)
         if keep.all():
             return self.ids, grades, kinds, self.passages, counts
         rows = np.flatnonzero(keep)
-        counts = np.bincount(query[rows], minlength=len(counts))
+        counts = np.bincount(self._owners[rows], minlength=len(counts))
         passages = [self.passages[i] for i in rows.tolist()] if self.passages else []
         ids = self.ids[rows] if isinstance(self.ids, np.ndarray) else take_list(self.ids, rows)
         return ids, grades[rows], kinds[rows], passages, counts
 
+    @property
+    def _owners(self) -> Ints:
+        """The query of each item."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
     def _id(self, row: Any) -> str:
         return take_list(self.ids, np.array([row]))[0]
 
-    def _first_of_repeats(self, query: Ints, grades: Floats, audit: Audit) -> Any:
+    def _first_of_repeats(self, grades: Floats, audit: Audit) -> Any:
         keep = np.ones(len(grades), np.bool_)
-        named = list(zip(query.tolist(), as_list(self.ids), self.kinds, self._looked_for(), strict=True))
+        named = list(zip(self._owners.tolist(), as_list(self.ids), self.kinds, self._looked_for(), strict=True))
         seen: dict[tuple[Any, ...], float] = {}
         for i, item in enumerate(named):
             before = seen.setdefault(item, float(grades[i]))

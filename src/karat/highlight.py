@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from functools import lru_cache
 
 import msgspec
@@ -12,6 +13,7 @@ from karat.retrievers.words import fold, words
 
 _WORD = re.compile(r"\w+")
 _BEFORE = 40  # characters shown before the first shared word of a passage that is cut
+_NEAR = 10  # characters within which a word begins, in most scripts that part words
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -22,20 +24,48 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 def shared_words(query: str, text: str, language: str | None, length: int) -> Passage:
-    """The passage, at most `length` characters of it, from a little before the first word that the query has.
+    """The passage, at most `length` characters of it, where most of the words are that the query has.
 
     >>> shared_words("refund window", "Within the refund windows of 90 days", "en", 30)
     Passage(text='Within the refund windows of …', marks=[(11, 17), (18, 25)])
     """
     wanted = frozenset(word for word in _stems(query, language) if len(word) > 1)  # not the m of "I'm"
     found = [m.span() for m in _WORD.finditer(text) if not wanted.isdisjoint(_stems(m[0], language))]
-    start = max(found[0][0] - _BEFORE, 0) if found and len(text) > length else 0
-    start = min(start, max(len(text) - length, 0))
+    return cut(Passage(text, found), length)
+
+
+def cut(passage: Passage, length: int) -> Passage:
+    """At most so many characters of a passage, those where most of its marks are.
+
+    >>> cut(Passage("All fees apply. A wire has fees of 2 %.", [(4, 8), (18, 22), (27, 31)]), 20)
+    Passage(text='…A wire has fees of…', marks=[(3, 7), (12, 16)])
+    """
+    text = passage.text
+    if len(text) <= length:
+        return passage
+    start = _at_a_word(text, min(_start(passage, length), len(text) - length))
     head, tail = "…" if start else "", "…" if len(text) > start + length else ""
     end = start + length - len(head) - len(tail)
     shift = len(head) - start
     shown = head + text[start:end] + tail
-    return Passage(shown, [(a + shift, b + shift) for a, b in found if a >= start and b <= end])
+    return Passage(shown, [(a + shift, b + shift) for a, b in passage.marks if a >= start and b <= end])
+
+
+def _start(passage: Passage, length: int) -> int:
+    """A little before the marks that stand closest together; the beginning where as many are there."""
+    before = min(_BEFORE, length // 4)
+    ends = [end for _, end in passage.marks]
+    together = [bisect_right(ends, start - before + length) - i for i, (start, _) in enumerate(passage.marks)]
+    most = max(together, default=0)
+    if bisect_right(ends, length) >= most:
+        return 0
+    return max(passage.marks[together.index(most)][0] - before, 0)
+
+
+def _at_a_word(text: str, start: int) -> int:
+    """The start of the next word, where one is near."""
+    space = text.find(" ", start - 1, start + _NEAR) if start else -1
+    return start if space < 0 else space + 1
 
 
 @lru_cache(1 << 16)  # the same words come again and again

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Hits:
     """Some whole queries of one system: query i owns rows offsets[i] … offsets[i+1] of every column."""
 

@@ -7,6 +7,7 @@ Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends 
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, pairwise, repeat
 from math import nan
@@ -32,6 +33,8 @@ Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole wor
 WORD = 8  # bytes
 
 _JOINED = 100_000
+PIECE = 10_000  # ids that are Python's own at a time, where all of them would be too many
+_SPARSE = 3  # so many times as large as the texts themselves an array may be
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # masks that leave so many of a word
 
@@ -193,6 +196,52 @@ def _hash_packed(packed: Packed) -> Hashes:
     return total ^ (total >> np.uint64(29))
 
 
+class PackedIds:
+    """Ids as bytes in an array, filled piece by piece so that no Python text of them stays; a list where they do not
+    pack well: where a few are much longer than the others, or hold a NUL."""
+
+    def __init__(self, size: int = 0) -> None:
+        self._ids: list[str] | Packed = np.zeros(size, f"S{WORD}")
+        self._filled = self._characters = 0
+
+    @property
+    def ids(self) -> list[str] | Packed:
+        return self._ids[: self._filled]
+
+    def add(self, ids: list[str]) -> None:
+        end = self._filled + len(ids)
+        self._characters += sum(map(len, ids))
+        if isinstance(self._ids, np.ndarray):
+            piece = None if any("\0" in name for name in ids) else pack(ids)
+            width = 0 if piece is None else max(piece.itemsize, self._ids.itemsize)
+            if piece is None or width * end > _SPARSE * (self._characters + WORD * end):
+                self._ids = as_list(self.ids)
+            else:
+                self._make_room(end, width)
+                self._ids[self._filled : end] = piece
+        if isinstance(self._ids, list):
+            self._ids += ids
+        self._filled = end
+
+    def _make_room(self, end: int, width: int) -> None:
+        if end > len(self._ids) or width > self._ids.itemsize:  # type: ignore[union-attr]
+            wider = np.zeros(max(len(self._ids), end if end <= len(self._ids) else 2 * end), f"S{width}")
+            wider[: self._filled] = self.ids
+            self._ids = wider
+
+
+def pieces(ids: list[str] | Packed) -> Iterator[list[str]]:
+    """Ids as texts, some at a time."""
+    return (as_list(ids[at : at + PIECE]) for at in range(0, len(ids), PIECE))
+
+
+def joined_ids(parts: list[list[str] | Packed]) -> list[str] | Packed:
+    """One after the other, in an array where all of them are."""
+    if parts and all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return list(chain.from_iterable(map(as_list, parts)))
+
+
 def compact(ids: list[str]) -> Ids:
     """The same ids in the container whose operations are vectorised."""
     import polars as pl
@@ -304,6 +353,41 @@ def may_repeat(ids: Ids, offsets: Ints, hashed: Hashes | None = None) -> bool:
 def has_repeats(keyed: Hashes) -> bool:
     ordered = np.sort(keyed)
     return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def repeats_within(ids: list[str] | Packed, counts: Ints) -> bool:
+    """Whether some id may stand twice with its owner, owner i having counts[i] of them; never False when one does."""
+    ends = np.cumsum(counts)
+    at = first = 0
+    while first < len(counts):
+        last = int(np.searchsorted(ends, at + PIECE, "right"))
+        last = max(last, first + 1)
+        owner = np.repeat(np.arange(first, last), counts[first:last])
+        if has_repeats(keys(hashes(ids[at : int(ends[last - 1])]), owner)):
+            return True
+        at, first = int(ends[last - 1]), last
+    return False
+
+
+class Seen:
+    """Which names were there before. A 64-bit hash stands for each, in 8 bytes: a false alarm is as good as impossible,
+    and whoever hears an alarm looks closer."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Ints] = []  # sorted, and each more than twice as long as the next
+
+    def add(self, names: Sequence[Hashable]) -> bool:
+        """Whether one of them was there before, or stands there twice."""
+        new = np.sort(np.fromiter(map(hash, names), np.int64, len(names)))
+        again = bool((new[1:] == new[:-1]).any()) or any(_any_in(new, block) for block in self._blocks)
+        self._blocks.append(new)
+        while len(self._blocks) > 1 and len(self._blocks[-2]) <= 2 * len(self._blocks[-1]):
+            self._blocks[-2:] = [np.sort(np.concatenate(self._blocks[-2:]), kind="stable")]
+        return again
+
+
+def _any_in(names: Ints, block: Ints) -> bool:
+    return len(block) > 0 and bool((block.take(np.searchsorted(block, names), mode="clip") == names).any())
 
 
 def rows_of(offsets: Ints, owners: Ints) -> Ints:

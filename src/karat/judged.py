@@ -62,7 +62,7 @@ class Rules(msgspec.Struct, frozen=True):
         return frozenset({"doc_version"}) if self.no_future else frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Judged:
     """Some queries with the rank and grade of every judged hit: all that an id-based metric needs."""
 
@@ -418,8 +418,9 @@ def _match(
 
 
 def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:
-    names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.ids, items)
-    rows, at = find(ids, gold_query, names, gold.query_of_item[items], hashed)
+    names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.items, items)
+    owners = np.searchsorted(gold.offsets, items, "right") - 1
+    rows, at = find(ids, gold_query, names, owners, hashed)
     return rows, items[at]
 
 

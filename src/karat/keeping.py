@@ -12,13 +12,14 @@ import numpy as np
 from karat.analyses.base import Lacking
 from karat.errors import ConfigError
 from karat.gates.verdicts import Verdicts
-from karat.history.kept_run import KeptRun, RunDocument, keep
+from karat.history.kept_run import SCORE, TAG, VOTE, KeptRun, RunDocument, keep
+from karat.history.queries import columns_of
 from karat.history.rows import Judgement
 from karat.history.store import Store
 from karat.report.blocks import Section
 from karat.report.build import full_sections
 from karat.report.sweep import sweep_blocks
-from karat.result import Result, restore
+from karat.result import Result, from_columns, restore
 from karat.sweeping import Sweep
 from karat.triaging import Triage, triage
 
@@ -27,8 +28,10 @@ _APART = ("over_k", "triage")  # sections that are made from what is kept apart
 WORST = 100  # failed queries that are kept with their hits
 
 
-def keep_result(result: Result) -> KeptRun:
-    """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries."""
+def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
+    """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries.
+
+    `worst`: how many of those are kept with their hits."""
     saved = result.saved()
     told = {row.segment for row in saved.segments}
     more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
@@ -39,7 +42,7 @@ def keep_result(result: Result) -> KeptRun:
     return keep(
         saved,
         first_ranks=_first_ranks(result),
-        triage=_plain(triage(result, WORST)),
+        triage=_plain(triage(result, worst)),
         sweep=_sweep(result),
         sections=sections,
     )
@@ -77,6 +80,25 @@ def restored(run: KeptRun) -> Result:
     )
     result.__dict__.update(summary_rows=document.result.summary, bands=document.result.bands)
     return result
+
+
+def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:
+    """The scores of a run in some metrics, to be compared; quick, however many queries and metrics it has."""
+    rows = columns_of(store, run_id, metrics)
+    queries = rows["query_id"].to_list()
+    saved = msgspec.structs.replace(
+        store.document(run_id).result,
+        queries=dict(zip(queries, rows["query"].to_list(), strict=True)),
+        attributes={n.removeprefix(TAG): _decoded(rows[n].to_list()) for n in rows.columns if n.startswith(TAG)},
+        votes={n.removeprefix(VOTE): rows[n].to_list() for n in rows.columns if n.startswith(VOTE)},
+    )
+    return from_columns(saved, queries, {name: rows[SCORE + name].cast(float).to_numpy() for name in metrics})
+
+
+def _decoded(texts: list[str | None]) -> list[Any]:
+    """Values of a tag, of which there are few different ones."""
+    known = {text: None if text is None else msgspec.json.decode(text) for text in set(texts)}
+    return [known[text] for text in texts]
 
 
 def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage | None:

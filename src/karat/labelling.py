@@ -34,7 +34,7 @@ class KnownJudge(msgspec.Struct, frozen=True):
     same_labels: bool = False  # on these very labels: then what it says of each grade holds here, too
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Labelling:
     """Grades by pair. A pair that a judge failed on, or people disagree on, is not there."""
 

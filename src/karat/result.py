@@ -48,7 +48,7 @@ _S = TypeVar("_S", Rules, Sampling)
 _GROUPS, _TAGS = 15, 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Scores of one system on one gold set."""
 
@@ -376,14 +376,20 @@ class Result:
 def restore(saved: SavedResult) -> Result:
     """A saved result as one that can be summarised, cut into segments and compared again."""
     _refuse_torn(saved)
-    size = len(saved.scores)
-    metrics = [parse_metric(row.metric) for row in saved.summary]
+    names = [row.metric for row in saved.summary]
+    values = {name: np.array([scores[name] for scores in saved.scores.values()], np.float64) for name in names}
+    return from_columns(saved, list(saved.scores), values)
+
+
+def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Floats]) -> Result:
+    """The same, with the scores of all metrics or some apart from the rest: one column each, a place a query."""
+    size = len(queries)
     gold = Gold(
-        queries=list(saved.scores),
+        queries=queries,
         offsets=np.zeros(size + 1, np.int64),
         items=[],
         grades=np.zeros(0),
-        kinds=np.zeros(0, np.int64),
+        kinds=np.zeros(0, np.int8),
         k=np.zeros(size, np.int64),
         no_answer=np.zeros(size, np.int64),
         fields={"query": list(saved.queries.values())},
@@ -396,8 +402,8 @@ def restore(saved: SavedResult) -> Result:
         run=saved.run,
         gold=gold,
         rows=np.arange(size),
-        metrics=metrics,
-        values={str(m): np.array([scores[str(m)] for scores in saved.scores.values()], np.float64) for m in metrics},
+        metrics=[parse_metric(name) for name in values],
+        values=values,
         ceilings={},
         floors={},
         audit=Audit.of(saved.audit),

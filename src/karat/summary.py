@@ -34,7 +34,7 @@ class SummaryRow(msgspec.Struct, frozen=True):
     distribution: Distribution | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scores:
     """Values of several metrics on the same queries, with what else their means depend on."""
 

@@ -13,7 +13,7 @@ from karat.attributes import language_of
 from karat.corpus import Corpus
 from karat.errors import ConfigError, MissingExtra
 from karat.gold import Dataset
-from karat.ids import DocRule
+from karat.ids import DocRule, Floats
 from karat.result import Result
 from karat.retrievers.bm25 import BM25
 from karat.showing import Passages, ShownGold, ShownHit, Texts, passage_length, ranks_of, tags_of
@@ -22,15 +22,16 @@ from karat.word_search import word_search
 
 SCHEMA: Literal["karat/triage/1"] = "karat/triage/1"
 DEPTH = 10
+Kind = Literal["nothing found", "loss", "nothing lost"]
 MISSED, LOSS = f"recall@{DEPTH}", f"ndcg@{DEPTH}"
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One query that failed."""
+    """One query that failed; or one that did not, where all were asked for."""
 
     query_id: str
     query: str | None
-    kind: Literal["nothing found", "loss"]
+    kind: Kind
     scores: dict[str, float | None]
     tags: dict[str, str]
     gold: list[ShownGold]  # best grades first
@@ -54,16 +55,19 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     losing: int  # queries that fall short of what the gold allows, besides
     k: int  # `lost` speaks of the top k
     cases: list[Case]
-    brief: int = 0  # of the cases, those after the worst: ids only, neither texts nor word search
+    brief: int = 0  # of the cases, those after the worst: without word search
     sampled: int = 0  # of the brief ones, those at the end: not the worst, but any of the others
     notes: list[str]
 
 
-def triage(result: Result, most: int = 20, *, brief: int = 0, sample: int = 0) -> Triage:
+def triage(
+    result: Result, most: int = 20, *, brief: int = 0, sample: int = 0, letters: int | None = None, good: bool = False
+) -> Triage:
     """The failed queries of a result, worst first: those with recall@10 of 0, then the greatest losses of nDCG@10.
 
-    `brief`: so many more follow in brief, with ids only; `sample`: of those that are left out then, so many are shown
-    after all, drawn by the seed of the result, and in brief.
+    `brief`: so many more follow without word search; `sample`: of those that are left out then, so many are shown
+    after all, drawn by the seed of the result. `letters`: of each text at most; else as many as can be read. `good`:
+    the queries that lost nothing come last.
     """
     from karat import __version__
 
@@ -72,12 +76,12 @@ def triage(result: Result, most: int = 20, *, brief: int = 0, sample: int = 0) -
     if most < 1:
         raise ConfigError("nothing to show", expected="1 or more queries", got=most)
     measured = result.measure([MISSED, LOSS], facts=Waterfall.facts)
-    missed, losing = _failed(measured)
-    failed = [*missed, *losing]
-    drawn = sample_of(failed[most + brief :], sample, result.sampling.seed)
-    full, short = failed[:most], [*failed[most : most + brief], *drawn]
+    missed, losing, rest = _failed(measured)
+    places = [*missed, *losing, *(rest if good else ())]
+    drawn = sample_of(places[most + brief :], sample, result.sampling.seed)
+    full, short = places[:most], [*places[most : most + brief], *drawn]
     notes: list[str] = []
-    maker = _CaseMaker(measured, full, short, notes)
+    maker = _CaseMaker(measured, full, short, notes, letters)
     return Triage(
         karat=__version__,
         system=result.system,
@@ -95,12 +99,20 @@ def triage(result: Result, most: int = 20, *, brief: int = 0, sample: int = 0) -
     )
 
 
-def _failed(result: Result) -> tuple[list[int], list[int]]:
-    """Places of the queries that found nothing, in the gold's order, and of those that lost most, worst first."""
-    recall, short = result.values[MISSED], result.ceilings[LOSS] - result.values[LOSS]
-    missed = np.flatnonzero(recall == 0).tolist()
-    losing = [i for i in np.flatnonzero(np.nan_to_num(short) > 1e-9).tolist() if recall[i] > 0]
-    return missed, sorted(losing, key=lambda i: (-short[i], i))
+def _failed(result: Result) -> tuple[list[int], list[int], list[int]]:
+    """Places of the queries that found nothing, in the gold's order, of those that lost most, worst first, and of
+    those that lost nothing."""
+    recall, short = result.values[MISSED], _short(result)
+    losing = np.flatnonzero((recall > 0) & (short > 0))
+    worst_first = losing[np.argsort(-short[losing], kind="stable")]
+    rest = np.flatnonzero((recall > 0) & (short == 0))
+    return np.flatnonzero(recall == 0).tolist(), worst_first.tolist(), rest.tolist()
+
+
+def _short(result: Result) -> Floats:
+    """By how much each query falls short of what the gold allows; 0 where by nothing but rounding."""
+    short = np.nan_to_num(result.ceilings[LOSS] - result.values[LOSS])
+    return np.where(short > 1e-9, short, 0.0)
 
 
 def sample_of(places: list[int], size: int, seed: int) -> list[int]:
@@ -113,33 +125,32 @@ def sample_of(places: list[int], size: int, seed: int) -> list[int]:
 class _CaseMaker:
     """Turns places of a result into cases; lists and BM25 are read once for all of them."""
 
-    def __init__(self, result: Result, full: Sequence[int], short: Sequence[int], notes: list[str]) -> None:
+    def __init__(
+        self, result: Result, full: Sequence[int], short: Sequence[int], notes: list[str], letters: int | None
+    ) -> None:
         self.result, self.gold = result, result.gold
         self.lists = top_lists(result, {result.queries[i]: DEPTH for i in (*full, *short)}, texts=True)
         self.texts = Texts(result.corpus, self.lists, DocRule(result.rules.doc_of))
         self.search = _word_search(result.corpus, notes)
         self.lost = locate(result).by_query()
         lines = len(full) * (2 * DEPTH if result.corpus is None else 3 * DEPTH)
-        self.length = passage_length(lines)
-
-    def brief(self, place: int) -> Case:
-        return self._made(place, Passages("", None, self.texts, 0))
+        self.length = letters or passage_length(lines)
+        self.short = _short(result)
 
     def case(self, place: int) -> Case:
         row = int(self.result.rows[place])
         query, language = self.gold.text(row), language_of(self.gold, row)
-        passages = Passages(query, language, self.texts, self.length)
-        found = None if self.search is None or query is None else self._word_hits(query, language, row, passages)
-        return msgspec.structs.replace(self._made(place, passages), bm25=found)
+        found = None if self.search is None or query is None else self._word_hits(query, language, row)
+        return msgspec.structs.replace(self.brief(place), bm25=found)
 
-    def _made(self, place: int, passages: Passages) -> Case:
+    def brief(self, place: int) -> Case:
         query_id, row = self.result.queries[place], int(self.result.rows[place])
-        listed = self.lists.get(query_id, [])
+        listed, passages = self.lists.get(query_id, []), self._passages(row)
         relevant, gold_items = passages.relevant(self.gold, row, ranks_of(listed))
         return Case(
             query_id=query_id,
             query=self.gold.text(row),
-            kind="nothing found" if self.result.values[MISSED][place] == 0 else "loss",
+            kind=self._kind(place),
             scores={n: _number(self.result.values[n][place]) for n in (MISSED, LOSS)},
             tags=tags_of(self.gold, row),
             gold=relevant,
@@ -148,7 +159,15 @@ class _CaseMaker:
             lost=self.lost.get(query_id, {}),
         )
 
-    def _word_hits(self, query: str, language: str | None, row: int, passages: Passages) -> list[ShownHit]:
+    def _kind(self, place: int) -> Kind:
+        if self.result.values[MISSED][place] == 0:
+            return "nothing found"
+        return "loss" if self.short[place] else "nothing lost"
+
+    def _passages(self, row: int) -> Passages:
+        return Passages(self.gold.text(row), language_of(self.gold, row), self.texts, self.length)
+
+    def _word_hits(self, query: str, language: str | None, row: int) -> list[ShownHit]:
         assert self.search is not None
         items = range(*self.gold.offsets[row : row + 2].tolist())
         grades = {self.gold.ids[i]: float(self.gold.grades[i]) for i in items}
@@ -158,7 +177,7 @@ class _CaseMaker:
             ListedHit(rank, name, docs(name), grades.get(name, grades.get(docs(name))), score)
             for rank, (name, score) in found
         ]
-        return [passages.hit(hit) for hit in listed]
+        return [*map(self._passages(row).hit, listed)]
 
 
 def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:

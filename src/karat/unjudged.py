@@ -18,7 +18,7 @@ FAR = 2**62  # the rank of what is not in a list
 _WHOLE_SCALE = 100  # up to this highest grade every whole number may be given, whether the gold uses it or not
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lists:
     """The lists of one system, whole: what is judged in them, and what is not. Queries are rows of the gold set."""
 
@@ -28,7 +28,7 @@ class Lists:
     names: list[str] = field(repr=False)  # the chunk, or its document where the gold of the query names documents
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Seen:
     """Other things that were found for a query, by whatever else was pooled."""
 
@@ -116,7 +116,7 @@ def _names(judged: Judged, gold: Gold, query: Ints, row: Ints) -> list[str]:
     return names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class OpenLists:
     """Two lists of every query with the items in them, or seen elsewhere, that have no grade yet.
 

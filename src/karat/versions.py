@@ -25,22 +25,20 @@ _LARGEST = 10**18
 _SECOND = 10**6
 _DAY = 86_400 * _SECOND
 _EPOCH = date(1970, 1, 1).toordinal()
-_PATTERN = re.A | re.I | re.X
-_DATE = re.compile(
+# Texts, for they are compiled when a version is first read, and most runs have none.
+_DATE = (
     r"v? (?P<year>\d{4}) (?: (?P<sep>[-_./]) (?P<month>\d{1,2})"
-    r"(?: (?P=sep) (?P<day>\d{1,2}) (?P<time>[T\ _].+)? )? )?",
-    _PATTERN,
+    r"(?: (?P=sep) (?P<day>\d{1,2}) (?P<time>[T\ _].+)? )? )?"
 )
-_COMPACT = re.compile(r"v? (?P<year>\d{4}) (?P<month>\d\d) (?P<day>\d\d) (?P<time>[T\ _].+)?", _PATTERN)
-_TIME = re.compile(
+_COMPACT = r"v? (?P<year>\d{4}) (?P<month>\d\d) (?P<day>\d\d) (?P<time>[T\ _].+)?"
+_TIME = (
     r"[T\ _] (\d\d) :? (\d\d) (?: :? (\d\d) (?: [.,] (\d{1,9}) )? )? \s*"
-    r"(?: Z | UTC | (?P<sign>[-+]) (?P<hours>\d\d) (?: :? (?P<minutes>\d\d) )? )?",
-    _PATTERN,
+    r"(?: Z | UTC | (?P<sign>[-+]) (?P<hours>\d\d) (?: :? (?P<minutes>\d\d) )? )?"
 )
-_SINCE_1970 = re.compile(r"(\d{10}) (?: \.\d+ )? | (\d{10})\d{3}", _PATTERN)  # seconds, or milliseconds
+_SINCE_1970 = r"(\d{10}) (?: \.\d+ )? | (\d{10})\d{3}"  # seconds, or milliseconds
 _BUILD = r"(?: \+ [\w.-]* )?"
-_NUMBER = re.compile(rf"v? (\d{{1,18}} (?: \.\d{{1,18}} )*) {_BUILD}", _PATTERN)
-_BEFORE = re.compile(rf"v? (\d{{1,18}} (?: \.\d{{1,18}} )+) - ([\w.-]+) {_BUILD}", _PATTERN)  # a pre-release
+_NUMBER = rf"v? (\d{{1,18}} (?: \.\d{{1,18}} )*) {_BUILD}"
+_BEFORE = rf"v? (\d{{1,18}} (?: \.\d{{1,18}} )+) - ([\w.-]+) {_BUILD}"  # a pre-release
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,10 @@ class Version:
         return None if text is None else _read(text)
 
 
+def _whole(pattern: str, text: str) -> re.Match[str] | None:
+    return re.fullmatch(pattern, text, re.A | re.I | re.X)
+
+
 def is_said(value: Any) -> bool:
     """Whether a field says anything: not null, and not empty as in a CSV file."""
     return value is not None and not (isinstance(value, str) and not value.strip())
@@ -99,11 +101,11 @@ def _read(text: str) -> Version | None:
 
 
 def _span(text: str) -> Span | None:
-    since = _SINCE_1970.fullmatch(text)
+    since = _whole(_SINCE_1970, text)
     if since is not None:
         first = int(since[1] or since[2]) * _SECOND
         return first, first + _SECOND - 1
-    found = _DATE.fullmatch(text) or _COMPACT.fullmatch(text)
+    found = _whole(_DATE, text) or _whole(_COMPACT, text)
     if found is None:
         return None
     year, month, day = (None if found[part] is None else int(found[part]) for part in ("year", "month", "day"))
@@ -119,7 +121,7 @@ def _span(text: str) -> Span | None:
 
 
 def _moment(day: int, text: str) -> Span | None:
-    found = _TIME.fullmatch(text)
+    found = _whole(_TIME, text)
     if found is None:
         return None
     hour, minute, second = (int(part or 0) for part in found.group(1, 2, 3))
@@ -135,13 +137,13 @@ def _moment(day: int, text: str) -> Span | None:
 
 def _number(text: str) -> tuple[Any, ...] | None:
     """As Semantic Versioning orders them: 1.2 = 1.2.0, and 2.0.0-rc1 comes before 2.0.0."""
-    found = _NUMBER.fullmatch(text) or _BEFORE.fullmatch(text)
+    found = _whole(_NUMBER, text) or _whole(_BEFORE, text)
     if found is None:
         return None
     parts = [int(part) for part in found[1].split(".")]
     while parts and not parts[-1]:
         parts.pop()
-    if found.re is _NUMBER:
+    if found.re.pattern == _NUMBER:
         return tuple(parts), (1,)
     before = ((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in found[2].split("."))
     return tuple(parts), (0, *before)

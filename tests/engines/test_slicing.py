@@ -102,7 +102,7 @@ def write_trec(table: pl.DataFrame, path: Path) -> None:
 def test_processes_give_the_same(tmp_path: Path, write: Callable[[pl.DataFrame, Path], None]) -> None:
     table, gold = hits_table(400, 12), gold_of(400, 12)
     write(table, tmp_path / "run")
-    engine = Processes(2, part=20_000)
+    engine = Processes(2, part=20_000, parts=2)
     assert len(karat.read_run(tmp_path / "run").parts(engine.part) or []) > 3
     local = karat.evaluate(tmp_path / "run", gold, METRICS)
     assert_same(local, apart := karat.evaluate(tmp_path / "run", gold, METRICS, engine=engine))
@@ -113,7 +113,7 @@ def test_processes_give_the_same_of_a_scattered_file(tmp_path: Path) -> None:
     table, gold = hits_table(400, 12), gold_of(400, 12)
     write_trec(table.sample(fraction=1.0, shuffle=True, seed=3), tmp_path / "run")
     local = karat.evaluate(tmp_path / "run", gold, METRICS)
-    assert_same(local, karat.evaluate(tmp_path / "run", gold, METRICS, engine=Processes(2, part=20_000)))
+    assert_same(local, karat.evaluate(tmp_path / "run", gold, METRICS, engine=Processes(2, part=20_000, parts=2)))
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -123,7 +123,7 @@ def test_a_query_in_two_parts_of_a_log_is_refused_as_ever(tmp_path: Path, known:
     again = lines[1] if known else lines[0]  # q00000 has no gold
     (tmp_path / "run").write_text("".join([*lines, again]))
     with pytest.raises(InputError, match=r"run:401: query 'q0000\d': system 's' has this query already"):
-        karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000))
+        karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000, parts=2))
 
 
 def test_a_bad_line_is_named_as_ever(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_bad_line_is_named_as_ever(tmp_path: Path) -> None:
     with (tmp_path / "run").open("a") as file:
         file.write('{"query_id": "q9", "topk": [{"chunk_id": "a", "score": "high"}]}\n')
     with pytest.raises(InputError, match=r"run:401: .*score"):
-        karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000))
+        karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000, parts=2))
 
 
 def test_engines_by_name() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +122,36 @@ def test_the_command_line(spark: Any, tmp_path: Path, karat_command: Callable[..
     panel = [line for line in local[1].splitlines() if "recall@5" in line]
     assert panel
     assert set(panel) <= set(out.splitlines())
+
+
+# A process of its own: which Spark a Python process speaks to is settled once.
+CLIENT = """
+import sys
+import polars as pl
+import karat
+from pyspark.sql import SparkSession
+from tests.engines.conftest import METRICS, assert_same, gold_of, hits_table
+
+master, run = sys.argv[1:]
+table, gold = hits_table(300, 12), gold_of(300, 12)
+table.write_parquet(run)
+local = karat.evaluate(table, gold, METRICS)
+spark = SparkSession.builder.remote(master).getOrCreate()
+assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
+assert_same(local, karat.evaluate(spark.read.parquet(run), gold, METRICS, engine=spark))
+assert_same(local, karat.evaluate(run, gold, METRICS, engine=karat.Spark(master=master, broadcast=100)))
+assert karat.Spark(spark).frame(local).count() == len(local.queries)
+print("the same")
+"""
+
+
+def test_spark_connect(spark: Any, tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    master = f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", CLIENT, master, str(tmp_path / "run.parquet")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr[-3000:]
 
 
 def test_a_list_that_says_nothing_of_order(spark: Any) -> None:

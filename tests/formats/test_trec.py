@@ -14,7 +14,6 @@ import karat
 from karat.audit import Audit
 from karat.errors import InputError, KaratError
 from karat.formats import trec
-from karat.formats.base import Source
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 METRICS = ["recall@3", "ndcg@5", "map", "mrr", "bpref", "judged@5", "distinct_docs@5"]
@@ -224,25 +223,37 @@ def test_small_files_are_taken_apart_as_a_whole(
     assert at_once.score.tolist() == by_line.score.tolist()
 
 
-@pytest.mark.parametrize("size", [1, 30, 1 << 20])
-def test_qrels_are_taken_apart_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
-    lines = [f"q{n // 7} 0 doc_é{n} {n % 4 - 1}" for n in range(50)]
-    path = write(tmp_path / "qrels", "\n".join(lines))
-    at_once = trec._gold_of_cells(Source(path))
-    by_line = trec.QrelsFormat()._read_lines(Source(path))
-    assert at_once is not None
-    assert (at_once.queries, at_once.ids) == (by_line.queries, by_line.ids)
-    assert at_once.grades.tolist() == by_line.grades.tolist()
-    assert repr(at_once.audit) == repr(by_line.audit)
-
-
+@pytest.mark.parametrize("size", [1, 30, 300, 1 << 20])
 @pytest.mark.parametrize(
-    "line", ["q1 0 a", "q1 0 a b c", "q1 0 a x", "q1 0 a 1_0", "q1 0 a ٣", "q1  0 a 1", "q1 0 a nan", "q0 0 z 1", ""]
+    "odd", ["", "\n", "q9  0 x 1\n", "q0 0 late 3\n"], ids=["alike", "empty", "spaces", "scattered"]
 )
-def test_qrels_that_are_not_all_alike_are_read_line_by_line(tmp_path: Path, line: str) -> None:
+def test_qrels_are_taken_apart_by_the_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, odd: str
+) -> None:
+    lines = [f"q{n // 7} 0 doc_é{n} {n % 4 - 1}" for n in range(50)]
+    path = write(tmp_path / "qrels", "\n".join(lines) + "\n" + odd + "q8 0 last 1")
+    with monkeypatch.context() as patch:
+        patch.setattr(trec, "_alike", lambda block, line: None)
+        by_line = karat.read_gold(path)
+    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
+    by_block = karat.read_gold(path)
+    assert (by_block.queries, by_block.ids) == (by_line.queries, by_line.ids)
+    assert by_block.grades.tolist() == by_line.grades.tolist()
+    assert repr(by_block.audit) == repr(by_line.audit)
+
+
+@pytest.mark.parametrize("size", [1, 20, 1 << 20])
+@pytest.mark.parametrize(
+    "line", ["q1 0 a", "q1 0 a b c", "q1 0 a x", "q1 0 a 1_0", "q1 0 a ٣", "q1 0 a nan", "q1 0 a inf"]
+)
+def test_a_bad_line_of_qrels_is_named_in_any_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, size: int
+) -> None:
+    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
     path = write(tmp_path / "qrels", f"q0 0 a 1\nq1 0 b 1\n{line}\nq2 0 c 1\n")
-    assert trec._gold_of_cells(Source(path)) is None
+    with pytest.raises(InputError) as caught:
+        karat.read_gold(path)
+    assert caught.value.line == 3
 
 
 def test_compressed_files_are_read_in_blocks_too(tmp_path: Path, in_blocks: Callable[[], None]) -> None:

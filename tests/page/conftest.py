@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from karat.cli.main import main
+
 ROOT = Path(__file__).parents[2]
+EVERY = 3  # of the demo set's queries one of so many: pages of a third of them show all that a page can show
 DEMO = "examples/helpdesk"
 BM25, RERANK, GOLD = f"{DEMO}/bm25.jsonl", f"{DEMO}/bm25_rerank.jsonl", f"{DEMO}/gold.jsonl"
 GATES = ["--gate", "recall@5 >= 0.3", "--gate", "recall@5 drop <= 0.02"]
@@ -33,25 +38,31 @@ HOSTILE = [
 
 
 class Pages:
-    """Pages by name, each made once."""
+    """Pages by name, each made once, of a part of the demo set."""
 
     hostile = HOSTILE
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        demo = folder / DEMO
+        shutil.copytree(ROOT / DEMO, demo)
+        for file in (folder / name for name in (BM25, RERANK, GOLD)):
+            file.write_text("".join(file.read_text().splitlines(keepends=True)[::EVERY]))
 
     def __getitem__(self, name: str) -> Path:
         file = self.folder / f"{name}.html"
         if not file.exists():
-            done = self.run(*getattr(self, f"_{name}")(), "-o", str(file))
-            assert done.returncode < 2, done.stderr
-            assert f"wrote {file}" in done.stderr
+            code, said = self.run(*getattr(self, f"_{name}")(), "-o", str(file))
+            assert code < 2, said
+            assert f"wrote {file}" in said
         return file
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "karat.cli.main", *arguments]
-        environment = {**os.environ, "NO_COLOR": "1"}
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """The program, without the second that a new process needs: exit code, errors."""
+        with as_program(self.folder, arguments), redirect_stdout(StringIO()), redirect_stderr(StringIO()) as said:
+            with pytest.raises(SystemExit) as ended:
+                main()
+            return int(ended.value.code or 0), said.getvalue()
 
     def _report(self) -> list[str]:
         return ["eval", RERANK, "--gold", GOLD, "--corpus", f"{DEMO}/corpus.jsonl"]
@@ -64,7 +75,7 @@ class Pages:
 
     def _both(self) -> list[str]:
         both = self.folder / "both.jsonl"
-        both.write_text((ROOT / BM25).read_text() + (ROOT / RERANK).read_text())
+        both.write_text((self.folder / BM25).read_text() + (self.folder / RERANK).read_text())
         return ["eval", str(both), "--gold", GOLD]
 
     def _sweep(self) -> list[str]:
@@ -77,7 +88,7 @@ class Pages:
         """From saved results, which keep no hits."""
         files = [str(self.folder / name) for name in ("before.json", "after.json")]
         for run, file in zip((BM25, RERANK), files, strict=True):
-            assert self.run("eval", run, "--gold", GOLD, "-o", file).returncode == 0
+            assert self.run("eval", run, "--gold", GOLD, "-o", file)[0] == 0
         return ["gate", files[1], "--baseline", files[0], *GATES]
 
     def _hostile(self) -> list[str]:
@@ -95,6 +106,15 @@ class Pages:
                     hits = ["other#p2", item] if i % 2 else [item]
                     runs.write(json.dumps({"query_id": query, "system": system, "topk": hits, **facts}) + "\n")
         return ["eval", str(run), "--gold", str(gold), "--segment", "odd"]
+
+
+@contextmanager
+def as_program(folder: Path, arguments: tuple[str, ...]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("NO_COLOR", "1")
+        patch.setattr(sys, "argv", ["karat", *arguments])
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,24 +6,30 @@ import base64
 import hashlib
 import json
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import html5lib
+import numpy as np
 import pytest
 
 import karat
+from karat.comparison.compare import compare_results
+from karat.export import page as page_of
+from karat.export import to_html
 from karat.report import build
 from karat.report.blocks import Bars, Chart, Column, Dot, Dots, Interval, Report, Scatter, Section, Series, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.charts import draw
+from karat.report.comparison import comparison_report
 from karat.report.renderers.html import render_html
 from karat.report.renderers.markdown import render_markdown
 
 Element = ElementTree.Element
-ROOT = Path(__file__).parents[2]
+DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 NAMES = ("report", "diff", "verdict", "both", "sweep", "selftest", "saved", "hostile")
 
 
@@ -33,6 +39,7 @@ def page(request: pytest.FixtureRequest, pages: Any) -> str:
     return pages[request.param].read_text()
 
 
+@cache
 def parsed(page: str) -> Element:
     """The page as a strict HTML5 parser reads it: any mistake in it is an error."""
     tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
@@ -130,9 +137,9 @@ def test_a_new_section_needs_no_renderer_to_change(monkeypatch: pytest.MonkeyPat
 
 def test_a_page_is_no_single_table(pages: Any) -> None:
     run, gold = "examples/helpdesk/bm25.jsonl", "examples/helpdesk/gold.jsonl"
-    done = pages.run("eval", run, "--gold", gold, "-o", f"summary={pages.folder}/x.html")
-    assert done.returncode == 2
-    assert "a page holds everything" in done.stderr
+    code, said = pages.run("eval", run, "--gold", gold, "-o", f"summary={pages.folder}/x.html")
+    assert code == 2
+    assert "a page holds everything" in said
 
 
 @pytest.mark.parametrize("value", [None, 0.0, 1.0, 0.5])
@@ -153,29 +160,103 @@ def test_charts_bear_what_there_is(value: float | None) -> None:
         assert "nan" not in drawn
 
 
-def test_all_failed_queries_of_a_thousand_are_on_a_page_that_is_not_large() -> None:
-    """Each line of the demo set four times, with ten hits and the texts of its corpus."""
-    run, gold, corpus = (f"examples/helpdesk/{name}.jsonl" for name in ("bm25_rerank", "gold", "corpus"))
-    lines = {name: list(map(json.loads, (ROOT / name).read_text().splitlines())) for name in (run, gold)}
-    queries, hits = (
-        [{**x, "query_id": f"{x['query_id']}-{i}"} for i in range(4) for x in lines[n]] for n in (gold, run)
+THOUSAND = 1000
+_LINE = re.compile(r"<li(?: class=hit)?>(.*)")
+
+
+def demo_fourfold() -> tuple[list[Any], list[Any], Path]:
+    """Each line of the demo set four times: passages that many queries find."""
+    run, gold = (
+        [json.loads(line) for line in (DEMO / f"{n}.jsonl").read_text().splitlines()] for n in ("bm25_rerank", "gold")
     )
-    result = karat.evaluate(hits[:1000], queries[:1000], corpus=ROOT / corpus)
-    page = render_html(full_report([result])).decode()
-    failed = karat.triage(result, 1000)
-    shown = re.findall(r'<details class="example" id="triage-\d+">\n<summary><strong dir="auto">(.*?)</strong>', page)
-    assert shown == [case.query_id for case in failed.cases]
-    assert len(shown) == failed.nothing_found + failed.losing > 800
-    assert len(page.encode()) < 1_500_000
-    assert page.count("word search (BM25)</p>") >= 60
+    hits, queries = ([{**x, "query_id": f"{x['query_id']}-{i}"} for i in range(4) for x in side] for side in (run, gold))
+    return hits[:THOUSAND], queries[:THOUSAND], DEMO / "corpus.jsonl"
+
+
+def long_texts(folder: Path, letters: int = 800) -> tuple[list[Any], list[Any], Path]:
+    """8,000 passages of 800 letters, of which hardly two queries find the same."""
+    random = np.random.default_rng(6)
+    words = ["".join(random.choice([*"aeiounrst"], 6)) for _ in range(3000)]
+    texts = {f"doc_{i}#p{i % 9}": " ".join(random.choice(words, letters // 7)) for i in range(8000)}
+    ids, queries, run = list(texts), [], []
+    for i in range(THOUSAND):
+        found = [ids[(8 * i + j) % 8000] for j in range(10)]
+        asked = f"{texts[found[2]][200:230]} {random.choice(words)} & <who> isn't?"
+        tags = {"language": str(random.choice(["en", "de"])), "topic": f"topic {i % 9}"}
+        queries.append({"query_id": f"q{i}", "query": asked, "gold": [found[4], ids[4000 - i]], "tags": tags})
+        run.append({"query_id": f"q{i}", "topk": [{"chunk_id": h, "score": 1 / (j + 2)} for j, h in enumerate(found)]})
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
+    return run, queries, corpus
+
+
+@pytest.mark.parametrize("kind", ["demo", "long"])
+def test_a_thousand_queries_have_gold_and_hits_with_texts_on_a_page_that_is_not_large(
+    kind: str, tmp_path: Path
+) -> None:
+    run, gold, corpus = demo_fourfold() if kind == "demo" else long_texts(tmp_path)
+    result = karat.evaluate(run, gold, corpus=corpus)
+    content = to_html([result])
+    assert len(content) < 1_500_000
+    page = content.decode()
+    queries = {q["query_id"]: q["gold"] for q in gold if not q.get("no_answer")}
+    shown = dict(re.findall(r"<details class=example id=triage-\d+><summary><b>(.*?)</b>(.*?)</details>", page, re.S))
+    assert shown.keys() == queries.keys()
+    texts = dict(re.findall(r"<li id=(P\d+)>[^<]+<p>(.*)", page))
+    for name, body in shown.items():
+        should, was, *_ = body.split("</ol>")
+        assert len(_LINE.findall(should)) >= min(len(queries[name]), 1)
+        assert all(re.match(r"[✓✗?] [\d.]+ ", line) for line in _LINE.findall(was))
+        assert len(_LINE.findall(was)) == 10
+        for line in (*_LINE.findall(should), *_LINE.findall(was)):
+            reference, own = re.search(r"href=#(P\d+)", line), line.partition("<p>")[2]
+            assert len(own or texts[reference[1]] if reference else own) >= 38 or line_repeats(line, body)
+    assert page.count("<p>word search (BM25)") >= 20
+    (said,) = re.findall(r"Texts are cut to (\d+) letters", page)
+    assert 40 <= int(said) < 100
+
+
+def line_repeats(line: str, body: str) -> bool:
+    """Whether the same passage has its text at another place of the query."""
+    name = re.split(r" grade|<", re.sub(r"^[✓✗?] [\d.]+ ", "", line))[0]
+    return any(name in other and "<p>" in other for other in _LINE.findall(body) if other != line)
+
+
+def test_long_ids_leave_room_for_fewer_queries_and_it_says_so(tmp_path: Path) -> None:
+    run, gold, corpus = long_texts(tmp_path, 100)
+    for query in run:
+        for hit in query["topk"]:
+            hit["chunk_id"] = f"{hit['chunk_id']:-<90}"
+    content = to_html([karat.evaluate(run, gold, corpus=corpus)])
+    assert 1_300_000 < len(content) < 1_500_000
+    (left_out,) = re.findall(r"reason ([\d,]+) queries before the last 30 here are left out", content.decode())
+    assert content.count(b"<details class=example") == THOUSAND - int(left_out)
+    assert b"<summary><b>q999</b>" in content
+
+
+def test_both_lists_of_a_thousand_changed_queries_fit_a_page(tmp_path: Path) -> None:
+    run, gold, corpus = long_texts(tmp_path)
+    other = [{**q, "topk": [*reversed(q["topk"])][:9]} for q in run]
+    sides = [karat.evaluate(side, gold, corpus=corpus) for side in (run, other)]
+    content = page_of(comparison_report(compare_results(sides), sides))
+    assert 1_300_000 < len(content) < 1_500_000
+    assert content.count(b"<details class=example") > 600
 
 
 def test_long_queries_are_read_whole_and_do_not_make_a_page_large() -> None:
     """A thousand queries of a paragraph each, none of which finds anything."""
     said = "please tell me how long a refund to a card takes when the sale was paid in two parts"
     query = f"{said}, {said}, {said}"
-    gold = [{"query_id": f"q{i}", "query": f"{i} {query}", "gold": [f"document-{i}"]} for i in range(1000)]
-    run = {f"q{i}": {f"document-{i + j}": 1.0 / j for j in range(1, 11)} for i in range(1000)}
-    page = render_html(full_report([karat.evaluate(run, gold)])).decode()
-    assert f"999 {query}</span></summary>" in page
-    assert len(page.encode()) < 1_500_000
+    gold = [{"query_id": f"q{i}", "query": f"{i} {query}", "gold": [f"document-{i}"]} for i in range(THOUSAND)]
+    run = {f"q{i}": {f"document-{i + j}": 1.0 / j for j in range(1, 11)} for i in range(THOUSAND)}
+    content = to_html([karat.evaluate(run, gold)])
+    assert f"999 {query} <small>" in content.decode()
+    assert len(content) < 1_500_000
+
+
+def test_of_more_queries_the_worst_and_a_sample_are_shown() -> None:
+    gold = {f"q{i}": {f"d{i}": 1} for i in range(1500)}
+    run = {f"q{i}": [f"d{i + 1}", f"d{i}"] if i % 3 else [f"d{i}"] for i in range(1500)}
+    page = to_html([karat.evaluate(run, gold)]).decode()
+    assert page.count("<details class=example") == 1030
+    assert "Shown: the 1,000 worst and a sample of 30 of the others." in page

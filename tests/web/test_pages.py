@@ -16,7 +16,7 @@ import karat
 from karat.gates.gate import as_criteria, judge_result
 from karat.history.folder import FolderStore
 from karat.keeping import judgement, keep_result
-from karat.web.access import Access
+from karat.web.access import SESSION, Access
 
 HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"
 GOLD = HELPDESK / "gold.jsonl"
@@ -197,6 +197,44 @@ def test_logging_in(locked: Any) -> None:
         assert locked.ask("GET", "/api/v1/runs", headers=session).status == 200
         assert locked.ask("DELETE", "/api/v1/runs/n3", headers=session).status == 403  # no X-Karat
     assert locked.ask("GET", "/runs", headers={"Cookie": "karat_session=guess"}).status == 303
+
+
+def test_logging_in_and_out_in_a_browser(locked: Any, browser: Browser) -> None:
+    with browser.new_context() as context:
+        tab = context.new_page()
+        tab.goto(f"{locked.url}/runs")
+        tab.fill("input[name=name]", "ada")
+        tab.fill("input[name=password]", "correct horse")
+        tab.click("main button")
+        assert tab.locator("h1").inner_text() == "Runs"
+        cookies = context.cookies()
+        tab.click("text=Log out ada")
+        assert tab.url == f"{locked.url}/login"
+        assert context.cookies() == []
+        context.add_cookies(cookies)  # whoever has copied it has nothing
+        tab.goto(f"{locked.url}/runs")
+        assert tab.url == f"{locked.url}/login"
+
+
+def test_logging_out_is_nobody_elses_to_ask_for(locked: Any) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    cookie = locked.ask("POST", "/login", b"name=&password=" + b"t" * 20, form).headers["set-cookie"]
+    session = {"Cookie": cookie.partition(";")[0]}
+    assert locked.ask("POST", "/logout", headers={**session, "Origin": "http://x"}).status == 403
+    assert b"Log out</button>" in locked.ask("GET", "/runs", headers=session).content
+    assert locked.ask("POST", "/logout", headers=session).headers["location"] == "/login"
+    assert locked.ask("GET", "/runs", headers=session).status == 303
+
+
+def test_a_log_in_ends_by_itself(locked: Any) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    cookie = locked.ask("POST", "/login", b"name=&password=" + b"t" * 20, form).headers["set-cookie"]
+    session = {"Cookie": cookie.partition(";")[0]}
+    assert f"Max-Age={SESSION:.0f}" in cookie
+    begun = locked.access.clock()
+    locked.access.clock = lambda: begun + SESSION + 60
+    assert locked.ask("GET", "/runs", headers=session).headers["location"] == "/login"
+    assert locked.ask("GET", "/api/v1/runs", headers=session).status == 401
 
 
 def test_hostile_texts_stand_in_the_pages_as_text(pages: str) -> None:

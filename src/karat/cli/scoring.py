@@ -226,9 +226,9 @@ def show_estimate(estimate: Estimate, dry_run: bool, as_json: bool) -> None:
 
 
 def page_text(report: Report) -> bytes:
-    from karat.report.renderers.html import render_html
+    from karat.export import page
 
-    return render_html(report, command_line())
+    return page(report, command_line())
 
 
 def markdown_text(reports: list[Report]) -> bytes:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import click
 
 from karat.cli.options import grade_option, store_option
 
+if TYPE_CHECKING:
+    from karat.history.store import Store
+
 
 @click.command("serve", short_help="The history in the browser, and as an API.")
 @store_option
+@click.option("--demo", is_flag=True, help="Show a made-up history, which is gone afterwards; yours is not touched.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; others need a token or users.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any that is free.")
 @click.option("--token-file", metavar="FILE", help="Token that scripts must send.  [default: KARAT_TOKEN]")
@@ -24,6 +30,7 @@ from karat.cli.options import grade_option, store_option
 @grade_option
 def command(
     store: str | None,
+    demo: bool,
     host: str,
     port: int,
     token_file: str | None,
@@ -38,19 +45,35 @@ def command(
 
     \b
     karat serve
+    karat serve --demo
     karat serve --pool pool.jsonl --labels labels.jsonl --judge judge.jsonl
     karat serve --store postgresql://… --host 0.0.0.0 --allow-host karat.example.org --users users.txt
     """
-    from karat.history.opening import open_store
     from karat.labels.desk import open_desk
     from karat.web.access import LOOPBACK, Access, read_token, read_users
-    from karat.web.serving import listen, serve
+    from karat.web.serving import listen, require_server, serve
 
+    if demo and store:
+        raise click.UsageError("--demo has a history of its own: leave --store out.")
+    require_server()
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known)
-    with open_desk(pools, labels, judges, highest=max_grade) as desk, open_store(store, create=True) as opened:
-        socket = listen(host, port, access)
+    with (
+        open_desk(pools, labels, judges, highest=max_grade) as desk,
+        listen(host, port, access) as socket,
+        _opened(store, demo) as opened,
+    ):
         name = f"[{host}]" if ":" in host else host
         click.echo(f"{opened.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
         serve(opened, access, socket, desk)
+
+
+def _opened(store: str | None, demo: bool) -> AbstractContextManager[Store]:
+    if demo:
+        from karat.demo.filling import demo_store
+
+        return demo_store()
+    from karat.history.opening import open_store
+
+    return open_store(store, create=True)

@@ -107,8 +107,9 @@ def compare_results(
     force: bool = False,
     changes: int = 5,
     bounds: bool = False,
+    test: bool = True,
 ) -> Comparison:
-    """The first result is the baseline of all others."""
+    """The first result is the baseline of all others. `test`: with p-values, which cost more than all else."""
     from karat import __version__
 
     if len(sides) < 2:
@@ -118,7 +119,7 @@ def compare_results(
     names = _names(sides)
     segmented_by = segment_titles(first.gold, segments)
     pairs = [
-        _pair(first, other, name, segmented_by, sampling, force, changes, bounds)
+        _pair(first, other, name, segmented_by, sampling, force, changes, bounds, 10 if test else 0)
         for other, name in zip(sides[1:], names[1:], strict=True)
     ]
     return Comparison(
@@ -148,12 +149,14 @@ def _pair(
     force: bool,
     shown: int,
     bounds: bool,
+    permutations: int,  # for each resample; a tenth of them in a segment
 ) -> Pair:
     notes = refuse_different(first, other, force)
     paired, at, of = _paired(first, other, notes)
     metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
-    differences = paired.differences(sampling, 10 * sampling.resamples)
-    groups = [group for by in segmented_by for group in _segments(first, paired, at, by, sampling)]
+    differences = paired.differences(sampling, permutations * sampling.resamples)
+    fewer = permutations * sampling.resamples // 10
+    groups = [group for by in segmented_by for group in _segments(first, paired, at, by, sampling, fewer)]
     notes += _disagreements(differences, groups, metrics)
     headline = _headline(metrics)
     judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
@@ -163,7 +166,9 @@ def _pair(
         identical=any(d.n for d in differences) and all(d.wins == d.losses == 0 for d in differences),
         differences=differences,
         segments=_explored(groups),
-        changes=[] if headline is None else biggest_changes(paired, headline, queries, first, other, shown),
+        changes=[]
+        if headline is None or not shown
+        else biggest_changes(paired, headline, queries, first, other, shown),
         notes=notes,
         findings=find_changes(differences),
         judged=judged,
@@ -223,7 +228,9 @@ def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Int
     return at, of
 
 
-def _segments(first: Result, paired: Paired, at: Ints, by: str, sampling: Sampling) -> list[SegmentDifferences]:
+def _segments(
+    first: Result, paired: Paired, at: Ints, by: str, sampling: Sampling, permutations: int
+) -> list[SegmentDifferences]:
     place = {row: i for i, row in enumerate(at.tolist())}  # of a query of the baseline among the shared ones
     groups = [(value, [place[i] for i in rows.tolist() if i in place]) for value, rows in first.groups(by)]
     return [
@@ -232,7 +239,7 @@ def _segments(first: Result, paired: Paired, at: Ints, by: str, sampling: Sampli
             value=value,
             queries=len(rows),
             few=len(rows) < FEW,
-            differences=paired.select(np.array(rows)).differences(sampling, sampling.resamples),
+            differences=paired.select(np.array(rows)).differences(sampling, permutations),
         )
         for value, rows in groups
         if rows

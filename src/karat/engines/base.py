@@ -23,7 +23,7 @@ from karat.metrics.base import Metric
 from karat.metrics.covering import LOOKED, Covering
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Task:
     """What to score, and by which rules: everything but the hits."""
 
@@ -36,7 +36,7 @@ class Task:
     facts: frozenset[str]  # what the run says of a query and somebody wants to keep
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scored:
     """All that is kept of a slice: it grows with queries and gold items, never with hits."""
 

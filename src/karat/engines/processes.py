@@ -14,9 +14,11 @@ from karat.engines.base import Engine, Scored, Task, score_slices
 from karat.errors import KaratError
 from karat.gold import Gold
 from karat.hits import Run, Ungrouped
+from karat.ids import Seen
 
-# A process takes longer to start than to read and score so much.
 _PART = 32 << 20
+# Fewer parts are read here in the time that processes take to start: it pays from about 256 MB on.
+_PARTS = 8
 
 
 class Processes(Engine):
@@ -24,13 +26,13 @@ class Processes(Engine):
 
     name = "processes"
 
-    def __init__(self, workers: int | None = None, part: int = _PART) -> None:
-        self.workers, self.part = workers or _cores(), part
+    def __init__(self, workers: int | None = None, part: int = _PART, parts: int = _PARTS) -> None:
+        self.workers, self.part, self.parts = workers or _cores(), part, parts
 
     def scores(self, run: Run, task: Task) -> Iterator[Scored]:
         # Passages that were looked for in the run's own hits differ from system to system.
         parts = run.parts(self.part) if self.workers > 1 and task.gold_of("") is task.gold_of("\0") else None
-        if parts is None or len(parts) < 2:
+        if parts is None or len(parts) < self.parts:
             yield from score_slices(run, task)
             return
         try:
@@ -47,10 +49,11 @@ class Processes(Engine):
         from multiprocessing import get_context
 
         start = _Start(replace(task, gold_of=_same), task.gold_of(""))
-        queries: set[tuple[str, int | str]] = set()
+        queries: dict[str, Seen] = {}  # of each system
         workers = min(self.workers, len(parts))
+        threads = max(1, _cores() // workers)
         # Threads of polars do not survive a fork.
-        with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start,)) as pool:
+        with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, threads)) as pool:
             for slices, notes in _in_order(pool, parts, 2 * workers):
                 run.take_notes(notes)
                 for scored in slices:
@@ -69,12 +72,10 @@ def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterat
             waiting.append(pool.submit(_score, part))
 
 
-def _once(scored: Scored, queries: set[tuple[str, int | str]]) -> Scored:
+def _once(scored: Scored, queries: dict[str, Seen]) -> Scored:
     """A query that two parts have must be seen whole."""
-    names = {(scored.system, query) for query in (*scored.queries.tolist(), *scored.unknown)}
-    if not names.isdisjoint(queries):
+    if queries.setdefault(scored.system, Seen()).add([*scored.queries.tolist(), *scored.unknown]):
         raise Ungrouped
-    queries |= names
     return scored
 
 
@@ -87,9 +88,10 @@ class _Start:
 _started: _Start | None = None
 
 
-def _begin(start: _Start) -> None:
+def _begin(start: _Start, threads: int) -> None:
     global _started
     _started = start
+    os.environ.setdefault("POLARS_MAX_THREADS", str(threads))  # it is not imported yet
 
 
 def _score(part: Run) -> tuple[list[Scored], Any]:

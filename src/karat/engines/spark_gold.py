@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from karat.gold import Gold
-from karat.ids import Ints
+from karat.ids import Ints, as_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ def _row(gold: Gold, row: int) -> _Row:
         row,
         first,
         gold.queries[row],
-        gold.ids[first:end],
+        as_list(gold.items[first:end]),
         gold.grades[first:end].tolist(),
         gold.kinds[first:end].tolist(),
         int(gold.k[row]),
@@ -79,7 +79,7 @@ def part_of_gold(packed: list[bytes]) -> PartOfGold:
         offsets=offsets,
         items=[item for row in rows for item in row.items],
         grades=np.array([grade for row in rows for grade in row.grades], np.float64),
-        kinds=np.array([kind for row in rows for kind in row.kinds], np.int64),
+        kinds=np.array([kind for row in rows for kind in row.kinds], np.int8),
         k=np.array([row.k for row in rows], np.int64),
         no_answer=np.array([row.no_answer for row in rows], np.int64),
         fields={name: [row.fields[name] for row in rows] for name in (rows[0].fields if rows else ())},

@@ -69,7 +69,7 @@ _NO_GOLD = Gold(
     offsets=np.zeros(1, np.int64),
     items=[],
     grades=np.zeros(0),
-    kinds=np.zeros(0, np.int64),
+    kinds=np.zeros(0, np.int8),
     k=np.zeros(0, np.int64),
     no_answer=np.zeros(0, np.int64),
 )

@@ -34,7 +34,7 @@ from karat.formats.records import (
     read_document,
 )
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
-from karat.ids import Bools, Floats, Ints, Packed, as_list
+from karat.ids import Bools, Floats, Ints, Packed, joined_ids
 from karat.passages import Passage
 from karat.versions import EXPECTED, Version, is_said
 
@@ -182,8 +182,7 @@ class GoldReader:
     def build(self, dataset: Dataset) -> Gold:
         for name, parts in self._numbers.items():
             setattr(self.builder, name, np.concatenate(parts))
-        packed = set(map(type, self._ids)) == {np.ndarray}
-        self.builder.ids = np.concatenate(self._ids) if packed else list(chain.from_iterable(map(as_list, self._ids)))
+        self.builder.ids = joined_ids(self._ids)
         return self.builder.build(dataset)
 
     def _is_header(self, entry: GoldEntry) -> bool:

@@ -12,12 +12,13 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.layout import LISTS, Layout, find_column
 from karat.formats.tabular import FrameRun, TableFormat, refuse_other_system
 from karat.hits import Hits, Run, Ungrouped
+from karat.ids import Seen
 
 if TYPE_CHECKING:
     import polars as pl
 
-ROWS = 500_000  # of hits at a time
-_LISTS = 5_000  # the same of lists, each of which may be long
+ROWS = 125_000  # of hits at a time
+_LISTS = 1_250  # the same of lists, each of which may be long
 _LOOKED = 10_000
 # In memory, about; by these a table is cut into parts.
 _BYTES_A_HIT, _BYTES_A_LIST = 40, 4_000
@@ -170,13 +171,11 @@ def streamed(
 ) -> Iterator[Hits]:
     """Pieces of whole queries, each with the number of its first row → slices; their columns have their roles' names.
     Raises Ungrouped where a query comes back."""
-    done: dict[str, set[str]] = {}
+    done: dict[str, Seen] = {}
     for first, piece in pieces:
         for hits in FrameRun(piece, label, layout=layout, named=True, first=first).slices(columns, audit):
-            before = done.setdefault(hits.system, set())
-            if not before.isdisjoint(hits.queries):
+            if done.setdefault(hits.system, Seen()).add(hits.queries):
                 raise Ungrouped
-            before.update(hits.queries)
             if system in (None, hits.system):
                 yield hits
     if not done:
@@ -186,20 +185,22 @@ def streamed(
 
 def whole_queries(frames: Iterable[pl.DataFrame], label: str) -> Iterator[tuple[int, pl.DataFrame]]:
     """The same rows, cut where a query ends, with the number of the first row of each piece."""
-    rest: pl.DataFrame | None = None
+    begun: list[pl.DataFrame] = []  # rows of one query, which may go on
     first = 0
     for frame in frames:
         if not frame.height:
             continue
-        if rest is not None:
-            frame = joined([rest, frame], label)
+        ends = LISTS in frame.columns or _last_query(frame) > 0 or _other_query(begun, frame)
+        begun.append(frame)
+        if not ends:
+            continue
+        frame = joined(begun, label) if len(begun) > 1 else frame
         cut = frame.height if LISTS in frame.columns else _last_query(frame)
-        if cut:
-            yield first, frame[:cut]
+        begun = [frame[cut:]] if cut < frame.height else []
+        yield first, frame[:cut]
         first += cut
-        rest = frame[cut:] if cut < frame.height else None
-    if rest is not None:
-        yield first, rest
+    if begun:
+        yield first, joined(begun, label)
 
 
 def joined(frames: list[pl.DataFrame], label: str) -> pl.DataFrame:
@@ -216,6 +217,12 @@ def joined(frames: list[pl.DataFrame], label: str) -> pl.DataFrame:
             got=shapes[-1],
             hint="give the files that belong together, or write them anew with one schema",
         ) from error
+
+
+def _other_query(begun: list[pl.DataFrame], frame: pl.DataFrame) -> bool:
+    """Whether a frame of one query is of another one than those before it."""
+    column = find_column(frame.columns, "query_id")
+    return bool(begun) and column is not None and begun[-1][column][-1] != frame[column][0]
 
 
 def _last_query(frame: pl.DataFrame) -> int:

@@ -15,6 +15,7 @@ from karat.formats.records import ListField, RecordDecoder, decode_entries, no_g
 from karat.formats.run_parts import Part, Slice
 from karat.formats.run_records import RunRecord, SlimRecord
 from karat.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
+from karat.ids import Seen
 
 _SLICE_HITS = 64_000
 _NOTED = 100
@@ -43,7 +44,7 @@ class RunLog(Run):
         self._noted = {}
         large = isinstance(self._records, Source) and self._records.path.stat().st_size > _LARGE
         slices: dict[str, Slice] = {}
-        seen: dict[str, set[str]] = {}  # the queries of each system
+        seen: dict[str, Seen] = {}  # the queries of each system
         with no_gc():
             for part in self._parts(columns):
                 self._note_provenance(part)
@@ -54,7 +55,7 @@ class RunLog(Run):
                     if not is_whole(part.system):
                         raise part.error(0, "half a character", field="system", expected="text", got=part.system)
                     current = slices[part.system] = Slice(part.system, columns, large)
-                self._refuse_repeats(part, seen.setdefault(part.system, set()))
+                self._refuse_repeats(part, seen.setdefault(part.system, Seen()))
                 current.add(part)
                 if current.size >= _SLICE_HITS:
                     yield slices.pop(part.system).hits()
@@ -149,10 +150,8 @@ class RunLog(Run):
         if not there and not self._needed:
             raise NoLists(self._hits)
 
-    def _refuse_repeats(self, part: Part, seen: set[str]) -> None:
-        before = len(seen)
-        seen.update(part.queries)
-        if len(seen) < before + len(part.queries):
+    def _refuse_repeats(self, part: Part, seen: Seen) -> None:
+        if seen.add(part.queries):
             self._refuse_repeat(part.system)
 
     def _refuse_repeat(self, system: str) -> None:

@@ -16,7 +16,7 @@ from karat.formats.json_columns import Columns
 from karat.formats.records import Records, column, extra_columns, pick
 from karat.formats.run_records import Hit, RunRecord
 from karat.hits import OPTIONAL_COLUMNS, Hits
-from karat.ids import Floats, Ints, Packed, as_list, compact, first_empty
+from karat.ids import Floats, Ints, Packed, as_list, compact, first_empty, joined_ids
 
 if TYPE_CHECKING:
     from karat.ids import Ids
@@ -251,10 +251,8 @@ class Slice:
         )
 
     def _ids(self) -> Ids:
-        if all(isinstance(ids, np.ndarray) for ids in self.ids):
-            return np.concatenate(self.ids)
-        listed = list(chain.from_iterable(map(as_list, self.ids)))
-        return compact(listed) if self.large else listed
+        ids = joined_ids(self.ids)
+        return compact(ids) if self.large and isinstance(ids, list) else ids
 
     def _latency(self) -> dict[str, Floats]:
         columns: dict[str, Floats] = {}

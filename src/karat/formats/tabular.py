@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,11 +17,14 @@ from karat.formats.gold_file import TARGET_FIELD, dataset_of
 from karat.formats.layout import LATENCY, LISTS, NAMES, Layout, find_column
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.hits import OPTIONAL_COLUMNS, Hits, Run
-from karat.ids import Floats, Ints
+from karat.ids import PIECE, Floats, Ints, Packed, PackedIds, Seen, take_list
 from karat.passages import Passage
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_ROWS = 1 << 15  # of judgements at a time
 
 
 class TableFormat(Format):
@@ -43,7 +46,8 @@ class TableFormat(Format):
         return FrameRun(_read_table(source), source.label, options.system, source, layout=options.layout)
 
     def read_gold(self, source: Source, options: Options) -> Gold:
-        return gold_from_frame(_read_table(source), source.label, dataset_of(source), options.target, source)
+        frame = _Columns(source) if source.head[:4] == b"PAR1" else _read_table(source)
+        return gold_from_frame(frame, source.label, dataset_of(source), options.target, source)
 
 
 def _header(source: Source) -> list[str] | None:
@@ -117,6 +121,42 @@ def _from_pandas(value: Any) -> pl.DataFrame:
             column = column.astype(object).where(column.notna(), None)
         columns[name] = pl.Series(name, column.tolist(), strict=False)
     return pl.DataFrame(columns)
+
+
+class _Columns:
+    """A Parquet file of which some rows, or one column, are in memory at a time."""
+
+    def __init__(self, source: Source) -> None:
+        import polars as pl
+
+        self._source = source
+        self._lazy = pl.scan_parquet(source.path, hive_partitioning=False, glob=False)
+        schema: pl.Schema = self._look(self._lazy.collect_schema)
+        self.columns, self._schema = schema.names(), schema
+        self.height: int = self._look(lambda: self._lazy.select(pl.len()).collect().item())
+
+    def __getitem__(self, name: str) -> pl.Series:
+        column: pl.Series = self._look(lambda: self._lazy.select(name).collect().to_series())
+        return column
+
+    def pieces(self, names: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Rows of some columns, each piece with the number of its first. Numbers that are ids are seen as a whole."""
+        numbered = any(self._schema[name].is_float() for name in names)
+        size = self.height if numbered else _ROWS
+        for at in range(0, self.height, max(size, 1)):
+            yield at, self._piece(names, at, size)
+
+    def _piece(self, names: list[str], at: int, size: int) -> pl.DataFrame:
+        piece: pl.DataFrame = self._look(lambda: self._lazy.select(names).slice(at, size).collect())
+        return piece
+
+    def _look(self, look: Callable[[], Any]) -> Any:
+        import polars as pl
+
+        try:
+            return look()
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            raise _unreadable(error, self._source.label) from error
 
 
 def _read_table(source: Source) -> pl.DataFrame:
@@ -200,8 +240,8 @@ def refuse_other_system(wanted: str | None, there: Iterable[str], label: str) ->
 class _Table:
     """Columns by what they are for, checked; errors name the column and the row."""
 
-    def __init__(self, frame: pl.DataFrame, label: str, source: Source | None, first: int = 0) -> None:
-        self.frame, self.label, self._source, self._first = frame, label, source, first
+    def __init__(self, frame: pl.DataFrame | _Columns, label: str, source: Source | None, first: int = 0) -> None:
+        self.frame, self.label, self.source, self._first = frame, label, source, first
         if not frame.height:
             raise InputError("the table has no rows", file=label)
 
@@ -284,9 +324,9 @@ class _Table:
 
     def _line(self, row: int) -> int | None:
         """The line of a row in its file; without lines to count, the number of the row."""
-        if self._source is None or self._source.head[:4] == b"PAR1":
+        if self.source is None or self.source.head[:4] == b"PAR1":
             return self._first + row + 1
-        return next((line for at, (line, _) in enumerate(_records(self._source)) if at == row + 1), None)
+        return next((line for at, (line, _) in enumerate(_records(self.source)) if at == row + 1), None)
 
 
 class FrameRun(Run):
@@ -326,7 +366,7 @@ class FrameRun(Run):
             return
         whole = _hit_columns(table, columns)
         for system, rows in self._systems(table):
-            names, offsets, order = _grouped(query if rows is None else query.gather(rows))
+            names, offsets, order = grouped_rows(*_runs(query if rows is None else query.gather(rows)))
             if order is not None or rows is not None:
                 order = rows if order is None else order if rows is None else rows[order]
                 whole_rows = whole.select_rows(order, np.diff(offsets))  # type: ignore[arg-type]
@@ -388,9 +428,10 @@ def _latency(table: _Table, columns: frozenset[str]) -> dict[str, Floats]:
         return {}
     import polars as pl
 
-    if not isinstance(table.frame.schema[LATENCY], pl.Struct):
+    said = table.frame[LATENCY]
+    if not isinstance(said.dtype, pl.Struct):
         return {}
-    stages = _Table(table.frame.select(LATENCY).unnest(LATENCY), table.label, None)
+    stages = _Table(said.struct.unnest(), table.label, None)
     return {stage: ms for stage in stages.frame.columns if (ms := stages.numbers(stage)) is not None}
 
 
@@ -406,22 +447,28 @@ def repeated_query(queries: list[str], system: str, label: str) -> InputError:
     )
 
 
-def _grouped(names: pl.Series) -> tuple[list[str], Ints, Ints | None]:
+Groups: TypeAlias = tuple[list[str], Ints, "Ints | None"]  # names, where their rows begin, and the order of the rows
+
+
+def grouped_rows(found: list[str], sizes: Ints) -> Groups:
     """Names in the order in which they first appear, where the rows of each begin once they stand together, and the
     order that brings them together: None where they stand so already."""
-    runs = names.rle().struct.unnest()
-    found, sizes = runs["value"].to_list(), runs["len"].to_numpy().astype(np.int64)
-    if len(set(found)) == len(found):
+    if not Seen().add(found):
         return found, np.append(0, np.cumsum(sizes)), None
     first: dict[str, int] = {}
     of_run = np.fromiter((first.setdefault(n, len(first)) for n in found), np.int64, len(found))
     codes = np.repeat(of_run, sizes)
     counts = np.bincount(codes)
-    return list(first), np.append(0, np.cumsum(counts)), np.argsort(codes, kind="stable")
+    scattered = (codes[1:] < codes[:-1]).any()
+    return list(first), np.append(0, np.cumsum(counts)), np.argsort(codes, kind="stable") if scattered else None
 
 
 def gold_from_frame(
-    frame: pl.DataFrame, label: str, dataset: Dataset, target: str | None = None, source: Source | None = None
+    frame: pl.DataFrame | _Columns,
+    label: str,
+    dataset: Dataset,
+    target: str | None = None,
+    source: Source | None = None,
 ) -> Gold:
     """A row a judgement; other columns with one value a query become tags."""
     table = _Table(frame, label, source)
@@ -438,20 +485,60 @@ def gold_from_frame(
         raise InputError(
             "this looks like a run: it has ranks and scores", file=label, expected="a column of grades", hint=SWAPPED
         )
-    grades = table.numbers(grade, required=True)
-    names, ids = table.ids(query).to_list(), table.ids(item).to_list()
-    rows: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        rows.setdefault(name, []).append(i)
-    builder = GoldBuilder(label)
+    runs, ids, grades = _judgements(frame, table, query, item, grade)
+    names, offsets, order = grouped_rows(*runs)
     passages, told = _passages(table, item, kind)
-    tags = _tag_columns(frame, {query, item, grade, *told}, rows)
-    for name, at in rows.items():
-        builder.passages += [passages[i] for i in at] if passages else []
-        builder.add(name, [ids[i] for i in at], [1.0 if grades is None else float(grades[i]) for i in at], kind)
-        for tag, values in tags.items():
-            builder.say(tag, values[at[0]], tag=tag != "query")
+    builder = GoldBuilder(
+        label,
+        queries=names,
+        lines=[None] * len(names),
+        counts=np.diff(offsets),
+        ids=in_order(ids, order),
+        grades=grades if order is None else grades[order],
+        kinds=np.full(len(grades), kind, np.int8),
+        passages=passages if order is None or not passages else [passages[i] for i in order.tolist()],
+        k=np.zeros(len(names), np.int64),
+        no_answer=np.zeros(len(names), np.int64),
+    )
+    for tag, values in _tag_columns(frame, {query, item, grade, *told}, offsets, order):
+        builder.say_all(tag, 0, values, tag=tag != "query")
     return builder.build(dataset)
+
+
+_Runs: TypeAlias = tuple[list[str], Ints]  # names in a row, and how many rows each of them has
+
+
+def _judgements(
+    frame: pl.DataFrame | _Columns, whole: _Table, query: str, item: str, grade: str | None
+) -> tuple[_Runs, list[str] | Packed, Floats]:
+    """Queries, items and grades, row by row."""
+    names: list[str] = []
+    sizes: list[Ints] = []
+    ids, grades = PackedIds(whole.frame.height), np.ones(whole.frame.height)
+    columns = list(dict.fromkeys(name for name in (query, item, grade) if name is not None))
+    for first, piece in frame.pieces(columns) if isinstance(frame, _Columns) else [(0, frame)]:
+        table = _Table(piece, whole.label, whole.source, first)
+        queries, lengths = _runs(table.ids(query))
+        if names and names[-1] == queries[0]:  # it goes on in this piece
+            sizes[-1][-1] += lengths[0]
+            queries, lengths = queries[1:], lengths[1:]
+        names += queries
+        sizes += [lengths] if queries else []
+        items = table.ids(item)
+        for at in range(0, len(items), PIECE):
+            ids.add(items[at : at + PIECE].to_list())
+        if grade is not None:
+            grades[first : first + piece.height] = table.numbers(grade, required=True)
+    return (names, np.concatenate(sizes)), ids.ids, grades
+
+
+def in_order(ids: list[str] | Packed, order: Ints | None) -> list[str] | Packed:
+    return ids if order is None else ids[order] if isinstance(ids, np.ndarray) else take_list(ids, order)
+
+
+def _runs(names: pl.Series) -> _Runs:
+    runs = names.rle().struct.unnest()
+    return runs["value"].to_list(), runs["len"].to_numpy().astype(np.int64)
 
 
 def _passages(table: _Table, item: str, kind: int) -> tuple[list[Passage | None], list[str]]:
@@ -478,24 +565,24 @@ def _passages(table: _Table, item: str, kind: int) -> tuple[list[Passage | None]
     return found, told
 
 
-def _target(frame: pl.DataFrame) -> str | None:
+def _target(frame: pl.DataFrame | _Columns) -> str | None:
     return next((c for c in frame.columns if TARGET_FIELD.fullmatch(c)), None)
 
 
-def _tag_columns(frame: pl.DataFrame, used: set[str | None], rows: dict[str, list[int]]) -> dict[str, list[Any]]:
+def _tag_columns(
+    frame: pl.DataFrame | _Columns, used: set[str | None], offsets: Ints, order: Ints | None
+) -> Iterator[tuple[str, list[Any]]]:
+    """Columns that say one thing of each query."""
     import polars as pl
 
-    found = {}
+    first = offsets[:-1]
     for column in frame.columns:
-        kind = frame[column].dtype
-        if (
-            column in used
-            or column.lower() in ("iteration", "q0")
-            or kind.is_nested()
-            or kind in (pl.Binary, pl.Object)
-        ):
+        if column in used or column.lower() in ("iteration", "q0"):
             continue
-        values = frame[column].to_list()
-        if all(values[i] == values[at[0]] for at in rows.values() for i in at):
-            found[column] = values
-    return found
+        values = frame[column]
+        kind = values.dtype
+        if kind.is_nested() or kind in (pl.Binary, pl.Object) or (kind.is_float() and values.is_nan().any()):
+            continue
+        values = values if order is None else values.gather(order)
+        if values.eq_missing(values.gather(np.repeat(first, np.diff(offsets)))).all():
+            yield column, values.gather(first).to_list()

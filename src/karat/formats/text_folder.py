@@ -15,8 +15,8 @@ from karat.errors import ConfigError, InputError
 SUFFIXES = (".md", ".markdown", ".txt", ".text", ".rst")
 # A word, or one character of a script that is written without spaces.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
-_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
-_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.M)
+_TOKEN = rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+"
+_HEADING = r"(?m)^#{1,6}[ \t]+(.+?)[ \t]*#*$"
 
 
 class Chunker(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Chunker(msgspec.Struct, frozen=True):
         >>> [text[a:b] for a, b in Chunker(tokens=3, overlap=1).cut(text)]
         ['one two three', 'three four five']
         """
-        places = [found.span() for found in _TOKEN.finditer(text)]
+        places = [found.span() for found in re.finditer(_TOKEN, text)]
         for start in range(0, max(len(places) - self.overlap, min(len(places), 1)), self.tokens - self.overlap):
             last = places[min(start + self.tokens, len(places)) - 1]
             yield places[start][0], last[1]
@@ -72,7 +72,7 @@ def read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
     for file in files:
         document = file.relative_to(folder).as_posix().replace("#", "%23")  # the # parts a chunk from its document
         text = _text(file)
-        heading = _HEADING.search(text)
+        heading = re.search(_HEADING, text)
         for start, end in chunker.cut(text):
             values = (document, file.name, start, end, chunker.settings())
             for column, value in zip(corpus.fields.values(), values, strict=True):

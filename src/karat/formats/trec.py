@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,11 +18,11 @@ from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.gold_file import dataset_of
 from karat.formats.records import whole_lines
-from karat.formats.tabular import refuse_other_system
+from karat.formats.tabular import grouped_rows, in_order, refuse_other_system
 from karat.formats.trec_cells import cells, is_regular
-from karat.gold import Gold, GoldBuilder
+from karat.gold import BARE, Gold, GoldBuilder
 from karat.hits import Hits, Run, Ungrouped
-from karat.ids import Floats
+from karat.ids import Floats, PackedIds, Seen
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,47 +60,72 @@ class QrelsFormat(Format):
         return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
 
     def read_gold(self, source: Source, options: Options) -> Gold:
-        return _gold_of_cells(source) or self._read_lines(source)
-
-    def _read_lines(self, source: Source) -> Gold:
-        items: dict[str, tuple[list[str], list[float]]] = {}
-        first: dict[str, int] = {}
-        with source.open() as stream:
-            for line, raw in enumerate(stream, 1):
-                parts = raw.split()
-                if not parts:
-                    continue
-                if len(parts) != 4:
-                    raise _columns(source.label, line, "4: query iteration document grade", len(parts))
-                query, item = as_text(parts[0], source.label, line), as_text(parts[2], source.label, line)
-                ids, grades = items.setdefault(query, ([], []))
-                first.setdefault(query, line)
-                ids.append(item)
-                grades.append(as_number(parts[3], source.label, line, "grade"))
-        builder = GoldBuilder(source.label)
-        for query, (ids, grades) in items.items():
-            builder.add(query, ids, grades, line=first[query])
-        return builder.build(dataset_of(source))
+        rows, line = _Judgements(), 1
+        for block in whole_lines(source, _SMALL_BLOCK):
+            rows.add(*(_alike(block, line) or _one_by_one(block, line, source.label)))
+            line += block.count(b"\n")
+        return rows.gold(source)
 
 
-def _gold_of_cells(source: Source) -> Gold | None:
-    """Lines that are all alike, and those of a query together; None for all else."""
-    builder, seen = GoldBuilder(source.label), 0
-    for block in whole_lines(source, _SMALL_BLOCK):
-        row = cells(block, 4)
-        grades = None if row is None else _floats(row[3::4])
-        if row is None or grades is None:
-            return None
-        ids = row[2::4]
-        for query, start, end in _grouped(row[::4]):
-            if builder.queries and builder.queries[-1] == query:  # goes on from the block before
-                builder.extend(ids[start:end], grades[start:end])
-            else:
-                builder.add(query, ids[start:end], grades[start:end], line=seen + start + 1)
-        seen += len(ids)
-    if not seen or len(set(builder.queries)) < len(builder.queries) or not np.isfinite(builder.grades).all():
+_Lines: TypeAlias = tuple[list[str], list[str], list[float], Sequence[int]]  # queries, items, grades, line numbers
+
+
+def _alike(block: bytes, line: int) -> _Lines | None:
+    """Lines of qrels that are all alike; None for all else."""
+    row = cells(block, 4)
+    grades = None if row is None else _floats(row[3::4])
+    if row is None or grades is None or not np.isfinite(grades).all():
         return None
-    return builder.build(dataset_of(source))
+    return row[::4], row[2::4], grades, range(line, line + len(grades))
+
+
+def _one_by_one(block: bytes, line: int, label: str) -> _Lines:
+    """Any white space, empty lines, and errors that name the line."""
+    queries, items, grades, lines = list[str](), list[str](), list[float](), list[int]()
+    for number, raw in enumerate(block.split(b"\n"), line):
+        parts = raw.split()
+        if not parts:
+            continue
+        if len(parts) != 4:
+            raise _columns(label, number, "4: query iteration document grade", len(parts))
+        queries.append(as_text(parts[0], label, number))
+        items.append(as_text(parts[2], label, number))
+        grades.append(as_number(parts[3], label, number, "grade"))
+        lines.append(number)
+    return queries, items, grades, lines
+
+
+class _Judgements:
+    """Lines of qrels, block after block, with no Python text kept of an item."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}  # queries, each with its first line
+        self._runs: list[str] = []  # queries as they come, and how many lines of each
+        self._sizes, self._grades, self._items = array("q"), array("d"), PackedIds()
+
+    def add(self, queries: list[str], items: list[str], grades: list[float], lines: Sequence[int]) -> None:
+        for query, start, end in _grouped(queries):
+            self._first.setdefault(query, lines[start])
+            self._runs.append(query)
+            self._sizes.append(end - start)
+        self._items.add(items)
+        self._grades.extend(grades)
+
+    def gold(self, source: Source) -> Gold:
+        queries, offsets, order = grouped_rows(self._runs, np.array(self._sizes))
+        grades = np.array(self._grades)
+        builder = GoldBuilder(
+            source.label,
+            queries=queries,
+            lines=list(self._first.values()),
+            counts=np.diff(offsets),
+            ids=in_order(self._items.ids, order),
+            grades=grades if order is None else grades[order],
+            kinds=np.full(len(grades), BARE, np.int8),
+            k=np.zeros(len(queries), np.int64),
+            no_answer=np.zeros(len(queries), np.int64),
+        )
+        return builder.build(dataset_of(source))
 
 
 class TrecRun(Run):
@@ -199,7 +225,7 @@ class TrecRun(Run):
     def _read_blocks(self) -> Iterator[Hits]:
         import polars as pl
 
-        done: set[str] = set()
+        done = Seen()
         rest: pl.DataFrame | None = None
         for frame in self._frames():
             if rest is not None:
@@ -233,10 +259,9 @@ class TrecRun(Run):
             except (pl.exceptions.PolarsError, UnicodeDecodeError):
                 raise Ungrouped from None
 
-    def _hits(self, frame: pl.DataFrame, groups: _Groups, done: set[str]) -> Hits:
-        if not done.isdisjoint(groups.queries) or len(set(groups.queries)) < len(groups.queries):
+    def _hits(self, frame: pl.DataFrame, groups: _Groups, done: Seen) -> Hits:
+        if done.add(groups.queries):
             raise Ungrouped
-        done.update(groups.queries)
         return self._columns_to_hits(frame, groups)
 
     def _columns_to_hits(self, frame: pl.DataFrame, groups: _Groups) -> Hits:
@@ -256,7 +281,7 @@ class _WholeTrecRun(TrecRun):
         yield self._read_lines()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Groups:
     """Runs of rows with the same query."""
 
@@ -316,7 +341,7 @@ def _grouped(names: list[str]) -> Iterator[tuple[str, int, int]]:
     """Runs of equal names: name, start, end."""
     start = 0
     for name, rows in groupby(names):
-        end = start + sum(1 for _ in rows)
+        end = start + len(list(rows))
         yield name, start, end
         start = end
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from karat.errors import ConfigError, InputError, UnknownName
-from karat.history.kept_run import SCORE, TAG
+from karat.history.kept_run import SCORE, TAG, VOTE
 from karat.history.rows import Filter, RunRow
 from karat.history.store import Store, short
 
@@ -68,6 +68,7 @@ class QueryPoint(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None
     first_rank: int | None
     missing: bool
+    has_case: bool  # its hits are kept
     scores: dict[str, float | None]
 
 
@@ -112,6 +113,16 @@ def scores_of(
         total = int(frame.select(pl.len()).collect().item())
         found = frame.slice(max(offset, 0), _size(limit)).collect()
     return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
+
+
+def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
+    """All that a comparison in some metrics needs to know of every query."""
+    frame = _scan(store, run_id)
+    with _readable(run_id):
+        names = frame.collect_schema().names()
+        told = [*(_score(metric, names) for metric in metrics), *(n for n in names if n.startswith(TAG))]
+        votes = [VOTE + metric for metric in metrics if VOTE + metric in names]
+        return frame.select("query_id", "query", "missing", *told, *votes).collect()
 
 
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
@@ -193,7 +204,7 @@ def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) ->
     frame = _scan(store, run_id).filter(pl.col("query_id") == query_id)
     if columns is None:
         names = frame.collect_schema().names()
-        columns = ["query", "first_rank", "missing", *(name for name in names if name.startswith(SCORE))]
+        columns = ["query", "first_rank", "missing", "case", *(name for name in names if name.startswith(SCORE))]
     with _readable(run_id):
         rows = frame.select(columns).collect().to_dicts()
     return rows[0] if rows else None
@@ -264,6 +275,7 @@ def _query_point(row: RunRow, found: dict[str, Any]) -> QueryPoint:
         branch=row.head.branch,
         first_rank=found["first_rank"],
         missing=found["missing"],
+        has_case=found["case"] is not None,
         scores=_scores(found),
     )
 

@@ -159,7 +159,7 @@ class Store(ABC):
                 if not connection.execute("DELETE FROM tags WHERE tag = ? AND run_id = ?", (name, run_id)).rowcount:
                     raise ConfigError(f"the run {short(run_id)} has no tag {shorten(name, 40)!r}")
 
-    def pin(self, run_id: str, name: str, kind: PinKind) -> Pin | None:
+    def pin(self, run_id: str, name: str, kind: PinKind, *, pinned_at: str | None = None) -> Pin | None:
         """Let a name lead to this run; gives where it led before."""
         checked_name(name, "pin")
         with self.transaction(write=True) as connection:
@@ -167,7 +167,7 @@ class Store(ABC):
             if before is not None and before.kind != kind:
                 raise ConfigError(f"{name} is pinned as {before.kind} already", hint=f"karat history unpin {name}")
             connection.execute("DELETE FROM pins WHERE name = ?", (name,))
-            connection.execute("INSERT INTO pins VALUES (?, ?, ?, ?)", (name, kind, run_id, now()))
+            connection.execute("INSERT INTO pins VALUES (?, ?, ?, ?)", (name, kind, run_id, pinned_at or now()))
         return before
 
     def unpin(self, name: str) -> None:

@@ -122,7 +122,7 @@ class _Merging:
         query = np.append(gold.query_of_item, np.array([at for at, *_ in added], np.int64))
         order = np.argsort(query, kind="stable")
         ids = [*gold.ids, *(key.item for _, key, _ in added)]
-        kinds = np.append(gold.kinds, np.array([DOC if key.is_document else CHUNK for _, key, _ in added], np.int64))
+        kinds = np.append(gold.kinds, np.array([DOC if key.is_document else CHUNK for _, key, _ in added], np.int8))
         passages = [*gold.passages, *([None] * len(added))] if gold.passages else []
         counts = np.bincount(query, minlength=len(gold.queries))
         return replace(

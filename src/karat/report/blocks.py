@@ -90,6 +90,7 @@ class Chart(Figure, frozen=True, tag="chart"):
     marks: Sequence[Mark] = ()
     x_scale: Literal["linear", "log"] = "linear"
     y_range: Range | None = None  # else as far as the lines go
+    x_words: Sequence[str] = ()  # what 1, 2, 3 … on the x axis stand for, such as days
 
 
 class Dot(msgspec.Struct, frozen=True):
@@ -182,10 +183,12 @@ class Line(msgspec.Struct, frozen=True):
     facts: dict[str, Cell] = {}
     text: str | None = None
     marks: Sequence[tuple[int, int]] = ()
+    see: str = ""  # the place on the page that has the text
 
 
-class Listing(msgspec.Struct, frozen=True):
-    """A list of hits, or of what should have been found. Those of one example stand side by side where they can."""
+class Listing(msgspec.Struct, frozen=True, tag="listing"):
+    """A list of hits, or of what should have been found. Those of one example stand side by side where they can; one
+    that stands for itself holds the texts that several examples share."""
 
     title: str
     lines: Sequence[Line]
@@ -193,7 +196,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True, tag="example"):
-    """One query with what is said of it. `labels` are what a reader may filter by."""
+    """One query with what is said of it. `labels` are what a reader may filter by; `outcome` is read first."""
 
     query_id: str
     query: str | None
@@ -201,10 +204,12 @@ class Example(msgspec.Struct, frozen=True, tag="example"):
     labels: dict[str, str] = {}
     notes: Sequence[str] = ()
     listings: Sequence[Listing] = ()
+    outcome: str = ""
+    brief: bool = False  # one of many: its texts may be short
 
 
 Picture: TypeAlias = Chart | Dots | Bars | Scatter | Tiles
-Block: TypeAlias = Text | Table | Picture | Verdict | Example
+Block: TypeAlias = Text | Table | Picture | Verdict | Example | Listing
 
 
 class Section(msgspec.Struct, frozen=True):

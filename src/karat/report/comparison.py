@@ -13,11 +13,13 @@ from karat.errors import shorten
 from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.cells import difference_cell, interval_column
+from karat.report.fitting import WHOLE
 from karat.report.numbers import p_value, points, titled, written
 from karat.report.open_labels import open_label_blocks
 from karat.report.pairs import differences_picture, sides_pictures
 from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
+from karat.report.sections.triage import ALL, SAMPLE, in_full
 from karat.report.triage import changed_blocks
 from karat.result import Result
 
@@ -28,7 +30,6 @@ _BY_JUDGE = (
     "The judge's labels count where the gold has none. Metrics that are not here stay with the gold. A judge errs: "
     "`karat calibrate` tells how often."
 )
-_QUERIES, _SAMPLE = 120, 30  # shown on a page; one with more is no longer read, and grows past a megabyte
 
 
 def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> Report:
@@ -73,8 +74,8 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
 def _query_by_query(pair: Pair, baseline: Result, candidate: Result, number: int) -> list[Section]:
     """For a page: every list that changed can be looked at."""
     metric = parse_metric(pair.changes[0].metric)
-    found = changed_queries(baseline, candidate, metric, _QUERIES, sample=_SAMPLE)
-    blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate)
+    found = changed_queries(baseline, candidate, metric, ALL, sample=SAMPLE, letters=WHOLE)
+    blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate, in_full(len(found.shown)))
     return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)] if blocks else []
 
 
@@ -97,19 +98,26 @@ def _judged(pair: Pair) -> list[Block]:
 
 
 def _differences(comparison: Comparison, found: Sequence[Difference]) -> Table:
-    columns = ("metric", "baseline", "candidate", _level(comparison), "p", "+/=/−", "reading")
+    tested = _tested(found)
+    columns = ("metric", "baseline", "candidate", _level(comparison), *tested * ("p",), "+/=/−", "reading")
     note = (
         "p: chance of a difference this large if neither were better, for each metric alone. "
         "reading: by the interval, the more careful of the two."
     )
-    return Table([Column(c) for c in columns], [_row(comparison, d) for d in found], note)
+    rows = [_row(comparison, d, tested) for d in found]
+    return Table([Column(c) for c in columns], rows, note if tested else "reading: by the interval.")
+
+
+def _tested(found: Sequence[Difference]) -> bool:
+    """Whether somebody asked for p-values: a column without any would tell nothing."""
+    return any(d.p is not None for d in found) or not any(d.n for d in found)
 
 
 def _level(comparison: Comparison) -> str:
     return f"difference [{comparison.statistics['level'] * 100:g} % interval]"
 
 
-def _row(comparison: Comparison, d: Difference) -> list[Cell]:
+def _row(comparison: Comparison, d: Difference, tested: bool) -> list[Cell]:
     unit = comparison.units[d.metric]
     shown = "" if unit == "pp" else unit
     return [
@@ -117,7 +125,7 @@ def _row(comparison: Comparison, d: Difference) -> list[Cell]:
         written(d.baseline, shown),
         written(d.candidate, shown),
         points(d.delta, unit, (d.low, d.high)),
-        p_value(d.p),
+        *([p_value(d.p)] if tested else []),
         f"{d.wins}/{d.ties}/{d.losses}",
         _reading(comparison, d),
     ]
@@ -136,21 +144,23 @@ def _reading(comparison: Comparison, d: Difference) -> str:
 
 
 def _all(comparison: Comparison) -> list[Block]:
-    columns = ("candidate", "metric", _level(comparison), "p", "Holm", "BH")
+    tested = _tested([d for pair in comparison.pairs for d in pair.differences])
+    columns = ("candidate", "metric", _level(comparison), *tested * ("p", "Holm", "BH"))
     rows = [
         [
             pair.candidate,
             d.metric,
             points(d.delta, comparison.units[d.metric], (d.low, d.high)),
-            p_value(d.p),
-            p_value(d.p_holm),
-            p_value(d.p_bh),
+            *(p_value(p) for p in tested * (d.p, d.p_holm, d.p_bh)),
         ]
         for pair in comparison.pairs
         for d in pair.differences
     ]
+    table = Table([Column(c) for c in columns], rows)
+    if not tested:
+        return [table]
     return [
-        Table([Column(c) for c in columns], rows),
+        table,
         Text(
             "Many comparisons find something by chance. Holm: adjusted p for decisions (even one false find is "
             "unlikely). BH (Benjamini–Hochberg): adjusted p for exploration (few of the finds are false).",
@@ -162,25 +172,27 @@ def _all(comparison: Comparison) -> list[Block]:
 def _segments(comparison: Comparison, pair: Pair) -> list[Block]:
     names = [d.metric for d in pair.differences]
     shown = [*(n for n in _PREFERRED if n in names), *(n for n in names if n not in _PREFERRED)][:_SEGMENT_METRICS]
-    blocks: list[Block] = []
+    tested, blocks = _tested([d for group in pair.segments for d in group.differences]), list[Block]()
     for segment, groups in groupby(pair.segments, lambda group: group.segment):
-        rows = [_segment_row(comparison, group, shown) for group in groups]
+        rows = [_segment_row(comparison, group, shown, tested) for group in groups]
         columns = [Column(segment), Column("queries", "count")]
         for i, name in enumerate(shown):
             title = titled(name, comparison.units[name])
-            columns += [interval_column(title, (row[2 + 2 * i] for row in rows)), Column("p (BH)")]
+            columns.append(interval_column(title, (row[2 + (1 + tested) * i] for row in rows)))
+            columns += tested * [Column("p (BH)")]
         blocks.append(Table(columns, rows))
     if any(group.few for group in pair.segments):
         blocks.append(Text("* too few queries to judge by", "warning"))
-    return [*blocks, Text("p (BH): adjusted for the number of segments; to explore, not to decide.", "note")]
+    told = Text("p (BH): adjusted for the number of segments; to explore, not to decide.", "note")
+    return [*blocks, told] if tested else blocks
 
 
-def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[str]) -> list[Cell]:
+def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[str], tested: bool) -> list[Cell]:
     by_name = {d.metric: d for d in group.differences}
     cells: list[Cell] = [group.value + (" *" if group.few else ""), group.queries]
     for name in shown:
         d = by_name[name]
-        cells += [difference_cell(d, comparison.units[name]), p_value(d.p_bh)]
+        cells += [difference_cell(d, comparison.units[name]), *([p_value(d.p_bh)] if tested else [])]
     return cells
 
 

@@ -17,6 +17,8 @@ from karat.report.sections.segments import leading_metrics
 from karat.summary import SummaryRow
 
 _SHOWN = 2  # metrics in a list: more do not fit a terminal
+_LINES = 3  # of a trend: with bands, more cannot be told apart
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def list_report(page: Page, total: int) -> Report:
@@ -52,13 +54,8 @@ def trend_blocks(metric: str, points: Sequence[TrendPoint]) -> list[Block]:
     if not points:
         return [Text(f"No run has {metric} there.")]
     parsed = parse_metric(metric)
-    x = [float(i) for i in range(1, len(points) + 1)]
     found = [point.measure for point in points]
-    series = Series(metric, x, [m.mean for m in found], [m.low for m in found], [m.high for m in found])
-    marks = [Mark(x[i], ", ".join(pin.name for pin in point.pins)) for i, point in enumerate(points) if point.pins]
-    blocks: list[Block] = []
-    if len(points) > 1:
-        blocks.append(Chart(f"{metric}, the oldest first", "run", metric, [series], marks, told=True))
+    blocks: list[Block] = [trend_chart(metric, points)] if len(points) > 1 else []
     several = len({m.definition for m in found}) > 1
     if several:
         blocks.append(Text(f"{metric} was defined or set in different ways: see the last column.", "warning"))
@@ -78,6 +75,32 @@ def trend_blocks(metric: str, points: Sequence[TrendPoint]) -> list[Block]:
         for p in points
     ]
     return [*blocks, Table(columns, rows)]
+
+
+def trend_chart(metric: str, points: Sequence[TrendPoint]) -> Chart:
+    """A line for each system, with its band; those whose last run is oldest are left out where there are many."""
+    newest = list(dict.fromkeys(point.system for point in reversed(points)))
+    shown = sorted(newest[:_LINES])
+    x_words, marks = [day(point.saved_at) for point in points], list[Mark]()
+    for place, point in enumerate(points, 1):
+        if point.pins and point.system in shown:
+            marks.append(Mark(float(place), ", ".join(pin.name for pin in point.pins)))
+    return Chart(
+        f"{metric}, the oldest run first" + (f"; {_LINES} systems of {len(newest)}" if len(newest) > _LINES else ""),
+        "run",
+        metric,
+        [_line(system if len(newest) > 1 else metric, system, points) for system in shown],
+        marks,
+        told=True,
+        x_words=x_words,
+    )
+
+
+def _line(name: str, system: str, points: Sequence[TrendPoint]) -> Series:
+    own = [(float(place), point.measure) for place, point in enumerate(points, 1) if point.system == system]
+    found = [measure for _, measure in own]
+    x, y = [place for place, _ in own], [measure.mean for measure in found]
+    return Series(name, x, y, [m.low for m in found], [m.high for m in found])
 
 
 def pins_report(pins: Sequence[Pin], rows: Mapping[str, RunRow]) -> Report:
@@ -115,6 +138,14 @@ def leading(rows: Sequence[RunRow]) -> list[Metric]:
         except ConfigError:  # of a plug-in that is not installed here
             continue
     return leading_metrics(known)
+
+
+def day(time: str) -> str:
+    """
+    >>> day("2025-06-01T08:00:00.000000Z")
+    '1 Jun'
+    """
+    return f"{int(time[8:10])} {_MONTHS[int(time[5:7]) - 1]}"
 
 
 def minute(time: str) -> str:

@@ -19,9 +19,14 @@ def triage_report(found: Triage) -> Report:
 
 def triage_blocks(found: Triage) -> list[Block]:
     in_full = len(found.cases) - found.brief
-    brief = [Text(f"The first {in_full:,} in full, the others by their ids.", "note")] if found.brief else []
     cases = [_case(case, found.k, i < in_full) for i, case in enumerate(found.cases)]
-    return [Text(_summary(found)), *map(Text, found.notes), *brief, *cases]
+    return [Text(_summary(found)), *map(Text, found.notes), *_brief_note(found, in_full), *cases]
+
+
+def _brief_note(found: Triage, in_full: int) -> list[Block]:
+    searched = " and what word search finds" if any(case.bm25 is not None for case in found.cases) else ""
+    said = f"The first {in_full:,} with the words that they share with their hits marked{searched}, the others in brief."
+    return [Text(said, "note")] if found.brief else []
 
 
 def _summary(found: Triage) -> str:
@@ -29,14 +34,16 @@ def _summary(found: Triage) -> str:
         f"{found.nothing_found:,} of {found.queries:,} queries have nothing relevant among the first {DEPTH} hits; "
         f"{found.losing:,} more fall short of what the gold allows."
     )
-    failed = found.nothing_found + found.losing
-    if failed <= len(found.cases):
-        return said
-    sample = f" and a sample of {found.sampled:,} of the others" if found.sampled else ""
-    return f"{said} Shown: the {len(found.cases) - found.sampled:,} worst{sample}."
+    shown = len(found.cases) - found.sampled
+    if found.sampled:
+        return f"{said} Shown: the {shown:,} worst and a sample of {found.sampled:,} of the others."
+    good = shown - found.nothing_found - found.losing
+    if good < 0:
+        return f"{said} Shown: the {shown:,} worst."
+    return f"{said} The other {good:,} lose nothing and come last." if good else said
 
 
-def changed_blocks(found: ChangedQueries, baseline: str, candidate: str) -> list[Block]:
+def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full: int) -> list[Block]:
     """Queries that lost, gained or only changed, with both lists beside each other; nothing where nothing changed."""
     if not found.shown:
         return []
@@ -45,24 +52,26 @@ def changed_blocks(found: ChangedQueries, baseline: str, candidate: str) -> list
     sample = f" and a sample of {found.sampled:,} of the others" if found.sampled else ""
     shown = f" Shown: those that changed most{sample}." if left else ""
     said = f"By {found.shown[0].metric}: {counts}.{shown}"
-    return [Text(said), *(_changed(query, baseline, candidate) for query in found.shown)]
+    return [Text(said), *(_changed(q, baseline, candidate, i < in_full) for i, q in enumerate(found.shown))]
 
 
 _KINDS = {"lost": "lost", "gained": "gained", "changed": "have other hits and the same score"}
 
 
-def _changed(query: ChangedQuery, baseline: str, candidate: str) -> Example:
+def _changed(query: ChangedQuery, baseline: str, candidate: str, in_full: bool) -> Example:
     left = query.gold_items - len(query.gold)
     return Example(
         query_id=query.query_id,
         query=query.query,
         facts={f"{query.metric} before": query.before, "after": query.after},
-        labels={"change": query.kind, **query.tags},
+        labels=query.tags,
         listings=[
             Listing("should be found", [_gold(item) for item in query.gold], f"and {left} more" if left else None),
             Listing(f"before: {baseline}", _hits(query.baseline), None if query.baseline else "nothing"),
             Listing(f"after: {candidate}", _hits(query.candidate), None if query.candidate else "nothing"),
         ],
+        outcome=query.kind,
+        brief=not in_full,
     )
 
 
@@ -76,14 +85,18 @@ def _case(case: Case, k: int, in_full: bool) -> Example:
         query_id=case.query_id,
         query=case.query,
         facts=dict(case.scores),
-        labels={"case": case.kind, **_finding(case, k), **_word_search(case), **case.tags},
+        labels={**_finding(case, k), **_word_search(case), **case.tags},
         notes=_losses(case, k) if in_full else [],
         listings=listings,
+        outcome=case.kind,
+        brief=not in_full,
     )
 
 
 def _finding(case: Case, k: int) -> dict[str, str]:
     """What became of most of what should have been found: the findings of the diagnosis, query by query."""
+    if case.kind == "nothing lost":
+        return {}
     if not case.lost:
         return {"finding": f"all in the top {k}, in a poor order"}
     return {"finding": WORDS[max(case.lost, key=lambda stage: case.lost[stage])][0].format(k=k)}

@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,8 @@ _TRIES, _SPAN = 5, 60.0  # wrong passwords of a name in so many seconds
 _COST = {"n": 2**14, "r": 8, "p": 1, "maxmem": 64 << 20}
 _USER = re.compile(r"(?P<name>[\w.@-]{1,64}):scrypt:(?P<salt>[0-9a-f]{32}):(?P<hash>[0-9a-f]{64})")
 _NOBODY = "0" * 32
+# Who is logged in, of the request that is being answered; empty for who knows the token, None for nobody.
+VISITOR: ContextVar[str | None] = ContextVar("visitor", default=None)
 
 
 @dataclass

@@ -22,11 +22,12 @@ from karat.labels.desk import Desk
 from karat.web.access import SESSION, Access
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, read_body, read_parameters, refusal
-from karat.web.guard import COOKIE, LOGIN, Guard
+from karat.web.guard import COOKIE, LOGIN, LOGOUT, Guard, cookie_of
 from karat.web.label_api import LABEL_ENDPOINTS
 from karat.web.label_pages import label_routes, visit_of
 from karat.web.openapi import openapi
-from karat.web.pages import PAGES, problem_page
+from karat.web.pages.addresses import PAGES
+from karat.web.pages.frame import problem_page
 from karat.web.rendering import page
 
 
@@ -41,7 +42,11 @@ def create_app(store: Store, access: Access, desk: Desk | None = None) -> Starle
     routes.append(Route(f"{PREFIX}/openapi.json", _described))
     routes += [Route(path, _showing(store, show)) for path, show in PAGES.items()]
     return Starlette(
-        routes=[*routes, Route(LOGIN, _log_in(access), methods=["GET", "POST"])],
+        routes=[
+            *routes,
+            Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
+            Route(LOGOUT, _log_out(access), methods=["POST"]),
+        ],
         middleware=[Middleware(Guard, access=access)],
         exception_handlers={HTTPException: _http_problem},
     )
@@ -86,6 +91,18 @@ def _welcome(cookie: str, *, secure: bool) -> Response:
     response = RedirectResponse("/runs", 303)
     response.set_cookie(COOKIE, cookie, max_age=int(SESSION), httponly=True, samesite="strict", secure=secure)
     return response
+
+
+def _log_out(access: Access) -> Callable[[Request], Response]:
+    """Here too, and not only in the browser: a cookie that somebody has copied ends with it."""
+
+    def log_out(request: Request) -> Response:
+        access.log_out(cookie_of(request.headers))
+        response = RedirectResponse(LOGIN, 303)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
+
+    return log_out
 
 
 def _answering(

@@ -9,12 +9,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from karat.web.access import Access
+from karat.web.access import VISITOR, Access
 from karat.web.endpoints import Problem, as_json
 
 COOKIE = "karat_session"
 HEADER = "x-karat"
 LOGIN = "/login"
+LOGOUT = "/logout"
 LABELS = "/labels"
 _OPEN_PATHS = (LOGIN, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of one that is a file of runs
@@ -60,6 +61,8 @@ class Guard:
                 headers.setdefault("Content-Security-Policy", POLICY)
             await send(message)
 
+        cookie = cookie_of(Headers(scope=scope))
+        VISITOR.set(self._access.user_of(cookie) if self._access.is_logged_in(cookie) else None)
         refused = self._refused(scope)
         if refused is not None:
             await refused(scope, receive, guarded)
@@ -106,7 +109,7 @@ class Guard:
 
 def _own_form(headers: Headers, path: str) -> bool:
     """A form of these pages, sent without a script; where it comes from is said by the browser, and was looked at."""
-    return path == LOGIN or (path.startswith(f"{LABELS}/") and "origin" in headers)
+    return path in (LOGIN, LOGOUT) or (path.startswith(f"{LABELS}/") and "origin" in headers)
 
 
 def cookie_of(headers: Headers) -> str:

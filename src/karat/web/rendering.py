@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from karat.report.blocks import Block, Section
 from karat.report.charts.svg import element
 from karat.report.renderers.html import asset, environment
+from karat.web.access import VISITOR
 
 _WIDTH, _HEIGHT, _EDGE = 96, 18, 3
 
@@ -42,7 +43,8 @@ def place(sections: Iterable[Section]) -> list[Placed]:
 def page(template: str, title: str, *, status: int = 200, sections: Sequence[Placed] = (), **context: Any) -> Response:
     from karat import __version__
 
-    named = {"title": title, "sections": sections, "version": __version__, "alone": False, "place": "", **context}
+    frame = {"version": __version__, "visitor": VISITOR.get(), "alone": False, "place": ""}
+    named = {"title": title, "sections": sections, **frame, **context}
     return HTMLResponse(_templates().get_template(template).render(**named), status)
 
 

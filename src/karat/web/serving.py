@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from importlib.util import find_spec
 
 from karat.errors import ConfigError, MissingExtra
 from karat.history.store import Store
@@ -29,13 +30,17 @@ def listen(host: str, port: int, access: Access) -> socket.socket:
     return made
 
 
-def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = None) -> None:
-    try:
-        import uvicorn
+def require_server() -> None:
+    """Said before anything is done that takes a while."""
+    if not all(map(find_spec, ("starlette", "uvicorn"))):
+        raise MissingExtra("karat serve", "starlette or uvicorn", "web")
 
-        from karat.web.app import create_app
-    except ImportError as error:
-        raise MissingExtra("karat serve", "starlette or uvicorn", "web") from error
+
+def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = None) -> None:
+    import uvicorn
+
+    from karat.web.app import create_app
+
     config = uvicorn.Config(
         create_app(store, access, desk),
         log_level="warning",

@@ -26,8 +26,8 @@ def draw_lines(chart: Chart, ident: str) -> Markup:
     stretched = [shape for i, series in enumerate(chart.series) for shape in _line(series, i, x, y)]
     box = f"0 0 {_WIDE} {HEIGHT}"
     parts.append(element("svg", *stretched, viewBox=box, preserveAspectRatio="none", width="100%", height=HEIGHT))
-    parts += [point for i, series in enumerate(chart.series) for point in _points(series, i, x, y)]
-    told = f"{chart.y_title} over {chart.x_title}: " + "; ".join(_ends(series) for series in chart.series)
+    parts += [point for i, series in enumerate(chart.series) for point in _points(chart, series, i, x, y)]
+    told = f"{chart.y_title} over {chart.x_title}: " + "; ".join(_ends(chart, series) for series in chart.series)
     names = legend((_sample(i), series.name) for i, series in enumerate(chart.series))
     return picture(parts, "lines", HEIGHT, chart.title, told, ident) + names
 
@@ -45,8 +45,12 @@ def _grid(chart: Chart, x: Scale, y: Scale) -> Iterator[Markup]:
         yield text(tick(value), 0, at + 4, "tick end", dx=-10)
     yield text(chart.y_title, 0, -14, "title", dx=-38)
     xs = sorted({v for series in chart.series for v in series.x})
-    places = xs if len(xs) <= _TICKS else x.ticks()
-    yield from axis(_with_room([(x.share(v), tick(v)) for v in places]), HEIGHT, chart.x_title, grid=False)
+    places = xs if len(xs) <= _TICKS or chart.x_words else x.ticks()
+    yield from axis(_with_room([(x.share(v), _at(chart, v)) for v in places]), HEIGHT, chart.x_title, grid=False)
+
+
+def _at(chart: Chart, x: float) -> str:
+    return chart.x_words[int(x) - 1] if chart.x_words else tick(x)
 
 
 def _with_room(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
@@ -103,21 +107,22 @@ def _pair(at: float, y: Scale, value: float | None) -> str:
     return f"{at:.1f},{HEIGHT * (1 - y.share(value or 0.0)):.1f}"
 
 
-def _points(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
-    for at, value, told in zip(series.x, series.y, _told(series), strict=True):
+def _points(chart: Chart, series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
+    for at, value, told in zip(series.x, series.y, _told(chart, series), strict=True):
         if value is not None:
             place = HEIGHT * (1 - y.share(value))
             yield mark(_SHAPES[i % 4], x.share(at), place, f"dot s{i % 4}", told)
 
 
-def _told(series: Series) -> Iterator[str]:
+def _told(chart: Chart, series: Series) -> Iterator[str]:
     for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
         limits = f" {interval(series.low[i], series.high[i])}" if series.low and series.high else ""
-        yield f"{series.name} at {x:g}: {'–' if y is None else format(y, '.4f')}{limits}"
+        place = f"{x:g}" if not chart.x_words else _at(chart, x)
+        yield f"{series.name} at {place}: {'–' if y is None else format(y, '.4f')}{limits}"
 
 
-def _ends(series: Series) -> str:
-    told = list(_told(series))
+def _ends(chart: Chart, series: Series) -> str:
+    told = list(_told(chart, series))
     return f"{told[0]}, {told[-1]}" if told else f"{short(series.name)}: nothing"
 
 

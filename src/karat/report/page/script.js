@@ -97,12 +97,30 @@
   };
   document.querySelectorAll("table.grid").forEach(enhance);
 
+  // A text that stands once, at the end, is put where it belongs as soon as somebody looks.
+  const references = (example) => [...example.querySelectorAll(".listings a")];
+  const textOf = (link) => document.getElementById(link.hash.slice(1))?.querySelector("p");
+  document.addEventListener("toggle", ({ target }) => {
+    if (!target.matches(".example")) return;
+    for (const link of references(target)) {
+      link.parentElement.append(textOf(link)?.cloneNode(true) ?? "");
+      link.replaceWith(...link.childNodes);
+    }
+  }, true); // it does not bubble
+  for (const passages of document.querySelectorAll(".passages")) passages.open = false;
+
   // Examples: filter by words and by label; the filter lives in the address, so that it can be sent to somebody.
   const filtered = (section) => {
     const place = section.querySelector(".section").id;
     const examples = [...section.querySelectorAll(".example")];
-    const labelled = (example) => [...example.querySelectorAll("[data-l]")].map((name) => [words(name), words(name.nextElementSibling)]);
-    const labels = new Map(examples.map((example) => [example, new Map(labelled(example))]));
+    const pairs = (example) => [...example.querySelectorAll("dl + dl dt")].map((name) => [words(name), words(name.nextElementSibling)]);
+    const outcome = (example) => [...example.querySelectorAll("summary small")].map((said) => ["outcome", words(said)]);
+    const labels = new Map(examples.map((example) => [example, new Map([...outcome(example), ...pairs(example)])]));
+    let heard; // what each example says, in small letters; a thousand of them are not read for nothing
+    const says = (example) => {
+      heard ??= new Map(examples.map((e) => [e, [e, ...references(e).map(textOf)].map((p) => p?.textContent).join(" ").toLowerCase()]));
+      return heard.get(example);
+    };
     const values = new Map();
     for (const own of labels.values()) for (const [name, value] of own) values.set(name, (values.get(name) ?? new Set()).add(value));
     const asked = new Map();
@@ -116,7 +134,7 @@
       for (const example of examples) {
         const own = labels.get(example);
         const fits = [...asked].every(([name, value]) => name === "text" || own.get(name) === value);
-        example.hidden = !(fits && example.textContent.toLowerCase().includes(text));
+        example.hidden = !(fits && (!text || says(example).includes(text)));
         shown += !example.hidden;
       }
       count.textContent = asked.size ? `${shown} of ${examples.length} queries` : `${examples.length} queries`;
@@ -143,20 +161,24 @@
 
     const read = () => {
       const [anchor, ...rest] = location.hash.slice(1).split("&");
-      if (anchor !== place || !rest.length) return false;
+      if (anchor !== place || !rest.length) return;
       asked.clear();
       for (const [name, value] of new URLSearchParams(rest.join("&"))) if (fields.has(name)) ask(name, value);
       for (const [name, field] of fields) field.value = asked.get(name) ?? "";
       update(false);
-      return true;
+      section.scrollIntoView();
     };
     update(false);
-    if (read()) section.scrollIntoView();
+    read();
     addEventListener("hashchange", read);
   };
   for (const section of document.querySelectorAll("section:has(> .example)")) filtered(section);
-  const target = document.getElementById(location.hash.slice(1).split("&")[0]);
-  if (target?.matches(".example")) target.open = true;
+  const reveal = () => {
+    const folded = document.getElementById(location.hash.slice(1).split("&")[0])?.closest("details");
+    if (folded) folded.open = true;
+  };
+  reveal();
+  addEventListener("hashchange", reveal);
 
   // Only what can be scrolled is a stop for the Tab key.
   const frames = document.querySelectorAll(".scroll");
@@ -167,7 +189,7 @@
 
   // On a narrow page the contents are folded away; a wide one has nothing to unfold them with.
   const narrow = matchMedia("(max-width: 68rem)");
-  const fold = () => { document.querySelector(".contents details").open = !narrow.matches; };
+  const fold = () => { for (const contents of document.querySelectorAll(".contents details")) contents.open = !narrow.matches; };
   narrow.addEventListener("change", fold);
   fold();
 }

@@ -17,12 +17,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from karat.report.blocks import (
-    STATES,
     Block,
     Cell,
     Column,
+    Example,
     Interval,
     Line,
+    Listing,
     Report,
     Section,
     Table,
@@ -37,7 +38,8 @@ from karat.report.readable import LONGEST, QUERY, readable
 _ROWS = 200  # of a table; a page with more is no longer read
 _CELL = 500  # characters
 _TEXT = 30  # characters from which on a column of text needs room
-_LINE = 120  # characters of a title where it is only a name
+_NAME = 120  # characters of a title where it is only a name
+_STATE = {"hit": " class=hit>✓ ", "miss": ">✗ ", "unjudged": ">? ", None: ">"}  # never colour alone
 _SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}
 _SHOWN_BY = {"chart": "figure", "dots": "figure", "bars": "figure", "scatter": "figure"}  # else a macro of its name
 
@@ -110,7 +112,7 @@ def _slug(name: str) -> str:
     >>> _slug("Bm25 + rerank"), _slug("<>")
     ('bm25-rerank', 'part')
     """
-    return re.sub(r"[^a-z0-9]+", "-", name[:_LINE].lower()).strip("-") or "part"
+    return re.sub(r"[^a-z0-9]+", "-", name[:_NAME].lower()).strip("-") or "part"
 
 
 @cache
@@ -127,7 +129,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         words=_words,
-        line=lambda text: readable(text, _LINE).replace("\n", " "),
+        line=lambda text: readable(text, _NAME).replace("\n", " "),
         query=lambda text: readable(text, QUERY).replace("\n", " "),
         slug=_slug,
         cell=_cell,
@@ -137,7 +139,8 @@ def environment() -> Environment:
         draw=draw,
         as_table=as_table,
         looks=_looks,
-        lines=_lines,
+        example=_example,
+        texts=_texts,
     )
     made.globals.update(signs=_SIGNS, most_rows=_ROWS)
     macros = made.get_template("blocks.html").module
@@ -192,35 +195,61 @@ def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> 
     return Markup("".join(made))  # text is escaped by _inside
 
 
-def _lines(lines: Sequence[Line]) -> Markup:
-    """The places of a list. Made here, as cells are: a report has thousands of them."""
-    if not any(line.text for line in lines):
-        return Markup(f'<p class="ids">{_ids(lines)}</p>') if lines else Markup("")
-    made = []
-    for line in lines:
-        state = f'<b class="{line.state}">{escape(STATES[line.state])}</b> ' if line.state else ""
-        facts = "".join(f" <small>{escape(n)} {escape(_cell(v, 'text'))}</small>" for n, v in line.facts.items())
-        text = f"<p>{marked(line.text, line.marks)}</p>" if line.text else ""
-        made.append(f"<li>{state}<code>{escape(readable(line.id, _LINE))}</code>{facts}{text}</li>\n")
-    return Markup(f"<ol>\n{''.join(made)}</ol>")  # text is escaped above
+def _listed(listing: Listing) -> Markup:
+    """A list of a query. In few letters, since a page has thousands of lines: a fact that all of them have is named
+    once, and stands in front."""
+    facts = {name for line in listing.lines for name in line.facts}
+    only = facts.pop() if len(facts) == 1 else None
+    title = f"{listing.title}, by {only}" if only else listing.title
+    made = "".join(f"<li{_STATE[line.state]}{_line(line, only)}\n" for line in listing.lines)
+    note = f"<p class=note>{_words(listing.note)}</p>" if listing.note else ""
+    return Markup(f"<div><p>{escape(readable(title))}</p><ol>{made}</ol>{note}</div>")  # text is escaped
 
 
-def _ids(lines: Sequence[Line]) -> Markup:
-    """A list without texts, in one paragraph."""
-    named = (f"{STATES[line.state][:1]} {readable(line.id, _LINE)}".strip() for line in lines)
-    return escape(" · ".join(named))
+def _line(line: Line, only: str | None) -> str:
+    before = f"{_safe(_cell(line.facts[only], 'text'))} " if only in line.facts else ""
+    others = [f"{n} {_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
+    after = f" {_safe(', '.join(others))}" if others else ""
+    name = _safe(readable(line.id, _NAME))
+    shown = f"<a href=#{line.see}>{name}</a>" if line.see else name
+    return f"{before}{shown}{after}{f'<p>{marked(line.text, line.marks)}' if line.text else ''}"
+
+
+def _texts(listing: Listing) -> Markup:
+    """Texts to which lists refer."""
+    made = "".join(f"<li id={line.place}>{_line(line, None)}\n" for line in listing.lines)
+    return Markup(f"<ul>{made}</ul>")  # text is escaped
+
+
+def _example(block: Example, place: str) -> Markup:
+    """One query. Made here and without what HTML can do without: a page has a thousand of them."""
+    query = _safe(readable(block.query or "", QUERY).replace("\n", " "))
+    outcome = f" <small>{_safe(block.outcome)}</small>" if block.outcome else ""
+    facts, labels = (
+        "".join(
+            f"<dt>{_safe(readable(n, _NAME))}<dd>{_safe(readable(_cell(v, 'score'), _NAME))}" for n, v in pairs.items()
+        )
+        for pairs in (block.facts, block.labels)
+    )
+    notes = "".join(f"<p class=note>{_words(note)}</p>" for note in block.notes)
+    lists = f"<div class=listings>{''.join(map(_listed, block.listings))}</div>" if block.listings else ""
+    return Markup(  # text is escaped
+        f"<details class=example id={place}><summary><b>{_safe(readable(block.query_id, _NAME))}</b> {query}{outcome}"
+        f"</summary>\n<dl>{facts}</dl><dl>{labels}</dl>{notes}{lists}</details>\n"
+    )
+
+
+def _safe(text: str) -> str:
+    return str(escape(text))
 
 
 def marked(text: str, marks: Sequence[tuple[int, int]], longest: int = LONGEST) -> Markup:
     """The text with its marks; what is not readable is replaced letter by letter, so that places stay right."""
     end, parts = 0, []
     for start, stop in marks:
-        parts += [
-            escape(readable(text[end:start], longest)),
-            Markup("<mark>{}</mark>").format(readable(text[start:stop])),
-        ]
+        parts += [_safe(readable(text[end:start], longest)), f"<mark>{_safe(readable(text[start:stop]))}</mark>"]
         end = stop
-    return Markup("").join([*parts, escape(readable(text[end:], longest))])
+    return Markup("".join([*parts, _safe(readable(text[end:], longest))]))  # text is escaped
 
 
 def _inside(value: Cell, column: Column) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from karat.report.blocks import Block, Example, Report, Table, Text, Verdict, listing_table, write_cell
+from karat.report.blocks import Block, Example, Listing, Report, Table, Text, Verdict, listing_table, write_cell
 from karat.report.figures import as_table, without_repeats
 from karat.report.readable import QUERY, readable
 
@@ -53,13 +53,16 @@ def _block(block: Block) -> str:
         return f"**{_MARKS[block.outcome]}** {safe(block.title)}: {safe(block.reason)}"
     if isinstance(block, Example):
         return _example(block)
+    if isinstance(block, Listing):
+        return _table(listing_table(block))
     return f"**{safe(block.title)}**\n\n{_table(as_table(block))}"
 
 
 def _example(block: Example) -> str:
     facts = [f"{safe(n)} {safe(write_cell(v, 'score'))}" for n, v in block.facts.items()]
     labels = [f"{safe(n)} {safe(v)}" for n, v in block.labels.items()]
-    parts = [f"**{safe(block.query_id)}** {safe(readable(block.query or '', QUERY))} ({', '.join([*facts, *labels])})"]
+    said = ", ".join(filter(None, [safe(block.outcome), *facts, *labels]))
+    parts = [f"**{safe(block.query_id)}** {safe(readable(block.query or '', QUERY))} ({said})"]
     parts += [safe(note) for note in block.notes]
     return "\n\n".join([*parts, *(_table(listing_table(listing)) for listing in block.listings)])
 

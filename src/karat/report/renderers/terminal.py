@@ -16,6 +16,7 @@ from karat.report.blocks import (
     Block,
     Example,
     Figure,
+    Listing,
     Report,
     Section,
     Table,
@@ -85,6 +86,8 @@ def _block(block: Block) -> RenderableType:
         return RichText(f"{_MARKS[block.outcome]}  {clean(block.title)}: {clean(block.reason)}")
     if isinstance(block, Example):
         return _example(block)
+    if isinstance(block, Listing):
+        return _table(listing_table(block))
     # A terminal has no lines worth reading, but the numbers are.
     return Group(RichText(clean(block.title), style="italic"), _table(as_table(block)))
 
@@ -95,7 +98,7 @@ def _example(block: Example) -> RenderableType:
     parts: list[RenderableType] = [
         "",
         RichText(clean(f"{readable(block.query_id, QUERY)}  {readable(block.query or '', QUERY)}"), style="bold"),
-        RichText(clean("  ".join([*facts, *labels])), style="dim"),
+        RichText(clean("  ".join(filter(None, [block.outcome, *facts, *labels]))), style="dim"),
         *(RichText(clean(note)) for note in block.notes),
     ]
     for listing in block.listings:

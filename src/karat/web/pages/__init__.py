@@ -1,0 +1,1 @@
+"""The pages: each asks the history for what it shows, and no more."""

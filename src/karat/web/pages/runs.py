@@ -1,0 +1,82 @@
+"""The list of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from karat.history.rows import Filter, Measure, RunRow
+from karat.history.store import Store
+from karat.report.history import leading, minute
+from karat.report.numbers import written
+from karat.web.api import ListRuns
+from karat.web.pages.asking import SHOWN, asked_of, link
+from karat.web.rendering import Placed, page, sparkline
+
+_SPARK = 30  # runs of a small line
+_SYSTEMS = 6
+
+
+def runs_page(store: Store, request: Request) -> Response:
+    asked = asked_of(request, ListRuns)
+    found = store.runs(asked.filter(), limit=asked.limit, after=asked.after)
+    metrics = leading(found.rows)[:SHOWN]
+    names = [str(metric) for metric in metrics]
+    units = [metric.unit for metric in metrics]
+    rows = [
+        {
+            "id": row.id,
+            "saved": minute(row.saved_at),
+            "system": row.head.system or row.head.run,
+            "branch": row.head.branch,
+            "code": row.head.code_version,
+            "outcome": row.outcome,
+            "tags": row.tags,
+            "pins": row.pins,
+            "cells": [_mean(row.measures.get(name), unit) for name, unit in zip(names, units, strict=True)],
+        }
+        for row in found.rows
+    ]
+    links = []
+    if asked.after:
+        links.append(("Newest", link("/runs", request, after=None)))
+    if found.after:
+        links.append(("Older", link("/runs", request, after=found.after)))
+    headings = [Placed("systems", "Systems"), Placed("list", "Runs")] if rows else []
+    return page(
+        "runs.html",
+        "Runs",
+        place="runs",
+        store=store.label,
+        sections=headings,
+        asked=asked,
+        choices=store.choices(),
+        metrics=names,
+        systems=_systems(store, found.rows, asked.filter(), names, units, request),
+        rows=rows,
+        links=links,
+    )
+
+
+def _systems(
+    store: Store, rows: Sequence[RunRow], only: Filter, names: list[str], units: list[str], request: Request
+) -> list[dict[str, Any]]:
+    found = []
+    for system in list(dict.fromkeys(row.head.system for row in rows))[:_SYSTEMS]:
+        own = msgspec.structs.replace(only, system=system)
+        cells = []
+        for name, unit in zip(names, units, strict=True):
+            values = [p.measure.mean for p in store.trend(name, own, limit=_SPARK) if p.measure.mean is not None]
+            trend = link("/trend", request, metric=name, system=system, after=None)
+            shown = {"spark": sparkline(values), "text": written(values[-1], unit), "link": trend} if values else None
+            cells.append(shown)
+        found.append({"name": system, "link": link("/runs", request, system=system, after=None), "cells": cells})
+    return found
+
+
+def _mean(measure: Measure | None, unit: str) -> str:
+    return "–" if measure is None else written(measure.mean, unit)

@@ -1,0 +1,87 @@
+"""One metric over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from karat.history.rows import TrendPoint
+from karat.history.store import Store
+from karat.metrics.base import Metric
+from karat.metrics.grammar import parse_metric
+from karat.report.blocks import Block, Chart, Section, Series, Table, Text
+from karat.report.history import leading, minute, trend_blocks
+from karat.report.numbers import interval, written
+from karat.web.api import ListRuns
+from karat.web.pages.asking import asked_of
+from karat.web.pages.verdicts import kept_verdicts
+from karat.web.rendering import Placed, page, place
+
+_LINES = 4  # colours of a chart
+
+
+def trend_page(store: Store, request: Request) -> Response:
+    plain = asked_of(request, ListRuns)
+    newest = store.runs(plain.filter(), limit=1).rows
+    known = list(newest[0].measures) if newest else []
+    first = str(leading(newest)[0]) if newest else "recall@5"
+    segment = request.query_params.get("segment", "")
+    name, _, value = segment.partition("=")
+    metric = str(parse_metric(request.query_params.get("metric") or first))
+    points_ = store.trend(metric, plain.filter(), segment=(name, value))
+    segments = store.segments(newest[0].id) if newest else {}
+    title = f"{metric} over time" + (f", {segment}" if segment else "")
+    return page(
+        "trend.html",
+        title,
+        place="trend",
+        store=store.label,
+        asked=plain,
+        choices=store.choices(),
+        metric=metric,
+        metrics=list(dict.fromkeys([metric, *known])),
+        segment=segment,
+        segments=[(f"{n}={v}", f"{n}: {v}") for n, values in segments.items() for v in values],
+        definitions=len({point.measure.definition for point in points_}) > 1,
+        rows=[_trend_row(point, parse_metric(metric)) for point in reversed(points_)],
+        sections=_sections(store, metric, segment, points_),
+    )
+
+
+def _sections(store: Store, metric: str, segment: str, found: list[TrendPoint]) -> list[Placed]:
+    blocks: list[Block] = [block for block in trend_blocks(metric, found) if not isinstance(block, Table)]
+    if blocks and isinstance(blocks[0], Chart):
+        blocks[0] = _with_gates(store, metric, segment, found, blocks[0])
+    told = place([Section("trend", "Trend", blocks or [Text("One run is not a trend yet.")])])
+    return [*told, Placed("runs", "Runs")] if found else told
+
+
+def _with_gates(store: Store, metric: str, segment: str, found: list[TrendPoint], chart: Chart) -> Chart:
+    """With what the gates asked of the newest run as lines."""
+    limits, group = dict[float, str](), segment.replace("=", " ", 1)
+    for judgement in store.judgements(found[-1].run_id)[:1]:
+        for verdict in kept_verdicts(judgement.document).verdicts:
+            if verdict.metric == metric and (verdict.segment or "") == group and verdict.limit is not None:
+                limits.setdefault(verdict.limit, f"gate {verdict.gate}")
+    ends = [1.0, float(len(found))]
+    lines = [Series(name, ends, [limit, limit]) for limit, name in limits.items()]
+    return msgspec.structs.replace(chart, series=[*chart.series, *lines[: _LINES - len(chart.series)]])
+
+
+def _trend_row(point: TrendPoint, metric: Metric) -> dict[str, Any]:
+    found = point.measure
+    return {
+        "id": point.run_id,
+        "saved": minute(point.saved_at),
+        "system": point.system,
+        "branch": point.branch,
+        "code": point.code_version,
+        "value": written(found.mean, metric.unit),
+        "limits": interval(found.low, found.high, metric.unit),
+        "queries": f"{point.queries:,}",
+        "definition": found.definition,
+        "pins": point.pins,
+    }
