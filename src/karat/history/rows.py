@@ -112,6 +112,7 @@ class TrendPoint(msgspec.Struct, frozen=True):
     queries: int
     measure: Measure
     pins: list[Pin]
+    tags: list[str] = []
 
 
 class Choices(msgspec.Struct, frozen=True):

@@ -246,7 +246,9 @@ class Store(ABC):
                 if len(found) < size:
                     break
                 after = f"{found[-1][1]}~{found[-1][0]}"
-        return points[:size][::-1]
+            points = points[:size][::-1]
+            tags = _tags(connection, [point.run_id for point in points])
+        return [msgspec.structs.replace(point, tags=tags.get(point.run_id, [])) for point in points]
 
     def segments(self, run_id: str) -> dict[str, list[str]]:
         """Segments that a trend can follow, with their values."""
@@ -400,17 +402,21 @@ def _select(
     return connection.execute(statement, [*values, limit]).fetchall()
 
 
+def _tags(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    if ids:
+        statement = f"SELECT tag, run_id FROM tags WHERE run_id IN ({', '.join('?' * len(ids))}) ORDER BY tag"
+        for tag, run_id in connection.execute(statement, ids).fetchall():
+            found.setdefault(run_id, []).append(tag)
+    return found
+
+
 def _described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
     """Rows with all that stands in other tables, each table asked once."""
     ids = [row[0] for row in found]
     if not ids:
         return []
-    marks = ", ".join("?" * len(ids))
-    tags: dict[str, list[str]] = {}
-    for tag, run_id in connection.execute(
-        f"SELECT tag, run_id FROM tags WHERE run_id IN ({marks}) ORDER BY tag", ids
-    ).fetchall():
-        tags.setdefault(run_id, []).append(tag)
+    marks, tags = ", ".join("?" * len(ids)), _tags(connection, ids)
     statement = f"SELECT run_id, metrics FROM measures WHERE segment = '' AND value = '' AND run_id IN ({marks})"
     measures = dict(connection.execute(statement, ids).fetchall())
     statement = f"SELECT run_id, outcome FROM verdicts WHERE run_id IN ({marks}) ORDER BY judged_at"

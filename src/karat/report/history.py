@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from karat.summary import SummaryRow
 
 _SHOWN = 2  # metrics in a list: more do not fit a terminal
 _LINES = 3  # of a trend: with bands, more cannot be told apart
+_RELEASE = re.compile(r"v?\d+(\.\d+)+\S*|release\S+", re.IGNORECASE)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -81,19 +83,21 @@ def trend_chart(metric: str, points: Sequence[TrendPoint]) -> Chart:
     """A line for each system, with its band; those whose last run is oldest are left out where there are many."""
     newest = list(dict.fromkeys(point.system for point in reversed(points)))
     shown = sorted(newest[:_LINES])
-    x_words, marks = [day(point.saved_at) for point in points], list[Mark]()
-    for place, point in enumerate(points, 1):
-        if point.pins and point.system in shown:
-            marks.append(Mark(float(place), ", ".join(pin.name for pin in point.pins)))
+    named = [(float(place), _names(point)) for place, point in enumerate(points, 1) if point.system in shown]
     return Chart(
         f"{metric}, the oldest run first" + (f"; {_LINES} systems of {len(newest)}" if len(newest) > _LINES else ""),
         "run",
         metric,
         [_line(system if len(newest) > 1 else metric, system, points) for system in shown],
-        marks,
+        [Mark(place, ", ".join(names)) for place, names in named if names],
         told=True,
-        x_words=x_words,
+        x_words=[day(point.saved_at) for point in points],
     )
+
+
+def _names(point: TrendPoint) -> list[str]:
+    """What a run is known by: pins, and the releases among its tags, which stay when the pin moves on."""
+    return [*(pin.name for pin in point.pins), *(tag for tag in point.tags if _RELEASE.fullmatch(tag))]
 
 
 def _line(name: str, system: str, points: Sequence[TrendPoint]) -> Series:

@@ -17,6 +17,7 @@ _WIDE = 1000  # units of the part that is stretched to the width
 _SHAPES = ("circle", "square", "up", "diamond")  # dashes and colours of the same number are in the style sheet
 _TICKS = 8  # places of the axis that are named one by one
 _LETTER = 13  # pixels from one line of letters to the next
+_ROWS = HEIGHT // _LETTER - 2  # lines of letters between the top and the axis
 _NARROWEST, _DIGIT, _GAP = 300, 7, 6  # pixels of the axis on a narrow page, of a digit, and between two numbers
 
 
@@ -71,7 +72,7 @@ def _marks(chart: Chart, x: Scale) -> Iterator[Markup]:
     for i, found in enumerate(chart.marks):
         share = x.share(found.x)
         yield line(share, 0, share, HEIGHT, "mark")
-        yield _words(found, share, HEIGHT - 10 - _LETTER * i)
+        yield _words(found, share, HEIGHT - 10 - _LETTER * (i % _ROWS))
 
 
 def _words(found: Mark, share: float, y: float) -> Markup:

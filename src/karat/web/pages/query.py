@@ -72,8 +72,8 @@ def _sections(store: Store, found: QueryHistory) -> list[Placed]:
         return place([moved])
     made = triage_of(store.document(seen.run_id), [case])
     shown = [] if made is None else [block for block in triage_blocks(made) if isinstance(block, Example)]
-    told = f"Gold and hits in {seen.system}, run {short(seen.run_id)} of {day(seen.saved_at)}"
-    return place([moved, Section("hits", told, shown)])
+    told = Text(f"In {seen.system}, run {short(seen.run_id)} of {day(seen.saved_at)}, the newest that failed on it.")
+    return place([moved, Section("hits", "Gold and hits", [told, *shown])])
 
 
 def _rank_blocks(points: Sequence[QueryPoint]) -> list[Block]:

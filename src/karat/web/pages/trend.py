@@ -84,4 +84,5 @@ def _trend_row(point: TrendPoint, metric: Metric) -> dict[str, Any]:
         "queries": f"{point.queries:,}",
         "definition": found.definition,
         "pins": point.pins,
+        "tags": point.tags,
     }
