@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from karat.audit import Audit
+from karat.corpus import DescribedRun
 from karat.engines.base import Engine, Scored, Task
 from karat.engines.spark_gold import GOLD, gold_rows
 from karat.engines.spark_session import find_session, friendly
@@ -69,14 +70,30 @@ class Spark(Engine):
             got, expected = type(run).__name__, "a path to Parquet files, or a Spark DataFrame"
             raise InputError("Spark cannot read this run", expected=expected, got=got)
         with friendly(str(run)):
-            return SparkRun(str(run), self.session.read.parquet(str(run)), system, layout)
+            return SparkRun(str(run), self._table(str(run)), system, layout)
+
+    def _table(self, path: str) -> DataFrame:
+        """Parquet; or a Delta table, whose folder holds Parquet of former versions as well."""
+        if self._is_delta(path):
+            return self.session.read.format("delta").load(path)
+        return self.session.read.parquet(path)
+
+    def _is_delta(self, path: str) -> bool:
+        """Spark itself is asked, for it knows file systems that this process does not."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return bool(self.session.read.text(path.rstrip("/") + "/_delta_log/*.json").columns)
+        except AnalysisException:
+            return False
 
     def scores(self, run: Run, task: Task) -> Iterator[Scored]:
         if not isinstance(run, SparkRun):
+            given = "--corpus" if isinstance(run, DescribedRun) else "--raw, --original, --route or --bm25"
             raise ConfigError(
-                "Spark scores bare runs of Parquet files and DataFrames only",
-                got=run.label,
-                hint="without --corpus, --raw, --original and --route, or with --engine local",
+                f"the engine spark cannot work with {given}: it scores final lists, and nothing beside them",
+                file=run.label,
+                hint=f"leave out {given}, or use --engine local",
             )
         hits = run.frame(task.columns)
         shipped = Shipped.of(task, run.label, run.layout)
