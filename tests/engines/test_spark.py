@@ -120,6 +120,17 @@ def test_several_systems(spark: Any) -> None:
     assert_same(here["b"], karat.evaluate(frame, GOLD, METRICS, system="b"))
 
 
+def test_folders_named_by_columns(spark: Any, tmp_path: Path) -> None:
+    for system, part in (("a", TABLE), ("b", TABLE[:2400])):
+        (folder := tmp_path / f"system={system}").mkdir()
+        part.write_parquet(folder / "part-0.parquet")
+    for path in (str(tmp_path), f"{tmp_path}/*/*.parquet"):
+        there, here = (karat.evaluate_all(path, GOLD, METRICS, engine=engine) for engine in (spark, "local"))
+        assert set(there) == {"a", "b"}
+        for system, result in there.items():
+            assert_same(here[system], result)
+
+
 def test_scores_can_be_written_back(spark: Any, tmp_path: Path) -> None:
     result = karat.evaluate(spark.createDataFrame(TABLE.to_arrow()), GOLD, METRICS)
     karat.Spark(spark).frame(result).write.parquet(str(tmp_path / "scores"))
@@ -216,7 +227,7 @@ def test_what_needs_single_hits_here(spark: Any) -> None:
     with pytest.raises(ConfigError, match="the engine spark cannot work with --corpus"):
         karat.evaluate(frame, GOLD, METRICS, corpus=DEMO / "corpus.jsonl")
     for other in ({"raw": TABLE}, {"original": TABLE}, {"routes": {"a": TABLE}}):
-        with pytest.raises(ConfigError, match="the engine spark cannot work with --raw, --original, --route"):
+        with pytest.raises(ConfigError, match="the engine spark cannot work with --raw, --original or --route"):
             karat.evaluate(frame, GOLD, METRICS, **other)
     with pytest.raises(InputError, match="Spark cannot read this run"):
         karat.evaluate({"q": {"a": 1.0}}, GOLD, METRICS, engine=spark)
