@@ -29,9 +29,8 @@ def shared_words(query: str, text: str, language: str | None, length: int) -> Pa
     >>> shared_words("refund window", "Within the refund windows of 90 days", "en", 30)
     Passage(text='Within the refund windows of …', marks=[(11, 17), (18, 25)])
     """
-    wanted = frozenset(word for word in _stems(query, language) if len(word) > 1)  # not the m of "I'm"
-    found = [m.span() for m in _WORD.finditer(text) if not wanted.isdisjoint(_stems(m[0], language))]
-    return cut(Passage(text, found), length)
+    shared = _words_of(query, language)
+    return cut(Passage(text, [m.span() for m in _WORD.finditer(text) if shared[m[0]]]), length)
 
 
 def cut(passage: Passage, length: int) -> Passage:
@@ -66,6 +65,21 @@ def _at_a_word(text: str, start: int) -> int:
     """The start of the next word, where one is near."""
     space = text.find(" ", start - 1, start + _NEAR) if start else -1
     return start if space < 0 else space + 1
+
+
+class _Shared(dict[str, bool]):
+    """Word → whether the query has it too, found out once for all passages of a query."""
+
+    def __init__(self, query: str, language: str | None) -> None:
+        self._language = language
+        self._wanted = frozenset(word for word in _stems(query, language) if len(word) > 1)  # not the m of "I'm"
+
+    def __missing__(self, word: str) -> bool:
+        self[word] = not self._wanted.isdisjoint(_stems(word, self._language))
+        return self[word]
+
+
+_words_of = lru_cache(8)(_Shared)
 
 
 @lru_cache(1 << 16)  # the same words come again and again

@@ -4,6 +4,9 @@ Nothing is sorted that stands in order already, and ties are settled only where 
 
 from __future__ import annotations
 
+from itertools import islice
+from operator import lt
+
 import numpy as np
 
 from karat.audit import Audit
@@ -147,11 +150,24 @@ def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows:
     places = np.arange(len(run)) + (starts - (np.cumsum(sizes) - sizes))[run]
     order = np.arange(n) if order is None else order
     ids = take_list(hits.ids, order[places])
-    # Python orders text by code point, which is the order of its UTF-8 bytes, and so trec_eval's.
-    by_id = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
-    by_id.sort(key=run.tolist().__getitem__)
-    order[places] = order[places[np.array(by_id)]]
+    wrong = np.fromiter(map(lt, ids, islice(ids, 1, None)), np.bool_, len(ids) - 1) & (run[1:] == run[:-1])
+    if wrong.any():
+        unsorted = np.bincount(run[1:][wrong], minlength=len(starts)).astype(np.bool_)
+        _swap(order, starts[unsorted & (sizes == 2)])
+        _sort_by_id(order, places, ids, run, np.flatnonzero((unsorted & (sizes > 2))[run]))
     return order
+
+
+def _swap(order: Ints, first: Ints) -> None:
+    """Most ties are of two hits."""
+    order[first], order[first + 1] = order[first + 1], order[first]
+
+
+def _sort_by_id(order: Ints, places: Ints, ids: list[str], run: Ints, among: Ints) -> None:
+    # Python orders text by code point, which is the order of its UTF-8 bytes, and so trec_eval's.
+    by_id = sorted(among.tolist(), key=ids.__getitem__, reverse=True)
+    by_id.sort(key=run.tolist().__getitem__)
+    order[places[among]] = order[places[np.array(by_id, np.int64)]]
 
 
 def places_of(order: Ints | None, rows: Ints) -> Ints:

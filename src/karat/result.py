@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -146,13 +146,16 @@ class Result:
         names = self.segmented_by or tuple(self.gold.tags)
         return [row for name in names for row in self.segment_by(name)]
 
-    def segment_by(self, name: str) -> list[SegmentRow]:
-        """All metrics by language, topic, language×topic, query_length …: any tag, field or derived attribute."""
-        known: dict[str, list[SegmentRow]] = self.__dict__.setdefault("_segmented", {})
-        if name not in known:
-            title = segment_title(self.gold, name)
-            known[name] = [self._segment(title, value, at) for value, at in self.groups(name)]
-        return known[name]
+    def segment_by(self, name: str, metrics: Sequence[Metric] | None = None) -> list[SegmentRow]:
+        """All metrics, or some, by language, topic, language×topic, query_length …: any tag, field or derived
+        attribute."""
+        known: dict[Any, list[SegmentRow]] = self.__dict__.setdefault("_segmented", {})
+        asked = self.metrics if metrics is None else metrics
+        key = (name, *map(str, asked))
+        if key not in known:
+            title, columns = segment_title(self.gold, name), replace(self.columns, metrics=list(asked))
+            known[key] = [self._segment(title, value, at, columns) for value, at in self.groups(name)]
+        return known[key]
 
     def groups(self, name: str) -> list[tuple[str, Ints]]:
         """The values of an attribute in their order, each with the places of its queries."""
@@ -244,10 +247,10 @@ class Result:
         ceilings = {name: values[at] for name, values in self.ceilings.items()}
         return Measured(segment, value, self.columns.select(at), ceilings, len(at))
 
-    def _segment(self, name: str, label: str, at: Ints) -> SegmentRow:
+    def _segment(self, name: str, label: str, at: Ints, columns: Scores) -> SegmentRow:
         ceilings = {n: values[at] for n, values in self.ceilings.items()}
         floors = {n: values[at] for n, values in self.floors.items()}
-        rows = summarise(self.columns.select(at), self.sampling, ceilings, floors)
+        rows = summarise(columns.select(at), self.sampling, ceilings, floors)
         return SegmentRow(name, label, len(at), any(row.few and row.n for row in rows) or len(at) < FEW, rows)
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
@@ -119,7 +119,9 @@ def measured_depths(wanted: list[int], depth: int) -> tuple[list[int], list[str]
 
 def draw_curve(measured: Measured, ks: list[int], depth: int, sampling: Sampling) -> Curve:
     """The curves of one group. `depth`: of the deepest list."""
-    rows = {row.metric: row for row in summarise(measured.scores, sampling, measured.ceilings, {})}
+    names = {f"auc_recall@{ks[-1]}", f"recall@{_EVERYTHING}", *(f"{curve}@{k}" for curve in _CURVES for k in ks)}
+    shown = replace(measured.scores, metrics=[m for m in measured.scores.metrics if str(m) in names])
+    rows = {row.metric: row for row in summarise(shown, sampling, measured.ceilings, {})}
     knees = [knee for name in _CURVES if (knee := _knee(name, ks, measured.scores, sampling)) is not None]
     return Curve(
         segment=measured.segment,

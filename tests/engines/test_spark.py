@@ -70,6 +70,21 @@ def test_a_real_trec_run(spark: Any, shared_data: Path) -> None:
     )
 
 
+def test_two_million_rows_in_no_order(spark: Any, tmp_path: Path) -> None:
+    table, gold = hits_table(20_000, 100), gold_of(20_000, 100)
+    table.sample(fraction=1.0, shuffle=True, seed=5).write_parquet(tmp_path / "run.parquet")
+    local = karat.evaluate(table, gold, METRICS)
+    assert_same(local, karat.evaluate(str(tmp_path / "run.parquet"), gold, METRICS, engine=spark))
+
+
+def test_a_delta_table_without_a_reader(spark: Any, tmp_path: Path) -> None:
+    """Its folder holds former versions too: read as Parquet, it would give hits that are no longer there."""
+    pytest.importorskip("deltalake")
+    TABLE.write_delta(tmp_path / "run")
+    with pytest.raises(InputError, match=r"this is a Delta table(.|\n)*io.delta:delta-spark(.|\n)*--engine local"):
+        karat.evaluate(str(tmp_path / "run"), GOLD, METRICS, engine=spark)
+
+
 def test_skewed_queries_and_empty_partitions(spark: Any) -> None:
     """One query has nearly all hits, and there are more partitions than queries."""
     giant = hits_table(1, 20_000).with_columns(query_id=pl.lit("q00001"))
@@ -103,6 +118,17 @@ def test_several_systems(spark: Any) -> None:
     for system, result in there.items():
         assert_same(here[system], result)
     assert_same(here["b"], karat.evaluate(frame, GOLD, METRICS, system="b"))
+
+
+def test_folders_named_by_columns(spark: Any, tmp_path: Path) -> None:
+    for system, part in (("a", TABLE), ("b", TABLE[:2400])):
+        (folder := tmp_path / f"system={system}").mkdir()
+        part.write_parquet(folder / "part-0.parquet")
+    for path in (str(tmp_path), f"{tmp_path}/*/*.parquet"):
+        there, here = (karat.evaluate_all(path, GOLD, METRICS, engine=engine) for engine in (spark, "local"))
+        assert set(there) == {"a", "b"}
+        for system, result in there.items():
+            assert_same(here[system], result)
 
 
 def test_scores_can_be_written_back(spark: Any, tmp_path: Path) -> None:
@@ -198,8 +224,11 @@ def test_gold_of_passages_needs_the_hits_here(spark: Any) -> None:
 
 def test_what_needs_single_hits_here(spark: Any) -> None:
     frame = spark.createDataFrame(TABLE.to_arrow())
-    with pytest.raises(ConfigError, match="Spark scores bare runs"):
+    with pytest.raises(ConfigError, match="the engine spark cannot work with --corpus"):
         karat.evaluate(frame, GOLD, METRICS, corpus=DEMO / "corpus.jsonl")
+    for other in ({"raw": TABLE}, {"original": TABLE}, {"routes": {"a": TABLE}}):
+        with pytest.raises(ConfigError, match="the engine spark cannot work with --raw, --original or --route"):
+            karat.evaluate(frame, GOLD, METRICS, **other)
     with pytest.raises(InputError, match="Spark cannot read this run"):
         karat.evaluate({"q": {"a": 1.0}}, GOLD, METRICS, engine=spark)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from tests.engines.conftest import need_java
+from tests.engines.conftest import JAVA, free_port, need_java
 
 pytestmark = pytest.mark.xdist_group("spark-cluster")
 
@@ -25,11 +24,11 @@ DRIVER = """
 import os, signal, sys, threading, time
 import karat
 from pyspark.sql import SparkSession
-from tests.engines.conftest import METRICS, assert_same, gold_of, hits_table
+from tests.engines.conftest import JAVA, METRICS, SETTINGS, assert_same, gold_of, hits_table
 
 url, victim = sys.argv[1], int(sys.argv[2])
-settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
-            "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "8", "spark.log.level": "OFF",
+settings = {**SETTINGS, "spark.log.level": "OFF", "spark.sql.shuffle.partitions": "4",
+            "spark.executor.memory": "512m", "spark.executor.extraJavaOptions": JAVA,
             # Nobody need ask the dead one for long.
             "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}
 builder = SparkSession.builder.master(url)
@@ -37,7 +36,7 @@ for name, value in settings.items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
 table, gold = hits_table(600, 20), gold_of(600, 20)
-frame = spark.createDataFrame(table.to_arrow()).repartition(8)
+frame = spark.createDataFrame(table.to_arrow()).repartition(4)
 frame.count()  # both executors are up, and have written what the next job reads
 # Only while tasks of the real job run is anything lost that must be made again.
 def kill():
@@ -56,12 +55,6 @@ spark.stop()
 """
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 class Cluster:
     def __init__(self, folder: Path) -> None:
         import pyspark
@@ -73,9 +66,9 @@ class Cluster:
         self.env = {
             **os.environ,
             "SPARK_HOME": str(self.home),
+            "SPARK_SCALA_VERSION": "2.13",  # PySpark 4 has no other
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(folder / "local"),
-            "SPARK_DAEMON_MEMORY": "256m",
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         }
@@ -86,7 +79,8 @@ class Cluster:
 
     def spawn(self, *arguments: str) -> None:
         log = (self.folder / f"{len(self.processes)}.log").open("wb")
-        command = [str(self.home / "bin" / "spark-class"), *arguments]
+        # As bin/spark-class would, without a process that only looks for Java.
+        command = ["java", *JAVA.split(), "-Xmx256m", "-cp", f"{self.home}/jars/*", *arguments]
         self._logs.append(log)
         # A group of its own: a worker's executors and their Python die with it.
         self.processes.append(subprocess.Popen(command, env=self.env, stdout=log, stderr=log, start_new_session=True))
@@ -100,7 +94,7 @@ class Cluster:
             page = ("--webui-port", str(free_port()))
             self.spawn("org.apache.spark.deploy.worker.Worker", *at, *size, *page, self.url)
         end = time.monotonic() + 120
-        while time.monotonic() < end:
+        while time.monotonic() < end and all(process.poll() is None for process in self.processes):
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self.page}/json/", timeout=2) as page_:
                     if json.load(page_)["aliveworkers"] == workers:

@@ -15,7 +15,7 @@ import pytest
 from karat.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-EVERY = 3  # of the demo set's queries one of so many: pages of a third of them show all that a page can show
+EVERY = 4  # of the demo set's queries one of so many: pages of a quarter of them show all that a page can show
 DEMO = "examples/helpdesk"
 BM25, RERANK, GOLD = f"{DEMO}/bm25.jsonl", f"{DEMO}/bm25_rerank.jsonl", f"{DEMO}/gold.jsonl"
 GATES = ["--gate", "recall@5 >= 0.3", "--gate", "recall@5 drop <= 0.02"]
@@ -72,6 +72,18 @@ class Pages:
 
     def _verdict(self) -> list[str]:
         return ["gate", RERANK, "--gold", GOLD, "--baseline", BM25, "--criteria", f"{DEMO}/ship-criteria.yaml"]
+
+    def _few(self) -> list[str]:
+        """A small page with every section and all that a query can show."""
+        return ["eval", RERANK, "--gold", self._first_lines(GOLD, 4), "--corpus", f"{DEMO}/corpus.jsonl"]
+
+    def _few_judged(self) -> list[str]:
+        return ["gate", RERANK, "--gold", self._first_lines(GOLD, 4), "--baseline", BM25, *GATES]
+
+    def _first_lines(self, name: str, lines: int) -> str:
+        file = self.folder / "few.jsonl"
+        file.write_text("".join((self.folder / name).read_text().splitlines(keepends=True)[:lines]))
+        return str(file)
 
     def _both(self) -> list[str]:
         both = self.folder / "both.jsonl"

@@ -18,14 +18,15 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, Route
 
-from karat.report.blocks import Chart, Report, Section, Series
+from karat.export import page as page_of
+from karat.report.blocks import Chart, Example, Line, Listing, Report, Section, Series
 from karat.report.renderers.html import render_html
 
 LIGHT, DARK, PAPER = "rgb(253, 253, 252)", "rgb(21, 24, 28)", "rgb(255, 255, 255)"
 Open = Callable[..., AbstractContextManager[Page]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def opened(browser: Browser) -> Open:
     """Opens a file; at the end nothing may have been asked for and nothing may stand in the console."""
 
@@ -61,9 +62,17 @@ def opened(browser: Browser) -> Open:
     return open_file
 
 
+@pytest.fixture(scope="module")
+def report(pages: Any, opened: Open) -> Iterator[Page]:
+    """The report, loaded once for tests that each look at another part of it and leave no filter behind."""
+    with opened(pages["report"]) as page:
+        yield page
+
+
 def violations(page: Page) -> list[str]:
-    """What axe-core calls serious or critical."""
-    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    """What axe-core calls serious or critical, of a page with its first query and its first numbers unfolded."""
+    page.evaluate("for (const kind of ['.example', '.numbers']) document.querySelector(kind)?.setAttribute('open', '')")
+    found: list[dict[str, Any]] = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     grave = [v for v in found if v["impact"] in ("serious", "critical")]
     return [f"{v['id']}: {node['html'][:200]}" for v in grave for node in v["nodes"]]
 
@@ -79,21 +88,21 @@ def width_of(page: Page) -> int:
 BOXES = "() => [...document.querySelectorAll('svg[role=img]')].map((e) => e.getBoundingClientRect().toJSON())"
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1600, True), (400, False)])
 @pytest.mark.parametrize("name", ["report", "diff", "verdict"])
-def test_it_opens_in_light_and_dark_and_at_any_width(
-    pages: Any, opened: Open, name: str, width: int, dark: bool
-) -> None:
-    with opened(pages[name], width=width, dark=dark) as page:
-        assert width_of(page) == width  # tables scroll for themselves, the page never sideways
-        assert (ground(page) == DARK) == dark
-        boxes = page.evaluate(BOXES)
-        assert len(boxes) >= 3
-        assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
+def test_it_opens_in_light_and_dark_and_at_any_width(pages: Any, opened: Open, name: str) -> None:
+    with opened(pages[name]) as page:
+        for width, dark in ((1200, False), (1600, True), (400, False)):
+            page.emulate_media(color_scheme="dark" if dark else "light")
+            page.set_viewport_size({"width": width, "height": 800})
+            assert width_of(page) == width  # tables scroll for themselves, the page never sideways
+            assert (ground(page) == DARK) == dark
+            boxes = page.evaluate(BOXES)
+            assert len(boxes) >= 3
+            assert all(box["left"] >= 0 and box["right"] <= width for box in boxes)
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "dark"), [("report", 1200, False), ("report", 400, True), ("verdict", 1200, True)]
+    ("name", "width", "dark"), [("few", 1200, False), ("few", 400, True), ("few_judged", 1200, True)]
 )
 def test_axe_finds_nothing_serious(pages: Any, opened: Open, name: str, width: int, dark: bool) -> None:
     with opened(pages[name], width=width, dark=dark) as page:
@@ -106,7 +115,8 @@ def test_everything_is_there_without_a_script(pages: Any, opened: Open, name: st
         assert page.locator("svg.chart").first.is_visible()
         assert not page.locator("#theme").is_visible()
         assert page.locator("th button").count() == 0
-        assert all(row.is_visible() for row in table(page, "Worst queries").locator("tbody tr").all())
+        worst = table(page, "Worst queries")
+        assert len(column(worst, 1)) == worst.locator("tbody tr").count() > 5
         page.get_by_role("navigation").get_by_role("link", name="Worst queries").click()
         assert page.url.endswith("#worst")
 
@@ -119,57 +129,58 @@ def column(grid: Locator, number: int) -> list[str]:
     return [text.strip() for text in grid.locator(f"tbody tr:visible > :nth-child({number})").all_inner_texts()]
 
 
-def test_a_table_is_sorted_with_the_keyboard(pages: Any, opened: Open) -> None:
-    with opened(pages["report"]) as page:
-        grid = table(page, "Spread over queries")
-        before = column(grid, 1)
-        median = grid.get_by_role("button", name="median")
-        head = grid.get_by_role("columnheader", name="median")
-        median.focus()
-        page.keyboard.press("Enter")
-        assert head.get_attribute("aria-sort") == "ascending"
-        values = [float(text) for text in column(grid, 3)]
-        assert values == sorted(values)
-        page.keyboard.press("Space")
-        assert head.get_attribute("aria-sort") == "descending"
-        values = [float(text) for text in column(grid, 3)]
-        assert values == sorted(values, reverse=True)
-        page.keyboard.press("Enter")
-        assert head.get_attribute("aria-sort") is None
-        assert column(grid, 1) == before
-        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        assert outline == "solid"  # whoever has no mouse sees where they are
+def test_a_table_is_sorted_with_the_keyboard(report: Page) -> None:
+    grid = table(report, "Spread over queries")
+    before = column(grid, 1)
+    median = grid.get_by_role("button", name="median")
+    head = grid.get_by_role("columnheader", name="median")
+    median.focus()
+    report.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    values = [float(text) for text in column(grid, 3)]
+    assert values == sorted(values)
+    report.keyboard.press("Space")
+    assert head.get_attribute("aria-sort") == "descending"
+    values = [float(text) for text in column(grid, 3)]
+    assert values == sorted(values, reverse=True)
+    report.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") is None
+    assert column(grid, 1) == before
+    outline = report.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"  # whoever has no mouse sees where they are
 
 
-def test_intervals_sort_by_their_value_and_unknown_is_last(pages: Any, opened: Open) -> None:
-    with opened(pages["report"]) as page:
-        by_topic = page.locator("table.grid", has=page.get_by_role("columnheader", name="topic")).first
-        by_topic.get_by_role("button", name="recall@5").click()
-        values = [float(text.split()[0]) for text in column(by_topic, 3)]
-        assert len(values) == 11
-        assert values == sorted(values)
-        scores = table(page, "Scores")
-        for _ in range(2):  # up, then down: what has no ceiling stands at the end in both
-            scores.get_by_role("button", name="ceiling").click()
-            assert column(scores, 4)[-4:] == ["–"] * 4
+def test_intervals_sort_by_their_value_and_unknown_is_last(report: Page) -> None:
+    by_topic = report.locator("table.grid", has=report.get_by_role("columnheader", name="topic")).first
+    by_topic.get_by_role("button", name="recall@5").click()
+    values = [float(text.split()[0]) for text in column(by_topic, 3)]
+    assert len(values) == 11
+    assert values == sorted(values)
+    scores = table(report, "Scores")
+    for _ in range(2):  # up, then down: what has no ceiling stands at the end in both
+        scores.get_by_role("button", name="ceiling").click()
+        assert column(scores, 4)[-4:] == ["–"] * 4
 
 
-def test_a_long_table_is_folded_and_filtered(pages: Any, opened: Open) -> None:
-    with opened(pages["report"]) as page:
-        section = page.locator("section", has=page.get_by_role("heading", name="Worst queries"))
-        grid = table(page, "Worst queries")
-        assert len(column(grid, 1)) == 12
-        section.get_by_role("button", name="Show all 50 rows").click()
-        assert len(column(grid, 1)) == 50
-        section.get_by_role("searchbox").fill("REFUND")
-        texts = column(grid, 5)
-        assert 0 < len(texts) < 50
-        assert all("refund" in text.lower() for text in texts)
-        assert section.get_by_role("status").inner_text() == f"{len(texts)} of 50 rows"
+def test_a_long_table_is_folded_and_filtered(report: Page) -> None:
+    section = report.locator("section", has=report.get_by_role("heading", name="Worst queries"))
+    grid = table(report, "Worst queries")
+    assert len(column(grid, 1)) == 12
+    section.get_by_role("button", name="Show all 50 rows").click()
+    assert len(column(grid, 1)) == 50
+    section.get_by_role("searchbox").fill("REFUND")
+    texts = column(grid, 5)
+    assert 0 < len(texts) < 50
+    assert all("refund" in text.lower() for text in texts)
+    assert section.get_by_role("status").inner_text() == f"{len(texts)} of 50 rows"
+
+
+def titles_of(example: Locator) -> list[str]:
+    return example.locator(".listings > div > p:first-child").all_inner_texts()
 
 
 def shown_examples(page: Page) -> list[str]:
-    return page.locator(".example:visible > summary strong").all_inner_texts()
+    return page.locator(".example:visible > summary b").all_inner_texts()
 
 
 def test_failed_queries_are_filtered_and_the_filter_lives_in_the_address(pages: Any, opened: Open) -> None:
@@ -189,40 +200,71 @@ def test_failed_queries_are_filtered_and_the_filter_lives_in_the_address(pages: 
         first = section.locator(".example:visible").first
         first.locator("summary").focus()
         page.keyboard.press("Enter")
-        assert first.locator(".listed").all_inner_texts() == ["should be found", "was found", "word search (BM25)"]
+        assert titles_of(first) == ["should be found", "was found, by score", "word search (BM25), by score"]
         assert first.locator("mark").count() > 0
 
 
-def test_failed_queries_are_filtered_by_what_became_of_their_gold(pages: Any, opened: Open) -> None:
-    with opened(pages["report"]) as page:
-        section = page.locator("section", has=page.get_by_role("heading", name="Where it fails"))
-        everything = shown_examples(page)
-        field = section.get_by_label("Only with finding")
-        words = [text for text in field.locator("option").all_inner_texts() if text != "finding: all"]
-        assert "in the raw top 5, moved out of it by the reranker" in words
-        parts = []
-        for text in words:
-            field.select_option(text)
-            parts += shown_examples(page)
-        assert sorted(parts) == sorted(everything)
-        field.select_option("")
-        section.get_by_label("Only with word search").select_option("finds more")
-        first = section.locator(".example:visible").first
-        first.locator("summary").click()
-        lists = first.locator(".listing").all()
-        assert lists[2].locator("b.hit").count() > lists[1].locator("b.hit").count()
+def test_failed_queries_are_filtered_by_what_became_of_their_gold(report: Page) -> None:
+    section = report.locator("section", has=report.get_by_role("heading", name="Where it fails"))
+    failed = shown_examples(report)  # every one of this part of the demo set
+    field = section.get_by_label("Only with finding")
+    words = [text for text in field.locator("option").all_inner_texts() if text != "finding: all"]
+    assert "in the raw top 5, moved out of it by the reranker" in words
+    parts = []
+    for text in words:
+        field.select_option(text)
+        parts += shown_examples(report)
+    assert sorted(parts) == sorted(failed)
+    field.select_option("")
+    section.get_by_label("Only with word search").select_option("finds more")
+    first = section.locator(".example:visible").first
+    first.locator("summary").click()
+    lists = first.locator(".listings > div").all()
+    assert lists[2].locator(".hit").count() > lists[1].locator(".hit").count()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """Four queries that found the same passage."""
+    hits = [Line("1", "doc#1", "hit", {"score": "2.5"}, "What all of them found", [(0, 4)])]
+    lists = [Listing("was found", hits)]
+    queries = [Example(f"q{i}", "a query", {}, listings=lists, outcome="loss", brief=True) for i in range(4)]
+    file = tmp_path / "shared.html"
+    file.write_bytes(page_of(Report("Shared", [Section("triage", "Where it fails", queries)])))
+    assert file.read_text().count("What all of them found") == 1
+    return file
+
+
+def test_without_a_script_places_lead_to_a_text_that_many_queries_show(shared: Path, opened: Open) -> None:
+    with opened(shared, script=False) as page:
+        last = page.locator(".example").last
+        last.locator("summary").click()
+        last.get_by_role("link", name="doc#1").click()
+        assert page.locator(".passages li:target").inner_text() == "doc#1\n\nWhat all of them found"
+        assert page.locator(".passages li:target").is_visible()
+
+
+def test_a_text_that_many_queries_show_is_put_in_its_places(shared: Path, opened: Open) -> None:
+    with opened(shared) as page:
+        assert not page.locator(".passages li").is_visible()
+        page.get_by_label("Search queries and hits").fill("all of THEM")
+        assert len(shown_examples(page)) == 4
+        last = page.locator(".example").last
+        last.locator("summary").click()
+        assert last.locator(".hit").inner_text() == "✓ 2.5 doc#1\n\nWhat all of them found"
 
 
 def test_queries_that_lost_or_gained_stand_beside_each_other(pages: Any, opened: Open) -> None:
     with opened(pages["diff"]) as page:
         section = page.locator("section", has=page.get_by_role("heading", name="Query by query"))
         for kind in ("lost", "gained", "changed"):
-            section.get_by_label("Only with change").select_option(kind)
+            section.get_by_label("Only with outcome").select_option(kind)
             assert len(shown_examples(page)) > 0
         first = section.locator(".example:visible").first
         first.locator("summary").click()
-        titles = first.locator(".listed").all_inner_texts()
-        assert titles == ["should be found", "before: bm25", "after: bm25 + static rerank"]
+        assert first.locator("summary small").inner_text() == "changed"
+        titles = ["should be found", "before: bm25, by score", "after: bm25 + static rerank, by score"]
+        assert titles_of(first) == titles
 
 
 def test_links_lead_to_their_place(pages: Any, opened: Open) -> None:

@@ -62,6 +62,7 @@ def test_ten_pairs_by_the_keyboard(tab: Page, labelling: Any, tmp_path: Path) ->
         press(tab, key)
     assert tab.inner_text("#yours") == "1 partial"
     assert tab.locator(".judge").count() == 1
+    assert tab.locator(".last").bounding_box()["height"] < 120  # type: ignore[index]  # beside each other
     press(tab, "u")
     assert tab.inner_text(".passage code") == seen[-1]
     assert "4 graded, 1 skipped, 5 of 10 left" in tab.inner_text("#count")

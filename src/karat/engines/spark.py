@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from karat.audit import Audit
+from karat.corpus import DescribedRun
 from karat.engines.base import Engine, Scored, Task
 from karat.engines.spark_gold import GOLD, gold_rows
 from karat.engines.spark_session import find_session, friendly
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from karat.result import Result
 
 _BROADCAST = 128 << 20  # bytes of gold that every executor may be given whole
+_MESSAGE = 32 << 20  # the same over Spark Connect, where it is part of a message of limited size
 _LOCAL_ONLY = "gold of passages, and whatever looks at single hits, need the engine local"
 _ON_THE_CLUSTER = "the hits of a Spark frame stay on the cluster"
 
@@ -29,7 +32,7 @@ class Spark(Engine):
     """`session`: the user's own, also one of Spark Connect; without one, a local one or what spark-defaults says.
 
     `broadcast`: bytes up to which the gold set is sent whole to every executor; beyond, it is shuffled as hits are.
-    `partitions`: tasks that score; default: as many as the shuffle of the session has.
+    `partitions`: tasks that score; default: Spark decides, as for any shuffle (few for little data).
     """
 
     name = "spark"
@@ -69,14 +72,33 @@ class Spark(Engine):
             got, expected = type(run).__name__, "a path to Parquet files, or a Spark DataFrame"
             raise InputError("Spark cannot read this run", expected=expected, got=got)
         with friendly(str(run)):
-            return SparkRun(str(run), self.session.read.parquet(str(run)), system, layout)
+            return SparkRun(str(run), self._table(str(run)), system, layout)
+
+    def _table(self, path: str) -> DataFrame:
+        """Parquet; or a Delta table, whose folder holds Parquet of former versions as well."""
+        if self._is_delta(path):
+            return self.session.read.format("delta").load(path)
+        pattern = re.search(r"/?[^/]*[*?\[{]", path)
+        # Else the columns that folders are named by (`system=bm25/`) would be lost above the files of a pattern.
+        above = {} if pattern is None else {"basePath": path[: pattern.start()] or "."}
+        return self.session.read.options(**above).parquet(path)
+
+    def _is_delta(self, path: str) -> bool:
+        """Spark itself is asked, for it knows file systems that this process does not."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return bool(self.session.read.text(path.rstrip("/") + "/_delta_log/*.json").columns)
+        except AnalysisException:
+            return False
 
     def scores(self, run: Run, task: Task) -> Iterator[Scored]:
         if not isinstance(run, SparkRun):
+            given = "--corpus" if isinstance(run, DescribedRun) else "--raw, --original or --route"
             raise ConfigError(
-                "Spark scores bare runs of Parquet files and DataFrames only",
-                got=run.label,
-                hint="without --corpus, --raw, --original and --route, or with --engine local",
+                f"the engine spark cannot work with {given}: it scores final lists, and nothing beside them",
+                file=run.label,
+                hint=f"leave out {given}, or use --engine local",
             )
         hits = run.frame(task.columns)
         shipped = Shipped.of(task, run.label, run.layout)
@@ -86,12 +108,14 @@ class Spark(Engine):
     def _scored(self, hits: DataFrame, shipped: Shipped, gold: Gold) -> Iterator[Scored]:
         from pyspark.sql import functions as F
 
-        partitions = self.partitions or int(self.session.conf.get("spark.sql.shuffle.partitions") or 200)
-        if shipped.size() > self.broadcast:
+        if shipped.size() > (min(self.broadcast, _MESSAGE) if self._is_connect else self.broadcast):
             hits, shipped = self._with_gold(hits, gold), shipped.without_gold()
         order = [F.col(name).desc() if name == "score" else F.col(name) for name in _ORDER if name in hits.columns]
         gold_first = [F.col(GOLD).isNull()] if GOLD in hits.columns else []
-        sorted_ = hits.repartition(partitions, "query_id").sortWithinPartitions("query_id", *gold_first, *order)
+        # Without a number, small partitions may be put together on the way.
+        into = () if self.partitions is None else (self.partitions,)
+        together = hits.repartition(*into, "query_id")
+        sorted_ = together.sortWithinPartitions("query_id", *gold_first, *order)
         scored = sorted_.mapInArrow(score_partition(self._sent(shipped)), SCORES)
         yield from map(unpack, scored.toArrow()["scored"].to_pylist())  # a few bytes a query and metric
 
@@ -104,9 +128,13 @@ class Spark(Engine):
             hits = hits.unionByName(self.session.createDataFrame(table), allowMissingColumns=True)
         return hits
 
+    @property
+    def _is_connect(self) -> bool:
+        return type(self.session).__module__.startswith("pyspark.sql.connect")
+
     def _sent(self, shipped: Shipped) -> Callable[[], Shipped]:
         """How a worker gets it: once for all of its tasks, or, over Spark Connect, with every task."""
-        if type(self.session).__module__.startswith("pyspark.sql.connect"):
+        if self._is_connect:
             return lambda: shipped
         sent = self.session.sparkContext.broadcast(shipped)
         return lambda: sent.value

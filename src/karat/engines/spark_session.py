@@ -112,6 +112,8 @@ _KNOWN = (
     (r"No module named '?karat", "the workers of the cluster do not have karat", "pip install karat on every worker"),
     (r"No module named '?(\w+)", "the workers of the cluster lack a package: {}", "pip install it on every worker"),
     (r"PYTHON_VERSION_MISMATCH", "the workers run another Python than this process", "set PYSPARK_PYTHON for both"),
+    (r"DATA_SOURCE_NOT_FOUND.*\bdelta\b", "this is a Delta table, and the Spark session has no reader for Delta",
+     "start the session with the package io.delta:delta-spark, or use --engine local (pip install 'karat[delta]')"),
     (r"PATH_NOT_FOUND|Path does not exist", "no such file", "it must be a path that the cluster's machines can read"),
     (r"UNABLE_TO_INFER_SCHEMA|is not a Parquet file", "this is no Parquet file or folder", "Spark reads Parquet here"),
     (r"FAILED_READ_FILE|CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from math import isfinite
 from numbers import Integral
@@ -176,13 +176,18 @@ def _numbers(what: str, queries: list[str], tables: list[Any], label: str) -> tu
             numbers = np.frombuffer(pack(f"{len(values)}d", *values))  # takes no text, as numpy does
         except NoNumber:
             raise _no_number(what, queries, tables, label) from None
-        # Looking at the type of every value would cost as much as reading it: only 0 and 1 can be a truth value.
-        doubtful = np.flatnonzero((numbers == 0) | (numbers == 1)).tolist()
-        if not (np.isfinite(numbers).all() and _TRUTH.isdisjoint(map(type, map(values.__getitem__, doubtful)))):
+        if not (np.isfinite(numbers).all() and _TRUTH.isdisjoint(map(type, _maybe_truth(values, numbers)))):
             raise _no_number(what, queries, tables, label)
         parts.append(numbers)
         textual = textual and _are_text(piece)
     return np.concatenate(parts), textual
+
+
+def _maybe_truth(values: list[Any], numbers: Floats) -> Iterable[Any]:
+    """Those that may be truth values. Looking at every value costs as much as reading it, and only 0 and 1 can be one;
+    but where most are, as among grades, picking costs more than it saves."""
+    doubtful = np.flatnonzero((numbers == 0) | (numbers == 1))
+    return values if len(doubtful) * 3 > len(values) else map(values.__getitem__, doubtful.tolist())
 
 
 def _are_text(tables: list[Mapping[Any, Any]]) -> bool:

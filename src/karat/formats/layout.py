@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from karat.errors import ConfigError, InputError, UnknownName, meant
+from karat.errors import ConfigError, InputError, UnknownName, did_you_mean
 from karat.hits import OPTIONAL_COLUMNS
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ class Layout:
         if nested is None:
             absent |= {role: name for role, name in self.columns.items() if name not in schema}
         for role, name in absent.items():
-            where = f"{label} has: {', '.join(schema)}"
             raise InputError(
-                f"no column {name!r} for {role}", file=label, hint=meant([name], schema) or where, got=", ".join(schema)
+                f"no column {name!r} for {role}", file=label, got=", ".join(schema), hint=did_you_mean(name, schema)
             )
         taken, said = set(found.values()), _KEPT | (columns & OPTIONAL_COLUMNS)
         for name in schema:
@@ -80,7 +79,7 @@ class Layout:
         for role in set(_OF_HIT) & set(self.columns):
             name = self.columns[role]
             if name not in fields:
-                hint = meant([name], fields) or f"a hit has: {', '.join(fields)}"
+                hint = did_you_mean(name, fields) or f"a hit has: {', '.join(fields)}"
                 raise InputError(f"no field {name!r} for {role} in the hits", file=label, field=LISTS, hint=hint)
             fields[name] = role
         clashes = {name for name, role in fields.items() if name == role} & set(self.columns)

@@ -16,7 +16,7 @@ from karat.formats.layout import read_layout
 from karat.formats.records import decode_entries
 from karat.formats.run_log import RunLog
 from karat.formats.table_folder import files_run, matching_files
-from karat.formats.tabular import FrameRun, as_frame, columns_hint, gold_from_frame
+from karat.formats.tabular import FrameRun, as_frame, columns_hint, columns_of, gold_from_frame
 from karat.gold import Dataset, Gold
 from karat.hits import Run
 from karat.registry import Registry
@@ -181,7 +181,7 @@ def _unrecognised(source: Source, *kinds: Kind) -> InputError:
         f"not recognised as a {' or '.join(kinds)} file",
         file=source.label,
         expected=_known(*kinds),
-        got=source.first_line.decode("utf-8", "replace") or "a folder",
+        got=columns_of(source) or source.first_line.decode("utf-8", "replace") or "a folder",
         hint=_fields_hint(source, *kinds) or columns_hint(source, *kinds) or named,
     )
 

@@ -87,7 +87,13 @@ def columns_hint(source: Source, *kinds: Kind) -> str | None:
     if len(header) < 2 or source.looks_like_json or not all(re.fullmatch(r"[\w .-]{1,40}", c) for c in header):
         return None
     last = {"run": "rank or score for a run", "gold": "grade for a gold set"}
-    return f"a table needs the columns query_id, chunk_id (or doc_id) and {', '.join(last[kind] for kind in kinds)}"
+    needs = f"a table needs the columns query_id, chunk_id (or doc_id) and {', '.join(last[kind] for kind in kinds)}"
+    return needs + "; --run-columns says which they are where they have other names" * ("run" in kinds)
+
+
+def columns_of(source: Source) -> str | None:
+    """The columns of a Parquet file, whose first line says nothing to anybody."""
+    return ", ".join(_header(source) or ["Parquet"]) if source.head[:4] == b"PAR1" else None
 
 
 def as_frame(value: Any) -> pl.DataFrame | None:

@@ -6,6 +6,7 @@ they refer to it (docs/decisions/009).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -26,8 +27,9 @@ _DRAWN, _TABLE = 6.5, 2.0  # bytes on a page for each byte as JSON, of pictures 
 _LEAST, _FULL, _MOST = 40, 160, 300  # letters: with fewer a text cannot be read; of a query in full; of any
 _SHARED, _LONGER = 4, 3  # a text at so many places stands at the end, and may be so many times as long
 _LAST = 30  # of a section's queries, kept where not all can be: the sample, or the mildest
-# Bytes of markup, as a page has it: of a query, its labels, lists, lines and texts, a reference, a text at the end, a mark.
+# Bytes of markup on a page: of a query, its labels, lists, lines, texts in them, references, texts at the end, marks.
 _EXAMPLE, _LABEL, _LIST, _LINE, _HIT, _TEXT, _SEE, _END, _MARK = 136, 8, 32, 8, 18, 3, 17, 21, 18
+_MARKUP = re.compile("[&<>'\"]")
 _Piece: TypeAlias = tuple[int, int, float, int, int]  # example, letters, bytes a letter, letters in any case, times
 
 
@@ -35,8 +37,10 @@ def fitted(report: Report) -> Report:
     """The report with as many queries and as much of their texts as a page has room for, and with a word about it."""
     groups = [[b for b in s.blocks if isinstance(b, Example)] for s in report.sections]
     room = LIMIT - _PAGE - _rest(report)
-    kept = _fewer(groups, room)
-    plan = _Plan([example for group in kept for example in group])
+    plan = _Plan([example for group in groups for example in group])
+    kept = _fewer(groups, plan.weights(_LEAST), room)
+    if kept is not groups:
+        plan = _Plan([example for group in kept for example in group])
     letters = plan.letters(room)
     sections = [
         msgspec.structs.replace(s, blocks=[*_cut(s.blocks, after, len(before) - len(after), plan, letters)])
@@ -51,11 +55,14 @@ def _rest(report: Report) -> float:
     return sum(len(msgspec.json.encode(b)) * (_DRAWN if isinstance(b, Figure) else _TABLE) for b in blocks)
 
 
-def _fewer(groups: Sequence[list[Example]], room: float) -> list[list[Example]]:
-    """The examples of each section; where texts would be too short to be read, only the first and some of the last."""
-    plan = _Plan([example for group in groups for example in group])
-    weights = plan.weights(_LEAST)
+def _fewer(groups: list[list[Example]], weights: Floats, room: float) -> list[list[Example]]:
+    """The examples of each section; where texts would be too short to be read, only the first and some of the last.
+
+    `weights`: of each with the shortest texts, and last of what stands at the end.
+    """
     share = (room - weights[-1]) / max(weights[:-1].sum(), 1.0)
+    if share >= 1:
+        return groups
     return [_first_and_last(group, int(len(group) * share)) for group in groups]
 
 
@@ -66,9 +73,7 @@ def _first_and_last(group: list[Example], most: int) -> list[Example]:
     return [*group[: most - last], *group[len(group) - last :]]
 
 
-def _cut(
-    blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Plan, letters: int
-) -> Iterator[Block]:
+def _cut(blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Plan, letters: int) -> Iterator[Block]:
     told, shown = False, set(map(id, kept))
     for block in blocks:
         if not isinstance(block, Example):
@@ -86,11 +91,13 @@ def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
     if plan.shared:
         signs += " An id that is a link leads to its text, under Passages at the end."
     yield signs
-    if letters < _MOST:
-        full = f" ({_FULL} where words are marked)" if letters < _FULL else ""
-        yield f"Texts are cut to {letters} letters{full}, around the query's words, so that the page stays small."
+    if plan.has_texts and letters < _MOST:
+        others = [f"{_FULL} where words are marked"] if letters < _FULL else []
+        others += [f"{letters * _LONGER} under Passages"] if plan.shared else []
+        also = f" ({', '.join(others)})" if others else ""
+        yield f"So that the page stays small, texts are cut to {letters} letters{also}, around the query's words."
     if left_out:
-        yield f"For the same reason {left_out:,} queries before the last {_LAST} here are left out."
+        yield f"So that the page stays small, {left_out:,} queries before the last {_LAST} here are left out."
 
 
 class _Plan:
@@ -106,6 +113,10 @@ class _Plan:
         self._rates: dict[str, float] = {}
         self._fixed = np.array([*map(self._base, examples), sum(_END + _bytes(name) for name in self._names)])
         self._pieces = np.array([*self._all_pieces()], np.float64).reshape(-1, 5).T
+
+    @property
+    def has_texts(self) -> bool:
+        return self._pieces.size > 0
 
     def letters(self, room: float) -> int:
         """How long texts may be, so that all of it fits."""
@@ -123,10 +134,10 @@ class _Plan:
 
     def written(self, example: Example, letters: int) -> Example:
         seen: set[str] = set()
-        lists = [
-            msgspec.structs.replace(listing, lines=[self._line(line, example.brief, letters, seen) for line in listing.lines])
-            for listing in example.listings
-        ]
+        lists = []
+        for listing in example.listings:
+            lines = [self._line(line, example.brief, letters, seen) for line in listing.lines]
+            lists.append(msgspec.structs.replace(listing, lines=lines))
         return msgspec.structs.replace(example, listings=lists)
 
     def at_the_end(self, letters: int) -> list[Section]:
@@ -196,4 +207,11 @@ def _written(value: Cell) -> str:
 
 
 def _bytes(*texts: str) -> int:
-    return sum(len(str(escape(text)).encode(errors="replace")) for text in texts)
+    """Of texts on a page."""
+    return sum(map(_text_bytes, texts))
+
+
+def _text_bytes(text: str) -> int:
+    if text.isascii() and _MARKUP.search(text) is None:
+        return len(text)  # as nearly all are
+    return len(str(escape(text)).encode(errors="replace"))

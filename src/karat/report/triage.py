@@ -24,9 +24,11 @@ def triage_blocks(found: Triage) -> list[Block]:
 
 
 def _brief_note(found: Triage, in_full: int) -> list[Block]:
-    searched = " and what word search finds" if any(case.bm25 is not None for case in found.cases) else ""
-    said = f"The first {in_full:,} with the words that they share with their hits marked{searched}, the others in brief."
-    return [Text(said, "note")] if found.brief else []
+    marked = ["with shared words marked"] if any(hit.passage for case in found.cases for hit in case.hits) else []
+    searched = ["with what word search finds"] if any(case.bm25 is not None for case in found.cases) else []
+    if not found.brief or not (marked or searched):
+        return []
+    return [Text(f"The first {in_full:,} {' and '.join([*marked, *searched])}, the others in brief.", "note")]
 
 
 def _summary(found: Triage) -> str:
@@ -40,7 +42,8 @@ def _summary(found: Triage) -> str:
     good = shown - found.nothing_found - found.losing
     if good < 0:
         return f"{said} Shown: the {shown:,} worst."
-    return f"{said} The other {good:,} lose nothing and come last." if good else said
+    rest = "One loses nothing and comes" if good == 1 else f"The other {good:,} lose nothing and come"
+    return f"{said} {rest} last." if good else said
 
 
 def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full: int) -> list[Block]:

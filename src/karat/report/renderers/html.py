@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -225,18 +225,18 @@ def _example(block: Example, place: str) -> Markup:
     """One query. Made here and without what HTML can do without: a page has a thousand of them."""
     query = _safe(readable(block.query or "", QUERY).replace("\n", " "))
     outcome = f" <small>{_safe(block.outcome)}</small>" if block.outcome else ""
-    facts, labels = (
-        "".join(
-            f"<dt>{_safe(readable(n, _NAME))}<dd>{_safe(readable(_cell(v, 'score'), _NAME))}" for n, v in pairs.items()
-        )
-        for pairs in (block.facts, block.labels)
-    )
+    facts, labels = _pairs(block.facts), _pairs(block.labels)
     notes = "".join(f"<p class=note>{_words(note)}</p>" for note in block.notes)
     lists = f"<div class=listings>{''.join(map(_listed, block.listings))}</div>" if block.listings else ""
     return Markup(  # text is escaped
         f"<details class=example id={place}><summary><b>{_safe(readable(block.query_id, _NAME))}</b> {query}{outcome}"
         f"</summary>\n<dl>{facts}</dl><dl>{labels}</dl>{notes}{lists}</details>\n"
     )
+
+
+def _pairs(pairs: Mapping[str, Cell]) -> str:
+    shown = ((readable(name, _NAME), readable(_cell(value, "score"), _NAME)) for name, value in pairs.items())
+    return "".join(f"<dt>{_safe(name)}<dd>{_safe(value)}" for name, value in shown)
 
 
 def _safe(text: str) -> str:

@@ -31,7 +31,8 @@ class Segments(ReportSection):
         """Those that were asked for; if none were, those of tags that part the queries into a handful of groups."""
         if result.segmented_by:
             return self.blocks(result)
-        return _blocks(result, [row for tag in result.telling_tags() for row in result.segment_by(tag)])
+        shown = leading_metrics(result.metrics)
+        return _blocks(result, [row for tag in result.telling_tags() for row in result.segment_by(tag, shown)])
 
 
 def _blocks(result: Result, rows: list[SegmentRow]) -> list[Block]:

@@ -44,13 +44,13 @@
       return;
     }
     const remark = document.querySelector(".remark");
-    if (event.key === "n" && remark) {
+    if (event.key.toLowerCase() === "n" && remark) {
       remark.open = true;
       remark.querySelector("textarea").focus();
       event.preventDefault(); // the n is no part of the note
       return;
     }
-    const button = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
+    const button = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key.toLowerCase());
     if (button) { event.preventDefault(); button.click(); }
   });
 
