@@ -22,7 +22,7 @@ from karat.export import page as page_of
 from karat.export import to_html
 from karat.report import build
 from karat.report.blocks import Bars, Chart, Column, Dot, Dots, Interval, Report, Scatter, Section, Series, Table
-from karat.report.build import evaluation_report, full_report
+from karat.report.build import evaluation_report, full_report, joined
 from karat.report.charts import draw
 from karat.report.comparison import comparison_report
 from karat.report.renderers.html import render_html
@@ -237,9 +237,16 @@ def test_both_lists_of_a_thousand_changed_queries_fit_a_page() -> None:
     run, gold, _ = long_texts(200)
     other = [{**q, "topk": [{**hit, "score": -hit["score"]} for hit in q["topk"]]} for q in run]
     sides = [karat.evaluate(side, gold, ["recall@5"]) for side in (run, other)]
-    content = page_of(comparison_report(compare_results(sides, changes=1), sides))
+    compared = comparison_report(compare_results(sides, changes=1), sides)
+    content = page_of(compared)
     assert 1_300_000 < len(content) < 1_500_000
     assert content.count(b"<details class=example") > 600
+    # As a page of gates has it: what changed, and where it fails.
+    content = page_of(joined([compared, full_report(sides[1:])]))
+    assert 1_300_000 < len(content) < 1_500_000
+    assert content.count(b"<details class=example id=queries-1") > 300
+    assert content.count(b"<details class=example id=triage") > 300
+    assert min(map(int, re.findall(rb"texts are cut to (\d+) letters", content))) >= 40
 
 
 def test_long_queries_are_read_whole_and_do_not_make_a_page_large() -> None:

@@ -37,10 +37,7 @@ def fitted(report: Report) -> Report:
     """The report with as many queries and as much of their texts as a page has room for, and with a word about it."""
     groups = [[b for b in s.blocks if isinstance(b, Example)] for s in report.sections]
     room = LIMIT - _PAGE - _rest(report)
-    plan = _Plan([example for group in groups for example in group])
-    kept = _fewer(groups, plan.weights(_LEAST), room)
-    if kept is not groups:
-        plan = _Plan([example for group in kept for example in group])
+    kept, plan = _fewer(groups, room)
     letters = plan.letters(room)
     sections = [
         msgspec.structs.replace(s, blocks=[*_cut(s.blocks, after, len(before) - len(after), plan, letters)])
@@ -55,15 +52,16 @@ def _rest(report: Report) -> float:
     return sum(len(msgspec.json.encode(b)) * (_DRAWN if isinstance(b, Figure) else _TABLE) for b in blocks)
 
 
-def _fewer(groups: list[list[Example]], weights: Floats, room: float) -> list[list[Example]]:
-    """The examples of each section; where texts would be too short to be read, only the first and some of the last.
-
-    `weights`: of each with the shortest texts, and last of what stands at the end.
-    """
-    share = (room - weights[-1]) / max(weights[:-1].sum(), 1.0)
-    if share >= 1:
-        return groups
-    return [_first_and_last(group, int(len(group) * share)) for group in groups]
+def _fewer(groups: list[list[Example]], room: float) -> tuple[list[list[Example]], _Plan]:
+    """The examples of each section; where texts would be too short to be read, only the first and some of the last."""
+    share, kept = 1.0, groups
+    while True:
+        plan = _Plan([example for group in kept for example in group])
+        weight = plan.weights(_LEAST).sum()
+        if weight <= room or not plan.examples:
+            return kept, plan
+        share *= min(max(room / weight, 0.1), 0.98)  # those in full stay, so that a second step may be needed
+        kept = [_first_and_last(group, int(len(group) * share)) for group in groups]
 
 
 def _first_and_last(group: list[Example], most: int) -> list[Example]:
