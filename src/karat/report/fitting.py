@@ -20,6 +20,7 @@ from karat.ids import Floats
 from karat.report.blocks import Block, Cell, Example, Figure, Line, Listing, Report, Section, Text, write_cell
 from karat.report.readable import QUERY
 
+SIGNS = "✓ hit, ✗ miss (judged not relevant), ? not judged."
 LIMIT = 1_490_000  # bytes of a page that is to stay under 1.5 MB: what markup takes is only estimated
 WHOLE = 2_000  # letters of a text that need not be known beyond
 _PAGE = 35_000  # bytes of style, script and contents
@@ -85,10 +86,8 @@ def _cut(blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Pla
 
 
 def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
-    signs = "✓ hit, ✗ miss (judged not relevant), ? not judged."
-    if plan.shared:
-        signs += " An id that is a link leads to its text, under Passages at the end."
-    yield signs
+    linked = " An id that is a link leads to its text, under Passages at the end." if plan.shared else ""
+    yield SIGNS + linked
     if plan.has_texts and letters < _MOST:
         others = [f"{_FULL} where words are marked"] if letters < _FULL else []
         others += [f"{letters * _LONGER} under Passages"] if plan.shared else []

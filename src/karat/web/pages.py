@@ -21,6 +21,7 @@ from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Chart, Section, Series, Table, Text
 from karat.report.comparison import comparison_report
+from karat.report.fitting import SIGNS
 from karat.report.gate import gate_report
 from karat.report.history import leading, minute, trend_blocks
 from karat.report.numbers import interval, points, written
@@ -211,7 +212,9 @@ def triage_page(store: Store, request: Request) -> Response:
     offset = max(asked_of(request, AskPage).offset, 0)
     cases = cases_of(store, row.id, offset=offset, limit=_CASES)
     found = triage_of(store.document(row.id), cases) if cases else None
-    blocks: list[Block] = [Text("Nothing is kept here.")] if found is None else list(triage_blocks(found))
+    blocks: list[Block] = [Text("Nothing is kept here.")]
+    if found is not None:
+        blocks = [Text(SIGNS, "note"), *triage_blocks(found)]
     return page(
         "triage.html",
         f"Where {row.head.system or row.head.run} fails",
