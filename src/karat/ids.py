@@ -209,18 +209,25 @@ class PackedIds:
         return self._ids[: self._filled]
 
     def add(self, ids: list[str]) -> None:
+        if any("\0" in name for name in ids):
+            self._ids = as_list(self.ids)
+        self._add(ids if isinstance(self._ids, list) else pack(ids), sum(map(len, ids)))
+
+    def add_packed(self, ids: Packed) -> None:
+        self._add(ids, int(np.strings.str_len(ids).sum()))
+
+    def _add(self, ids: list[str] | Packed, characters: int) -> None:
         end = self._filled + len(ids)
-        self._characters += sum(map(len, ids))
-        if isinstance(self._ids, np.ndarray):
-            piece = None if any("\0" in name for name in ids) else pack(ids)
-            width = 0 if piece is None else max(piece.itemsize, self._ids.itemsize)
-            if piece is None or width * end > _SPARSE * (self._characters + WORD * end):
+        self._characters += characters
+        if isinstance(self._ids, np.ndarray) and isinstance(ids, np.ndarray):
+            width = max(ids.itemsize, self._ids.itemsize)
+            if width * end > _SPARSE * (self._characters + WORD * end):
                 self._ids = as_list(self.ids)
             else:
                 self._make_room(end, width)
-                self._ids[self._filled : end] = piece
+                self._ids[self._filled : end] = ids
         if isinstance(self._ids, list):
-            self._ids += ids
+            self._ids += as_list(ids)
         self._filled = end
 
     def _make_room(self, end: int, width: int) -> None:

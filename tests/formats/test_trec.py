@@ -14,6 +14,7 @@ import karat
 from karat.audit import Audit
 from karat.errors import InputError, KaratError
 from karat.formats import trec
+from karat.ids import as_list
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 METRICS = ["recall@3", "ndcg@5", "map", "mrr", "bpref", "judged@5", "distinct_docs@5"]
@@ -218,7 +219,7 @@ def test_small_files_are_taken_apart_as_a_whole(
     assert isinstance(run, trec.TrecRun)
     at_once, by_line = run._read_cells(), run._read_lines()
     assert at_once is not None
-    assert (at_once.queries, at_once.ids) == (by_line.queries, by_line.ids)
+    assert (at_once.queries, as_list(at_once.ids)) == (by_line.queries, by_line.ids)
     assert at_once.offsets.tolist() == by_line.offsets.tolist()
     assert at_once.score.tolist() == by_line.score.tolist()
 
@@ -233,7 +234,7 @@ def test_qrels_are_taken_apart_by_the_block(
     lines = [f"q{n // 7} 0 doc_é{n} {n % 4 - 1}" for n in range(50)]
     path = write(tmp_path / "qrels", "\n".join(lines) + "\n" + odd + "q8 0 last 1")
     with monkeypatch.context() as patch:
-        patch.setattr(trec, "_alike", lambda block, line: None)
+        patch.setattr(trec._Judgements, "add_alike", lambda self, block, line: False)
         by_line = karat.read_gold(path)
     monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
     by_block = karat.read_gold(path)

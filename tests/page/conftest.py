@@ -47,7 +47,7 @@ class Pages:
         demo = folder / DEMO
         shutil.copytree(ROOT / DEMO, demo)
         for file in (folder / name for name in (BM25, RERANK, GOLD)):
-            file.write_text("".join(file.read_text().splitlines(keepends=True)[::EVERY]))
+            file.write_text("".join(file.read_text().splitlines(keepends=True)[2::EVERY]))
 
     def __getitem__(self, name: str) -> Path:
         file = self.folder / f"{name}.html"

@@ -199,7 +199,7 @@ class _Reader:
         for name, literal, at, end in zip(self.shape.names, self.shape.literals, places, places[1:], strict=False):
             first = at + len(literal)
             if not literal.endswith(b'"'):
-                values[name] = self._numbers(first, end, whole=wanted.get(name) == "whole")
+                values[name] = read_numbers(self.text, Places(first, end), whole=wanted.get(name) == "whole")
             elif name in wanted:
                 values[name] = self.text.packed(Places(first, end))
             if name in values and values[name] is None:
@@ -243,40 +243,46 @@ class _Reader:
             return ends
         return None
 
-    def _numbers(self, first: Ints, end: Ints, *, whole: bool) -> Floats | None:
-        if whole and (numbers := self._one_or_two_digits(first, end)) is not None:
-            return numbers
-        negative = self.text.bytes[first] == _MINUS
-        digits = first + negative
-        numbers, short = _short_numbers(self.text.windows("<u8", WORD)[digits], end - digits, whole=whole)
-        if negative.any():
-            numbers = np.where(negative, -numbers, numbers)
-        if not short.all():
-            rest = np.flatnonzero(~short)
-            others = None if whole else self._any_numbers(Places(first[rest], end[rest]))
-            if others is None:
-                return None
-            numbers[rest] = others
+
+def read_numbers(text: Text, places: Places, *, whole: bool = False) -> Floats | None:
+    """Numbers as JSON writes them; None where one is anything else."""
+    first, end = places
+    if whole and (numbers := _one_or_two_digits(text, places)) is not None:
         return numbers
+    negative = text.bytes[first] == _MINUS
+    digits = first + negative
+    numbers, short = _short_numbers(text.windows("<u8", WORD)[digits], end - digits, whole=whole)
+    if negative.any():
+        numbers = np.where(negative, -numbers, numbers)
+    if not short.all():
+        rest = np.flatnonzero(~short)
+        others = None if whole else _any_numbers(text, Places(first[rest], end[rest]))
+        if others is None:
+            return None
+        numbers[rest] = others
+    return numbers
 
-    def _one_or_two_digits(self, first: Ints, end: Ints) -> Floats | None:
-        """Ranks and grades, mostly; None where a number is anything else."""
-        sizes = end - first
-        if (sizes.max(initial=1) > 2) or (sizes.min(initial=1) < 1):
-            return None
-        tens, ones = self.text.bytes[first] - _ZERO_BYTE, self.text.bytes[end - 1] - _ZERO_BYTE  # below 0: far above 9
-        two = sizes == 2
-        if tens.max(initial=0) > 9 or ones.max(initial=0) > 9 or (two & (tens == 0)).any():
-            return None
-        return np.where(two, tens * np.uint8(10) + ones, ones).astype(np.float64)
 
-    def _any_numbers(self, places: Places) -> list[float] | None:
-        listed = b"[%b]" % b",".join(self.text.pieces(places))
-        try:
-            numbers = msgspec.json.decode(listed, type=list[float])
-        except msgspec.MsgspecError:
-            return None
-        return numbers if len(numbers) == len(places.first) else None
+def _one_or_two_digits(text: Text, places: Places) -> Floats | None:
+    """Ranks and grades, mostly; None where a number is anything else."""
+    first, end = places
+    sizes = end - first
+    if (sizes.max(initial=1) > 2) or (sizes.min(initial=1) < 1):
+        return None
+    tens, ones = text.bytes[first] - _ZERO_BYTE, text.bytes[end - 1] - _ZERO_BYTE  # below 0: far above 9
+    two = sizes == 2
+    if tens.max(initial=0) > 9 or ones.max(initial=0) > 9 or (two & (tens == 0)).any():
+        return None
+    return np.where(two, tens * np.uint8(10) + ones, ones).astype(np.float64)
+
+
+def _any_numbers(text: Text, places: Places) -> list[float] | None:
+    listed = b"[%b]" % b",".join(text.pieces(places))
+    try:
+        numbers = msgspec.json.decode(listed, type=list[float])
+    except msgspec.MsgspecError:
+        return None
+    return numbers if len(numbers) == len(places.first) else None
 
 
 def _short_numbers(words: Hashes, sizes: Ints, *, whole: bool) -> tuple[Floats, Bools]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from karat.formats.tabular import grouped_rows, in_order, refuse_other_system
 from karat.formats.trec_cells import cells, is_regular
 from karat.gold import BARE, Gold, GoldBuilder
 from karat.hits import Hits, Run, Ungrouped
-from karat.ids import Floats, PackedIds, Seen
+from karat.ids import Floats, Ints, Packed, PackedIds, Seen, as_list
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 # Below this a plain loop over lines is done before polars would be imported.
 _SMALL = 16 << 20
 _BLOCK = 8 << 20
-_SMALL_BLOCK = 1 << 20
+_SMALL_BLOCK = 1 << 18
 
 
 class TrecRunFormat(Format):
@@ -62,37 +61,10 @@ class QrelsFormat(Format):
     def read_gold(self, source: Source, options: Options) -> Gold:
         rows, line = _Judgements(), 1
         for block in whole_lines(source, _SMALL_BLOCK):
-            rows.add(*(_alike(block, line) or _one_by_one(block, line, source.label)))
+            if not rows.add_alike(block, line):
+                rows.add_one_by_one(block, line, source.label)
             line += block.count(b"\n")
         return rows.gold(source)
-
-
-_Lines: TypeAlias = tuple[list[str], list[str], list[float], Sequence[int]]  # queries, items, grades, line numbers
-
-
-def _alike(block: bytes, line: int) -> _Lines | None:
-    """Lines of qrels that are all alike; None for all else."""
-    row = cells(block, 4)
-    grades = None if row is None else _floats(row[3::4])
-    if row is None or grades is None or not np.isfinite(grades).all():
-        return None
-    return row[::4], row[2::4], grades, range(line, line + len(grades))
-
-
-def _one_by_one(block: bytes, line: int, label: str) -> _Lines:
-    """Any white space, empty lines, and errors that name the line."""
-    queries, items, grades, lines = list[str](), list[str](), list[float](), list[int]()
-    for number, raw in enumerate(block.split(b"\n"), line):
-        parts = raw.split()
-        if not parts:
-            continue
-        if len(parts) != 4:
-            raise _columns(label, number, "4: query iteration document grade", len(parts))
-        queries.append(as_text(parts[0], label, number))
-        items.append(as_text(parts[2], label, number))
-        grades.append(as_number(parts[3], label, number, "grade"))
-        lines.append(number)
-    return queries, items, grades, lines
 
 
 class _Judgements:
@@ -103,13 +75,42 @@ class _Judgements:
         self._runs: list[str] = []  # queries as they come, and how many lines of each
         self._sizes, self._grades, self._items = array("q"), array("d"), PackedIds()
 
-    def add(self, queries: list[str], items: list[str], grades: list[float], lines: Sequence[int]) -> None:
-        for query, start, end in _grouped(queries):
-            self._first.setdefault(query, lines[start])
-            self._runs.append(query)
-            self._sizes.append(end - start)
+    def add_alike(self, block: bytes, line: int) -> bool:
+        """Lines that are all alike, at once; False for all else."""
+        row = cells(block, 4)
+        if row is None:
+            return False
+        queries, items, grades = row.packed(0), row.packed(2), row.numbers(3)
+        if queries is None or items is None or grades is None:
+            return False
+        names, counts = _runs(queries)
+        ends = np.cumsum(counts)
+        for query, start in zip(names, (line + ends - counts).tolist(), strict=True):
+            self._first.setdefault(query, start)
+        self._runs += names
+        self._sizes.extend(counts.tolist())
+        self._items.add_packed(items)
+        self._grades.frombytes(grades.tobytes())
+        return True
+
+    def add_one_by_one(self, block: bytes, line: int, label: str) -> None:
+        """Any white space, empty lines, and errors that name the line."""
+        items: list[str] = []
+        for number, raw in enumerate(block.split(b"\n"), line):
+            parts = raw.split()
+            if not parts:
+                continue
+            if len(parts) != 4:
+                raise _columns(label, number, "4: query iteration document grade", len(parts))
+            query = as_text(parts[0], label, number)
+            if not self._runs or self._runs[-1] != query:
+                self._first.setdefault(query, number)
+                self._runs.append(query)
+                self._sizes.append(0)
+            self._sizes[-1] += 1
+            items.append(as_text(parts[2], label, number))
+            self._grades.append(as_number(parts[3], label, number, "grade"))
         self._items.add(items)
-        self._grades.extend(grades)
 
     def gold(self, source: Source) -> Gold:
         queries, offsets, order = grouped_rows(self._runs, np.array(self._sizes))
@@ -164,21 +165,21 @@ class TrecRun(Run):
 
     def _read_cells(self) -> Hits | None:
         """Lines that are all alike, and those of a query together; None for all else."""
-        asked: list[str] = []
-        ids: list[str] = []
-        scores: list[float] = []
+        parts: list[tuple[Packed, Packed, Floats]] = []
         for block in whole_lines(self._source, _SMALL_BLOCK):
             row = cells(block, 6)
-            found = None if row is None else _floats(row[4::6])
-            if row is None or found is None:
+            if row is None:
                 return None
-            asked += row[::6]
-            ids += row[2::6]
-            scores += found
-        groups, score = list(_grouped(asked)), _as_floats32(scores)
-        if len({query for query, _, _ in groups}) < len(groups) or not np.isfinite(score).all():
+            queries, ids, scores = row.packed(0), row.packed(2), row.numbers(4)
+            if queries is None or ids is None or scores is None:
+                return None
+            parts.append((queries, ids, scores))
+        asked, ids, scores = map(np.concatenate, zip(*parts, strict=True))
+        names, counts = _runs(asked)
+        score = _as_floats32(scores)
+        if len(set(names)) < len(names) or not np.isfinite(score).all():
             return None
-        return self._made([query for query, _, _ in groups], [end - start for _, start, end in groups], ids, score)
+        return self._made(names, counts, ids, score)
 
     def _read_lines(self) -> Hits:
         """Any white space, any order of lines, and errors that name the line."""
@@ -204,7 +205,7 @@ class TrecRun(Run):
         queries, counts = [query for query, _, _ in rows.values()], [len(ids) for _, ids, _ in rows.values()]
         return self._made(queries, counts, [i for _, ids, _ in rows.values() for i in ids], score)
 
-    def _made(self, queries: list[str], counts: list[int], ids: list[str], score: Floats) -> Hits:
+    def _made(self, queries: list[str], counts: Any, ids: list[str] | Packed, score: Floats) -> Hits:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
         return Hits(system=self._tag, queries=queries, offsets=offsets, ids=ids, score=score)
 
@@ -326,24 +327,10 @@ def as_number(text: bytes, label: str, line: int, field: str) -> float:
     return value
 
 
-def _floats(texts: list[str]) -> list[float] | None:
-    """None where one is no number, or one for Python only, such as 1_0 and ١٠."""
-    digits = "".join(texts)
-    if not digits.isascii() or "_" in digits:
-        return None
-    try:
-        return list(map(float, texts))
-    except ValueError:
-        return None
-
-
-def _grouped(names: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Runs of equal names: name, start, end."""
-    start = 0
-    for name, rows in groupby(names):
-        end = start + len(list(rows))
-        yield name, start, end
-        start = end
+def _runs(names: Packed) -> tuple[list[str], Ints]:
+    """Names that follow each other, and how often each is repeated."""
+    ends = np.append(np.flatnonzero(names[1:] != names[:-1]) + 1, len(names))
+    return as_list(names[ends - 1]), np.diff(ends, prepend=0)
 
 
 def _float(text: bytes) -> float:

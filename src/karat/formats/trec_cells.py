@@ -5,38 +5,73 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from karat.formats.json_columns import BEYOND, Places, Text, read_numbers
+from karat.ids import Floats, Ints, Packed
+
 _PIECE = 1 << 17
-_AS_SPACES = bytes.maketrans(b"\t\n", b"  ")
+_SPACE, _TAB, _BREAK = b" \t\n"
 
 
-def cells(block: bytes, columns: int) -> list[str] | None:
-    """All cells of a block, line after line; None unless each line has so many, with one space or tab between two."""
+class Cells:
+    """Columns of a block of lines."""
+
+    def __init__(self, text: Text, first: Ints, end: Ints) -> None:
+        self._text, self._first, self._end = text, first, end
+
+    def packed(self, column: int) -> Packed | None:
+        """None where one is too long for that."""
+        return self._text.packed(self._at(column))
+
+    def numbers(self, column: int) -> Floats | None:
+        """None where one is not written as in JSON, or not finite."""
+        found = read_numbers(self._text, self._at(column))
+        return found if found is not None and np.isfinite(found).all() else None
+
+    def _at(self, column: int) -> Places:
+        return Places(self._first[:, column], self._end[:, column])
+
+
+def cells(block: bytes, columns: int) -> Cells | None:
+    """None unless each line of a block has so many cells, with one space or tab between two, in UTF-8."""
     if not block.endswith(b"\n"):
         block += b"\n"
-    if not is_regular(block, b" \t"):
+    if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
-        if not is_regular(block, b" \t"):
-            return None
-    text = np.frombuffer(block, np.uint8)
-    ends = text[text <= 32] == ord("\n")
-    if len(ends) % columns or ends.sum() * columns != len(ends) or not ends[columns - 1 :: columns].all():
+    text = Text(block)
+    inside = text.bytes[:-BEYOND]
+    end = np.flatnonzero(inside <= _SPACE)
+    if len(end) % columns:
         return None
+    first = np.append(0, end[:-1] + 1)
+    between = inside[end].reshape(-1, columns)
+    parted = between[:, :-1]
+    if (
+        (first == end).any()
+        or not (between[:, -1] == _BREAK).all()
+        or not ((parted == _SPACE) | (parted == _TAB)).all()
+        or not _is_utf8(block)
+    ):
+        return None
+    return Cells(text, first.reshape(-1, columns), end.reshape(-1, columns))
+
+
+def _is_utf8(block: bytes) -> bool:
     try:
-        return block[:-1].translate(_AS_SPACES).decode().split(" ")
+        return block.isascii() or bool(block.decode())
     except UnicodeDecodeError:
-        return None
+        return False
 
 
-def is_regular(block: bytes, separators: bytes) -> bool:
+def is_regular(block: bytes, separator: bytes) -> bool:
     """Whether every piece of white space in a block is one separator between two columns, or one line break."""
     text = np.frombuffer(block, np.uint8)
     pieces = (text[at : at + _PIECE + 1] for at in range(0, len(text), _PIECE))  # they overlap by a byte
-    return block[0] > 32 and all(_is_regular_piece(piece, separators) for piece in pieces)
+    return block[0] > _SPACE and all(_is_regular_piece(piece, ord(separator)) for piece in pieces)
 
 
-def _is_regular_piece(piece: NDArray[np.uint8], separators: bytes) -> bool:
-    white = piece <= 32
+def _is_regular_piece(piece: NDArray[np.uint8], separator: int) -> bool:
+    white = piece <= _SPACE
     if (white[1:] & white[:-1]).any():
         return False
-    usual = sum(np.count_nonzero(piece == byte) for byte in (*separators, ord("\n")))
+    usual = np.count_nonzero(piece == separator) + np.count_nonzero(piece == _BREAK)
     return bool(np.count_nonzero(white) == usual)

@@ -20,6 +20,7 @@ from karat.ids import Floats
 from karat.report.blocks import Block, Cell, Example, Figure, Line, Listing, Report, Section, Text, write_cell
 from karat.report.readable import QUERY
 
+SIGNS = "✓ hit, ✗ miss (judged not relevant), ? not judged."
 LIMIT = 1_490_000  # bytes of a page that is to stay under 1.5 MB: what markup takes is only estimated
 WHOLE = 2_000  # letters of a text that need not be known beyond
 _PAGE = 35_000  # bytes of style, script and contents
@@ -37,10 +38,7 @@ def fitted(report: Report) -> Report:
     """The report with as many queries and as much of their texts as a page has room for, and with a word about it."""
     groups = [[b for b in s.blocks if isinstance(b, Example)] for s in report.sections]
     room = LIMIT - _PAGE - _rest(report)
-    plan = _Plan([example for group in groups for example in group])
-    kept = _fewer(groups, plan.weights(_LEAST), room)
-    if kept is not groups:
-        plan = _Plan([example for group in kept for example in group])
+    kept, plan = _fewer(groups, room)
     letters = plan.letters(room)
     sections = [
         msgspec.structs.replace(s, blocks=[*_cut(s.blocks, after, len(before) - len(after), plan, letters)])
@@ -55,15 +53,16 @@ def _rest(report: Report) -> float:
     return sum(len(msgspec.json.encode(b)) * (_DRAWN if isinstance(b, Figure) else _TABLE) for b in blocks)
 
 
-def _fewer(groups: list[list[Example]], weights: Floats, room: float) -> list[list[Example]]:
-    """The examples of each section; where texts would be too short to be read, only the first and some of the last.
-
-    `weights`: of each with the shortest texts, and last of what stands at the end.
-    """
-    share = (room - weights[-1]) / max(weights[:-1].sum(), 1.0)
-    if share >= 1:
-        return groups
-    return [_first_and_last(group, int(len(group) * share)) for group in groups]
+def _fewer(groups: list[list[Example]], room: float) -> tuple[list[list[Example]], _Plan]:
+    """The examples of each section; where texts would be too short to be read, only the first and some of the last."""
+    share, kept = 1.0, groups
+    while True:
+        plan = _Plan([example for group in kept for example in group])
+        weight = plan.weights(_LEAST).sum()
+        if weight <= room or not plan.examples:
+            return kept, plan
+        share *= min(max(room / weight, 0.1), 0.98)  # those in full stay, so that a second step may be needed
+        kept = [_first_and_last(group, int(len(group) * share)) for group in groups]
 
 
 def _first_and_last(group: list[Example], most: int) -> list[Example]:
@@ -87,10 +86,8 @@ def _cut(blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Pla
 
 
 def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
-    signs = "✓ hit, ✗ miss (judged not relevant), ? not judged."
-    if plan.shared:
-        signs += " An id that is a link leads to its text, under Passages at the end."
-    yield signs
+    linked = " An id that is a link leads to its text, under Passages at the end." if plan.shared else ""
+    yield SIGNS + linked
     if plan.has_texts and letters < _MOST:
         others = [f"{_FULL} where words are marked"] if letters < _FULL else []
         others += [f"{letters * _LONGER} under Passages"] if plan.shared else []

@@ -12,6 +12,7 @@ from karat.history.store import Store
 from karat.keeping import triage_of
 from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Section, Text
+from karat.report.fitting import SIGNS
 from karat.report.history import leading
 from karat.report.numbers import written
 from karat.report.triage import triage_blocks
@@ -75,7 +76,9 @@ def triage_page(store: Store, request: Request) -> Response:
     offset = max(asked_of(request, AskPage).offset, 0)
     cases = cases_of(store, row.id, offset=offset, limit=_CASES)
     found = triage_of(store.document(row.id), cases) if cases else None
-    blocks: list[Block] = [Text("Nothing is kept here.")] if found is None else list(triage_blocks(found))
+    blocks: list[Block] = [Text("Nothing is kept here.")]
+    if found is not None:
+        blocks = [Text(SIGNS, "note"), *triage_blocks(found)]
     return page(
         "triage.html",
         f"Where {row.head.system or row.head.run} fails",
