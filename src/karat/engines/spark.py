@@ -113,8 +113,8 @@ class Spark(Engine):
         order = [F.col(name).desc() if name == "score" else F.col(name) for name in _ORDER if name in hits.columns]
         gold_first = [F.col(GOLD).isNull()] if GOLD in hits.columns else []
         # Without a number, small partitions may be put together on the way.
-        into = () if self.partitions is None else (self.partitions,)
-        together = hits.repartition(*into, "query_id")
+        number: tuple[Any, ...] = () if self.partitions is None else (self.partitions,)
+        together = hits.repartition(*number, "query_id")
         sorted_ = together.sortWithinPartitions("query_id", *gold_first, *order)
         scored = sorted_.mapInArrow(score_partition(self._sent(shipped)), SCORES)
         yield from map(unpack, scored.toArrow()["scored"].to_pylist())  # a few bytes a query and metric

@@ -79,7 +79,7 @@ class Layout:
         for role in set(_OF_HIT) & set(self.columns):
             name = self.columns[role]
             if name not in fields:
-                hint = did_you_mean(name, fields) or f"a hit has: {', '.join(fields)}"
+                hint = f"a hit has: {', '.join(fields)}"
                 raise InputError(f"no field {name!r} for {role} in the hits", file=label, field=LISTS, hint=hint)
             fields[name] = role
         clashes = {name for name, role in fields.items() if name == role} & set(self.columns)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS = 125_000  # of hits at a time
-_LISTS = 1_250  # the same of lists, each of which may be long
+_LISTS = 125  # the same of lists, as long as nobody knows how long they are
 _LOOKED = 10_000
 # In memory, about; by these a table is cut into parts.
 _BYTES_A_HIT, _BYTES_A_LIST = 40, 4_000
@@ -71,10 +71,15 @@ class Scan:
             return self.stop
         return int(self._read(lambda frame: frame.select(pl.len()).collect().item()))
 
-    def frames(self, names: dict[str, str], rows: int) -> Iterator[pl.DataFrame]:
-        stop = self.height()
-        for at in range(self.start, stop, rows):
-            yield self.rows(names, at, min(rows, stop - at))
+    def frames(self, names: dict[str, str], rows: int = 0) -> Iterator[pl.DataFrame]:
+        """The columns `names`, so many rows at a time; 0: as many as hold about ROWS hits."""
+        at, stop = self.start, self.height()
+        size = rows or (_LISTS if LISTS in names.values() else ROWS)
+        while at < stop:
+            frame = self.rows(names, at, min(size, stop - at))
+            at, size = at + size, rows or _next_size(frame)
+            yield frame
+            del frame  # before the next is read
 
     def rows(self, names: dict[str, str], at: int, size: int) -> pl.DataFrame:
         """Some rows of the columns `names`, under their new names."""
@@ -93,6 +98,15 @@ class Scan:
             if self.delta and type(error).__module__.partition(".")[0] in ("deltalake", "_internal"):
                 raise InputError(f"not a readable Delta table: {error}", file=self.path) from error
             raise
+
+
+def _next_size(frame: pl.DataFrame) -> int:
+    """Rows that hold about ROWS hits, if lists go on as they are."""
+    import polars as pl
+
+    if LISTS not in frame.columns or not isinstance(frame.schema[LISTS], pl.List):
+        return ROWS
+    return max(1, ROWS * frame.height // max(int(frame[LISTS].list.len().sum()), frame.height))
 
 
 class ParquetRun(Run):
@@ -145,9 +159,7 @@ class ParquetRun(Run):
     def _frames(self, columns: frozenset[str]) -> Iterator[pl.DataFrame]:
         for scan in self.scans:
             schema = scan.schema()
-            names = self._layout.picked(schema, columns, scan.path)
-            nested = LISTS in names.values()
-            yield from scan.frames(names, self._rows or (_LISTS if nested else ROWS))
+            yield from scan.frames(self._layout.picked(schema, columns, scan.path), self._rows)
 
 
 class _Whole(ParquetRun):
