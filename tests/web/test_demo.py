@@ -91,6 +91,9 @@ def test_it_leaves_nothing_behind(tmp_path: Path, ending: signal.Signals) -> Non
         connection = http.client.HTTPConnection("127.0.0.1", int(line.split("127.0.0.1:")[1].split("/")[0]), timeout=30)
         connection.request("GET", "/api/v1/runs")
         assert len(json.loads(connection.getresponse().read())["rows"]) == 1
+        connection.request("GET", "/api/v1/pools")
+        (pool,) = json.loads(connection.getresponse().read())
+        assert pool["pairs"] == 40
         connection.close()
         assert [path.name.startswith("karat-demo-") for path in scratch.iterdir()] == [True]
     finally:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
 
 import click
 
 from karat.cli.options import grade_option, store_option
 
-if TYPE_CHECKING:
-    from karat.history.store import Store
-
 
 @click.command("serve", short_help="The history in the browser, and as an API.")
 @store_option
-@click.option("--demo", is_flag=True, help="Show a made-up history, which is gone afterwards; yours is not touched.")
+@click.option(
+    "--demo", is_flag=True, help="A history to look at, which is gone afterwards; yours is not touched."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; others need a token or users.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any that is free.")
 @click.option("--token-file", metavar="FILE", help="Token that scripts must send.  [default: KARAT_TOKEN]")
@@ -59,21 +57,22 @@ def command(
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known)
-    with (
-        open_desk(pools, labels, judges, highest=max_grade) as desk,
-        listen(host, port, access) as socket,
-        _opened(store, demo) as opened,
-    ):
+    with ExitStack() as opened:
+        # What may be refused comes first: a pool that cannot be read, an address that is taken.
+        desk = opened.enter_context(open_desk(pools, labels, judges, highest=max_grade))
+        socket = opened.enter_context(listen(host, port, access))
+        if demo:
+            from karat.demo.filling import demo_store
+            from karat.demo.pooling import write_demo_pool
+
+            history, folder = opened.enter_context(demo_store())
+            if not pools:
+                pool, labels = write_demo_pool(folder)
+                desk = opened.enter_context(open_desk([pool], labels, judges, highest=max_grade))
+        else:
+            from karat.history.opening import open_store
+
+            history = opened.enter_context(open_store(store, create=True))
         name = f"[{host}]" if ":" in host else host
-        click.echo(f"{opened.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
-        serve(opened, access, socket, desk)
-
-
-def _opened(store: str | None, demo: bool) -> AbstractContextManager[Store]:
-    if demo:
-        from karat.demo.filling import demo_store
-
-        return demo_store()
-    from karat.history.opening import open_store
-
-    return open_store(store, create=True)
+        click.echo(f"{history.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
+        serve(history, access, socket, desk)

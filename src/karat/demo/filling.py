@@ -37,8 +37,8 @@ _MOST = 4  # processes
 
 
 @contextmanager
-def demo_store() -> Iterator[Store]:
-    """Filled, and gone afterwards."""
+def demo_store() -> Iterator[tuple[Store, Path]]:
+    """A store and the folder it lies in. Filled, and gone afterwards."""
     with (
         _ending_in_order(),
         tempfile.TemporaryDirectory(prefix="karat-demo-") as folder,
@@ -46,7 +46,7 @@ def demo_store() -> Iterator[Store]:
     ):
         store.label = "the demo"
         fill(store)
-        yield store
+        yield store, Path(folder)
 
 
 @contextmanager
