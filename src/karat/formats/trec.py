@@ -105,6 +105,8 @@ def _gold_of_rows(
 class TrecRun(Run):
     """A TREC run file, read in blocks so that memory does not grow with it."""
 
+    threaded = True
+
     def __init__(self, source: Source, system: str | None = None) -> None:
         self.label, self._source, self._system = source.label, source, system
 
