@@ -89,6 +89,7 @@ class Run(ABC):
 
     label: str = "run"
     here: bool = True  # can single hits be read in this process
+    threaded: bool = False  # does reading use several cores by itself
 
     @abstractmethod
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:

@@ -16,15 +16,22 @@ from tests.engines.conftest import METRICS, assert_same, gold_of, hits_table
 
 import karat
 from karat.audit import Audit
+from karat.engines.base import Task
 from karat.engines.find import find_engine
 from karat.engines.local import Local
 from karat.engines.processes import Processes
 from karat.errors import ConfigError, InputError, UnknownName
 from karat.formats.parquet import ParquetRun, Scan
 from karat.hits import Hits, Run
+from karat.judged import Rules
+from karat.metrics.grammar import parse_metrics
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "helpdesk"
+
+
+GOLD = karat.read_gold(gold_of(400, 12))
+TASK = Task(lambda system: GOLD, None, parse_metrics(METRICS), Rules(), 10, frozenset(), frozenset())
 
 
 class CutRun(Run):
@@ -107,6 +114,21 @@ def test_processes_give_the_same(tmp_path: Path, write: Callable[[pl.DataFrame, 
     local = karat.evaluate(tmp_path / "run", gold, METRICS)
     assert_same(local, apart := karat.evaluate(tmp_path / "run", gold, METRICS, engine=engine))
     assert local.provenance == apart.provenance
+
+
+def test_processes_are_used_where_they_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = hits_table(400, 12)
+    table.write_parquet(tmp_path / "table")
+    write_jsonl(table, tmp_path / "log")
+    started: list[str] = []
+    monkeypatch.setattr(Processes, "_scored", lambda self, run, parts, task: started.append(run.label) or [])
+    for cores, paid in ((1, []), (2, ["log"]), (4, ["log", "table"])):
+        monkeypatch.setattr("karat.engines.processes._cores", lambda cores=cores: cores)
+        for name in ("log", "table"):
+            engine = Processes(part=20_000, parts=2)
+            list(engine.scores(karat.read_run(tmp_path / name), TASK))
+        assert [Path(label).name for label in started] == paid
+        started.clear()
 
 
 def test_processes_give_the_same_of_a_scattered_file(tmp_path: Path) -> None:

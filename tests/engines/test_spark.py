@@ -79,7 +79,6 @@ def test_two_million_rows_in_no_order(spark: Any, tmp_path: Path) -> None:
 
 def test_a_delta_table_without_a_reader(spark: Any, tmp_path: Path) -> None:
     """Its folder holds former versions too: read as Parquet, it would give hits that are no longer there."""
-    pytest.importorskip("deltalake")
     TABLE.write_delta(tmp_path / "run")
     with pytest.raises(InputError, match=r"this is a Delta table(.|\n)*io.delta:delta-spark(.|\n)*--engine local"):
         karat.evaluate(str(tmp_path / "run"), GOLD, METRICS, engine=spark)
@@ -172,7 +171,6 @@ print("the same")
 
 
 def test_spark_connect(spark: Any, tmp_path: Path) -> None:
-    pytest.importorskip("grpc")
     master = f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", CLIENT, master, str(tmp_path / "run.parquet")]

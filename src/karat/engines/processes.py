@@ -19,19 +19,24 @@ from karat.ids import Seen
 _PART = 32 << 20
 # Fewer parts are read here in the time that processes take to start: it pays from about 256 MB on.
 _PARTS = 8
+# What is read by several threads here gains nothing from fewer processes than that.
+_MANY = 4
 
 
 class Processes(Engine):
-    """All cores. What cannot be read from the middle, or is too small to pay, is read here."""
+    """All cores, or so many workers as are asked for. What cannot be read from the middle, is too small to pay, or uses
+    the few cores that there are already, is read here."""
 
     name = "processes"
 
     def __init__(self, workers: int | None = None, part: int = _PART, parts: int = _PARTS) -> None:
         self.workers, self.part, self.parts = workers or _cores(), part, parts
+        self._decided = workers is not None  # by the user
 
     def scores(self, run: Run, task: Task) -> Iterator[Scored]:
+        few = self.workers < (_MANY if run.threaded and not self._decided else 2)
         # Passages that were looked for in the run's own hits differ from system to system.
-        parts = run.parts(self.part) if self.workers > 1 and task.gold_of("") is task.gold_of("\0") else None
+        parts = None if few or task.gold_of("") is not task.gold_of("\0") else run.parts(self.part)
         if parts is None or len(parts) < self.parts:
             yield from score_slices(run, task)
             return

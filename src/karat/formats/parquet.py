@@ -112,6 +112,8 @@ def _next_size(frame: pl.DataFrame) -> int:
 class ParquetRun(Run):
     """Tables one after the other, as if they were one."""
 
+    threaded = True
+
     def __init__(
         self, label: str, scans: list[Scan], system: str | None = None, layout: Layout | None = None, *, rows: int = 0
     ) -> None:

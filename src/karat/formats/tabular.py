@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_ROWS = 1 << 15  # of judgements at a time
+_ROWS = 1 << 14  # of judgements at a time
 
 
 class TableFormat(Format):

@@ -132,6 +132,8 @@ class _Judgements:
 class TrecRun(Run):
     """A TREC run file, read in blocks so that memory does not grow with it."""
 
+    threaded = True
+
     def __init__(self, source: Source, system: str | None = None) -> None:
         self.label, self._source, self._system = source.label, source, system
 
