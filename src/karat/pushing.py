@@ -34,7 +34,7 @@ def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tu
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(host, port, timeout=timeout)
     try:
-        connection.request("POST", f"{parts.path.rstrip('/')}/api/v1/runs", content, headers)
+        connection.request("POST", f"{_root(parts.path)}/api/v1/runs", content, headers)
         answer = connection.getresponse()
         status, said = answer.status, answer.read(_LARGEST)
     except (OSError, HTTPException, socket.gaierror) as error:
@@ -43,6 +43,15 @@ def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tu
     finally:
         connection.close()
     return _sent(status, said)
+
+
+def _root(path: str) -> str:
+    """Where the server lies, also for those who give the address of a page of it.
+
+    >>> _root("/karat/"), _root("/karat/runs"), _root("/api/v1/runs/"), _root("")
+    ('/karat', '/karat', '', '')
+    """
+    return path.rstrip("/").removesuffix("/runs").removesuffix("/api/v1")
 
 
 def _sent(status: int, said: bytes) -> list[tuple[str, bool]]:

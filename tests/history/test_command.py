@@ -147,7 +147,7 @@ def test_an_anchor_of_the_history(kept: Store, tmp_path: Path, karat_command: Co
     code, out, _ = karat_command("gate", OLD, "--gold", GOLD, "--criteria", "c.yaml")
     assert (code, "history:release" in out) == (1, True)
     code, _, err = karat_command("gate", OLD, "--gold", GOLD, "--anchor", "relase", *gates)
-    assert (code, "relase: no such file" in err) == (2, True)
+    assert (code, "relase: neither a file nor a pin of the history" in err) == (2, True)
     code, _, err = karat_command("gate", OLD, "--gold", GOLD, "--anchor", "history:relase", *gates)
     assert (code, "did you mean release?" in err) == (2, True)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from karat.errors import ConfigError
+from karat.errors import ConfigError, InputError
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
 from karat.labels.label_log import LabelLog
@@ -43,6 +43,17 @@ def send(site: Any, path: str, headers: dict[str, str] | None = None, **form: st
     """As a browser without scripts sends a form."""
     kind = {"Content-Type": "application/x-www-form-urlencoded", "Origin": site.url}
     return site.ask("POST", path, urlencode(form).encode(), {**kind, **(headers or {})})
+
+
+def test_labels_of_people_are_shown_to_nobody_as_a_judges(tmp_path: Path) -> None:
+    pool, ann = tmp_path / "pool.jsonl", tmp_path / "ann.jsonl"
+    pool.write_text('{"query_id": "q", "chunk_id": "c", "query": "x", "text": "y"}\n')
+    ann.write_text('{"query_id": "q", "chunk_id": "c", "grade": 1, "annotator": "ann"}\n')
+    with (
+        pytest.raises(InputError, match="a label of a person, not of a judge"),
+        open_desk([str(pool)], str(tmp_path / "labels.jsonl"), [str(ann)]),
+    ):
+        pass
 
 
 def test_the_judge_is_heard_only_after_the_person(labelling: Any) -> None:
@@ -257,7 +268,7 @@ def test_who_is_logged_in_labels_under_that_name(store: Store, desk: Desk, servi
         users[name] = (salt, digest)
     with serving(store, Access(token="t" * 20, users=users), desk) as site:
         assert site.get("/pools").status == 401
-        assert site.ask("GET", "/labels/pool").headers["location"] == "/login"
+        assert site.ask("GET", "/labels/pool").headers["location"] == "/login?next=%2Flabels%2Fpool"
         answer = send(site, "/login", name="ada", password="correct horse")
         ada = {"Cookie": answer.headers["set-cookie"].partition(";")[0] + "; karat_annotator=bob"}
         page = site.ask("GET", "/labels/pool", headers=ada).content.decode()

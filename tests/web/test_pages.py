@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ def test_from_saving_two_runs_to_one_query(saved: FolderStore, serving: Any, tab
         tab.click("text=Compare with the baseline")
         assert tab.locator("section[aria-labelledby=pair-1]").count() == 1
         tab.go_back()
-        tab.click("text=failed queries")
+        tab.click("text=worst queries")
         assert tab.locator(".example").count() == 10
         tab.get_by_role("link", name="Later", exact=True).click()
         assert "offset=10" in tab.url
@@ -223,7 +224,7 @@ def test_pages_that_cannot_be_shown(pages: str, address: str, status: int) -> No
 
 
 def test_logging_in(locked: Any) -> None:
-    assert locked.ask("GET", "/runs").headers["location"] == "/login"
+    assert locked.ask("GET", "/runs").headers["location"] == "/login?next=%2Fruns"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     assert locked.ask("POST", "/login", b"name=ada&password=wrong", form).status == 403
     stranger = {**form, "Origin": "http://x"}
@@ -243,18 +244,28 @@ def test_logging_in(locked: Any) -> None:
 def test_logging_in_and_out_in_a_browser(locked: Any, browser: Browser) -> None:
     with browser.new_context() as context:
         tab = context.new_page()
-        tab.goto(f"{locked.url}/runs")
+        tab.goto(f"{locked.url}/runs?system=x&branch=")
         tab.fill("input[name=name]", "ada")
         tab.fill("input[name=password]", "correct horse")
         tab.click("main button")
-        assert tab.locator("h1").inner_text() == "Runs"
+        assert tab.url == f"{locked.url}/runs?system=x&branch=", "what was asked for before the log-in"
         cookies = context.cookies()
         tab.click("text=Log out ada")
         assert tab.url == f"{locked.url}/login"
         assert context.cookies() == []
         context.add_cookies(cookies)  # whoever has copied it has nothing
         tab.goto(f"{locked.url}/runs")
-        assert tab.url == f"{locked.url}/login"
+        assert tab.url == f"{locked.url}/login?next=%2Fruns"
+
+
+@pytest.mark.parametrize(
+    "wanted", ["https://x.example", "//x.example", r"/\x.example", "/login", "x", "/x\r\na: b", ""]
+)
+def test_after_the_log_in_only_pages_of_this_server_follow(locked: Any, wanted: str) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = urllib.parse.urlencode({"name": "", "password": "t" * 20, "next": wanted}).encode()
+    answer = locked.ask("POST", "/login", body, form)
+    assert answer.headers["location"] == "/runs"
 
 
 def test_logging_out_is_nobody_elses_to_ask_for(locked: Any) -> None:
@@ -274,7 +285,7 @@ def test_a_log_in_ends_by_itself(locked: Any) -> None:
     assert f"Max-Age={SESSION:.0f}" in cookie
     begun = locked.access.clock()
     locked.access.clock = lambda: begun + SESSION + 60
-    assert locked.ask("GET", "/runs", headers=session).headers["location"] == "/login"
+    assert locked.ask("GET", "/runs", headers=session).headers["location"] == "/login?next=%2Fruns"
     assert locked.ask("GET", "/api/v1/runs", headers=session).status == 401
 
 

@@ -183,7 +183,7 @@ def test_serve_says_where_and_ends_when_told(tmp_path: Path) -> None:
     finally:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
-    assert "Traceback" not in err
+    assert (process.returncode, err) == (0, "it is empty: `karat eval … --save` keeps a run in it\n")
 
 
 def test_push_keeps_the_token_to_itself(
@@ -192,8 +192,11 @@ def test_push_keeps_the_token_to_itself(
     place = ("--store", str(tmp_path / ".karat"))
     code, _, err = karat_command("push", locked.url, "n1", *place)
     assert (code, "the server refused the runs (401): not logged in\nhint: KARAT_TOKEN" in err) == (2, True)
+    monkeypatch.setenv("KARAT_TOKEN", "x" * 20)
+    assert "(401): this is not the token\nhint: KARAT_TOKEN" in karat_command("push", locked.url, "n1", *place)[2]
     monkeypatch.setenv("KARAT_TOKEN", "t" * 20)
     assert karat_command("push", locked.url, "n1", *place)[0] == 0
+    assert karat_command("push", f"{locked.url}/runs", "n1", *place)[0] == 0, "the address of a page will do"
     code, _, err = karat_command("push", "http://karat.example.org", "n1", *place)
     assert (code, "the token would travel unencrypted" in err) == (2, True)
     for url in ("ftp://x", "http://a:b@127.0.0.1", "http://127.0.0.1:port", "nonsense", "http://127.0.0.1/?x=1"):

@@ -12,9 +12,7 @@ from karat.cli.options import grade_option, store_option
 
 @click.command("serve", short_help="The history in the browser, and as an API.")
 @store_option
-@click.option(
-    "--demo", is_flag=True, help="A history to look at, which is gone afterwards; yours is not touched."
-)
+@click.option("--demo", is_flag=True, help="A history to look at, which is gone afterwards; yours is not touched.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; others need a token or users.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any that is free.")
 @click.option("--token-file", metavar="FILE", help="Token that scripts must send.  [default: KARAT_TOKEN]")
@@ -75,4 +73,6 @@ def command(
             history = opened.enter_context(open_store(store, create=True))
         name = f"[{host}]" if ":" in host else host
         click.echo(f"{history.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
+        if not history.runs(limit=1).rows:
+            click.echo("it is empty: `karat eval … --save` keeps a run in it", err=True)
         serve(history, access, socket, desk)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from karat.errors import InputError
 from karat.saved_result import SavedResult, is_saved_result, read_results
 
 PREFIX = "history:"
@@ -45,7 +46,16 @@ def named(text: str | None) -> str | None:
     """What an option says: a path, a reference, or the bare name of a pin where no file has it."""
     from karat.history.opening import has_store, open_store
 
-    if text is None or is_reference(text) or Path(text).exists() or not has_store():
+    if text is None or is_reference(text) or Path(text).exists():
         return text
-    with open_store() as store:
-        return f"{PREFIX}{text}" if any(pin.name == text for pin in store.pins()) else text
+    pins = []
+    if has_store():
+        with open_store() as store:
+            pins = [pin.name for pin in store.pins()]
+    if text in pins:
+        return f"{PREFIX}{text}"
+    if Path(text).suffix or Path(text).name != text:  # looks like a file, and is refused as one
+        return text
+    pinned = f"pins are: {', '.join(pins)}" if pins else "there is none yet"
+    hint = f"{pinned}; `karat history pin RUN {text}` pins a saved run"
+    raise InputError("neither a file nor a pin of the history", file=text, hint=hint)

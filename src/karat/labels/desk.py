@@ -201,6 +201,10 @@ def open_desk(
     refuse_overwriting(Path(labels), [*pools, *judges])
     read = {name: read_pool(path) for name, path in _named(pools).items()}
     said = read_labels(*judges, highest=highest)
+    for label, place in zip(said.entries, said.places, strict=True):
+        if label.kind != "judge":
+            hint = "people label into --labels; what `karat judge` wrote says `kind: judge`"
+            raise InputError("a label of a person, not of a judge", file=place.file, line=place.line, hint=hint)
     with LabelLog(labels, highest=highest) as log:
         own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may hold both
         yield Desk(read, log, Labels([*said.entries, *own.entries], [*said.places, *own.places]), highest)

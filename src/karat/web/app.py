@@ -22,7 +22,7 @@ from karat.labels.desk import Desk
 from karat.web.access import SESSION, Access
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, read_body, read_parameters, refusal
-from karat.web.guard import COOKIE, LOGIN, LOGOUT, Guard, cookie_of
+from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, cookie_of, next_page
 from karat.web.label_api import LABEL_ENDPOINTS
 from karat.web.label_pages import label_routes, visit_of
 from karat.web.openapi import openapi
@@ -74,21 +74,23 @@ def _showing(store: Store, show: Callable[[Store, Request], Response]) -> Callab
 
 def _log_in(access: Access) -> Callable[[Request], Awaitable[Response]]:
     async def log_in(request: Request) -> Response:
-        wrong = False
+        wrong, wanted = False, request.query_params.get(NEXT, "")
         if request.method == "POST":
             form = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=10))
             name, password = form.get("name", ""), form.get("password", "")
+            wanted = form.get(NEXT, "")
             cookie = await run_in_threadpool(access.log_in, name, password)
             if cookie is not None:
-                return _welcome(cookie, secure=request.headers.get("x-forwarded-proto") == "https")
+                return _welcome(next_page(wanted), cookie, secure=request.headers.get("x-forwarded-proto") == "https")
             wrong = True
-        return page("login.html", "Log in", status=403 if wrong else 200, store="", alone=True, wrong=wrong)
+        status, wanted = 403 if wrong else 200, next_page(wanted)
+        return page("login.html", "Log in", status=status, store="", alone=True, wrong=wrong, next=wanted)
 
     return log_in
 
 
-def _welcome(cookie: str, *, secure: bool) -> Response:
-    response = RedirectResponse("/runs", 303)
+def _welcome(wanted: str, cookie: str, *, secure: bool) -> Response:
+    response = RedirectResponse(wanted, 303)
     response.set_cookie(COOKIE, cookie, max_age=int(SESSION), httponly=True, samesite="strict", secure=secure)
     return response
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
@@ -16,6 +16,7 @@ COOKIE = "karat_session"
 HEADER = "x-karat"
 LOGIN = "/login"
 LOGOUT = "/logout"
+NEXT = "next"  # the page that was asked for before the log-in
 LABELS = "/labels"
 _OPEN_PATHS = (LOGIN, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of one that is a file of runs
@@ -87,8 +88,9 @@ class Guard:
             return _problem(413, "the body is too large")
         if not self._may_ask(headers, path):
             if path.startswith("/api/"):
-                return _problem(401, "not logged in", "Authorization: Bearer TOKEN")
-            return RedirectResponse(LOGIN, 303)
+                said = "this is not the token" if "authorization" in headers else "not logged in"
+                return _problem(401, said, "Authorization: Bearer TOKEN")
+            return RedirectResponse(_log_in_first(scope), 303)
         return None
 
     def _may_ask(self, headers: Headers, path: str) -> bool:
@@ -110,6 +112,23 @@ class Guard:
 def _own_form(headers: Headers, path: str) -> bool:
     """A form of these pages, sent without a script; where it comes from is said by the browser, and was looked at."""
     return path in (LOGIN, LOGOUT) or (path.startswith(f"{LABELS}/") and "origin" in headers)
+
+
+def _log_in_first(scope: Scope) -> str:
+    """To the log-in, and from there to the page that was asked for."""
+    wanted = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+    return f"{LOGIN}?{urlencode({NEXT: wanted})}" if scope["method"] == "GET" and wanted != "/" else LOGIN
+
+
+def next_page(asked: str) -> str:
+    """A page of this server, and of no other, whoever wrote the link.
+
+    >>> [next_page(asked) for asked in ("/trend?metric=mrr", "//evil.example", "https://evil.example", "")]
+    ['/trend?metric=mrr', '/runs', '/runs', '/runs']
+    """
+    ours = asked.startswith("/") and not asked.startswith("//") and "\\" not in asked
+    readable = asked.isascii() and asked.isprintable()
+    return asked if ours and readable and urlsplit(asked).path not in (LOGIN, LOGOUT) else "/runs"
 
 
 def cookie_of(headers: Headers) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from contextlib import suppress
 from importlib.util import find_spec
 
 from karat.errors import ConfigError, MissingExtra
@@ -51,7 +52,8 @@ def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = N
         limit_concurrency=200,
         timeout_keep_alive=5,
     )
-    uvicorn.Server(config).run(sockets=[on])
+    with suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+        uvicorn.Server(config).run(sockets=[on])
 
 
 def _is_loopback(host: str) -> bool:
