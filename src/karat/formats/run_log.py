@@ -55,10 +55,9 @@ class RunLog(Run):
                     if not is_whole(part.system):
                         raise part.error(0, "half a character", field="system", expected="text", got=part.system)
                     current = slices[part.system] = Slice(part.system, columns, large)
-                self._refuse_repeats(part, seen.setdefault(part.system, Seen()))
                 current.add(part)
                 if current.size >= _SLICE_HITS:
-                    yield slices.pop(part.system).hits()
+                    yield self._once(slices.pop(part.system).hits(), seen)
         if self._system is not None and self._system not in self._noted:
             raise InputError(
                 f"no system {self._system!r} in the run",
@@ -66,7 +65,7 @@ class RunLog(Run):
                 hint="it has: " + ", ".join(sorted(s or "(unnamed)" for s in self._noted)),
             )
         for rest in slices.values():
-            yield rest.hits()
+            yield self._once(rest.hits(), seen)
 
     def parts(self, least: int) -> list[Run] | None:
         if not isinstance(self._records, Source) or self._system is not None:
@@ -150,9 +149,11 @@ class RunLog(Run):
         if not there and not self._needed:
             raise NoLists(self._hits)
 
-    def _refuse_repeats(self, part: Part, seen: Seen) -> None:
-        if seen.add(part.queries):
-            self._refuse_repeat(part.system)
+    def _once(self, hits: Hits, seen: dict[str, Seen]) -> Hits:
+        """The same, if none of its queries came before."""
+        if seen.setdefault(hits.system, Seen()).add(hits.queries):
+            self._refuse_repeat(hits.system)
+        return hits
 
     def _refuse_repeat(self, system: str) -> None:
         """A query stands twice: read again from the start to say which and where."""
