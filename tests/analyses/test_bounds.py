@@ -229,7 +229,7 @@ def test_a_gold_of_relevant_items_only_says_so_beside_the_warning() -> None:
 @pytest.mark.parametrize(("wrong", "said"), [(True, False), (False, True)])
 def test_saved_results_keep_whether_the_gold_names_irrelevant_items(wrong: bool, said: bool) -> None:
     gold = {f"q{i}": {"a": 1, "n": 0} if wrong else {"a": 1} for i in range(30)}
-    lists = ({q: items for q in gold} for items in (["x", "y"], ["a", "y"]))
+    lists = (dict.fromkeys(gold, items) for items in (["x", "y"], ["a", "y"]))
     sides = [karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK).saved() for run in lists]
     judged = karat.compare(sides[0], sides[1]).pairs[0].judged
     assert judged is not None

@@ -12,7 +12,9 @@ from karat.cli.options import grade_option, store_option
 
 @click.command("serve", short_help="The history in the browser, and as an API.")
 @store_option
-@click.option("--demo", is_flag=True, help="A history to look at, which is gone afterwards; yours is not touched.")
+@click.option(
+    "--demo", is_flag=True, help="A history to look at, which is gone afterwards; yours is not touched."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; others need a token or users.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any that is free.")
 @click.option("--token-file", metavar="FILE", help="Token that scripts must send.  [default: KARAT_TOKEN]")
