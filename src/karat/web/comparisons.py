@@ -69,13 +69,18 @@ def headline(runs: Sequence[RunRow]) -> list[str]:
     return [*(name for name in told if name in shared), *(name for name in shared if name not in told)][:_HEADLINE]
 
 
+def is_large(runs: Sequence[RunRow]) -> bool:
+    """So many queries that a quick look leaves the segments out."""
+    return max(run.head.queries for run in runs) > _LARGE
+
+
 def _compared(store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
     shared = shared_metrics(runs)
     metrics = shared if whole else headline(runs)
     known = [name for name in shared if name.startswith("judged@") and name not in metrics]
     # Two runs of one system are told apart by what the page calls them.
     sides = [_side(store, run, metrics, known) for run in runs]
-    large = max(run.head.queries for run in runs) > _LARGE
+    large = is_large(runs)
     own = sides[0].sampling
     resamples = min(own.resamples, _QUICK) if large or not whole else own.resamples
     found = compare_results(
