@@ -287,6 +287,9 @@ def test_what_gates_said_stays_with_the_run(store: Store, made_run: Maker) -> No
     store.save(made_run(1), judgements=said)
     assert [one.outcome for one in store.judgements(saved.id)] == ["pass", "fail"]
     assert store.row(saved.id).outcome == "pass"
+    other = store.save(made_run(2)).id
+    assert store.judged([other, saved.id]) == {saved.id}
+    assert store.judged([]) == set()
     store.delete(saved.id)
     assert store.judgements(saved.id) == []
 
