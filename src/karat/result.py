@@ -87,6 +87,7 @@ class Result:
     saved_triage: Any = None
     saved_summary: list[SummaryRow] | None = None  # of a saved result, which has neither ceilings nor floors
     saved_bm25: dict[str, float | None] = field(default_factory=dict)
+    saved_wrong_hits_judged: bool | None = None  # of a saved result, which has no gold items to look at
 
     @cached_property
     def queries(self) -> list[str]:
@@ -99,6 +100,12 @@ class Result:
         left_out = skipped + self.audit["missing_no_answer"] if self.rules.missing == "skip" else 0
         answerable = len(self.rows) + left_out - self.audit["no_answer_queries"]
         return (self.audit["missing_queries"] + skipped) / max(answerable, 1)
+
+    @property
+    def wrong_hits_judged(self) -> bool | None:
+        """Whether the gold says of some items that they are not relevant; None: a result was saved without it."""
+        restored = self.saved_summary is not None
+        return self.saved_wrong_hits_judged if restored else bool((self.gold.grades == 0).any())
 
     @property
     def definitions(self) -> dict[str, int]:
@@ -278,7 +285,7 @@ class Result:
                 sampling=self.sampling,
                 corpus_size=self.corpus_size,
                 repeats=self.audit["duplicate_hits"],
-                wrong_hits_judged=bool((self.gold.grades == 0).any()),
+                wrong_hits_judged=bool(self.wrong_hits_judged),
                 attributes=tuple(dict.fromkeys((*self.gold.tags, *self.segmented_by))),
                 groups=self.groups,
                 # As with all else that rules look at: where metrics were named, only those are looked at.
@@ -365,6 +372,7 @@ class Result:
             findings=self.findings,
             analyses=self.analyses.found,
             lacking=self.analyses.lacking,
+            wrong_hits_judged=self.wrong_hits_judged,
         )
 
     def _attributes(self) -> dict[str, list[Any]]:
@@ -423,6 +431,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         saved_analyses=restore_analyses(saved.analyses, saved.lacking),
         saved_summary=saved.summary,
         saved_bm25=saved.bm25,
+        saved_wrong_hits_judged=saved.wrong_hits_judged,
     )
 
 

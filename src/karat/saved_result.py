@@ -58,6 +58,7 @@ class SavedResult(msgspec.Struct, kw_only=True):
     analyses: dict[str, Any] = {}  # what the run's own data tells beyond the scores, by name
     bm25: dict[str, float | None] = {}  # metric → what plain word search scores; empty where that is not known
     lacking: dict[str, str] = {}  # analyses that could not be made, and which data they miss
+    wrong_hits_judged: bool | None = None  # the gold says of some items that they are not relevant; null: not known
 
 
 class SavedResults(msgspec.Struct, kw_only=True):

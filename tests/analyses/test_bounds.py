@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import karat
@@ -223,6 +224,22 @@ def test_a_gold_of_relevant_items_only_says_so_beside_the_warning() -> None:
     assert judged.warning is not None
     assert "a real gain looks the same" in judged.warning
     assert "judged@1: baseline 0.0%, candidate 100.0%. The gold knows more" in render_markdown(comparison_report(found))
+
+
+@pytest.mark.parametrize(("wrong", "said"), [(True, False), (False, True)])
+def test_saved_results_keep_whether_the_gold_names_irrelevant_items(wrong: bool, said: bool) -> None:
+    gold = {f"q{i}": {"a": 1, "n": 0} if wrong else {"a": 1} for i in range(30)}
+    lists = (dict.fromkeys(gold, items) for items in (["x", "y"], ["a", "y"]))
+    sides = [karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK).saved() for run in lists]
+    judged = karat.compare(sides[0], sides[1]).pairs[0].judged
+    assert judged is not None
+    assert judged.warning is not None
+    assert ("a real gain looks the same" in judged.warning) == said
+    old = [msgspec.structs.replace(side, wrong_hits_judged=None) for side in sides]  # saved before it was kept
+    judged = karat.compare(old[0], old[1]).pairs[0].judged
+    assert judged is not None
+    assert judged.warning is not None
+    assert "a real gain looks the same" not in judged.warning
 
 
 def test_the_difference_under_one_assignment_is_narrower_than_that_of_two() -> None:

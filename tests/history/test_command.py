@@ -165,6 +165,20 @@ def test_gate_saves_the_panel_and_its_verdict(kept: Store, karat_command: Comman
     assert kept.row(kept.find("second")).outcome == "pass"  # nothing new was measured: it is the run that was there
 
 
+def test_other_options_make_another_run(here: Path, karat_command: Command) -> None:
+    """As docs/history.md says."""
+    lines = [Path(name).read_text().splitlines(keepends=True)[::12] for name in (GOLD, OLD)]
+    for name, some in zip(("gold.jsonl", "run.jsonl"), lines, strict=True):
+        (here / name).write_text("".join(some))
+    options = ("run.jsonl", "--gold", "gold.jsonl", "--resamples", "200", "--save")
+    corpus, gate = ("--corpus", str(HELPDESK / "corpus.jsonl")), ("--gate", "recall@5 >= 0.0")
+    assert "saved as" in karat_command("eval", *options, *corpus)[2]
+    assert "was saved before" in karat_command("gate", *options, *corpus, *gate)[2]
+    assert open_store().count() == 1
+    assert "was saved before" not in karat_command("gate", *options, *gate)[2]
+    assert open_store().count() == 2
+
+
 def test_the_configuration_may_ask_for_it(here: Path, karat_command: Command) -> None:
     (here / "karat.yaml").write_text("save: true\nstore: deep/history\n")
     assert karat_command("eval", OLD, "--gold", GOLD)[0] == 0

@@ -67,6 +67,19 @@ def test_where_the_files_lay_does_not_make_another_run(made_run: Maker) -> None:
     assert changed.id != run.id
 
 
+def test_what_the_gold_names_is_told_by_its_hash(made_run: Maker) -> None:
+    """So a run that an older Karat saved, which did not write it down, stays the same run."""
+    import msgspec
+
+    run = made_run(1)
+    result = msgspec.structs.replace(run.document.result, wrong_hits_judged=True)
+    told = KeptRun.of(msgspec.structs.replace(run.document, result=result), run.rows)
+    assert told.saved().wrong_hits_judged is True
+    plain = msgspec.json.decode(run.text)
+    del plain["result"]["wrong_hits_judged"]
+    assert told.id == KeptRun(msgspec.json.encode(plain), run.rows).id == run.id
+
+
 def test_a_field_that_a_later_karat_adds_leaves_the_id(made_run: Maker) -> None:
     """What is read from a file is the run that was written, whatever the structs have gained since."""
     import json
@@ -274,6 +287,9 @@ def test_what_gates_said_stays_with_the_run(store: Store, made_run: Maker) -> No
     store.save(made_run(1), judgements=said)
     assert [one.outcome for one in store.judgements(saved.id)] == ["pass", "fail"]
     assert store.row(saved.id).outcome == "pass"
+    other = store.save(made_run(2)).id
+    assert store.judged([other, saved.id]) == {saved.id}
+    assert store.judged([]) == set()
     store.delete(saved.id)
     assert store.judgements(saved.id) == []
 

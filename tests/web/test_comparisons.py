@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import karat
 from karat.errors import ConfigError
+from karat.history.folder import FolderStore
 from karat.history.rows import RunRow
 from karat.history.store import Store
-from karat.keeping import restored, scored
-from karat.report.blocks import Report, Table
+from karat.keeping import keep_result, restored, scored
+from karat.report.blocks import Report, Table, Text
 from karat.web.comparisons import Comparisons, headline, shared_metrics
 
 
@@ -49,6 +52,24 @@ def test_the_quick_one_has_the_same_differences(demo: Store) -> None:
             row[:4] == whole[metric][:4]
         )  # baseline, candidate, and the interval: the demo's runs have 1,000 resamples
         assert (row[-1], whole[metric][-1]) == (False, True)  # no p-values at first
+
+
+def test_the_quick_one_warns_too_where_the_gold_knows_one_run_better(tmp_path: Path) -> None:
+    gold = {f"q{i}": {"a": 1, "n": 0} for i in range(30)}
+    with FolderStore(tmp_path / ".karat") as store:
+        for name, items in (("old", ["x", "y"]), ("new", ["a", "n"])):
+            store.save(keep_result(karat.evaluate(dict.fromkeys(gold, items), gold)), tags=[name])
+        reports = [Comparisons().report(store, rows_of(store, "old", "new"), whole=whole) for whole in (False, True)]
+    for report in reports:
+        (warning,) = [
+            block.text
+            for section in report.sections
+            for block in section.blocks
+            if isinstance(block, Text) and block.text.startswith("judged@5: baseline 0.0%, candidate 100.0%.")
+        ]
+        assert "The gold knows more of the candidate's top 5" in warning
+        assert "names no irrelevant items" not in warning  # it does: n
+    assert "judged@5" not in differences(reports[0])
 
 
 def test_nothing_is_reckoned_twice(demo: Store) -> None:

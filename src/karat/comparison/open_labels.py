@@ -69,13 +69,15 @@ def judged_at(first: Result, other: Result, at: Ints, of: Ints, k: int) -> Judge
     if shares[0] is None or shares[1] is None:
         return None
     apart = abs(shares[1] - shares[0]) > FAR_APART
-    return JudgedAt(k, shares[0], shares[1], _warning(k, shares[0] > shares[1], first.gold) if apart else None)
+    return JudgedAt(
+        k, shares[0], shares[1], _warning(k, shares[0] > shares[1], first.wrong_hits_judged) if apart else None
+    )
 
 
-def _warning(k: int, baseline: bool, gold: Gold) -> str:
+def _warning(k: int, baseline: bool, wrong_hits_judged: bool | None) -> str:
     known, less = ("baseline", "candidate") if baseline else ("candidate", "baseline")
     said = f"The gold knows more of the {known}'s top {k}; what it does not know counts as irrelevant. "
-    if not (gold.grades == 0).any():  # then a run that finds more of the gold is always better known, too
+    if wrong_hits_judged is False:  # then a run that finds more of the gold is always better known, too
         said += "It names no irrelevant items, so a real gain looks the same. "
     return (
         said + f"Label the {less}'s hits (`karat pool … --only-differences`), or see what they could change (--bounds)."

@@ -22,6 +22,7 @@ SCHEMA: Literal["karat/run/1"] = "karat/run/1"
 SCORE, VOTE, TAG = "score/", "vote/", "tag/"
 DOCUMENT = "document"  # the column that holds the document, in its first row
 _PLACES = ("karat", "run", "gold")  # where files lay and who looked: not what was found
+_TOLD_BY_THE_HASH = ("wrong_hits_judged",)  # of the gold, which the hash of the dataset tells from any other
 _COLUMNS = ("query_id", "query", "missing", "first_rank", "case")
 _GROUP = 20_000  # rows that are read together; a page of queries costs one such group
 
@@ -163,7 +164,8 @@ def _content(text: bytes) -> dict[str, Any]:
     plain.pop("sections", None)  # the same once more, in words
     for part in ("result", "triage", "sweep"):
         if plain.get(part) is not None:
-            plain[part] = {name: value for name, value in plain[part].items() if name not in _PLACES}
+            left_out = (*_PLACES, *_TOLD_BY_THE_HASH)
+            plain[part] = {name: value for name, value in plain[part].items() if name not in left_out}
     return plain
 
 

@@ -112,6 +112,7 @@ class TrendPoint(msgspec.Struct, frozen=True):
     queries: int
     measure: Measure
     pins: list[Pin]
+    dataset: Dataset
     tags: list[str] = []
 
 

@@ -270,6 +270,14 @@ class Store(ABC):
             found = connection.execute(statement, (run_id,)).fetchall()
         return [Judgement(outcome=outcome, document=text, judged_at=at) for outcome, text, at in found]
 
+    def judged(self, run_ids: Sequence[str]) -> set[str]:
+        """Those of which gates have said something."""
+        if not run_ids:
+            return set()
+        statement = f"SELECT DISTINCT run_id FROM verdicts WHERE run_id IN ({', '.join('?' * len(run_ids))})"
+        with self.transaction() as connection:
+            return {row[0] for row in connection.execute(statement, run_ids).fetchall()}
+
     def choices(self) -> Choices:
         with self.transaction() as connection:
 
@@ -451,4 +459,5 @@ def _point(row: Any, metric: str, pins: list[Pin]) -> TrendPoint | None:
         queries=queries,
         measure=measure,
         pins=[pin for pin in pins if pin.run_id == run_id],
+        dataset=head.dataset,
     )

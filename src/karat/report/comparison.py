@@ -145,18 +145,21 @@ def _reading(comparison: Comparison, d: Difference) -> str:
 
 def _all(comparison: Comparison) -> list[Block]:
     tested = _tested([d for pair in comparison.pairs for d in pair.differences])
-    columns = ("candidate", "metric", _level(comparison), *tested * ("p", "Holm", "BH"))
+    columns = ("candidate", "metric", _level(comparison), *tested * ("p", "Holm", "BH"), "reading")
     rows = [
         [
             pair.candidate,
             d.metric,
             points(d.delta, comparison.units[d.metric], (d.low, d.high)),
             *(p_value(p) for p in tested * (d.p, d.p_holm, d.p_bh)),
+            _reading(comparison, d),
         ]
         for pair in comparison.pairs
         for d in pair.differences
     ]
-    table = Table([Column(c) for c in columns], rows)
+    table = Table(
+        [Column(c) for c in columns], rows, "reading: by the interval of each alone, not adjusted for their number."
+    )
     if not tested:
         return [table]
     return [

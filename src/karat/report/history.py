@@ -13,12 +13,14 @@ from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
 from karat.report.cells import value_cell
+from karat.report.gold_sets import brief_gold_set, gold_set_marks, gold_set_note, other_gold, several_gold_sets
 from karat.report.numbers import titled, written
 from karat.report.sections.segments import leading_metrics
 from karat.summary import SummaryRow
 
 _SHOWN = 2  # metrics in a list: more do not fit a terminal
 _LINES = 3  # of a trend: with bands, more cannot be told apart
+_NAMED = 3  # systems without a line
 _RELEASE = re.compile(r"v?\d+(\.\d+)+\S*|release\S+", re.IGNORECASE)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -48,21 +50,25 @@ def list_report(page: Page, total: int) -> Report:
 
 def trend_report(metric: str, segment: str | None, points: Sequence[TrendPoint]) -> Report:
     title = f"{metric} over time" + (f", {segment}" if segment else "")
-    return Report(title, [Section("trend", title, trend_blocks(metric, points))])
+    return Report(title, [Section("trend", title, trend_blocks(metric, points, segment))])
 
 
-def trend_blocks(metric: str, points: Sequence[TrendPoint]) -> list[Block]:
+def trend_blocks(metric: str, points: Sequence[TrendPoint], segment: str | None = None) -> list[Block]:
     """A line with its band and a table of the same numbers."""
     if not points:
-        return [Text(f"No run has {metric} there.")]
+        return [Text(f"No run has {metric} {f'for the segment {segment}' if segment else 'there'}.")]
     parsed = parse_metric(metric)
     found = [point.measure for point in points]
     blocks: list[Block] = [trend_chart(metric, points)] if len(points) > 1 else []
     several = len({m.definition for m in found}) > 1
     if several:
         blocks.append(Text(f"{metric} was defined or set in different ways: see the last column.", "warning"))
+    on_several = several_gold_sets(points)
+    if on_several:
+        blocks.append(Text(gold_set_note(points), "warning"))
     titles = ("saved (UTC)", "run", "system", "branch", "code", titled(metric, parsed.unit), "queries")
-    columns = [Column(title) for title in (*titles, *(["definition"] if several else []))]
+    more = (*on_several * ("gold set",), *several * ("definition",))
+    columns = [Column(title) for title in (*titles, *more)]
     rows: list[list[Cell]] = [
         [
             minute(p.saved_at),
@@ -72,7 +78,8 @@ def trend_blocks(metric: str, points: Sequence[TrendPoint]) -> list[Block]:
             p.code_version,
             _value(p.measure, parsed),
             p.queries,
-            *([p.measure.definition] if several else []),
+            *on_several * (brief_gold_set(p.dataset),),
+            *several * (p.measure.definition,),
         ]
         for p in points
     ]
@@ -85,11 +92,11 @@ def trend_chart(metric: str, points: Sequence[TrendPoint]) -> Chart:
     shown = sorted(newest[:_LINES])
     named = [(float(place), _names(point)) for place, point in enumerate(points, 1) if point.system in shown]
     return Chart(
-        f"{metric}, the oldest run first" + (f"; {_LINES} systems of {len(newest)}" if len(newest) > _LINES else ""),
+        f"{metric}, run by run, the oldest first{_left_out(newest[_LINES:])}",
         "run",
         metric,
         [_line(system if len(newest) > 1 else metric, system, points) for system in shown],
-        [Mark(place, ", ".join(names)) for place, names in named if names],
+        [*(Mark(place, ", ".join(names)) for place, names in named if names), *gold_set_marks(points, shown)],
         told=True,
         x_words=[day(point.saved_at) for point in points],
     )
@@ -100,11 +107,33 @@ def _names(point: TrendPoint) -> list[str]:
     return [*(pin.name for pin in point.pins), *(tag for tag in point.tags if _RELEASE.fullmatch(tag))]
 
 
+def _left_out(systems: Sequence[str]) -> str:
+    """Their names, since a chart that is cut without a word looks whole."""
+    if not systems:
+        return ""
+    more = len(systems) - _NAMED
+    return f"; not drawn: {', '.join(systems[:_NAMED])}{f' and {more:,} more' if more > 0 else ''}"
+
+
 def _line(name: str, system: str, points: Sequence[TrendPoint]) -> Series:
-    own = [(float(place), point.measure) for place, point in enumerate(points, 1) if point.system == system]
-    found = [measure for _, measure in own]
-    x, y = [place for place, _ in own], [measure.mean for measure in found]
-    return Series(name, x, y, [m.low for m in found], [m.high for m in found])
+    """Broken where the gold set changes."""
+    own: list[tuple[float, TrendPoint | None]] = []
+    before: TrendPoint | None = None
+    for place, point in enumerate(points, 1):
+        if point.system != system:
+            continue
+        if before is not None and other_gold(before, point):
+            own.append((float(place), None))
+        own.append((float(place), point))
+        before = point
+    found = [None if point is None else point.measure for _, point in own]
+    return Series(
+        name,
+        [place for place, _ in own],
+        [None if m is None else m.mean for m in found],
+        [None if m is None else m.low for m in found],
+        [None if m is None else m.high for m in found],
+    )
 
 
 def pins_report(pins: Sequence[Pin], rows: Mapping[str, RunRow]) -> Report:

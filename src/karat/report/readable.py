@@ -22,5 +22,7 @@ def readable(text: str, longest: int = LONGEST) -> str:
     ('a�b�c�\\n', 'xxx… (99,997 more characters)')
     """
     more = len(text) - longest
-    shown = _UNREADABLE.sub("�", text[:longest])
-    return shown if more <= 0 else f"{shown}… ({more:,} more characters)"
+    note = f"… ({more:,} more characters)"
+    if more <= len(note):  # a note longer than what it stands for would only hide it
+        return _UNREADABLE.sub("�", text)
+    return _UNREADABLE.sub("�", text[:longest]) + note

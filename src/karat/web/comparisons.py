@@ -17,6 +17,7 @@ from karat.keeping import scored
 from karat.report.blocks import Report
 from karat.report.comparison import comparison_report
 from karat.report.history import leading
+from karat.result import Result
 
 _HEADLINE = 3  # metrics of a quick look
 _QUICK = 1000  # resamples of one
@@ -68,11 +69,18 @@ def headline(runs: Sequence[RunRow]) -> list[str]:
     return [*(name for name in told if name in shared), *(name for name in shared if name not in told)][:_HEADLINE]
 
 
+def is_large(runs: Sequence[RunRow]) -> bool:
+    """So many queries that a quick look leaves the segments out."""
+    return max(run.head.queries for run in runs) > _LARGE
+
+
 def _compared(store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
-    metrics = shared_metrics(runs) if whole else headline(runs)
+    shared = shared_metrics(runs)
+    metrics = shared if whole else headline(runs)
+    known = [name for name in shared if name.startswith("judged@") and name not in metrics]
     # Two runs of one system are told apart by what the page calls them.
-    sides = [replace(scored(store, run.id, metrics), run=short(run.id, 6)) for run in runs]
-    large = max(run.head.queries for run in runs) > _LARGE
+    sides = [_side(store, run, metrics, known) for run in runs]
+    large = is_large(runs)
     own = sides[0].sampling
     resamples = min(own.resamples, _QUICK) if large or not whole else own.resamples
     found = compare_results(
@@ -83,3 +91,9 @@ def _compared(store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
         test=whole,
     )
     return comparison_report(found)
+
+
+def _side(store: Store, run: RunRow, metrics: list[str], known: list[str]) -> Result:
+    """`known`: judged@k, which is not compared but says whether the gold favours one of the runs."""
+    found = scored(store, run.id, [*metrics, *known])
+    return replace(found, metrics=found.metrics[: len(metrics)], run=short(run.id, 6))

@@ -27,6 +27,7 @@ def draw_lines(chart: Chart, ident: str) -> Markup:
     stretched = [shape for i, series in enumerate(chart.series) for shape in _line(series, i, x, y)]
     box = f"0 0 {_WIDE} {HEIGHT}"
     parts.append(element("svg", *stretched, viewBox=box, preserveAspectRatio="none", width="100%", height=HEIGHT))
+    parts += [shape for i, series in enumerate(chart.series) for shape in _whiskers(series, i, x, y)]
     parts += [point for i, series in enumerate(chart.series) for point in _points(chart, series, i, x, y)]
     told = f"{chart.y_title} over {chart.x_title}: " + "; ".join(_ends(chart, series) for series in chart.series)
     names = legend((_sample(i), series.name) for i, series in enumerate(chart.series))
@@ -91,6 +92,17 @@ def _line(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
             yield element("polygon", points=" ".join([*edge, *reversed(back)]), class_=f"band s{i % 4}")
         points = " ".join(_pair(a, y, series.y[j]) for a, j in zip(at, run, strict=True))
         yield element("polyline", points=points, class_=f"line s{i % 4}")
+
+
+def _whiskers(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
+    """The interval of a value that stands alone: a band there would have no width."""
+    low, high = series.low or (), series.high or ()
+    for run in _runs(series.y):
+        if len(run) == 1 and low and high:
+            bottom, top = low[run[0]], high[run[0]]
+            if bottom is not None and top is not None:
+                at, ends = x.share(series.x[run[0]]), [HEIGHT * (1 - y.share(end)) for end in (bottom, top)]
+                yield line(at, ends[0], at, ends[1], f"whisker s{i % 4}")
 
 
 def _runs(values: object) -> list[list[int]]:

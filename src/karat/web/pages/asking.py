@@ -39,9 +39,9 @@ def asked_of(request: Request, kind: type[_S]) -> _S:
 def steps(request: Request, offset: int, size: int, total: int) -> list[tuple[str, str]]:
     path, found = request.url.path, []
     if offset > 0:
-        found.append(("Earlier", link(path, request, offset=max(offset - size, 0))))
+        found.append(("Previous", link(path, request, offset=max(offset - size, 0))))
     if offset + size < total:
-        found.append(("Later", link(path, request, offset=offset + size)))
+        found.append(("Next", link(path, request, offset=offset + size)))
     return found
 
 

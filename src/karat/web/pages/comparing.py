@@ -16,7 +16,7 @@ from karat.history.store import Store
 from karat.metrics.grammar import parse_metric
 from karat.report.history import minute
 from karat.report.numbers import points, written
-from karat.web.comparisons import Comparisons, headline, shared_metrics
+from karat.web.comparisons import Comparisons, headline, is_large, shared_metrics
 from karat.web.pages.asking import SIZE, AskPage, asked_of, link, steps
 from karat.web.rendering import Placed, page, place
 
@@ -48,6 +48,7 @@ def compare_page(store: Store, request: Request) -> Response:
         report.title,
         names=names,
         whole=whole,
+        large=is_large(runs),
         other=link("/compare", request, all=None if whole else 1),
         sections=[*place(report.sections), Placed("beside", "Query by query")],
         **context | {"sides": [_side(run) for run in runs]} | _beside(store, request, runs),

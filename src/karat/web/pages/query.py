@@ -13,6 +13,7 @@ from karat.history.store import Store, short
 from karat.keeping import triage_of
 from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Chart, Example, Section, Series, Text
+from karat.report.fitting import SIGNS
 from karat.report.history import day, leading, minute
 from karat.report.numbers import written
 from karat.report.triage import triage_blocks
@@ -65,7 +66,7 @@ def _metrics(store: Store, points: Sequence[QueryPoint]) -> list[str]:
 
 
 def _sections(store: Store, found: QueryHistory) -> list[Placed]:
-    moved = Section("rank", "How its rank moved", _rank_blocks(found.points))
+    moved = Section("rank", "How its rank moved", _rank_blocks(found))
     seen = next((point for point in found.points if point.has_case), None)
     case = None if seen is None else case_of(store, seen.run_id, found.query_id)
     if seen is None or case is None:
@@ -73,12 +74,13 @@ def _sections(store: Store, found: QueryHistory) -> list[Placed]:
     made = triage_of(store.document(seen.run_id), [case])
     shown = [] if made is None else [block for block in triage_blocks(made) if isinstance(block, Example)]
     told = Text(f"In {seen.system}, run {short(seen.run_id)} of {day(seen.saved_at)}, the newest that failed on it.")
-    return place([moved, Section("hits", "Gold and hits", [told, *shown])])
+    return place([moved, Section("hits", "Gold and hits", [told, Text(SIGNS, "note"), *shown])])
 
 
-def _rank_blocks(points: Sequence[QueryPoint]) -> list[Block]:
+def _rank_blocks(found: QueryHistory) -> list[Block]:
+    points = found.points
     if not points:
-        return [Text("None of these runs has it.")]
+        return [Text(f"None of these runs has a query with the id {found.query_id}.")]
     ranks = [point.first_rank for point in points if point.first_rank is not None]
     if not ranks:
         return [Text("In none of these runs is a relevant hit in its list.")]
@@ -87,7 +89,7 @@ def _rank_blocks(points: Sequence[QueryPoint]) -> list[Block]:
     oldest_first = list(reversed(points))
     systems = sorted(dict.fromkeys(point.system for point in points))[:_LINES]
     chart = Chart(
-        "Rank of its first relevant hit, the oldest run first; lower is better, a gap: none found",
+        "Rank of its first relevant hit, run by run, the oldest first; lower is better, a gap: none found",
         "run",
         "rank",
         [_line(system, oldest_first) for system in systems],

@@ -9,11 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from karat.history.rows import TrendPoint
-from karat.history.store import Store
+from karat.history.store import Store, short
 from karat.metrics.base import Metric
 from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Chart, Section, Series, Table, Text
-from karat.report.history import leading, minute, trend_blocks
+from karat.report.gold_sets import gold_set, several_gold_sets
+from karat.report.history import day, leading, minute, trend_blocks
 from karat.report.numbers import interval, written
 from karat.web.api import ListRuns
 from karat.web.pages.asking import asked_of
@@ -44,15 +45,22 @@ def trend_page(store: Store, request: Request) -> Response:
         metric=metric,
         metrics=list(dict.fromkeys([metric, *known])),
         segment=segment,
-        segments=[(f"{n}={v}", f"{n}: {v}") for n, values in segments.items() for v in values],
+        segments=_choices(segments, segment),
         definitions=len({point.measure.definition for point in points_}) > 1,
+        gold_sets=several_gold_sets(points_),
         rows=[_trend_row(point, parse_metric(metric)) for point in reversed(points_)],
         sections=_sections(store, metric, segment, points_),
     )
 
 
+def _choices(segments: dict[str, list[str]], asked: str) -> list[tuple[str, str]]:
+    """What can be asked for, and what was: a choice must not fall back to all queries without a word."""
+    known = [(f"{name}={value}", f"{name}: {value}") for name, values in segments.items() for value in values]
+    return known if not asked or any(asked == value for value, _ in known) else [(asked, asked), *known]
+
+
 def _sections(store: Store, metric: str, segment: str, found: list[TrendPoint]) -> list[Placed]:
-    blocks: list[Block] = [block for block in trend_blocks(metric, found) if not isinstance(block, Table)]
+    blocks: list[Block] = [block for block in trend_blocks(metric, found, segment) if not isinstance(block, Table)]
     if blocks and isinstance(blocks[0], Chart):
         blocks[0] = _with_gates(store, metric, segment, found, blocks[0])
     told = place([Section("trend", "Trend", blocks or [Text("One run is not a trend yet.")])])
@@ -60,12 +68,17 @@ def _sections(store: Store, metric: str, segment: str, found: list[TrendPoint]) 
 
 
 def _with_gates(store: Store, metric: str, segment: str, found: list[TrendPoint], chart: Chart) -> Chart:
-    """With what the gates asked of the newest run as lines."""
+    """With what the gates asked of the newest run that has any as lines."""
+    judged = store.judged([point.run_id for point in found])
+    newest = next((point for point in reversed(found) if point.run_id in judged), None)
+    if newest is None:
+        return chart
     limits, group = dict[float, str](), segment.replace("=", " ", 1)
-    for judgement in store.judgements(found[-1].run_id)[:1]:
+    asked = "" if newest is found[-1] else f" (of {day(newest.saved_at)}, {short(newest.run_id)})"
+    for judgement in store.judgements(newest.run_id)[:1]:
         for verdict in kept_verdicts(judgement.document).verdicts:
             if verdict.metric == metric and (verdict.segment or "") == group and verdict.limit is not None:
-                limits.setdefault(verdict.limit, f"gate {verdict.gate}")
+                limits.setdefault(verdict.limit, f"gate {verdict.gate}{asked}")
     ends = [1.0, float(len(found))]
     lines = [Series(name, ends, [limit, limit]) for limit, name in limits.items()]
     return msgspec.structs.replace(chart, series=[*chart.series, *lines[: _LINES - len(chart.series)]])
@@ -82,6 +95,7 @@ def _trend_row(point: TrendPoint, metric: Metric) -> dict[str, Any]:
         "value": written(found.mean, metric.unit),
         "limits": interval(found.low, found.high, metric.unit),
         "queries": f"{point.queries:,}",
+        "gold_set": gold_set(point.dataset),
         "definition": found.definition,
         "pins": point.pins,
         "tags": point.tags,

@@ -1,0 +1,66 @@
+"""What pages say to somebody who sees them for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import karat
+from karat.history.folder import FolderStore
+from karat.history.kept_run import KeptRun
+from karat.history.store import Store
+from karat.keeping import keep_result
+from karat.report.fitting import SIGNS
+from karat.web.access import Access
+
+
+def text(site: Any, address: str) -> str:
+    answer = site.ask("GET", address)
+    assert answer.status == 200
+    return unescape(answer.content.decode())
+
+
+def test_the_query_page_says_that_it_wants_an_id(site: Any) -> None:
+    empty = text(site, "/query")
+    assert "Write the id of a query" in empty
+    assert "Query id <input" in empty
+    assert "None of these runs has a query with the id How long?" in text(site, "/query?query_id=How+long%3F")
+    assert "Write the id of a query" not in text(site, "/query?query_id=q1")
+
+
+def test_signs_are_explained_where_hits_are(tmp_path: Path, serving: Any) -> None:
+    gold = {f"q{i}": ["a"] for i in range(10)}
+    with FolderStore(tmp_path / ".karat") as store:
+        store.save(keep_result(karat.evaluate({query: ["x"] for query in gold}, gold)))
+        with serving(store, Access()) as site:
+            assert SIGNS in text(site, "/query?query_id=q1")
+            assert SIGNS not in text(site, "/query")
+
+
+def test_a_page_of_queries_leads_to_the_next(site: Any, store: Store, made_run: Callable[..., KeptRun]) -> None:
+    store.save(made_run(9, 120), tags=["large"])
+    first, second = (text(site, f"/runs/large/queries?offset={offset}") for offset in (0, 50))
+    assert (">Next</a>" in first, ">Previous</a>" in first) == (True, False)
+    assert (">Next</a>" in second, ">Previous</a>" in second) == (True, True)
+
+
+def test_segments_are_promised_only_where_they_are_not_shown_yet(
+    site: Any, store: Store, made_run: Callable[..., KeptRun]
+) -> None:
+    small = text(site, "/compare?run=n0&run=n2")
+    assert "Segments: " in small
+    assert "All metrics and p-values</a> take longer" in small
+    for number in (20, 21):
+        store.save(made_run(number, 10_001), tags=[f"large{number}"])
+    large = text(site, "/compare?run=large20&run=large21")
+    assert "Segments: " not in large
+    assert "All metrics, segments and p-values</a> take longer" in large
+
+
+def test_the_table_of_all_comparisons_has_readings(site: Any) -> None:
+    page = text(site, "/compare?run=n0&run=n1&run=n2")
+    table = page[page.index('id="all"') : page.index('id="pair-1"')]
+    assert "reading" in table
+    assert "unclear" in table
