@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 settings.register_profile("karat", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("karat")
 
+# Hundreds of tests start Karat as a process of its own: it must not be compiled anew for each of them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 _ROOT = Path(__file__).resolve().parents[1]
 
 
