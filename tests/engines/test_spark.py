@@ -209,6 +209,42 @@ def test_files_whose_types_differ(spark: Any, tmp_path: Path) -> None:
         karat.evaluate(str(tmp_path), GOLD, METRICS, engine=spark)
 
 
+ORDERED, BY_SCORE = TABLE[1200:], TABLE[:1200].drop("rank")
+TEXT_RANK = TABLE[:1200].with_columns(pl.col("rank").cast(pl.String))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (BY_SCORE, ORDERED, r"a.parquet: rank: .*expected integer as in b.parquet, got no such column"),
+        (ORDERED, BY_SCORE, r"b.parquet: rank: .*expected integer as in a.parquet, got no such column"),
+        (ORDERED, TEXT_RANK, r"b.parquet: rank: .*expected integer as in a.parquet, got String"),
+    ],
+)
+@pytest.mark.parametrize("remote", [False, True])
+def test_files_whose_columns_differ(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Any, second: Any, said: str, remote: bool
+) -> None:
+    """Spark takes the columns of one file for those of all: ranks would be lost without a word."""
+    first.write_parquet(tmp_path / "a.parquet")
+    second.write_parquet(tmp_path / "b.parquet")
+    if remote:  # as of a file that this process does not see
+        monkeypatch.setattr("karat.engines.spark_files._path_here", lambda file: None)
+        said = said.replace("String", "string")
+    for path in (str(tmp_path), f"{tmp_path}/*.parquet"):
+        with pytest.raises(InputError, match=said):
+            karat.evaluate(path, GOLD, ["mrr"], engine=spark)
+    if "no such column" in said:  # numbers that are text in some file are numbers here
+        with pytest.raises(InputError, match="do not have the same columns"):
+            karat.evaluate(str(tmp_path), GOLD, ["mrr"])
+
+
+def test_columns_that_do_not_matter_may_differ(spark: Any, tmp_path: Path) -> None:
+    TABLE[:1200].with_columns(note=pl.lit("x")).write_parquet(tmp_path / "a.parquet")
+    TABLE[1200:].with_columns(pl.col("rank").cast(pl.Int32)).write_parquet(tmp_path / "b.parquet")
+    assert_same(karat.evaluate(TABLE, GOLD, METRICS), karat.evaluate(str(tmp_path), GOLD, METRICS, engine=spark))
+
+
 def test_no_such_path(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         karat.evaluate(str(tmp_path / "nothing"), GOLD, METRICS, engine=spark)
@@ -218,6 +254,80 @@ def test_gold_of_passages_needs_the_hits_here(spark: Any) -> None:
     gold = [{"query_id": q, "gold": [{"doc_id": "d1", "quote": "some words"}]} for q in GOLD]
     with pytest.raises(InputError, match=r"stay on the cluster\nhint: gold of passages"):
         karat.evaluate(spark.createDataFrame(TABLE.to_arrow()), gold, METRICS)
+
+
+def test_names_of_columns_for_a_frame(spark: Any) -> None:
+    engine = karat.Spark(spark)
+    frame = spark.createDataFrame(TABLE.rename({"query_id": "asked"}).to_arrow())
+    run = engine.read_run(frame, columns={"query_id": "asked"})
+    assert_same(karat.evaluate(TABLE, GOLD, METRICS), karat.evaluate(run, GOLD, METRICS, engine=engine))
+
+
+def test_a_run_that_was_not_read_by_spark(spark: Any, tmp_path: Path) -> None:
+    TABLE.rename({"query_id": "asked"}).write_parquet(tmp_path / "run.parquet")
+    run = karat.read_run(tmp_path / "run.parquet", columns={"query_id": "asked"})
+    with pytest.raises(ConfigError, match=r"not by Spark(.|\n)*karat.Spark\(session\).read_run\(.*columns="):
+        karat.evaluate(run, GOLD, METRICS, engine=spark)
+
+
+# In a process of its own, in which Spark cannot start: there is no Java.
+WITHOUT_SPARK = [
+    (["run.jsonl"], "run.jsonl: this is no Parquet file or folder"),
+    (["run.parquet", "--corpus", str(DEMO / "corpus.jsonl")], "the engine spark cannot work with --corpus"),
+    (["run.parquet", "--raw", "run.jsonl"], "the engine spark cannot work with --raw, --original or --route"),
+    (["delta"], "delta: this is a Delta table, and the Spark session has no reader for Delta"),
+    (["run.parquet"], "the engine spark needs Java"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), WITHOUT_SPARK)
+def test_what_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    table = rows(karat.read_run(DEMO / "bm25.jsonl"))
+    table.write_parquet(tmp_path / "run.parquet")
+    table.write_delta(tmp_path / "delta")
+    (tmp_path / "run.jsonl").write_bytes((DEMO / "bm25.jsonl").read_bytes())
+    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+    env = {**os.environ, "JAVA_HOME": "nowhere", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "karat", "eval", *arguments, "--gold", str(DEMO / "gold.jsonl")]
+    command += ["--engine", "spark"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+OTHER_PYTHON = """
+import sys
+import karat
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.createDataFrame([("q", "a", 1)], "query_id string, chunk_id string, rank int")
+try:
+    karat.evaluate(frame, {"q": {"a": 1.0}}, ["mrr"])
+except karat.KaratError as error:
+    assert f"PYSPARK_PYTHON={sys.executable} " in str(error), error
+    print("told")
+"""
+
+
+def test_workers_with_another_python(spark: Any, tmp_path: Path) -> None:
+    """As from a virtual environment that is not activated: its packages are not those of the workers."""
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec {sys._base_executable} "$@"\n')  # type: ignore[attr-defined]
+    bare.chmod(0o755)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYSPARK_PYTHON": str(bare)}
+    command = [sys.executable, "-c", OTHER_PYTHON]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "told\n", done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("settings", [{"broadcast": -1}, {"partitions": 0}])
+def test_settings_that_make_no_sense(settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        karat.Spark(**settings)  # type: ignore[arg-type]
 
 
 def test_what_needs_single_hits_here(spark: Any) -> None:

@@ -87,6 +87,7 @@ def test_a_bad_map_of_columns(tmp_path: Path, columns: str, said: str) -> None:
     with pytest.raises(KaratError) as caught:
         read()
     assert said in str(caught.value)
+    assert "columns.yaml" in str(caught.value)
 
 
 def test_a_field_that_nested_hits_lack(tmp_path: Path) -> None:
@@ -157,3 +158,14 @@ def test_a_broken_delta_table(tmp_path: Path) -> None:
     (tmp_path / "runs" / "_delta_log").mkdir(parents=True)
     with pytest.raises(InputError, match=r"not a readable (Delta )?table"):
         karat.evaluate(tmp_path / "runs", GOLD, METRICS)
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/x.parquet", "s3a://bucket/runs/*.parquet", "abfss://c@a.net/runs"])
+def test_a_remote_path_needs_spark(
+    path: str, karat_command: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    (gold := tmp_path / "gold.jsonl").write_text('{"query_id": "q", "gold": ["a"]}\n')
+    code, _, err = karat_command("eval", path, "--gold", str(gold))
+    assert code == 2
+    assert f"{path}: a remote path, which only Spark reads" in err
+    assert "--engine spark" in err

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from karat.audit import Audit
 from karat.corpus import DescribedRun
 from karat.engines.base import Engine, Scored, Task
+from karat.engines.spark_files import Schema, refuse_delta, refuse_mixed, refuse_unreadable, schemas_of
 from karat.engines.spark_gold import GOLD, gold_rows
 from karat.engines.spark_session import find_session, friendly
 from karat.engines.spark_work import SCORES, Shipped, score_partition, unpack
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _BROADCAST = 128 << 20  # bytes of gold that every executor may be given whole
 _MESSAGE = 32 << 20  # the same over Spark Connect, where it is part of a message of limited size
 _LOCAL_ONLY = "gold of passages, and whatever looks at single hits, need the engine local"
+_COLUMNS = "karat.Spark(session).read_run(path_or_frame, columns={'query_id': …})"
 _ON_THE_CLUSTER = "the hits of a Spark frame stay on the cluster"
 
 
@@ -45,6 +48,10 @@ class Spark(Engine):
         broadcast: int = _BROADCAST,
         partitions: int | None = None,
     ) -> None:
+        if broadcast < 0:
+            raise ConfigError("broadcast is no number of bytes", expected="0 or more", got=broadcast)
+        if partitions is not None and partitions < 1:
+            raise ConfigError("partitions is no number of tasks", expected="1 or more", got=partitions)
         self._session, self._master, self.broadcast, self.partitions = session, master, broadcast, partitions
 
     @property
@@ -60,28 +67,32 @@ class Spark(Engine):
             raise ConfigError(
                 "this run is read already, and not by Spark",
                 got=run.label,
-                hint="give the engine a path or a Spark DataFrame",
+                hint=f"give the engine a path or a Spark DataFrame; where columns have other names: {_COLUMNS}",
             )
         if options.get("hits", "topk") != "topk":
             raise ConfigError("Spark reads final lists only", got=options["hits"])
         layout = read_layout(options.get("columns"))
         system = options.get("system")
         if type(run).__module__.startswith("pyspark"):
-            return SparkRun("a Spark DataFrame", run, system, layout)
+            return SparkRun("a Spark DataFrame", lambda: (run, {}), system, layout)
         if not isinstance(run, str) and not hasattr(run, "__fspath__"):
             got, expected = type(run).__name__, "a path to Parquet files, or a Spark DataFrame"
             raise InputError("Spark cannot read this run", expected=expected, got=got)
-        with friendly(str(run)):
-            return SparkRun(str(run), self._table(str(run)), system, layout)
+        path = str(run)
+        refuse_unreadable(path)
+        if self._session is None:
+            refuse_delta(path, self._master)
+        return SparkRun(path, lambda: self._table(path), system, layout)
 
-    def _table(self, path: str) -> DataFrame:
-        """Parquet; or a Delta table, whose folder holds Parquet of former versions as well."""
+    def _table(self, path: str) -> tuple[DataFrame, dict[str, Schema]]:
+        """Parquet, and what each file has; or a Delta table, whose folder holds Parquet of former versions as well."""
         if self._is_delta(path):
-            return self.session.read.format("delta").load(path)
+            return self.session.read.format("delta").load(path), {}
         pattern = re.search(r"/?[^/]*[*?\[{]", path)
         # Else the columns that folders are named by (`system=bm25/`) would be lost above the files of a pattern.
         above = {} if pattern is None else {"basePath": path[: pattern.start()] or "."}
-        return self.session.read.options(**above).parquet(path)
+        table = self.session.read.options(**above).parquet(path)
+        return table, schemas_of(self.session, table)
 
     def _is_delta(self, path: str) -> bool:
         """Spark itself is asked, for it knows file systems that this process does not."""
@@ -149,8 +160,16 @@ class SparkRun(Run):
 
     here = False
 
-    def __init__(self, label: str, frame: DataFrame, system: str | None, layout: Layout) -> None:
-        self.label, self._frame, self._system, self.layout = label, frame, system, layout
+    def __init__(
+        self, label: str, open_: Callable[[], tuple[DataFrame, dict[str, Schema]]], system: str | None, layout: Layout
+    ) -> None:
+        self.label, self._open, self._system, self.layout = label, open_, system, layout
+
+    @cached_property
+    def _opened(self) -> tuple[DataFrame, dict[str, Schema]]:
+        """Not before it is needed: what is refused for other reasons should not wait for a session."""
+        with friendly(self.label):
+            return self._open()
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
         raise InputError(_ON_THE_CLUSTER, file=self.label, hint=_LOCAL_ONLY)
@@ -159,10 +178,13 @@ class SparkRun(Run):
         """Only what is needed, under the names of its roles: less to shuffle."""
         from pyspark.sql import functions as F
 
-        frame = self._frame
+        frame, files = self._opened
         types = {field.name: field.dataType for field in frame.schema.fields}
         nested = types.get(self.layout.columns.get(LISTS, LISTS))
         marks: dict[str, Any] = {name: _Kind(getattr(kind, "elementType", None)) for name, kind in types.items()}
+        # Columns that Spark does not see, since they are not in the file that it looked into, are looked for as well.
+        anywhere = {name: _Kind(None) for schema in files.values() for name in schema}
+        refuse_mixed(files, self.layout.picked(anywhere | marks, columns, self.label))
         picked = self.layout.picked(marks, columns, self.label)
         roles = {name: _role(name, role, nested is None) for name, role in picked.items()}
         self._check(types, roles)
@@ -177,7 +199,7 @@ class SparkRun(Run):
         for role in ("query_id", *(() if LISTS in there else ("chunk_id",))):
             if role not in there and not (role == "chunk_id" and "doc_id" in there):
                 expected = "one of " + ", ".join(NAMES[role])
-                hint = "rename the column, or name it with --run-columns"
+                hint = f"rename the column, or name it with --run-columns, in Python {_COLUMNS}"
                 raise InputError(f"no column for {role}", file=self.label, expected=expected, got=got, hint=hint)
         if LISTS not in there and not there & {"rank", "score"}:
             raise InputError(

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 _JAVA = 17  # the oldest that Spark 4 runs on
 _SPARK = 4
+NO_DELTA = "this is a Delta table, and the Spark session has no reader for Delta"
+ADD_DELTA = (
+    "start the session with the package io.delta:delta-spark (docs/scale.md), "
+    "or use --engine local (pip install 'karat[delta]')"
+)
 _INSTALL_JAVA = "install Java 17 or 21 (Debian: apt install default-jre-headless), or set JAVA_HOME"
 
 
 def find_session(master: str | None = None) -> SparkSession:
     """The session that is there already, or a new one on `master` (default: what Spark is configured for)."""
-    _require_spark()
+    require_spark()
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -55,7 +60,7 @@ _SETTINGS = {
 }
 
 
-def _require_spark() -> None:
+def require_spark() -> None:
     try:
         import pyspark
     except ImportError:
@@ -107,13 +112,18 @@ def _require_master(master: str) -> None:
     raise ConfigError(f"the Spark master cannot be reached: {reasons[0]}", got=master, hint=hint)
 
 
+# Workers on this machine run the first python3 of the path, which is another one where a virtual environment is not
+# activated.
+_SAME_PYTHON = (
+    f"on this machine, set PYSPARK_PYTHON={sys.executable} before the session starts; "
+    "on a cluster, pip install karat on every worker, for the Python that PYSPARK_PYTHON names there"
+)
 # What is found in Spark's message → what to say, and what to do.
 _KNOWN = (
-    (r"No module named '?karat", "the workers of the cluster do not have karat", "pip install karat on every worker"),
-    (r"No module named '?(\w+)", "the workers of the cluster lack a package: {}", "pip install it on every worker"),
-    (r"PYTHON_VERSION_MISMATCH", "the workers run another Python than this process", "set PYSPARK_PYTHON for both"),
-    (r"DATA_SOURCE_NOT_FOUND.*\bdelta\b", "this is a Delta table, and the Spark session has no reader for Delta",
-     "start the session with the package io.delta:delta-spark, or use --engine local (pip install 'karat[delta]')"),
+    (r"No module named '?karat", "the workers of the cluster do not have karat", _SAME_PYTHON),
+    (r"No module named '?(\w+)", "the workers of the cluster lack a package: {}", _SAME_PYTHON),
+    (r"PYTHON_VERSION_MISMATCH", "the workers run another Python than this process", _SAME_PYTHON),
+    (r"DATA_SOURCE_NOT_FOUND.*\bdelta\b", NO_DELTA, ADD_DELTA),
     (r"PATH_NOT_FOUND|Path does not exist", "no such file", "it must be a path that the cluster's machines can read"),
     (r"UNABLE_TO_INFER_SCHEMA|is not a Parquet file", "this is no Parquet file or folder", "Spark reads Parquet here"),
     (r"FAILED_READ_FILE|CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH",

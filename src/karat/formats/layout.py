@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from karat.errors import ConfigError, InputError, UnknownName, did_you_mean
+from karat.errors import ConfigError, InputError, did_you_mean, shorten
 from karat.hits import OPTIONAL_COLUMNS
 
 if TYPE_CHECKING:
@@ -34,10 +34,11 @@ class Layout:
     """Role → column, as a user's file says it; what it does not say goes by the usual names."""
 
     def __init__(self, columns: Mapping[str, str] | None = None, label: str | None = None) -> None:
-        self.columns = dict(columns or {})
+        self.columns, self._said = dict(columns or {}), f", as {label} says" if label else ""
         for role, name in self.columns.items():
             if role not in _ROLES:
-                raise UnknownName("column", str(role), _ROLES)
+                hint = did_you_mean(str(role), _ROLES) or f"there are {', '.join(_ROLES)}"
+                raise ConfigError(f"unknown column {shorten(role, 40)!r}", file=label, hint=hint)
             if not isinstance(name, str) or not name:
                 raise ConfigError("not the name of a column", file=label, field=role, expected="text", got=name)
 
@@ -50,7 +51,10 @@ class Layout:
             absent |= {role: name for role, name in self.columns.items() if name not in schema}
         for role, name in absent.items():
             raise InputError(
-                f"no column {name!r} for {role}", file=label, got=", ".join(schema), hint=did_you_mean(name, schema)
+                f"no column {name!r} for {role}{self._said}",
+                file=label,
+                got=", ".join(schema),
+                hint=did_you_mean(name, schema),
             )
         taken, said = set(found.values()), _KEPT | (columns & OPTIONAL_COLUMNS)
         for name in schema:
@@ -100,6 +104,7 @@ def _nested(schema: Mapping[str, pl.DataType], name: str) -> Any:
 
 def read_layout(columns: Any) -> Layout:
     """A mapping role → column, or a YAML file that holds one."""
+    label = None
     if columns is None or isinstance(columns, Layout):
         return columns or Layout()
     if isinstance(columns, Mapping):
@@ -114,6 +119,6 @@ def read_layout(columns: Any) -> Layout:
         said, _ = load_yaml(text, str(columns))
         if isinstance(said, dict):
             return Layout(said, str(columns))
-        columns = said
+        columns, label = said, str(columns)
     expected = "a mapping such as `query_id: request_id`"
-    raise ConfigError("not a mapping of columns", expected=expected, got=columns)
+    raise ConfigError("not a mapping of columns", file=label, expected=expected, got=columns)

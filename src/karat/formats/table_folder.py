@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
@@ -38,6 +39,9 @@ class TableFolder(Format):
 def matching_files(run: str | PathLike[str]) -> list[Path] | None:
     """The files that a pattern such as `runs/*.parquet` stands for; None where it is the name of one thing."""
     text = str(run)
+    if re.match(r"[A-Za-z][\w+.-]+://", text):
+        hint = "add --engine spark, in Python engine='spark'; or copy the files here"
+        raise InputError("a remote path, which only Spark reads", file=text, hint=hint)
     try:
         if not glob.has_magic(text) or not text.endswith(".parquet") or Path(text).exists():
             return None
