@@ -40,6 +40,7 @@ def tab(browser: Browser) -> Iterator[Page]:
 
 def press(page: Page, key: str) -> None:
     """And wait for what comes next."""
+    page.wait_for_selector(".with-keys")  # a page that was just loaded may not listen yet
     before = page.inner_text("#count")
     page.keyboard.press(key)
     page.wait_for_function("before => document.getElementById('count').innerText !== before", arg=before)
