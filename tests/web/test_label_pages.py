@@ -32,6 +32,7 @@ def quiet(browser: Browser, **options: Any) -> Iterator[Page]:
     assert complaints == []
 
 
+# Tests ask for the server before they ask for a tab, so that it outlives what the tab may still be loading.
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Page]:
     with quiet(browser, viewport={"width": 1280, "height": 900}) as page:
@@ -46,7 +47,7 @@ def press(page: Page, key: str) -> None:
     page.wait_for_function("before => document.getElementById('count').innerText !== before", arg=before)
 
 
-def test_ten_pairs_by_the_keyboard(tab: Page, labelling: Any, tmp_path: Path) -> None:
+def test_ten_pairs_by_the_keyboard(labelling: Any, tab: Page, tmp_path: Path) -> None:
     tab.goto(f"{labelling.url}/runs")
     tab.click("nav >> text=Labels")
     tab.click(".begin")
