@@ -98,6 +98,11 @@ def test_a_system_that_the_file_is_not_of_is_refused(tmp_path: Path) -> None:
         karat.evaluate(write(tmp_path / "run", "q1 Q0 a 1 1 bm25\n"), GOLD, ["mrr"], system="colbert")
 
 
+def test_an_empty_run_that_is_named_as_one_has_no_query(tmp_path: Path) -> None:
+    with pytest.raises(KaratError):
+        karat.evaluate(karat.read_run(write(tmp_path / "run", ""), format="trec-run"), GOLD, ["mrr"])
+
+
 def test_qrels(tmp_path: Path) -> None:
     gold = karat.read_gold(write(tmp_path / "qrels", "q1 0 a 2\nq2\t0\tc  1\n\nq1 7 b 0.5\r\nq1 0 z -1\n"))
     assert gold.queries == ["q1", "q2"]

@@ -67,6 +67,15 @@ class QrelsFormat(Format):
         return rows.gold(source)
 
 
+def _alike(block: bytes, *, columns: int, number: int) -> tuple[Packed, Packed, Floats] | None:
+    """Queries, items and grades or scores of lines that are all alike; None for all else."""
+    row = cells(block, columns)
+    if row is None:
+        return None
+    queries, items, numbers = row.packed(0), row.packed(2), row.numbers(number)
+    return None if queries is None or items is None or numbers is None else (queries, items, numbers)
+
+
 class _Judgements:
     """Lines of qrels, block after block, with no Python text kept of an item."""
 
@@ -77,12 +86,10 @@ class _Judgements:
 
     def add_alike(self, block: bytes, line: int) -> bool:
         """Lines that are all alike, at once; False for all else."""
-        row = cells(block, 4)
-        if row is None:
+        read = _alike(block, columns=4, number=3)
+        if read is None:
             return False
-        queries, items, grades = row.packed(0), row.packed(2), row.numbers(3)
-        if queries is None or items is None or grades is None:
-            return False
+        queries, items, grades = read
         names, counts = _runs(queries)
         ends = np.cumsum(counts)
         for query, start in zip(names, (line + ends - counts).tolist(), strict=True):
@@ -169,13 +176,12 @@ class TrecRun(Run):
         """Lines that are all alike, and those of a query together; None for all else."""
         parts: list[tuple[Packed, Packed, Floats]] = []
         for block in whole_lines(self._source, _SMALL_BLOCK):
-            row = cells(block, 6)
-            if row is None:
+            read = _alike(block, columns=6, number=4)
+            if read is None:
                 return None
-            queries, ids, scores = row.packed(0), row.packed(2), row.numbers(4)
-            if queries is None or ids is None or scores is None:
-                return None
-            parts.append((queries, ids, scores))
+            parts.append(read)
+        if not parts:  # an empty file
+            return None
         asked, ids, scores = map(np.concatenate, zip(*parts, strict=True))
         names, counts = _runs(asked)
         score = _as_floats32(scores)
