@@ -21,12 +21,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import scipy.stats
 from results import Target, _processor
 from results import _table as markdown_table
 
+from karat.statistics import intervals
 from karat.statistics.intervals import Sampling, mean_intervals
 from karat.statistics.randomization import sign_flip_p
 from karat.statistics.sums import Floats, sum_up
@@ -53,6 +55,12 @@ class Task(NamedTuple):
 
 def karat_intervals(values: Floats) -> Floats:
     return mean_intervals(sum_up(values), [(0.0, 1.0)] * METRICS, Sampling(resamples=RESAMPLES))
+
+
+def drawn_intervals(values: Floats) -> Floats:
+    """With draws although there are enough queries to do without: what peers do, and what conversations need."""
+    with mock.patch.object(intervals, "_from_moments", lambda *_: None):
+        return karat_intervals(values)
 
 
 def scipy_intervals(values: Floats) -> object:
@@ -104,11 +112,12 @@ SMALL = f"intervals, 1,000 × {METRICS} × {RESAMPLES:,}"
 LARGE = f"intervals, 200,000 × {METRICS} × {RESAMPLES:,}, {DISTINCT:,} distinct rows"
 RECALLS = f"sign-flip, {PERMUTATIONS:,} of 1,000 differences of recall"
 REALS = f"sign-flip, {PERMUTATIONS:,} of 1,000 differences, no two equal"
-INTERVALS = {"Karat": karat_intervals, "scipy": scipy_intervals, "loop": naive_intervals}
-RANDOMIZATION = {"Karat": karat_p, "loop": looped_p}
+OWN, DRAWN = "Karat", "Karat, drawn"
+INTERVALS = {OWN: karat_intervals, DRAWN: drawn_intervals, "scipy": scipy_intervals, "loop": naive_intervals}
+RANDOMIZATION = {DRAWN: karat_p, "loop": looped_p}
 TASKS = [
     Task(SMALL, scores, {**INTERVALS}),
-    Task(LARGE, repeated_scores, {"Karat": karat_intervals}),
+    Task(LARGE, repeated_scores, {OWN: karat_intervals, DRAWN: drawn_intervals}),
     Task(RECALLS, repeated_differences, {**RANDOMIZATION}),
     Task(REALS, different_differences, {**RANDOMIZATION}),
 ]
@@ -158,7 +167,8 @@ def _time(contender: Callable[[Floats], object], values: Floats) -> Seconds:
 def _page(best: Measured, repeats: int) -> str:
     parts = [
         "# Benchmarks: statistics",
-        "Written by `benchmarks/statistics_speed.py`. Ratios are peer / Karat: above 1 Karat is the faster.",
+        "Written by `benchmarks/statistics_speed.py`. Ratios are peer / Karat's draws: above 1 these are the faster. "
+        "Of more than 512 queries Karat needs no draws where the mean is nearly normal (decision 006).",
         _machine(repeats),
         "## Targets",
         markdown_table(
@@ -189,13 +199,13 @@ def _machine(repeats: int) -> str:
 
 
 def _row(best: Measured, task: str, name: str) -> list[str]:
-    own, found = best[task, "Karat"], best[task, name]
+    own, found = best[task, DRAWN], best[task, name]
     ratios = (found.cpu / own.cpu, found.wall / own.wall)
     return [task, name, f"{found.cpu:.3f}", f"{found.wall:.3f}", *(f"{ratio:.1f}×" for ratio in ratios)]
 
 
 def _targets(best: Measured) -> list[Target]:
-    large = best[LARGE, "Karat"].cpu
+    large = best[LARGE, DRAWN].cpu
     return [
         _at_least(best, SMALL, "scipy", 3),
         _at_least(best, SMALL, "loop", 20),
@@ -206,7 +216,7 @@ def _targets(best: Measured) -> list[Target]:
 
 
 def _at_least(best: Measured, task: str, peer: str, wanted: float) -> Target:
-    ratio = best[task, peer].cpu / best[task, "Karat"].cpu
+    ratio = best[task, peer].cpu / best[task, DRAWN].cpu
     return Target(f"{task}, CPU against {peer}", f"≥ {wanted:g}×", f"{ratio:.1f}×", ratio >= wanted)
 
 

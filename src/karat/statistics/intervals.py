@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 
 from karat.errors import ConfigError
-from karat.statistics.resampling import bayesian_sums, multinomial_weights, resampled_sums
+from karat.statistics.moments import mean_quantiles
+from karat.statistics.resampling import MANY, bayesian_sums, multinomial_weights, resampled_sums
 from karat.statistics.special import beta_quantile, normal_cdf, normal_quantile
 from karat.statistics.sums import Floats, Sums
 
@@ -96,8 +97,10 @@ def _bounded(ends: Range) -> bool:
 def _bayes(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
     if (shares := _closed_form(sums, bounds, sampling, 0.5)) is not None:
         return shares
-    ends = _half_observations(sampling.seed, sampling.resamples)
-    limits = _with_ends(sums, bounds, sampling, ends, ends)
+    limits = _from_moments(sums, bounds, [(at, 0.5, 0.5) for at in sampling.tails])
+    if limits is None:
+        ends = _half_observations(sampling.seed, sampling.resamples)
+        limits = _with_ends(sums, bounds, sampling, ends, ends)
     # Where all scores are equal and near an end, or at it, the half observation there is too rare to reach them.
     return np.column_stack([np.minimum(limits[:, 0], sums.estimate), np.maximum(limits[:, 1], sums.estimate)])
 
@@ -113,9 +116,30 @@ def _strict(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
     """A whole observation at the far end, each limit on its own (Gaffke 2005)."""
     if (shares := _closed_form(sums, bounds, sampling, 0.0)) is not None:
         return shares
+    below, above = sampling.tails
+    if (limits := _from_moments(sums, bounds, [(below, 1.0, 0.0), (above, 0.0, 1.0)])) is not None:
+        return limits
     extra = np.random.default_rng([sampling.seed, 1]).standard_exponential(sampling.resamples)
     none = np.zeros(sampling.resamples)
     return _with_ends(sums, bounds, sampling, (extra, none), (none, extra))
+
+
+def _from_moments(sums: Sums, bounds: Floats, wanted: list[tuple[float, float, float]]) -> Floats | None:
+    """Limits of many single queries whose mean is nearly normal; nothing for others: those are drawn.
+
+    `wanted`: of each limit, where it lies and the weight of an observation at the lower and at the upper end.
+    """
+    if sums.units <= MANY or not sums.single.all():
+        return None
+    within = np.isfinite(bounds).all()
+    values = np.append(sums.above[:, 0], bounds[0] if within else [0.0, 0.0])
+    limits = []
+    for at, *ends in wanted:
+        found = mean_quantiles(values, np.append(sums.counts, ends if within else [0.0, 0.0]), [at])
+        if found is None:
+            return None
+        limits += found
+    return np.array([limits])
 
 
 def _with_ends(

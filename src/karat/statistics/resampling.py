@@ -15,7 +15,8 @@ _BLOCK = 4 << 20  # weights at a time: 32 MB
 # Products up to this size stay on one thread; larger ones keep all cores busy waiting for next to no gain in time.
 _ONE_THREAD = 1 << 18
 _FEWEST = 8  # resamples in a block that are worth a call
-_KEPT, _STEP = 512, 128  # units whose weights are kept: 40 MB for 10,000 resamples
+MANY = 512  # units: the weights of no more than so many are kept, 40 MB for 10,000 resamples
+_STEP = 128
 
 
 class Draw(Protocol):
@@ -26,7 +27,7 @@ class Draw(Protocol):
 
 def bayesian_sums(sums: Sums, seed: int, resamples: int) -> tuple[Floats, Floats]:
     """(numerators, denominators) of the Bayesian bootstrap, resample × column: Exp(1) a unit."""
-    if sums.units > _KEPT:
+    if sums.units > MANY:
         return resampled_sums(sums, _bayesian_weights(sums, seed), resamples)
     # The same weights serve every column of a set of queries: there are many, and drawing is what costs.
     weights = _kept_weights(seed, resamples, -(-sums.units // _STEP) * _STEP)[: sums.units]

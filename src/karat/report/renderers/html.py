@@ -40,6 +40,7 @@ _CELL = 500  # characters
 _TEXT = 30  # characters from which on a column of text needs room
 _NAME = 120  # characters of a title where it is only a name
 _STATE = {"hit": " class=hit>✓", "miss": ">✗", "unjudged": ">?", None: ">"}  # never colour alone
+_PLAIN = re.compile(r"[ !#$%(-;=?-~]*")  # ASCII without what means something in HTML
 _SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}
 _SHOWN_BY = {"chart": "figure", "dots": "figure", "bars": "figure", "scatter": "figure"}  # else a macro of its name
 
@@ -218,19 +219,19 @@ def _listed(listing: Listing) -> Markup:
     title = f"{listing.title}, by {only}" if only else listing.title
     made = "".join(f"<li{_STATE[line.state]}{_line(line, only)}\n" for line in listing.lines)
     note = f"<p class=note>{_words(listing.note)}</p>" if listing.note else ""
-    return Markup(f"<div><p>{escape(readable(title))}</p><ol>{made}</ol>{note}</div>")  # text is escaped
+    return Markup(f"<div><p>{_safe(title)}</p><ol>{made}</ol>{note}</div>")  # text is escaped
 
 
 def _line(line: Line, only: str | None) -> str:
     """Tabs, which a reader sees as spaces, part the id from what stands around it: the script looks texts up by it."""
-    before = f" {_safe(_cell(line.facts[only], 'text'))}" if only in line.facts else ""
-    others = [f"{n} {_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
-    after = f"\t{_safe(', '.join(others))}" if others else ""
+    before = f" {_safe(write_cell(line.facts[only], 'text'), _CELL)}" if only in line.facts else ""
+    others = [f"{n} {write_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
+    after = f"\t{_safe(', '.join(others), _CELL)}" if others else ""
     return f"{before}\t{_name(line)}{after}{f'<p>{marked(line.text, line.marks)}' if line.text else ''}"
 
 
 def _name(line: Line) -> str:
-    return _safe(readable(line.id, _NAME).replace("\t", " "))
+    return _safe(line.id, _NAME).replace("\t", " ")
 
 
 def _texts(listing: Listing) -> Markup:
@@ -241,37 +242,40 @@ def _texts(listing: Listing) -> Markup:
 
 def _example(block: Example, place: str) -> Markup:
     """One query. Made here and without what HTML can do without: a page has a thousand of them."""
-    query = _safe(readable(block.query or "", QUERY).replace("\n", " "))
+    query = _safe(block.query or "", QUERY).replace("\n", " ")
     outcome = f" <small>{_safe(block.outcome)}</small>" if block.outcome else ""
     facts, labels = _pairs(block.facts), _pairs(block.labels)
     notes = "".join(f"<p class=note>{_words(note)}</p>" for note in block.notes)
     lists = f"<div class=listings>{''.join(map(_listed, block.listings))}</div>" if block.listings else ""
     return Markup(  # text is escaped
-        f"<details class=example id={place}><summary><b>{_safe(readable(block.query_id, _NAME))}</b> {query}{outcome}"
+        f"<details class=example id={place}><summary><b>{_safe(block.query_id, _NAME)}</b> {query}{outcome}"
         f"</summary>\n<dl>{facts}</dl><dl>{labels}</dl>{notes}{lists}</details>\n"
     )
 
 
 def _pairs(pairs: Mapping[str, Cell]) -> str:
-    shown = ((readable(name, _NAME), readable(_cell(value, "score"), _NAME)) for name, value in pairs.items())
-    return "".join(f"<dt>{_safe(name)}<dd>{_safe(value)}" for name, value in shown)
+    shown = ((name, write_cell(value, "score")) for name, value in pairs.items())
+    return "".join(f"<dt>{_safe(name, _NAME)}<dd>{_safe(value, _NAME)}" for name, value in shown)
 
 
-def _safe(text: str) -> str:
-    return str(escape(text))
+def _safe(text: str, longest: int = LONGEST) -> str:
+    """Readable and escaped; most texts are both as they are, and a page has a hundred thousand of them."""
+    if len(text) <= longest and _PLAIN.fullmatch(text):
+        return text
+    return str(escape(readable(text, longest)))
 
 
 def marked(text: str, marks: Sequence[tuple[int, int]], longest: int = LONGEST) -> Markup:
     """The text with its marks; what is not readable is replaced letter by letter, so that places stay right."""
     end, parts = 0, []
     for start, stop in marks:
-        parts += [_safe(readable(text[end:start], longest)), f"<mark>{_safe(readable(text[start:stop]))}</mark>"]
+        parts += [_safe(text[end:start], longest), f"<mark>{_safe(text[start:stop])}</mark>"]
         end = stop
-    return Markup("".join([*parts, _safe(readable(text[end:], longest))]))  # text is escaped
+    return Markup("".join([*parts, _safe(text[end:], longest)]))  # text is escaped
 
 
 def _inside(value: Cell, column: Column) -> str:
-    shown = str(escape(_cell(value, column.style)))
+    shown = _safe(write_cell(value, column.style), _CELL)
     if not isinstance(value, Interval) or column.scale is None or value.value is None:
         return shown
     return f'<span class="interval">{draw_spark(value, column.scale)}<span>{shown}</span></span>'
