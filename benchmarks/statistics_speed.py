@@ -59,7 +59,7 @@ def karat_intervals(values: Floats) -> Floats:
 
 def drawn_intervals(values: Floats) -> Floats:
     """With draws although there are enough queries to do without: what peers do, and what conversations need."""
-    with mock.patch.object(intervals, "_from_moments", lambda *_: None):
+    with mock.patch.object(intervals, "_from_moments", return_value=None):
         return karat_intervals(values)
 
 
