@@ -11,7 +11,8 @@ from typing import Any
 from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Lists, Options, Source
 from karat.formats.dicts import gold_from_dict, run_from_dict
-from karat.formats.gold_file import TARGET_FIELD, GoldReader
+from karat.formats.gold_file import GoldReader
+from karat.formats.gold_records import TARGET_FIELD
 from karat.formats.layout import read_layout
 from karat.formats.records import decode_entries
 from karat.formats.run_log import RunLog

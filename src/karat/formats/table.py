@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from karat.formats.base import Format, Kind, Options, Source
-from karat.formats.gold_file import dataset_of
+from karat.formats.dataset import dataset_of
 from karat.formats.table_file import ParquetColumns, read_table
 from karat.formats.table_gold import gold_from_frame
 from karat.formats.table_run import FrameRun

@@ -9,7 +9,7 @@ import numpy as np
 
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
-from karat.formats.gold_file import TARGET_FIELD
+from karat.formats.gold_records import TARGET_FIELD
 from karat.formats.table_file import ParquetColumns
 from karat.formats.tabular import Runs, Table, grouped_rows, in_order, runs_of
 from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
