@@ -40,9 +40,9 @@ def to_html(results: list[Result], command: str = "") -> bytes:
 def page(report: Report, command: str = "") -> bytes:
     """A report as a page, cut to what one may weigh."""
     from karat.report.fitting import fitted
-    from karat.report.renderers.html import render_html
+    from karat.report.renderers.html import block_weight, render_html
 
-    return render_html(fitted(report), command)
+    return render_html(fitted(report, block_weight), command)
 
 
 TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {

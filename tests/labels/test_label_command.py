@@ -27,7 +27,13 @@ class Terminal:
         command = [sys.executable, "-m", "karat.cli.main", "label", *arguments]
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
         self.process = subprocess.Popen(
-            command, stdin=inside, stdout=inside, stderr=inside, env=environment, start_new_session=True
+            command,
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
         )
         os.close(inside)
         self.seen = ""
@@ -50,6 +56,7 @@ class Terminal:
 
     def ends(self, code: int = 0) -> str:
         while True:
+            assert select.select([self.handle], [], [], 20)[0], f"it goes on after {self.seen!r}"
             try:
                 read = os.read(self.handle, 65536)
             except OSError:  # the other side is closed

@@ -235,13 +235,13 @@ def shared(tmp_path: Path) -> Path:
     return file
 
 
-def test_without_a_script_places_lead_to_a_text_that_many_queries_show(shared: Path, opened: Open) -> None:
+def test_without_a_script_a_text_that_many_queries_show_is_found_by_its_id(shared: Path, opened: Open) -> None:
     with opened(shared, script=False) as page:
         last = page.locator(".example").last
         last.locator("summary").click()
-        last.get_by_role("link", name="doc#1").click()
-        assert page.locator(".passages li:target").inner_text() == "doc#1\n\nWhat all of them found"
-        assert page.locator(".passages li:target").is_visible()
+        assert last.locator(".hit").inner_text() == "✓ 2.5 doc#1"
+        assert page.locator(".passages li").inner_text() == "doc#1\n\nWhat all of them found"
+        assert page.locator(".passages li").is_visible()
 
 
 def test_a_text_that_many_queries_show_is_put_in_its_places(shared: Path, opened: Open) -> None:

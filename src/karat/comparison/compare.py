@@ -158,7 +158,7 @@ def _pair(
     fewer = permutations * sampling.resamples // 10
     groups = [group for by in segmented_by for group in _segments(first, paired, at, by, sampling, fewer)]
     notes += _disagreements(differences, groups, metrics)
-    headline = _headline(metrics)
+    headline = headline_metric(metrics)
     judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
     return Pair(
         candidate=name,
@@ -246,7 +246,8 @@ def _segments(
     ]
 
 
-def _headline(metrics: list[Metric]) -> Metric | None:
+def headline_metric(metrics: Sequence[Metric]) -> Metric | None:
+    """The metric by which queries are said to have lost or gained."""
     by_name = {str(m): m for m in metrics}
     preferred = (by_name[name] for name in _HEADLINE if name in by_name)
     return next(preferred, next((m for m in metrics if isinstance(m, Relevance)), None))

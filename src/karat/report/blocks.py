@@ -183,7 +183,6 @@ class Line(msgspec.Struct, frozen=True):
     facts: dict[str, Cell] = {}
     text: str | None = None
     marks: Sequence[tuple[int, int]] = ()
-    see: str = ""  # the place on the page that has the text
 
 
 class Listing(msgspec.Struct, frozen=True, tag="listing"):

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from karat.changed_queries import changed_queries
 from karat.comparison.changes import Change, Moved
-from karat.comparison.compare import Comparison, Pair, SegmentDifferences
+from karat.comparison.compare import Comparison, Pair, SegmentDifferences, headline_metric
 from karat.differences import Difference
 from karat.errors import shorten
 from karat.metrics.grammar import parse_metric
@@ -50,8 +50,8 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
             sections.append(Section(f"by-judge-{number}", f"With the judge's labels: {title}", judged))
         if pair.segments:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
-        if sides and pair.changes:
-            sections += _query_by_query(pair, sides[0], sides[number], number)
+        if sides and (by_query := _query_by_query(pair, sides[0], sides[number], number)):
+            sections += by_query
         elif pair.changes:
             sections.append(
                 Section(
@@ -73,7 +73,9 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
 
 def _query_by_query(pair: Pair, baseline: Result, candidate: Result, number: int) -> list[Section]:
     """For a page: every list that changed can be looked at."""
-    metric = parse_metric(pair.changes[0].metric)
+    metric = headline_metric([parse_metric(d.metric) for d in pair.differences])
+    if metric is None:
+        return []
     found = changed_queries(baseline, candidate, metric, ALL, sample=SAMPLE, letters=WHOLE)
     blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate, in_full(len(found.shown)))
     return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)] if blocks else []

@@ -1,14 +1,14 @@
 """A report cut to what a page may weigh: every query that fits with readable texts, and texts as long as there is room.
 
-Only examples are cut, for nothing else grows with the queries. What many of them show is written once, at the end, and
-they refer to it (docs/decisions/009).
+Only examples are cut, for nothing else grows with the queries. What several of them show is written once, at the end,
+where its id is looked up (docs/decisions/009).
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -16,29 +16,29 @@ import numpy as np
 from markupsafe import escape
 
 from karat.highlight import Passage, cut
-from karat.ids import Floats
-from karat.report.blocks import Block, Cell, Example, Figure, Line, Listing, Report, Section, Text, write_cell
-from karat.report.readable import QUERY
+from karat.ids import Floats, Ints
+from karat.report.blocks import Block, Example, Line, Listing, Report, Section, Text
 
 SIGNS = "✓ hit, ✗ miss (judged not relevant), ? not judged."
-LIMIT = 1_490_000  # bytes of a page that is to stay under 1.5 MB: what markup takes is only estimated
+LIMIT = 1_490_000  # bytes of a page that is to stay under 1.5 MB: what marks take is only estimated
 WHOLE = 2_000  # letters of a text that need not be known beyond
-_PAGE = 35_000  # bytes of style, script and contents
-_DRAWN, _TABLE = 6.5, 2.0  # bytes on a page for each byte as JSON, of pictures and of all else that is no example
-_LEAST, _FULL, _MOST = 40, 160, 300  # letters: with fewer a text cannot be read; of a query in full; of any
-_SHARED, _LONGER = 4, 3  # a text at so many places stands at the end, and may be so many times as long
+_PAGE, _SECTION = 32_000, 400  # bytes of style and script; of a section's heading, contents and notes
+_LEAST, _FULL, _MOST = 20, 160, 300  # letters: with fewer a text cannot be read; of a query in full; of any
+_SHARED, _LONGER = 3, 3  # a text that so many queries show stands at the end, and may be so many times as long
 _LAST = 30  # of a section's queries, kept where not all can be: the sample, or the mildest
-# Bytes of markup on a page: of a query, its labels, lists, lines, texts in them, references, texts at the end, marks.
-_EXAMPLE, _LABEL, _LIST, _LINE, _HIT, _TEXT, _SEE, _END, _MARK = 136, 8, 32, 8, 18, 3, 17, 21, 18
+_TEXT, _CUT, _END, _MARK = 3, 3, 8, 18  # bytes of markup: of a text in a line, of its dots, at the end, of a mark
 _MARKUP = re.compile("[&<>'\"]")
 _Piece: TypeAlias = tuple[int, int, float, int, int]  # example, letters, bytes a letter, letters in any case, times
+Weigh: TypeAlias = Callable[[Block], int]  # bytes of a block on a page
 
 
-def fitted(report: Report) -> Report:
+def fitted(report: Report, weigh: Weigh) -> Report:
     """The report with as many queries and as much of their texts as a page has room for, and with a word about it."""
     groups = [[b for b in s.blocks if isinstance(b, Example)] for s in report.sections]
-    room = LIMIT - _PAGE - _rest(report)
-    kept, plan = _fewer(groups, room)
+    others = (b for s in report.sections for b in s.blocks if not isinstance(b, Example))
+    room = LIMIT - _PAGE - _SECTION * len(report.sections) - sum(map(weigh, others))
+    bare = {id(e): weigh(_bare(e)) for group in groups for e in group}
+    kept, plan = _fewer(groups, bare, room)
     letters = plan.letters(room)
     sections = [
         msgspec.structs.replace(s, blocks=[*_cut(s.blocks, after, len(before) - len(after), plan, letters)])
@@ -47,17 +47,18 @@ def fitted(report: Report) -> Report:
     return msgspec.structs.replace(report, sections=[*sections, *plan.at_the_end(letters)])
 
 
-def _rest(report: Report) -> float:
-    """Bytes of all that is no example."""
-    blocks = [b for s in report.sections for b in s.blocks if not isinstance(b, Example)]
-    return sum(len(msgspec.json.encode(b)) * (_DRAWN if isinstance(b, Figure) else _TABLE) for b in blocks)
+def _bare(example: Example) -> Example:
+    """Without its texts."""
+    bare = msgspec.structs.replace
+    lists = [bare(ls, lines=[bare(line, text=None, marks=()) for line in ls.lines]) for ls in example.listings]
+    return bare(example, listings=lists)
 
 
-def _fewer(groups: list[list[Example]], room: float) -> tuple[list[list[Example]], _Plan]:
+def _fewer(groups: list[list[Example]], bare: dict[int, int], room: float) -> tuple[list[list[Example]], _Plan]:
     """The examples of each section; where texts would be too short to be read, only the first and some of the last."""
     share, kept = 1.0, groups
     while True:
-        plan = _Plan([example for group in kept for example in group])
+        plan = _Plan([example for group in kept for example in group], bare)
         weight = plan.weights(_LEAST).sum()
         if weight <= room or not plan.examples:
             return kept, plan
@@ -86,30 +87,29 @@ def _cut(blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Pla
 
 
 def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
-    linked = " An id that is a link leads to its text, under Passages at the end." if plan.shared else ""
-    yield SIGNS + linked
+    yield SIGNS + (" A text that does not stand beside its id is under Passages at the end." if plan.shared else "")
     if plan.has_texts and letters < _MOST:
         others = [f"{_FULL} where words are marked"] if letters < _FULL else []
         others += [f"{letters * _LONGER} under Passages"] if plan.shared else []
         also = f" ({', '.join(others)})" if others else ""
         yield f"So that the page stays small, texts are cut to {letters} letters{also}, around the query's words."
     if left_out:
-        yield f"So that the page stays small, {left_out:,} queries before the last {_LAST} here are left out."
+        queries = "1 query is" if left_out == 1 else f"{left_out:,} queries are"
+        yield f"So that the page stays small, {queries} left out, before the last {_LAST} here."
 
 
 class _Plan:
     """What the texts of some examples weigh, and which of them are written once."""
 
-    def __init__(self, examples: list[Example]) -> None:
+    def __init__(self, examples: list[Example], bare: dict[int, int]) -> None:
         self.examples = examples
-        places = Counter(text for e in examples if e.brief for text in {line.text for line in _lines(e)} if text)
-        named = {line.text: line.id for e in examples if e.brief for line in _lines(e)}
-        often = [text for text in named if text and places[text] >= _SHARED]
-        self.shared = {text: f"P{i}" for i, text in enumerate(often, 1)}
-        self._names = [named[text] for text in often]
+        self.shared = _shared([e for e in examples if e.brief])
         self._rates: dict[str, float] = {}
-        self._fixed = np.array([*map(self._base, examples), sum(_END + _bytes(name) for name in self._names)])
         self._pieces = np.array([*self._all_pieces()], np.float64).reshape(-1, 5).T
+        self._owners: Ints = self._pieces[0].astype(np.int64)
+        markup = np.array([*(bare[id(e)] for e in examples), sum(_END + _bytes(name) for name in self.shared)])
+        inside = np.bincount(self._owners, minlength=len(markup))[:-1] * _TEXT
+        self._fixed: Floats = markup + np.append(inside, 0.0)
 
     @property
     def has_texts(self) -> bool:
@@ -125,9 +125,10 @@ class _Plan:
 
     def weights(self, letters: int) -> Floats:
         """Bytes of each example with texts of that length, and last of what stands at the end."""
-        owner, long, rate, least, times = self._pieces
+        _, long, rate, least, times = self._pieces
         shown = np.minimum(long, np.maximum(letters * times, least))
-        return self._fixed + np.bincount(owner.astype(np.int64), rate * shown, len(self._fixed))
+        texts = np.bincount(self._owners, rate * shown + _CUT * (shown < long), len(self._fixed))
+        return self._fixed + texts
 
     def written(self, example: Example, letters: int) -> Example:
         seen: set[str] = set()
@@ -140,8 +141,7 @@ class _Plan:
     def at_the_end(self, letters: int) -> list[Section]:
         if not self.shared:
             return []
-        texts = zip(self.shared.items(), self._names, strict=True)
-        lines = [Line(place, name, text=_short(text, letters * _LONGER)) for (text, place), name in texts]
+        lines = [Line("", name, text=_short(text, letters * _LONGER)) for name, text in self.shared.items()]
         said = f"The texts of {len(lines):,} passages that several queries show."
         return [Section("passages", "Passages", [Text(said), Listing(said, lines)])]
 
@@ -151,10 +151,9 @@ class _Plan:
         if not brief:
             passage = cut(Passage(line.text, list(line.marks)), max(letters, _FULL))
             return msgspec.structs.replace(line, text=passage.text, marks=passage.marks)
-        if line.text in self.shared:
-            return msgspec.structs.replace(line, text=None, marks=(), see=self.shared[line.text])
-        text = None if line.text in seen else cut(Passage(line.text, list(line.marks)), letters).text
+        elsewhere = line.id in self.shared or line.text in seen
         seen.add(line.text)
+        text = None if elsewhere else cut(Passage(line.text, list(line.marks)), letters).text
         return msgspec.structs.replace(line, text=text, marks=())
 
     def _all_pieces(self) -> Iterator[_Piece]:
@@ -162,12 +161,12 @@ class _Plan:
             seen: set[str] = set()
             for line in _lines(example):
                 text = line.text
-                if text is None or (example.brief and (text in seen or text in self.shared)):
+                if not text or (example.brief and (text in seen or line.id in self.shared)):
                     continue
                 seen.add(text)
                 marks = 0 if example.brief else len(line.marks) * _MARK / len(text)
                 yield owner, len(text), self._rate(text) + marks, 0 if example.brief else _FULL, 1
-        for text in self.shared:
+        for text in self.shared.values():
             yield len(self.examples), len(text), self._rate(text), 0, _LONGER
 
     def _rate(self, text: str) -> float:
@@ -176,19 +175,18 @@ class _Plan:
             self._rates[text] = _bytes(text) / len(text)
         return self._rates[text]
 
-    def _base(self, example: Example) -> int:
-        """Bytes without texts."""
-        weight = _EXAMPLE + _bytes(example.query_id, example.outcome, (example.query or "")[:QUERY], *example.notes)
-        for facts in (example.facts, example.labels):
-            weight += sum(_LABEL + _bytes(name, _written(value)) for name, value in facts.items())
-        weight += sum(_LIST + _bytes(listing.title, listing.note or "") for listing in example.listings)
-        return weight + sum(self._line_base(line, example.brief) for line in _lines(example))
 
-    def _line_base(self, line: Line, brief: bool) -> int:
-        known = {name: _written(value) for name, value in line.facts.items() if value is not None}
-        facts = sum(1 + _bytes(value) + (1 + len(name)) * (len(line.facts) > 1) for name, value in known.items())
-        text = 0 if line.text is None else _SEE if brief and line.text in self.shared else _TEXT
-        return (_HIT if line.state == "hit" else _LINE) + _bytes(line.id) + facts + text
+def _shared(examples: list[Example]) -> dict[str, str]:
+    """Id → text, of those that several examples show, in the order of ids. An id of several texts is not among them."""
+    texts: dict[str, set[str]] = defaultdict(set)
+    places: Counter[str] = Counter()
+    for example in examples:
+        lines = {(line.id, line.text) for line in _lines(example) if line.text}
+        places.update({name for name, _ in lines})
+        for name, text in lines:
+            texts[name].add(text)
+    often = (name for name, count in places.items() if count >= _SHARED and len(texts[name]) == 1)
+    return {name: min(texts[name]) for name in sorted(often)}
 
 
 def _lines(example: Example) -> Iterator[Line]:
@@ -199,16 +197,8 @@ def _short(text: str, letters: int) -> str:
     return cut(Passage(text), letters).text
 
 
-def _written(value: Cell) -> str:
-    return write_cell(value, "score")
-
-
-def _bytes(*texts: str) -> int:
-    """Of texts on a page."""
-    return sum(map(_text_bytes, texts))
-
-
-def _text_bytes(text: str) -> int:
+def _bytes(text: str) -> int:
+    """Of a text on a page."""
     if text.isascii() and _MARKUP.search(text) is None:
         return len(text)  # as nearly all are
     return len(str(escape(text)).encode(errors="replace"))

@@ -6,7 +6,7 @@ import msgspec
 
 from karat.gates.verdicts import GateVerdict, Verdicts
 from karat.metrics.grammar import parse_metric
-from karat.report.blocks import Block, Dot, Dots, Interval, Report, Section, Text, Verdict
+from karat.report.blocks import Block, Dot, Dots, Example, Interval, Report, Section, Text, Verdict
 from karat.report.build import full_sections
 from karat.report.cells import value_cell
 from karat.report.comparison import comparison_report
@@ -41,10 +41,27 @@ def gate_page(found: Verdicts, result: Result, baseline: Result | None) -> Repor
     if found.comparison is None or baseline is None:
         return Report(report.title, [*sections, *full_sections(result)])
     compared = comparison_report(found.comparison, [baseline, result])
-    told = [section for section in full_sections(result) if section.name != "artifacts"]  # the comparison has them
+    told = _without_changed(full_sections(result, without=["artifacts"]), compared)  # the comparison has them
     parts = {compared.title: compared.sections, f"Everything about {found.run}": told}
     sections += [msgspec.structs.replace(s, part=title) for title, part in parts.items() for s in part]
     return Report(report.title, sections)
+
+
+def _without_changed(sections: list[Section], compared: Report) -> list[Section]:
+    """No query twice in brief: where both lists stand beside each other, it has all that it has here."""
+    changed = {b.query_id for s in compared.sections for b in s.blocks if isinstance(b, Example)}
+    return [_others(section, changed) for section in sections]
+
+
+def _others(section: Section, changed: set[str]) -> Section:
+    blocks = [b for b in section.blocks if not (isinstance(b, Example) and b.brief and b.query_id in changed)]
+    moved = len(section.blocks) - len(blocks)
+    if not moved:
+        return section
+    words = f"{moved:,} of these queries have" if moved > 1 else "One of these queries has"
+    note = Text(f"{words} other hits than before and can be found under Query by query, with both lists.", "note")
+    first = next((i for i, b in enumerate(blocks) if isinstance(b, Example)), len(blocks))
+    return msgspec.structs.replace(section, blocks=[*blocks[:first], note, *blocks[first:]])
 
 
 def _picture(found: Verdicts) -> list[Block]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from karat.comparison.compare import Comparison, Pair, paired_sides
+from karat.comparison.compare import Comparison, Pair, headline_metric, paired_sides
 from karat.differences import SAME
 from karat.ids import Floats
 from karat.metrics.base import Metric
@@ -35,8 +35,8 @@ def differences_picture(comparison: Comparison, pair: Pair) -> list[Block]:
 def sides_pictures(pair: Pair, baseline: Result, candidate: Result) -> list[Block]:
     """The candidate's scores beside the baseline's, and query by query in the metric that decides what changed."""
     blocks = panel_picture(candidate, baseline)
-    if pair.changes:
-        blocks.append(_scatter(parse_metric(pair.changes[0].metric), baseline, candidate))
+    if metric := headline_metric([parse_metric(d.metric) for d in pair.differences]):
+        blocks.append(_scatter(metric, baseline, candidate))
     return blocks
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from karat.changed_queries import ChangedQueries, ChangedQuery
 from karat.highlight import Passage
 from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
@@ -70,12 +72,18 @@ def _changed(query: ChangedQuery, baseline: str, candidate: str, in_full: bool) 
         labels=query.tags,
         listings=[
             Listing("should be found", [_gold(item) for item in query.gold], f"and {left} more" if left else None),
-            Listing(f"before: {baseline}", _hits(query.baseline), None if query.baseline else "nothing"),
-            Listing(f"after: {candidate}", _hits(query.candidate), None if query.candidate else "nothing"),
+            _side("before", baseline, query.baseline, in_full),
+            _side("after", candidate, query.candidate, in_full),
         ],
         outcome=query.kind,
         brief=not in_full,
     )
+
+
+def _side(when: str, system: str, hits: Sequence[ShownHit], in_full: bool) -> Listing:
+    """In brief without scores, which say nothing beside those of another system."""
+    lines = _hits(hits) if in_full else [msgspec.structs.replace(line, facts={}) for line in _hits(hits)]
+    return Listing(f"{when}: {system}" if in_full else when, lines, None if hits else "nothing")
 
 
 def _case(case: Case, k: int, in_full: bool) -> Example:

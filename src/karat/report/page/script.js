@@ -97,17 +97,20 @@
   };
   document.querySelectorAll("table.grid").forEach(enhance);
 
-  // A text that stands once, at the end, is put where it belongs as soon as somebody looks.
-  const references = (example) => [...example.querySelectorAll(".listings a")];
-  const textOf = (link) => document.getElementById(link.hash.slice(1))?.querySelector("p");
+  // A text that stands once, at the end or above, is put where it belongs as soon as somebody looks.
+  const named = (line) => line.firstChild.textContent.split("\t")[1]?.trim();
+  const passages = new Map([...document.querySelectorAll(".passages li")].map((line) => [line.firstChild.textContent.trim(), line.querySelector("p")]));
+  const missing = (example) => {
+    const [having, without] = [[], []];
+    for (const line of example.querySelectorAll(".listings li")) (line.querySelector("p") ? having : without).push(line);
+    const own = new Map(having.map((line) => [named(line), line.querySelector("p")]));
+    return without.map((line) => [line, own.get(named(line)) ?? passages.get(named(line))]).filter(([, text]) => text);
+  };
   document.addEventListener("toggle", ({ target }) => {
     if (!target.matches(".example")) return;
-    for (const link of references(target)) {
-      link.parentElement.append(textOf(link)?.cloneNode(true) ?? "");
-      link.replaceWith(...link.childNodes);
-    }
+    for (const [line, text] of missing(target)) line.append(text.cloneNode(true));
   }, true); // it does not bubble
-  for (const passages of document.querySelectorAll(".passages")) passages.open = false;
+  for (const list of document.querySelectorAll(".passages")) list.open = false;
 
   // Examples: filter by words and by label; the filter lives in the address, so that it can be sent to somebody.
   const filtered = (section) => {
@@ -118,7 +121,7 @@
     const labels = new Map(examples.map((example) => [example, new Map([...outcome(example), ...pairs(example)])]));
     let heard; // what each example says, in small letters; a thousand of them are not read for nothing
     const says = (example) => {
-      heard ??= new Map(examples.map((e) => [e, [e, ...references(e).map(textOf)].map((p) => p?.textContent).join(" ").toLowerCase()]));
+      heard ??= new Map(examples.map((e) => [e, [e, ...missing(e).map(([, text]) => text)].map((p) => p.textContent).join(" ").toLowerCase()]));
       return heard.get(example);
     };
     const values = new Map();

@@ -39,7 +39,7 @@ _ROWS = 200  # of a table; a page with more is no longer read
 _CELL = 500  # characters
 _TEXT = 30  # characters from which on a column of text needs room
 _NAME = 120  # characters of a title where it is only a name
-_STATE = {"hit": " class=hit>✓ ", "miss": ">✗ ", "unjudged": ">? ", None: ">"}  # never colour alone
+_STATE = {"hit": " class=hit>✓", "miss": ">✗", "unjudged": ">?", None: ">"}  # never colour alone
 _SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}
 _SHOWN_BY = {"chart": "figure", "dots": "figure", "bars": "figure", "scatter": "figure"}  # else a macro of its name
 
@@ -58,6 +58,11 @@ def render_html(report: Report, command: str = "") -> bytes:
         script=Markup(script),
         policy=_policy(style, script),
     ).encode()
+
+
+def block_weight(block: Block) -> int:
+    """Bytes of a block on a page, at a place of a usual name."""
+    return len(str(_shown(block, "", "section-1-1000", 3)).encode())
 
 
 def _policy(style: str, script: str) -> str:
@@ -143,9 +148,19 @@ def environment() -> Environment:
         texts=_texts,
     )
     made.globals.update(signs=_SIGNS, most_rows=_ROWS)
-    macros = made.get_template("blocks.html").module
-    made.globals["show"] = lambda block, *rest: getattr(macros, _SHOWN_BY.get(_kind(block), _kind(block)))(block, *rest)
+    made.globals["show"] = _shown
     return made
+
+
+def _shown(block: Block, *place: str | int) -> Markup:
+    """By the macro for its kind."""
+    macro = getattr(_macros(), _SHOWN_BY.get(_kind(block), _kind(block)))
+    return Markup(macro(block, *place))  # escaped by the template
+
+
+@cache
+def _macros() -> object:
+    return environment().get_template("blocks.html").module
 
 
 @cache
@@ -207,17 +222,20 @@ def _listed(listing: Listing) -> Markup:
 
 
 def _line(line: Line, only: str | None) -> str:
-    before = f"{_safe(_cell(line.facts[only], 'text'))} " if only in line.facts else ""
+    """Tabs, which a reader sees as spaces, part the id from what stands around it: the script looks texts up by it."""
+    before = f" {_safe(_cell(line.facts[only], 'text'))}" if only in line.facts else ""
     others = [f"{n} {_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
-    after = f" {_safe(', '.join(others))}" if others else ""
-    name = _safe(readable(line.id, _NAME))
-    shown = f"<a href=#{line.see}>{name}</a>" if line.see else name
-    return f"{before}{shown}{after}{f'<p>{marked(line.text, line.marks)}' if line.text else ''}"
+    after = f"\t{_safe(', '.join(others))}" if others else ""
+    return f"{before}\t{_name(line)}{after}{f'<p>{marked(line.text, line.marks)}' if line.text else ''}"
+
+
+def _name(line: Line) -> str:
+    return _safe(readable(line.id, _NAME).replace("\t", " "))
 
 
 def _texts(listing: Listing) -> Markup:
-    """Texts to which lists refer."""
-    made = "".join(f"<li id={line.place}>{_line(line, None)}\n" for line in listing.lines)
+    """Texts that lists show by their ids alone."""
+    made = "".join(f"<li>{_name(line)}<p>{marked(line.text or '', ())}\n" for line in listing.lines)
     return Markup(f"<ul>{made}</ul>")  # text is escaped
 
 
