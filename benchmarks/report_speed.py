@@ -15,19 +15,15 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is first imported
 
-import argparse
 import json
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 
 import numpy as np
-from results import Target, _processor
-from results import _table as markdown_table
+from pages import Target, conditions, joined, options, publish, table, target_table
 
 import karat
 from karat.export import to_html
@@ -41,20 +37,13 @@ TAGS = {"topic": 12, "language": 3, "difficulty": 3}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a page costs beside the evaluation that it shows.")
-    parser.add_argument("--quick", action="store_true", help="one repeat: does everything run?")
-    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="repeats of every measurement (default 5)")
-    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/REPORT.md")
-    options = parser.parse_args()
-    repeats = 1 if options.quick else options.repeat
+    description = "What a page costs beside the evaluation that it shows."
+    given = options(description, "one repeat: does everything run?", "REPORT.md", repeats=5)
+    repeats = 1 if given.quick else given.repeat
     with tempfile.TemporaryDirectory() as folder:
         run, gold = _data(folder)
         turns = [_turn(run, gold) for _ in range(repeats + 1)][1:]
-    page = _page(turns, repeats)
-    print(page)
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as stream:
-            stream.write(page)
+    publish(_page(turns, repeats), given.output)
 
 
 def _data(folder: str) -> tuple[str, str]:
@@ -109,23 +98,20 @@ def _page(turns: list[dict[str, tuple[float, float, int]]], repeats: int) -> str
     parts = [
         "# Benchmarks: the page",
         f"Written by `benchmarks/report_speed.py`: {QUERIES:,} queries × {HITS} hits.",
-        f"- {repeats} repeats after one that does not count; least CPU and least wall of them; OpenBLAS on "
-        f"{os.environ['OPENBLAS_NUM_THREADS']} thread\n"
-        f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[0]:.1f}\n"
-        f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}\n"
-        f"- Python {platform.python_version()}; Karat {karat.__version__}",
-        markdown_table(
-            ["target", ">wanted", ">measured", ""],
-            [[t.what, t.wanted, t.measured, "reached" if t.reached else "**not reached**"] for t in targets],
+        conditions(
+            f"{repeats} repeats after one that does not count; least CPU and least wall of them; OpenBLAS on "
+            f"{os.environ['OPENBLAS_NUM_THREADS']} thread",
+            ["Karat"],
         ),
-        markdown_table(
+        target_table(targets),
+        table(
             ["step", ">CPU", ">wall"],
             [[step, f"{cpu:.2f} s", f"{wall:.2f} s"] for step, (cpu, wall, _) in best.items()],
         ),
         "`karat.evaluate` reads and scores and nothing else; intervals, analyses, findings, segments, curves and failed"
         " queries are made for the page.",
     ]
-    return "\n\n".join(parts) + "\n"
+    return joined(parts)
 
 
 if __name__ == "__main__":

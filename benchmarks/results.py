@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import NamedTuple
 
+from pages import Target, joined, processor, table, target_table, today, versions
 from shapes import LINEAR, METRICS, SHAPES, WITHOUT_RANK, rows
 
 TOLERANCE = 1e-6
@@ -81,13 +80,6 @@ class Agreement(NamedTuple):
         return self.difference <= TOLERANCE
 
 
-class Target(NamedTuple):
-    what: str
-    wanted: str
-    measured: str
-    reached: bool
-
-
 def page(measured: Measured, command: str, load: tuple[float, float]) -> str:
     """All tables, as Markdown."""
     parts = [
@@ -97,7 +89,7 @@ def page(measured: Measured, command: str, load: tuple[float, float]) -> str:
         + ". Ratios are peer / Karat: above 1 Karat is the faster or the lighter.",
         _machine(measured, command, load),
         "## Targets",
-        _target_table(measured),
+        target_table(targets(measured)),
         *_workload_sections(measured),
         "## Whole process",
         "W2 from the start of Python to its end, imports and (for ranx) compiling or loading compiled code included.",
@@ -115,7 +107,7 @@ def page(measured: Measured, command: str, load: tuple[float, float]) -> str:
         "For the record, differences that are expected and why:",
         _expected_table(measured),
     ]
-    return "\n\n".join(parts) + "\n"
+    return joined(parts)
 
 
 def _machine(measured: Measured, command: str, load: tuple[float, float]) -> str:
@@ -124,20 +116,11 @@ def _machine(measured: Measured, command: str, load: tuple[float, float]) -> str
     return "\n".join(
         [
             f"- Command: `{command}` ({repeats}, interleaved; least CPU, least wall, greatest memory of them)",
-            f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {load[0]:.1f} at the start, {load[1]:.1f} at the end",
-            f"- Machine: {_processor()}, {cores} cores, {_memory_gb()}, {platform.system()} {platform.machine()}",
-            f"- Python {platform.python_version()}; " + ", ".join(f"{p} {version(p)}" for p in PACKAGES),
+            f"- Day: {today()}; load average {load[0]:.1f} at the start, {load[1]:.1f} at the end",
+            f"- Machine: {processor()}, {cores} cores, {_memory_gb()}, {platform.system()} {platform.machine()}",
+            f"- Python {platform.python_version()}; {versions(PACKAGES)}",
         ]
     )
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as stream:
-            names = [line.split(":", 1)[1].strip() for line in stream if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.processor() or "unknown processor"
 
 
 def _memory_gb() -> str:
@@ -170,13 +153,6 @@ def _at_least(measured: Measured, peer: str, workload: str, mode: str, wanted: f
     return Target(what, f"≥ {wanted:g}×", f"{ratio:.2f}×", ratio >= wanted)
 
 
-def _target_table(measured: Measured) -> str:
-    return _table(
-        ["target", ">wanted", ">measured", ""],
-        [[t.what, t.wanted, t.measured, "reached" if t.reached else "**not reached**"] for t in targets(measured)],
-    )
-
-
 def _workload_sections(measured: Measured) -> Iterator[str]:
     kinds = {"W1": "TREC run and qrels", "W2": "TREC run and qrels", "W3": "JSONL run log and gold"}
     for workload, kind in kinds.items():
@@ -199,7 +175,7 @@ def _timing_table(measured: Measured, workload: str, mode: str) -> str:
         if reading:
             line.insert(2, _seconds(best.load) if best.load >= 0.001 else "–")
         lines.append(line + _ratios(best, karat))
-    return _table(["", ">CPU s", *reading, ">wall s", ">peak MB", ">× CPU", ">× wall", ">× memory"], lines)
+    return table(["", ">CPU s", *reading, ">wall s", ">peak MB", ">× CPU", ">× wall", ">× memory"], lines)
 
 
 def _ratios(peer: Best, karat: Best) -> list[str]:
@@ -216,7 +192,7 @@ def _whole_process_table(measured: Measured) -> str:
         shown = "ranx (cold)" if name == "ranx" else _shown(name)
         ratios = [cpu / karat.process.cpu, wall / karat.process.wall, best.memory / karat.memory]
         lines.append([shown, _seconds(cpu), _seconds(wall), f"{best.memory:,.0f}", *(f"{r:.2f}" for r in ratios)])
-    return _table(["", ">CPU s", ">wall s", ">peak MB", ">× CPU", ">× wall", ">× memory"], lines)
+    return table(["", ">CPU s", ">wall s", ">peak MB", ">× CPU", ">× wall", ">× memory"], lines)
 
 
 def _start_table(measured: Measured) -> str:
@@ -225,7 +201,7 @@ def _start_table(measured: Measured) -> str:
         over = _over_bare(measured, name)
         more = ["–", "–"] if name == "bare Python" else [_seconds(over.cpu), _seconds(over.wall)]
         lines.append([name if name == "bare Python" else f"`{name}`", _seconds(start.cpu), _seconds(start.wall), *more])
-    return _table(["", ">CPU s", ">wall s", ">CPU over bare Python", ">wall over bare Python"], lines)
+    return table(["", ">CPU s", ">wall s", ">CPU over bare Python", ">wall over bare Python"], lines)
 
 
 def _over_bare(measured: Measured, name: str) -> Start:
@@ -241,7 +217,7 @@ def _linear_table(measured: Measured) -> str:
         line = [f"{millions:.2f}", _seconds(best.cpu), _seconds(best.wall)]
         lines.append([*line, _seconds(best.cpu / millions), _seconds(best.wall / millions), f"{best.memory:,.0f}"])
     head = [">million rows", ">CPU s", ">wall s", ">CPU s a million", ">wall s a million", ">peak MB"]
-    return _table(head, lines)
+    return table(head, lines)
 
 
 def _per_million(measured: Measured, workload: str) -> float:
@@ -284,7 +260,7 @@ def _agreement_table(measured: Measured) -> str:
         [a.compared, a.peer, f"{a.difference:.1e}", "agree" if a.agrees else "**disagree**"]
         for a in agreement(measured)
     ]
-    return _table(["input", "peer", ">difference", ""], lines)
+    return table(["input", "peer", ">difference", ""], lines)
 
 
 def _expected_table(measured: Measured) -> str:
@@ -296,7 +272,7 @@ def _expected_table(measured: Measured) -> str:
     for peer in PEERS:
         difference = _difference(karat, measured.of(peer, "W3", "file").means)
         lines.append(["W3 from file", peer, f"{difference:.1e}", "the log's ranks order its tied hits"])
-    return _table(["input", "peer", ">difference", "reason"], lines)
+    return table(["input", "peer", ">difference", "reason"], lines)
 
 
 def _shown(name: str) -> str:
@@ -309,13 +285,3 @@ def _seconds(value: float) -> str:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def _table(head: list[str], lines: list[list[str]]) -> str:
-    """Markdown, padded so that it can be read in a terminal too. A head that starts with > is aligned right."""
-    right = [h.startswith(">") for h in head]
-    cells = [[h.removeprefix(">") for h in head], *lines]
-    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(head))]
-    rule = ["-" * (w - 1) + (":" if r else "-") for w, r in zip(widths, right, strict=True)]
-    shown = [[c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)] for row in cells]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [shown[0], rule, *shown[1:]])

@@ -10,23 +10,18 @@ only adds to it.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
-import platform
 import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+from pages import Target, conditions, joined, options, publish, table, target_table
 from rank_bm25 import BM25Okapi
-from results import Target, _processor
-from results import _table as markdown_table
 
 from karat.corpus import Corpus
 from karat.retrievers.bm25 import BM25
@@ -53,24 +48,16 @@ class Seconds(NamedTuple):
 
 
 def main() -> None:
-    options = _options()
-    scale = 0.05 if options.quick else 1.0
+    given = options(
+        "BM25 against rank_bm25, and the cost of the runner.", "a twentieth of everything: does it run?", "RETRIEVAL.md"
+    )
+    scale = 0.05 if given.quick else 1.0
     before = os.getloadavg()[0]
     asked = int(ASKED * scale) // WORKERS * WORKERS
     overhead = min((_overhead(asked) for _ in range(REPEATS)), key=lambda spent: spent.wall)
     together = min((_together(asked) for _ in range(REPEATS)), key=lambda spent: spent.wall)
     own, peer = _search(int(DOCUMENTS * scale), int(QUERIES * scale))
-    page = _page(own, peer, overhead, together, before)
-    print(page)
-    if options.output:
-        Path(options.output).write_text(page, encoding="utf-8")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="BM25 against rank_bm25, and the cost of the runner.")
-    parser.add_argument("--quick", action="store_true", help="a twentieth of everything: does it run?")
-    parser.add_argument("--output", metavar="FILE", help="where to write the page too, such as benchmarks/RETRIEVAL.md")
-    return parser.parse_args()
+    publish(_page(own, peer, overhead, together, before), given.output)
 
 
 def _texts(rng: random.Random, count: int, least: int, most: int) -> list[str]:
@@ -142,32 +129,20 @@ def _page(own: dict[str, Seconds], peer: dict[str, Seconds], overhead: Seconds, 
         for part in own
         for name, spent in (("Karat", own), ("rank_bm25", peer))
     ]
+    how = (
+        f"BM25: one measurement; of rank_bm25's queries one in {PART}, times {PART}. "
+        f"Runner: best of {REPEATS} by wall time"
+    )
     parts = [
         "# Benchmarks: retrieval",
         "Written by `benchmarks/retrieval_speed.py`. Ratios are rank_bm25 / Karat: above 1 Karat is the faster.",
-        _machine(load),
+        conditions(how, ["karat", "numpy", "rank-bm25"], load),
         "## Targets",
-        markdown_table(
-            ["target", ">wanted", ">measured", ""],
-            [[t.what, t.wanted, t.measured, "reached" if t.reached else "**not reached**"] for t in targets],
-        ),
+        target_table(targets),
         "## Seconds",
-        markdown_table(["part", "contender", ">CPU", ">wall", ">CPU ratio"], rows),
+        table(["part", "contender", ">CPU", ">wall", ">CPU ratio"], rows),
     ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _machine(load: float) -> str:
-    packages = ", ".join(f"{package} {version(package)}" for package in ("karat", "numpy", "rank-bm25"))
-    return "\n".join(
-        [
-            f"- BM25: one measurement; of rank_bm25's queries one in {PART}, times {PART}. "
-            f"Runner: best of {REPEATS} by wall time",
-            f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {load:.1f} before, {os.getloadavg()[0]:.1f} after",
-            f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
-            f"- Python {platform.python_version()}; {packages}",
-        ]
-    )
+    return joined(parts)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import results
+from pages import publish
 from results import Best, Cell, Measured, Start
 from shapes import LINEAR, WITHOUT_RANK
 
@@ -45,11 +46,7 @@ def main() -> None:
     measured = _measure(repeats)
     command = "python benchmarks/run.py" + (f" --repeat {repeats}" if repeats != 5 else "")
     page = results.page(measured, command, (before, os.getloadavg()[0]))
-    print(page)
-    output = options.output or (None if options.quick else RESULTS)
-    if output:
-        with open(output, "w", encoding="utf-8") as stream:
-            stream.write(page)
+    publish(page, options.output or (None if options.quick else RESULTS))
     if not all(row.agrees for row in results.agreement(measured)):
         sys.exit("the contenders disagree on the values: see the table above")
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from pages import publish, table
 from scale_data import make
 
 METRICS = ["hit@5", "recall@5", "recall@10", "precision@5", "mrr", "map", "ndcg(gain=linear)@10"]
@@ -57,9 +58,7 @@ def main() -> None:
     parser.add_argument("--output")
     given = parser.parse_args()
     page = "\n".join(_page(given.data, given.quick, given.largest)) + "\n"
-    print(page)
-    if given.output:
-        Path(given.output).write_text(page)
+    publish(page, given.output)
 
 
 def _page(data: str, quick: bool, largest: bool) -> Iterator[str]:
@@ -69,28 +68,30 @@ def _page(data: str, quick: bool, largest: bool) -> Iterator[str]:
     yield f"Made by `python benchmarks/scale.py{' --quick' * quick}{' --largest' * largest}`; {_here()}. "
     yield "Seven metrics with intervals, rank given; about five judged a query.\n"
     yield "## Engines\n"
-    yield "| hits | queries | file | engine | CPU s | longest way, CPU s | ns a hit | peak MB |\n|" + "---|" * 8
     digests: dict[tuple[int, int, str], set[str]] = {}
+    lines = []
     for case in _cases(million, largest):
         hits, depth, kind, engine = case
         found = measured[case]
         digests.setdefault((hits, depth, kind), set()).add(found.digest)
         longest = "–" if engine == "spark" else f"{found.longest:.1f}"
-        yield (
-            f"| {hits:,} | {hits // depth:,} | {kind} | {engine} | {found.cpu:.1f} | {longest} "
-            f"| {found.cpu / hits * 1e9:.0f} | {found.peak:.0f} |"
-        )
+        spent = [f"{found.cpu:.1f}", longest, f"{found.cpu / hits * 1e9:.0f}", f"{found.peak:.0f}"]
+        lines.append([f"{hits:,}", f"{hits // depth:,}", kind, engine, *spent])
+    yield table(
+        [">hits", ">queries", "file", "engine", ">CPU s", ">longest way, CPU s", ">ns a hit", ">peak MB"], lines
+    )
     if any(len(same) > 1 for same in digests.values()):
         print("engines do not agree", file=sys.stderr)
         sys.exit(1)
     yield "\nAll engines agree to the last bit.\n"
     yield "## Does memory grow with the file?\n"
     yield "Ten times the hits: of the same queries (lists ten times as long), and of ten times the queries and gold.\n"
-    yield "| file | 1× MB | 10× deeper MB | ratio | 10× queries MB | ratio |\n|---|---|---|---|---|---|"
+    lines = []
     for kind in ("trec", "jsonl", "parquet", "nested"):
         shapes = ((million, 100), (10 * million, 1000), (10 * million, 100))
         one, deep, wide = (measured[hits, depth, kind, "local"].peak for hits, depth in shapes)
-        yield f"| {kind} | {one:.0f} | {deep:.0f} | {deep / one:.2f} | {wide:.0f} | {wide / one:.2f} |"
+        lines.append([kind, f"{one:.0f}", f"{deep:.0f}", f"{deep / one:.2f}", f"{wide:.0f}", f"{wide / one:.2f}"])
+    yield table(["file", ">1× MB", ">10× deeper MB", ">ratio", ">10× queries MB", ">ratio"], lines)
 
 
 def _here() -> str:

@@ -13,20 +13,15 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is first imported
 
-import argparse
-import platform
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
 import scipy.stats
-from results import Target, _processor
-from results import _table as markdown_table
+from pages import Target, conditions, joined, options, publish, table, target_table
 
 from karat.statistics import intervals
 from karat.statistics.intervals import Sampling, mean_intervals
@@ -125,23 +120,10 @@ Measured = dict[tuple[str, str], Seconds]
 
 
 def main() -> None:
-    options = _options()
-    repeats = 1 if options.quick else options.repeat
-    page = _page(_measure(repeats), repeats)
-    print(page)
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as stream:
-            stream.write(page)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Intervals and randomization against scipy and plain loops.")
-    parser.add_argument("--quick", action="store_true", help="one repeat: does everything run?")
-    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="repeats of every measurement (default 5)")
-    parser.add_argument(
-        "--output", metavar="FILE", help="where to write the page too, such as benchmarks/STATISTICS.md"
-    )
-    return parser.parse_args()
+    description = "Intervals and randomization against scipy and plain loops."
+    given = options(description, "one repeat: does everything run?", "STATISTICS.md", repeats=5)
+    repeats = 1 if given.quick else given.repeat
+    publish(_page(_measure(repeats), repeats), given.output)
 
 
 def _measure(repeats: int) -> Measured:
@@ -169,33 +151,21 @@ def _page(best: Measured, repeats: int) -> str:
         "# Benchmarks: statistics",
         "Written by `benchmarks/statistics_speed.py`. Ratios are peer / Karat's draws: above 1 these are the faster. "
         "Of more than 512 queries Karat needs no draws where the mean is nearly normal (decision 006).",
-        _machine(repeats),
-        "## Targets",
-        markdown_table(
-            ["target", ">wanted", ">measured", ""],
-            [[t.what, t.wanted, t.measured, "reached" if t.reached else "**not reached**"] for t in _targets(best)],
+        conditions(
+            f"{repeats} repeats, interleaved; least CPU and least wall of them; OpenBLAS on "
+            f"{os.environ['OPENBLAS_NUM_THREADS']} thread (by default it takes all cores, "
+            "and Karat more CPU for its waiting threads)",
+            ["karat", "numpy", "scipy"],
         ),
+        "## Targets",
+        target_table(_targets(best)),
         "## Seconds",
-        markdown_table(
+        table(
             ["task", "contender", ">CPU", ">wall", ">CPU ratio", ">wall ratio"],
             [_row(best, task, name) for task, name in best],
         ),
     ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _machine(repeats: int) -> str:
-    packages = ", ".join(f"{package} {version(package)}" for package in ("karat", "numpy", "scipy"))
-    return "\n".join(
-        [
-            f"- {repeats} repeats, interleaved; least CPU and least wall of them; OpenBLAS on "
-            f"{os.environ['OPENBLAS_NUM_THREADS']} thread (by default it takes all cores, "
-            "and Karat more CPU for its waiting threads)",
-            f"- Day: {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[0]:.1f}",
-            f"- Machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
-            f"- Python {platform.python_version()}; {packages}",
-        ]
-    )
+    return joined(parts)
 
 
 def _row(best: Measured, task: str, name: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from karat.errors import ConfigError, InputError, did_you_mean
-from karat.formats.base import refusal
+from karat.formats.refusals import refusal
 from karat.yaml_io import load_yaml
 
 

@@ -13,7 +13,8 @@ from karat.audit import Entry
 from karat.diagnosis.bands import Reading
 from karat.diagnosis.finding import Finding
 from karat.errors import InputError
-from karat.formats.base import Source, refusal
+from karat.formats.base import Source
+from karat.formats.refusals import refusal
 from karat.gold import Dataset
 from karat.summary import SummaryRow
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.engines.conftest import METRICS, gold_of, hits_table
 
 import karat
-from karat.formats import tabular
+from karat.formats import table_file
 from karat.gold import Gold
 from karat.ids import PackedIds, Seen, as_list
 
@@ -42,7 +42,7 @@ def test_rows_at_a_time_do_not_matter(
     table = judgements()
     table = table.sample(fraction=1.0, shuffle=True, seed=1) if scattered else table
     table.write_parquet(tmp_path / "gold.parquet")
-    monkeypatch.setattr(tabular, "_ROWS", rows)
+    monkeypatch.setattr(table_file, "_ROWS", rows)
     gold = karat.read_gold(tmp_path / "gold.parquet")
     assert said(gold) == said(karat.read_gold(table))
     assert set(gold.tags) == {"language"}  # `no` says different things of a query
@@ -52,7 +52,7 @@ def test_rows_at_a_time_do_not_matter(
 def test_the_row_of_a_mistake_is_named_in_any_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = judgements().with_columns(grade=pl.when(pl.row_index() == 20).then(None).otherwise("grade"))
     table.write_parquet(tmp_path / "gold.parquet")
-    monkeypatch.setattr(tabular, "_ROWS", 8)
+    monkeypatch.setattr(table_file, "_ROWS", 8)
     with pytest.raises(karat.KaratError, match=r"gold.parquet:21: grade: the field is empty"):
         karat.read_gold(tmp_path / "gold.parquet")
 

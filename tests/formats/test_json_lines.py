@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from karat import KaratError, read_gold, read_run
 from karat.audit import Audit
-from karat.formats.gold_file import _ITEMS, GoldEntry
+from karat.formats.gold_parts import ITEMS
+from karat.formats.gold_records import GoldEntry
 from karat.formats.records import RecordDecoder
 from karat.formats.run_log import _TOPK
 from karat.formats.run_records import SlimRecord
@@ -83,7 +84,7 @@ def both_ways(lines: list[bytes], kind: str, path: Path) -> tuple[Any, Any]:
         return fast, outcome(lines, kind, path)
 
 
-DECODERS = {"run": (SlimRecord, _TOPK, run_lines), "gold": (GoldEntry, _ITEMS, gold_lines)}
+DECODERS = {"run": (SlimRecord, _TOPK, run_lines), "gold": (GoldEntry, ITEMS, gold_lines)}
 
 
 @pytest.mark.parametrize("kind", DECODERS)

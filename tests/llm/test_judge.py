@@ -22,6 +22,7 @@ from karat.judging.canaries import TOLERATED, make_canaries
 from karat.judging.judge import Judgements, Judging
 from karat.judging.prompt import Prompt
 from karat.labels.labels_file import read_labels
+from karat.llm.options import ModelOptions
 from karat.schemas import schema_text
 from karat.synthesizing.synthesize import Synthesizing
 
@@ -521,3 +522,33 @@ def test_the_functions_name_every_option_with_its_default(function: Callable[...
     named, taken = (dict(inspect.signature(of).parameters) for of in (function, made_of))
     assert {name: named.pop(name).default for name in ("output", "progress")} == {"output": None, "progress": None}
     assert named == taken
+    shared = {name: named[name].default for name in ModelOptions.__annotations__}
+    assert shared == {
+        "base_url": None,
+        "workers": 8,
+        "timeout": 60.0,
+        "retries": 5,
+        "prices": None,
+        "cache": None,
+        "fresh": False,
+        "seed": 0,
+    }
+
+
+def test_the_function_tells_of_every_option() -> None:
+    told = karat.judge.__doc__ or ""
+    assert [name for name in inspect.signature(karat.judge).parameters if f"`{name}`" not in told] == [
+        "pool",
+        "progress",
+    ]
+
+
+@pytest.mark.parametrize("function", [karat.judge, Judging, karat.synthesize, Synthesizing])
+def test_an_option_that_does_not_exist(function: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'worker'"):
+        function("a.jsonl", model="m", worker=3)
+
+
+def test_queries_are_made_by_a_model() -> None:
+    with pytest.raises(TypeError, match="'model'"):
+        karat.synthesize("corpus.jsonl")  # type: ignore[call-arg]

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from karat.cli.options import json_option, llm_options
+from karat.cli.llm_options import llm_options
+from karat.cli.options import json_option
 
 
 @click.command("judge", short_help="Let a model grade a pool of pairs, and test the model.")

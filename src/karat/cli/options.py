@@ -26,7 +26,7 @@ class NeedsGold(click.Command):
             ) from None
 
 
-def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     """One decorator for several, shown in the order in which they are given."""
 
     def add(command: F) -> F:
@@ -37,7 +37,7 @@ def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-reading_options = _all(
+reading_options = all_of(
     click.option("--run-format", metavar="NAME", help="Format of the run (default: recognised from its content)."),
     click.option("--gold-format", metavar="NAME", help="Format of the gold set (default: recognised)."),
     click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),
@@ -53,7 +53,7 @@ reading_options = _all(
 )
 
 
-engine_options = _all(
+engine_options = all_of(
     click.option(
         "--engine",
         metavar="NAME",
@@ -78,7 +78,7 @@ def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, .
     return {name: run for name, _, run in pairs}
 
 
-stage_options = _all(
+stage_options = all_of(
     click.option("--bm25", metavar="RUN", help="Run of BM25 to show beside.  [default: search in --corpus]"),
     click.option("--raw", metavar="RUN", help="Run with the lists before reranking, where the log has no `raw`."),
     click.option(
@@ -109,7 +109,7 @@ doc_option = click.option(
     help="What parts a chunk id from its document: a separator, or a regular expression with a group.",
 )
 
-scoring_options = _all(
+scoring_options = all_of(
     click.option(
         "--k",
         type=click.IntRange(min=1),
@@ -161,7 +161,7 @@ judge_option = click.option(
     "--labels", multiple=True, metavar="FILE", help="Labels of a judge beside the gold set; repeat for more."
 )
 
-label_options = _all(
+label_options = all_of(
     bounds_option,
     judge_option,
     click.option(
@@ -182,7 +182,7 @@ segment_option = click.option(
     help="Also by language, topic, language×topic (or language,topic), query_length, gold_items …; repeat for more.",
 )
 
-statistics_options = _all(
+statistics_options = all_of(
     click.option(
         "--interval",
         "method",
@@ -202,14 +202,14 @@ statistics_options = _all(
     ),
 )
 
-gate_options = _all(
+gate_options = all_of(
     click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`."),
     click.option("--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml]"),
     click.option("--gate", "gates", multiple=True, help="A gate as text, such as 'recall@5 >= 0.85'; repeat for more."),
     click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind."),
 )
 
-save_options = _all(
+save_options = all_of(
     click.option("--save/--no-save", default=None, help="Keep it in the history.  [default: karat.yaml, else not]"),
     click.option("--tag", "tags", multiple=True, metavar="NAME", help="Keep it under this tag; repeat for more."),
 )
@@ -218,13 +218,13 @@ store_option = click.option(
     "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
 )
 
-query_options = _all(
+query_options = all_of(
     click.option("--gold-format", metavar="NAME", help="Format of the gold set (default: recognised)."),
     click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),
     click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder."),
 )
 
-chunk_options = _all(
+chunk_options = all_of(
     click.option("--chunk-tokens", "tokens", type=int, help="Words a chunk of a folder of texts.  [default: 200]"),
     click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
 )
@@ -238,21 +238,4 @@ report_output = click.option(
     multiple=True,
     metavar="FILE",
     help="Also write out.html, out.json or out.md; repeat for more.",
-)
-
-llm_options = _all(
-    click.option("--model", metavar="NAME", help="Chat model, as the endpoint calls it."),
-    click.option(
-        "--base-url", metavar="URL", help="OpenAI-compatible endpoint.  [default: OPENAI_BASE_URL, else OpenAI]"
-    ),
-    click.option("--workers", type=click.IntRange(min=1), default=8, show_default=True, help="Requests at once."),
-    click.option("--timeout", type=float, default=60.0, show_default=True, metavar="S", help="Seconds for one try."),
-    click.option(
-        "--retries", type=click.IntRange(min=0), default=5, show_default=True, help="More tries after faults."
-    ),
-    click.option("--prices", metavar="FILE", help="Price table, for the cost.  [default: that of karat.yaml]"),
-    click.option("--cache", metavar="FILE", help="All answers so far.  [default: .karat/llm-cache.sqlite]"),
-    click.option("--fresh", is_flag=True, help="Ask again what the cache could answer."),
-    click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same."),
-    click.option("--dry-run", is_flag=True, help="Only say how many calls there would be, and what they cost."),
 )

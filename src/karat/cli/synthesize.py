@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from karat.cli.options import chunk_options, json_option, llm_options
+from karat.cli.llm_options import llm_options
+from karat.cli.options import chunk_options, json_option
 
 
 @click.command("synthesize", short_help="Let a model make up queries with gold from a corpus.")

@@ -1,8 +1,7 @@
-"""What every reader shares: opening files, recognising formats, and turning parser complaints into errors."""
+"""What every reader shares: opening files, and what a format is."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import re
@@ -15,7 +14,9 @@ from typing import IO, Any, ClassVar, Literal
 
 import msgspec
 
-from karat.errors import InputError, MissingExtra, meant, shorten
+from karat.errors import InputError, did_you_mean
+from karat.formats.compressed import MAGIC, decompressed
+from karat.formats.refusals import DECODE_ERRORS
 from karat.gold import Gold
 from karat.hits import Run
 
@@ -23,14 +24,10 @@ Kind = Literal["run", "gold"]
 # Lists of a run log: the final ones, those before reranking, those of the query before rewriting.
 Lists = Literal["topk", "raw", "topk_original"]
 
-_GZIP, _ZSTD, _BOM = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xef\xbb\xbf"
+_BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
-_PACKED = 1 << 13  # small, for all that it unpacks to is in memory at once
 
 SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
-
-# Whatever a decoder may raise about a user's data.
-DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, ValueError)
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -74,14 +71,7 @@ class Source:
     def _decompressed(self) -> IO[bytes]:
         if self.is_folder:
             raise InputError("this is a folder", file=self.label, expected="a file, or a BEIR folder with qrels/")
-        raw = self.path.open("rb")
-        magic = raw.read(4)
-        raw.seek(0)
-        if magic[:2] == _GZIP:
-            return io.BufferedReader(_Decompressed(self, raw, _open_gzip))
-        if magic == _ZSTD:
-            return io.BufferedReader(_Decompressed(self, raw, _open_zstd))
-        return raw
+        return decompressed(self.path.open("rb"), self.unreadable)
 
     def unreadable(self, error: Exception) -> InputError:
         reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
@@ -185,7 +175,7 @@ def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | Non
     if source.is_folder or source.path.stat().st_size < 2 * least:
         return None
     with source.path.open("rb") as raw:
-        if raw.read(4).startswith((_GZIP, _ZSTD)):
+        if raw.read(4).startswith(MAGIC):
             return None
         size = source.path.stat().st_size
         with source.open() as opened:  # after a byte order mark
@@ -236,200 +226,9 @@ class Format(ABC):
         raise NotImplementedError
 
 
-def _open_gzip(raw: IO[bytes]) -> Any:
-    return gzip.GzipFile(fileobj=raw)
-
-
-def _open_zstd(raw: IO[bytes]) -> Any:
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-
-        return zstd.ZstdFile(raw)
-    except ImportError:
-        pass
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
-    return _ZstdFrames(zstandard.ZstdDecompressor().decompressobj, raw)
-
-
-class _ZstdFrames:
-    """All frames of a file. The package's own reader takes a file that ends too early for a short one."""
-
-    def __init__(self, start: Callable[[], Any], raw: IO[bytes]) -> None:
-        self._start, self._raw = start, raw
-        self._frame: Any = None
-        self._packed, self._ready = b"", memoryview(b"")
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and self._fill():
-            pass
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def _fill(self) -> bool:
-        self._packed = self._packed or self._raw.read(_PACKED)
-        if not self._packed:
-            if self._frame is not None:
-                raise EOFError
-            return False
-        self._frame = self._frame or self._start()
-        self._ready = memoryview(self._frame.decompress(self._packed))
-        self._packed = self._frame.unused_data
-        if self._frame.eof:
-            self._frame = None
-        return True
-
-
-class _Decompressed(io.RawIOBase):
-    """A decompressed stream that can go back to its start, and whose damage is an error with the file's name."""
-
-    def __init__(self, source: Source, raw: IO[bytes], start: Callable[[IO[bytes]], Any]) -> None:
-        self._source, self._raw, self._start = source, raw, start
-        self._reader = start(raw)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._raw.seek(0)
-        self._reader = self._start(self._raw)
-        return 0
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return int(self._reader.readinto(buffer))
-        except Exception as error:  # gzip, zlib and the zstd packages raise kinds of their own
-            raise self._source.unreadable(error) from error
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
 def _nearby(path: Path) -> str:
-    from karat.errors import did_you_mean
-
     folder = path.parent
     if not folder.is_dir():
         return f"the folder {folder} does not exist either"
     names = sorted(p.name for p in folder.iterdir())[:200]
     return did_you_mean(path.name, names) or "check the path"
-
-
-_COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.S)
-_TYPES = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
-
-
-def refusal(error: Exception, label: str, line: int | None, raw: object = None) -> InputError:
-    """msgspec's complaint about one record as an error with place, expectation and what was found."""
-    if isinstance(error, RecursionError):
-        return InputError("nested too deeply", file=label, line=line)
-    if isinstance(error, msgspec.ValidationError):
-        return _invalid(str(error), label, line, raw)
-    text = str(error)
-    if "NaN" in text or (isinstance(raw, bytes) and re.search(rb":\s*-?(NaN|Infinity)\b", raw)):
-        return InputError(
-            "NaN and Infinity are no JSON numbers",
-            file=label,
-            line=line,
-            expected="finite numbers",
-            hint="write null, or leave the field out",
-        )
-    if "truncated" in text:
-        return InputError(
-            "the line is cut off: JSON ends in the middle",
-            file=label,
-            line=line,
-            got=raw,
-            hint="was the file copied while it was written? Remove or complete the line",
-        )
-    if isinstance(error, UnicodeError) or "utf-8" in text.lower():
-        return InputError("the line is not UTF-8 text", file=label, line=line, hint="save the file as UTF-8")
-    found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-    return InputError(
-        f"not JSON ({text.removeprefix('JSON is malformed: ')})",
-        file=label,
-        line=line,
-        expected="one JSON object a line",
-        got=found,
-    )
-
-
-def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError:
-    parts = _COMPLAINT.fullmatch(text)
-    assert parts is not None
-    path = (parts["path"] or "$").removeprefix("$").lstrip(".")
-    what = parts["what"]
-    missing = re.fullmatch(r"Object missing required field `(.*)`", what)
-    if missing:
-        field = f"{path}.{missing[1]}" if path else missing[1]
-        hint = meant([missing[1]], _at(raw, path) or ())
-        return InputError("the field is missing", file=label, line=line, field=field, hint=hint)
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.S)
-    if unknown:
-        return InputError("unknown field", file=label, line=line, field=f"{path}.{unknown[1]}" if path else unknown[1])
-    if what == "Number out of range":
-        got = _value_at(raw, path) or _huge_number(raw)
-        return InputError("not usable", file=label, line=line, field=path, expected="a finite number", got=got)
-    bound = re.fullmatch(r"Expected `(\w+)` (<=|>=|<|>) (\S+)", what)
-    if bound:
-        expected, got = f"{_TYPES.get(bound[1], bound[1])} {bound[2]} {bound[3]}", _value_at(raw, path)
-        return InputError("out of range", file=label, line=line, field=path, expected=expected, got=got)
-    kinds = re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what)
-    if kinds:
-        expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
-        if not parts["key"]:
-            path = _culprit(raw, path, kinds[2])
-        # What stands at the path of a bad key is the object that has it: too much to show.
-        got = kinds[2] if parts["key"] else _value_at(raw, path) or kinds[2]
-        what = "a key of the wrong type" if parts["key"] else "wrong type"
-        return InputError(what, file=label, line=line, field=path or None, expected=expected, got=got)
-    return InputError(what, file=label, line=line, field=path or None)
-
-
-def _huge_number(raw: object) -> str | None:
-    found = re.search(rb"-?\d[\d.]*[eE]\+?\d{3,}|-?\d{300,}", raw) if isinstance(raw, bytes) else None
-    return None if found is None else found[0].decode()
-
-
-_KINDS = {"str": str, "int": int, "float": float, "bool": bool, "null": type(None), "array": list, "object": dict}
-
-
-def _culprit(raw: object, path: str, kind: str | None) -> str:
-    """The path with the key that msgspec leaves open (`gold[...]`): the first whose value is of the refused kind."""
-    head, open_, rest = path.partition("[...]")
-    values = _at(raw, head) if open_ and not rest else None
-    for key, value in values.items() if isinstance(values, dict) else ():
-        if type(value) is _KINDS.get(kind or ""):
-            return f"{head}[{key}]"
-    return path
-
-
-def _value_at(raw: object, path: str) -> str | None:
-    value = _at(raw, path)
-    return None if value is None else f"'{shorten(value)}'" if isinstance(value, str) else shorten(value)
-
-
-def _at(raw: object, path: str) -> Any:
-    """What stands at a path such as `topk[0].score` or `gold[doc 1.html]`; None where nothing does."""
-    try:
-        value: Any = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
-        for inner, name in re.findall(r"\[([^\]]*)\]|([^.\[]+)", path):
-            value = value[int(inner)] if isinstance(value, list) else value[inner or name]
-    except (*DECODE_ERRORS, KeyError, IndexError, TypeError):
-        return None
-    return value

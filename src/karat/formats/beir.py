@@ -8,7 +8,7 @@ import msgspec
 
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
-from karat.formats.gold_file import dataset_of
+from karat.formats.dataset import dataset_of
 from karat.formats.records import RecordDecoder, read_batches
 from karat.formats.trec import as_number, as_text, is_number
 from karat.gold import Gold, GoldBuilder

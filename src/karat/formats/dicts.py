@@ -16,7 +16,7 @@ import numpy as np
 from karat.audit import Audit
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
-from karat.formats.gold_file import dataset_of
+from karat.formats.dataset import dataset_of
 from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import NO_ID

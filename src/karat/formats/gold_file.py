@@ -2,99 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, chain
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.entities import Entity
-from karat.errors import InputError, did_you_mean, meant
 from karat.formats.base import Format, Kind, Options, Source
-from karat.formats.json_columns import Columns, ValueKind
+from karat.formats.dataset import HEADER, header_of
+from karat.formats.dataset import dataset_of as dataset_of  # trec.py takes it from here
+from karat.formats.gold_parts import ITEMS, GoldColumnPart, GoldPart
+from karat.formats.gold_records import GoldEntry
+from karat.formats.json_columns import Columns
 from karat.formats.records import (
     Lines,
-    ListField,
     RecordDecoder,
     Records,
-    column,
     decode_entries,
-    extra_columns,
-    has_field,
     is_json_lines,
     list_entries,
     no_gc,
     read_column_batches,
     read_document,
 )
-from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
-from karat.ids import Bools, Floats, Ints, Packed, joined_ids
-from karat.passages import Passage
-from karat.versions import EXPECTED, Version, is_said
-
-Offset = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-
-
-class GoldItem(msgspec.Struct, gc=False):
-    """One gold item, with its grade: a chunk, a document, or a passage of a document (`doc_id` with `quote`, or with
-    `start` and `end`), which is looked for in the chunks of the run. Beside a `chunk_id` it is only a note."""
-
-    chunk_id: str | int | None = None
-    doc_id: str | int | None = None
-    id: str | int | None = None  # a chunk or a document, as a bare id
-    grade: float = 1.0
-    quote: str | None = None
-    start: Offset | None = None  # of the passage's first character in the document, counted from 0
-    end: Offset | None = None  # of the character after its last
-
-
-class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
-    """One query with what should be found for it. Any other scalar field is a tag."""
-
-    query_id: str | int | None = None
-    id: str | int | None = None
-    query: str | None = None
-    gold: list[str | int | GoldItem] | dict[str, float] | None = None
-    evidence: list[str] | str | None = None
-    answer: str | None = None
-    answer_span: str | None = None
-    negatives: list[str] | None = None
-    as_of: str | int | None = None
-    no_answer: bool | None = None
-    conversation_id: str | int | None = None
-    tier: str | int | None = None
-    source: str | list[str] | None = None
-    entities: list[str | int | Entity | None] | None = None
-    k: Annotated[int, msgspec.Meta(le=2**53)] | None = None
-    tags: dict[str, Any] | None = None
-
-
-# Of items that are all alike no object is made.
-_NAMED: dict[str, ValueKind] = {"chunk_id": "text", "id": "text", "doc_id": "text"}
-_SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
-_ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN})
-_NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id that it stands in"
-_KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
-
-_FIELDS = (
-    "query",
-    "evidence",
-    "answer",
-    "answer_span",
-    "negatives",
-    "as_of",
-    "conversation_id",
-    "source",
-    "entities",
-)
-_HEADER = frozenset({"dataset", "dataset_version", "DATASET_VERSION", "as_of_range", "AS_OF_RANGE"})
-TARGET_FIELD = re.compile(r"(source|target|expected|relevant|correct|gold)(_\w+)?_id|target|targets|(chunk|doc)_id")
+from karat.gold import Dataset, Gold, GoldBuilder
+from karat.ids import Packed, joined_ids
 
 
 class GoldFormat(Format):
@@ -110,7 +43,7 @@ class GoldFormat(Format):
             return False
         first = source.first_object
         if first is not None:
-            return bool({"query_id", "query", "gold"} & set(first) or _HEADER & set(first)) or _holds_entries(first)
+            return bool({"query_id", "query", "gold"} & set(first) or HEADER & set(first)) or _holds_entries(first)
         if source.looks_like_json:
             return re.search(rb'"(query_id|query|gold|queries)"\s*:', source.head) is not None
         return re.search(rb"^\s*(-\s+)?(query_id|query|gold|queries)\s*:", source.head, re.M) is not None
@@ -129,7 +62,7 @@ class GoldFormat(Format):
             yield from read_column_batches(source, reader.decoder)
             return
         value, lines = read_document(source)
-        reader.header = _header_of(value)
+        reader.header = header_of(value)
         for batch in decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label):
             yield *batch, None
 
@@ -139,7 +72,7 @@ class GoldReader:
 
     def __init__(self, label: str, options: Options) -> None:
         self.builder = GoldBuilder(label)
-        lists = _ITEMS if options.target is None else None  # else the list is not what is asked for
+        lists = ITEMS if options.target is None else None  # else the list is not what is asked for
         self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=lists)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
@@ -149,34 +82,34 @@ class GoldReader:
 
     def add(self, entries: Records[GoldEntry], lines: Lines, items: Columns | None = None) -> None:
         if isinstance(entries, list) and not self.builder.queries and self._is_header(entries[0]):
-            self.header = _header_of(self.decoder.extras(entries[0]))
+            self.header = header_of(self.decoder.extras(entries[0]))
             entries, lines = entries[1:], lines[1:]
-        batch = _Batch(self._label, entries, lines, self.decoder, self._target)
+        part = GoldPart(self._label, entries, lines, self.decoder, self._target)
         if items is not None:
-            batch = _ColumnBatch(self._label, entries, lines, self.decoder, self._target, items)
+            part = GoldColumnPart(self._label, entries, lines, self.decoder, self._target, items)
         builder = self.builder
         start = len(builder.queries)
-        ids, kinds = batch.item_ids()
-        passages = batch.passages()
+        ids, kinds = part.item_ids()
+        passages = part.passages()
         if passages:
             before = sum(map(len, self._ids))
             builder.passages += [None] * (before - len(builder.passages)) + passages
         self._ids.append(ids)
-        builder.queries += batch.query_ids()
+        builder.queries += part.query_ids()
         builder.lines += lines
         for name, values in (
             ("kinds", kinds),
-            ("counts", batch.counts()),
-            ("grades", batch.grades()),
-            ("k", batch.cutoffs()),
-            ("no_answer", batch.answerless()),
+            ("counts", part.counts()),
+            ("grades", part.grades()),
+            ("k", part.cutoffs()),
+            ("no_answer", part.answerless()),
         ):
             self._numbers.setdefault(name, []).append(values)
-        batch.refuse_contradictions()
-        batch.refuse_odd_dates()
-        for name, values in batch.fields().items():
+        part.refuse_contradictions()
+        part.refuse_odd_dates()
+        for name, values in part.fields().items():
             builder.say_all(name, start, values)
-        for name, values in batch.tags().items():
+        for name, values in part.tags().items():
             builder.say_all(name, start, values, tag=True)
 
     def build(self, dataset: Dataset) -> Gold:
@@ -187,289 +120,10 @@ class GoldReader:
 
     def _is_header(self, entry: GoldEntry) -> bool:
         is_entry = any(v is not None for v in (entry.query_id, entry.query, entry.gold))
-        return not is_entry and bool(_HEADER & set(self.decoder.extras(entry)))
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Some entries, column by column."""
-
-    label: str
-    entries: Records[GoldEntry]
-    lines: Sequence[int | None]
-    decoder: RecordDecoder[GoldEntry]
-    target: str | None
-
-    def error(self, at: int, what: str, **where: Any) -> InputError:
-        return InputError(what, file=self.label, line=self.lines[at], **where)
-
-    def query_ids(self) -> list[str]:
-        ids = column(self.entries, "query_id")
-        if set(map(type, ids)) <= {str}:
-            return ids
-        # Sets without ids go by the text of the query.
-        named = zip(ids, column(self.entries, "id"), column(self.entries, "query"), strict=True)
-        ids = [next((name for name in names if name is not None), None) for names in named]
-        if None in ids:
-            hint = meant(["query_id", "query"], self.decoder.extra_names.values())
-            raise self.error(ids.index(None), "the field is missing", field="query_id", hint=hint)
-        return [str(i) for i in ids]
-
-    @cached_property
-    def items(self) -> list[list[GoldItem]]:
-        """The gold of every entry in one form, whatever form it was given in."""
-        golds = column(self.entries, "gold")
-        if (
-            self.target is None
-            and set(map(type, golds)) == {list}
-            and set(map(type, chain.from_iterable(golds))) <= {GoldItem}
-        ):
-            return golds
-        return [self._items_of(at, gold) for at, gold in enumerate(golds)]
-
-    def _items_of(self, at: int, gold: Any) -> list[GoldItem]:
-        if gold is None or self.target is not None:
-            return [GoldItem(id=i) for i in self._targets(at)]
-        if isinstance(gold, dict):
-            return [GoldItem(id=i, grade=g) for i, g in gold.items()]
-        return [i if isinstance(i, GoldItem) else GoldItem(id=i) for i in gold]
-
-    def _targets(self, at: int) -> list[str]:
-        """The target of a single-target set, out of the field that was named or that looks like one."""
-        assert isinstance(self.entries, list)
-        entry = self.entries[at]
-        extras = self.decoder.extras(entry)
-        if self.target is not None:
-            if self.target not in extras:
-                hint = did_you_mean(self.target, extras)
-                raise self.error(at, "the target field is missing", field=self.target, hint=hint)
-            return self._as_ids(at, self.target, extras[self.target])
-        for name, value in extras.items():
-            if TARGET_FIELD.fullmatch(name):
-                return self._as_ids(at, name, value)
-        if all(v is None for v in (entry.evidence, entry.answer, entry.answer_span, entry.no_answer)):
-            raise self.error(
-                at,
-                "nothing says what should be found",
-                field="gold",
-                expected="gold, evidence, answer, answer_span, no_answer or a target field",
-                hint=meant(["gold", "evidence", "answer", "topk"], extras)
-                or ("name the target field with --target FIELD" if extras else None),
-            )
-        return []
-
-    def _as_ids(self, at: int, field: str, value: Any) -> list[str]:
-        ids = value if isinstance(value, list) else [value]
-        for i in ids:
-            if isinstance(i, bool) or not isinstance(i, (str, int)):
-                raise self.error(at, "wrong type", field=field, expected="an id or a list of ids", got=i)
-        return [str(i) for i in ids]
-
-    @cached_property
-    def flat(self) -> list[GoldItem]:
-        return list(chain.from_iterable(self.items))
-
-    def item_ids(self) -> tuple[list[str] | Packed, list[int] | Ints]:
-        ids: list[Any] = [i.chunk_id for i in self.flat]
-        if set(map(type, ids)) <= {str}:
-            return ids, [CHUNK] * len(ids)
-        for at, of_entry in enumerate(self.items):
-            for place, item in enumerate(of_entry):
-                if item.chunk_id is None and item.id is None and item.doc_id is None:
-                    raise self.error(at, "the field is missing", field=f"gold[{place}].chunk_id", hint=_NAME_IT)
-        named = [
-            (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
-            for i in self.flat
-        ]
-        return [str(i) for i, _ in named], [kind for _, kind in named]
-
-    def cutoffs(self) -> list[int] | Ints:
-        if not has_field(self.entries, "k"):
-            return np.zeros(len(self.entries), np.int64)
-        cutoffs = column(self.entries, "k")
-        at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
-        if at is not None:
-            raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=cutoffs[at])
-        return [k or 0 for k in cutoffs]
-
-    def counts(self) -> list[int] | Ints:
-        return list(map(len, self.items))
-
-    def grades(self) -> list[float] | Floats:
-        return [i.grade for i in self.flat]
-
-    def answerless(self) -> Bools:
-        """Which queries are known to have no answer."""
-        if not has_field(self.entries, "no_answer"):
-            return np.zeros(len(self.entries), np.bool_)
-        return np.array(column(self.entries, "no_answer"), np.bool_)
-
-    def refuse_contradictions(self) -> None:
-        answerless = np.flatnonzero(self.answerless()).tolist()
-        grades, ends = (self.grades(), [0, *accumulate(self.counts())]) if answerless else ([], [])
-        for at in answerless:
-            if any(grade > 0 for grade in grades[ends[at] : ends[at + 1]]):
-                raise self.error(
-                    at,
-                    "no_answer and relevant gold contradict each other",
-                    query=self.query_ids()[at],
-                    hint="remove one of them (grade 0 is fine)",
-                )
-
-    def refuse_odd_dates(self) -> None:
-        said = column(self.entries, "as_of") if has_field(self.entries, "as_of") else []
-        for at, value in enumerate(said):
-            if is_said(value) and Version.read(value) is None:
-                what, query = "not a time or version", self.query_ids()[at]
-                hint = "leave it out where it is not known"
-                raise self.error(at, what, field="as_of", query=query, expected=EXPECTED, got=value, hint=hint)
-
-    def fields(self) -> dict[str, list[Any]]:
-        """What is said of the queries and is no tag."""
-        columns = {name: column(self.entries, name) for name in _FIELDS if has_field(self.entries, name)}
-        columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
-        return {name: values for name, values in columns.items() if values.count(None) != len(values)}
-
-    def passages(self) -> list[Passage | None]:
-        """Where the items stand in their documents; nothing where no item says it."""
-        if all(i.quote is None and i.start is None and i.end is None for i in self.flat):
-            return []
-        return [
-            self._passage(at, place, item) for at, items in enumerate(self.items) for place, item in enumerate(items)
-        ]
-
-    def _passage(self, at: int, place: int, item: GoldItem) -> Passage | None:
-        if item.quote is None and item.start is None and item.end is None:
-            return None
-        self._refuse_no_stretch(at, place, item)
-        quote = item.quote if item.quote is not None and item.quote.strip() else None
-        if quote is None and item.start is None and item.chunk_id is None and item.id is None:
-            expected, hint = "words of the document", "leave it out to mean the whole document"
-            raise self.error(at, "the quote is empty", field=f"gold[{place}].quote", expected=expected, hint=hint)
-        doc = None if item.doc_id is None else str(item.doc_id)
-        return Passage(doc, quote, item.start, item.end)
-
-    def _refuse_no_stretch(self, at: int, place: int, item: GoldItem) -> None:
-        start, end = item.start, item.end
-        if start is None and end is None:
-            return
-        if start is None or end is None:
-            lacking = "start" if start is None else "end"
-            hint = "start and end belong together: of the first character, and of the one after the last"
-            raise self.error(at, "the field is missing", field=f"gold[{place}].{lacking}", hint=hint)
-        if end <= start:
-            expected = f"more than start ({start})"
-            raise self.error(at, "bad offset", field=f"gold[{place}].end", expected=expected, got=end)
-
-    def tags(self) -> dict[str, list[Any]]:
-        columns = {name: values for name, values in self.extras.items() if _scalar(values)}
-        if has_field(self.entries, "tier"):
-            columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
-        tagged = column(self.entries, "tags") if has_field(self.entries, "tags") else ()
-        for at, tags in ((at, tags) for at, tags in enumerate(tagged) if tags):
-            for name, value in tags.items():
-                columns.setdefault(name, [None] * len(self.entries))[at] = value
-        return {name: values for name, values in columns.items() if values.count(None) != len(values)}
-
-    @cached_property
-    def extras(self) -> dict[str, list[Any]]:
-        """Fields that are not in the contract; of a single-target set, without the target."""
-        single_target = isinstance(self.entries, list) and bool(self.entries) and self.entries[0].gold is None
-        return {
-            name: values
-            for name, values in extra_columns(self.entries, self.decoder.extra_names).items()
-            if name != self.target and not (single_target and TARGET_FIELD.fullmatch(name))
-        }
-
-
-@dataclass(frozen=True)
-class _ColumnBatch(_Batch):
-    """Some entries whose items are columns already."""
-
-    columns: Columns
-
-    def counts(self) -> Ints:
-        return self.columns.counts
-
-    def item_ids(self) -> tuple[Packed, Ints]:
-        name = next((n for n in _NAMED if n in self.columns.values), None)
-        if name is None:
-            at = int(np.flatnonzero(self.columns.counts)[0])
-            raise self.error(at, "the field is missing", field="gold[0].chunk_id", hint=_NAME_IT)
-        ids: Packed = self.columns.values[name]
-        return ids, np.full(len(ids), _KINDS[name])
-
-    def grades(self) -> Floats:
-        grades: Floats | None = self.columns.values.get("grade")
-        return np.ones(self.columns.counts.sum()) if grades is None else grades
-
-    def passages(self) -> list[Passage | None]:
-        return []
-
-
-def _scalar(values: list[Any]) -> bool:
-    return {list, dict}.isdisjoint(map(type, values))
+        return not is_entry and bool(HEADER & set(self.decoder.extras(entry)))
 
 
 def _holds_entries(first: dict[str, Any] | None) -> bool:
     """Whether a JSON object is no entry but a mapping around them."""
     queries = (first or {}).get("queries")
     return isinstance(queries, list) and bool(queries) and isinstance(queries[0], dict)
-
-
-def _header_of(value: Any) -> dict[str, Any]:
-    """Dataset version and range out of a header entry, a mapping around the entries, or dataset.yaml."""
-    if not isinstance(value, dict):
-        return {}
-    inner = value.get("dataset")
-    found = {**value, **inner} if isinstance(inner, dict) else dict(value)
-    if isinstance(inner, str):
-        found.setdefault("version", inner)
-    header: dict[str, Any] = {}
-    for name, keys in (
-        ("version", ("dataset_version", "DATASET_VERSION", "version")),
-        ("as_of_range", ("as_of_range", "AS_OF_RANGE")),
-        ("name", ("name",)),
-    ):
-        for key in keys:
-            if found.get(key) is not None:
-                header[name] = found[key]
-                break
-    return header
-
-
-def _settled(header: dict[str, Any], label: str) -> dict[str, Any]:
-    """A header with its values in the one form that is kept."""
-    return {
-        name: _range_of(value, label) if name == "as_of_range" else _text_of(value, name, label)
-        for name, value in header.items()
-    }
-
-
-def _text_of(value: Any, field: str, label: str) -> str:
-    if not isinstance(value, (str, int, float)):
-        raise InputError("wrong type", file=label, field=field, expected="text", got=value)
-    return str(value)
-
-
-def _range_of(value: Any, label: str) -> list[str]:
-    ends = re.split(r"\s*(?:\.\.|/|,|\bto\b)\s*", value.strip()) if isinstance(value, str) else value
-    if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(e, (str, int)) for e in ends):
-        expected = "two dates, as in 2025-01-01..2025-06-30"
-        raise InputError("this is no range", file=label, field="as_of_range", expected=expected, got=value)
-    return [str(e) for e in ends]
-
-
-def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
-    """Which data this is: the file's own header, dataset.yaml beside it, the environment; always its hash."""
-    environment = {
-        "DATASET_VERSION": os.environ.get("DATASET_VERSION"),
-        "AS_OF_RANGE": os.environ.get("AS_OF_RANGE"),
-    }
-    found = _settled(_header_of({k: v for k, v in environment.items() if v}), "the environment")
-    folder = source.path if source.is_folder else source.path.parent
-    beside = folder / "dataset.yaml"
-    if beside.is_file():
-        found |= _settled(_header_of(read_document(Source(beside))[0]), str(beside))
-    found |= _settled(header or {}, source.label)
-    return Dataset(**found, hash=None if source.is_folder else source.content_hash())

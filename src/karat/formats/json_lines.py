@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from karat.formats.base import DECODE_ERRORS
 from karat.formats.json_columns import BEYOND, Columns, Places, Text, ValueKind, columns_at
+from karat.formats.refusals import DECODE_ERRORS
 from karat.ids import Ints, as_list
 
 _KEY = re.compile(rb'\s*[{,]\s*"([^"]*)"\s*:\s*')

@@ -10,7 +10,9 @@ from karat.audit import Audit
 from karat.errors import InputError, MissingExtra
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.layout import LISTS, Layout, find_column
-from karat.formats.tabular import FrameRun, TableFormat, refuse_other_system
+from karat.formats.table import TableFormat
+from karat.formats.table_run import FrameRun
+from karat.formats.tabular import refuse_other_system
 from karat.hits import Hits, Run, Ungrouped
 from karat.ids import Seen
 

@@ -11,12 +11,16 @@ from typing import Any
 from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Lists, Options, Source
 from karat.formats.dicts import gold_from_dict, run_from_dict
-from karat.formats.gold_file import TARGET_FIELD, GoldReader
+from karat.formats.gold_file import GoldReader
+from karat.formats.gold_records import TARGET_FIELD
 from karat.formats.layout import read_layout
 from karat.formats.records import decode_entries
 from karat.formats.run_log import RunLog
+from karat.formats.table import columns_hint, columns_of
+from karat.formats.table_file import as_frame
 from karat.formats.table_folder import files_run, matching_files
-from karat.formats.tabular import FrameRun, as_frame, columns_hint, columns_of, gold_from_frame
+from karat.formats.table_gold import gold_from_frame
+from karat.formats.table_run import FrameRun
 from karat.gold import Dataset, Gold
 from karat.hits import Run
 from karat.registry import Registry

@@ -13,9 +13,10 @@ import msgspec
 import numpy as np
 
 from karat.errors import InputError, shorten
-from karat.formats.base import DECODE_ERRORS, Source, refusal
+from karat.formats.base import Source
 from karat.formats.json_columns import Columns, ValueKind, read_columns
 from karat.formats.json_lines import LineTable, read_lines
+from karat.formats.refusals import DECODE_ERRORS, refusal
 
 S = TypeVar("S", bound=msgspec.Struct)
 Lines: TypeAlias = Sequence[int | None]

@@ -9,9 +9,10 @@ import msgspec
 
 from karat.audit import Audit
 from karat.errors import InputError, is_whole, shorten
-from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal, source_parts
+from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.json_columns import ValueKind
 from karat.formats.records import ListField, RecordDecoder, decode_entries, no_gc, read_batches, read_column_batches
+from karat.formats.refusals import DECODE_ERRORS, refusal
 from karat.formats.run_parts import Part, Slice
 from karat.formats.run_records import RunRecord, SlimRecord
 from karat.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run

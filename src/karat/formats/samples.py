@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from karat.errors import InputError
-from karat.formats.base import DECODE_ERRORS, Format, Kind, Options, Source, refusal
-from karat.formats.gold_file import _header_of, dataset_of
+from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.dataset import dataset_of, header_of
 from karat.formats.records import RecordDecoder, S, decode_entries, list_entries, read_batches, read_document
+from karat.formats.refusals import DECODE_ERRORS, refusal
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import Part
 from karat.formats.run_records import RunRecord
@@ -65,7 +66,7 @@ class SamplesFormat(Format):
         for samples, lines in batches:
             for sample, line in zip(samples, lines, strict=True):
                 _add(builder, sample, decoder.extras(sample), line)
-        return builder.build(dataset_of(source, _header_of(header)))
+        return builder.build(dataset_of(source, header_of(header)))
 
     def _batches(self, source: Source, decoder: RecordDecoder[Sample]) -> tuple[Batches[Sample], dict[str, Any]]:
         """The samples, and what is said of them all."""

@@ -15,7 +15,8 @@ from typing import NoReturn
 
 from karat.history.kept_run import DOCUMENT
 from karat.history.schema import CURRENT
-from karat.history.store import Connection, Store, StoreError, gone, short
+from karat.history.statements import Connection
+from karat.history.store import Store, StoreError, gone, short
 from karat.output import umask
 
 CATALOGUE = "history.db"

@@ -11,7 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from karat.errors import MissingExtra
 from karat.history.schema import CURRENT
-from karat.history.store import Connection, Rows, Store, StoreError, gone
+from karat.history.statements import Connection, Rows
+from karat.history.store import Store, StoreError, gone
 
 if TYPE_CHECKING:
     import psycopg

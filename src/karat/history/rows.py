@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -48,6 +48,9 @@ class Measure(msgspec.Struct, frozen=True):
     high: float | None
     few: bool
     definition: str  # a fingerprint: values with different ones do not speak of the same thing
+
+
+Measures: TypeAlias = dict[tuple[str, str], tuple[int, dict[str, Measure]]]  # (segment, value) → queries, metrics
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -145,7 +148,7 @@ def head_of(run: KeptRun, branch: str | None) -> RunHead:
     )
 
 
-def measures_of(result: SavedResult) -> dict[tuple[str, str], tuple[int, dict[str, Measure]]]:
+def measures_of(result: SavedResult) -> Measures:
     """(segment, value) → number of queries, and every metric; all queries first."""
     everything = max((row.n + row.undefined for row in result.summary), default=0)
     prints = {row.metric: _fingerprint(row.metric, result) for row in result.summary}
@@ -175,6 +178,10 @@ def utc(time: str | None, field: str) -> str | None:
         raise ConfigError(
             "not a time", field=field, expected="such as 2025-06-01 or 2025-06-01T12:00Z", got=time
         ) from error
+
+
+def now() -> str:
+    return written(datetime.now(UTC))
 
 
 def written(time: datetime) -> str:

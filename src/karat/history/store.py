@@ -6,10 +6,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,27 +19,33 @@ from karat.history.rows import (
     Choices,
     Filter,
     Judgement,
-    Measure,
     Page,
     Pin,
     PinKind,
-    RunHead,
     RunRow,
     TrendPoint,
-    dataset_name,
     head_of,
     measures_of,
-    written,
+    now,
 )
 from karat.history.schema import CURRENT, VERSIONS
+from karat.history.statements import (
+    Connection,
+    add_judgements,
+    add_measures,
+    add_run,
+    add_tags,
+    all_pins,
+    described,
+    point_of,
+    select_runs,
+    tags_of,
+)
 
 LATEST = "latest"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
-_CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
 _PAGE, _MOST = 50, 500
-_METRICS: msgspec.json.Decoder[dict[str, Measure]] = msgspec.json.Decoder(dict[str, Measure])
-_HEAD: msgspec.json.Decoder[RunHead] = msgspec.json.Decoder(RunHead)
 
 
 class StoreError(ConfigError):
@@ -56,20 +61,6 @@ class Saved(NamedTuple):
 
     id: str
     new: bool
-
-
-class Rows(Protocol):
-    """The part of a database cursor that is used here."""
-
-    def fetchall(self) -> list[Any]: ...
-    @property
-    def rowcount(self) -> int: ...
-
-
-class Connection(Protocol):
-    """Inside of a transaction: statements with ? for values."""
-
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
 
 
 class Store(ABC):
@@ -130,28 +121,23 @@ class Store(ABC):
         names = [checked_name(tag, "tag") for tag in tags]
         if self._has(run.id):
             with self.transaction(write=True) as connection:
-                _add_tags(connection, run.id, names)
-                _add_judgements(connection, run.id, judgements)
+                add_tags(connection, run.id, names)
+                add_judgements(connection, run.id, judgements)
             return Saved(run.id, new=False)
-        head = head_of(run, branch)
-        result = run.document.result
+        head, measures = head_of(run, branch), measures_of(run.document.result)
         with self._prepare(run.to_parquet()) as content, self.transaction(write=True) as connection:
-            row = (run.id, saved_at or now(), head.system, branch, dataset_name(head.dataset, head.gold), _json(head))
-            statement = "INSERT INTO runs (id, saved_at, system, branch, dataset, head) VALUES (?, ?, ?, ?, ?, ?)"
-            new = connection.execute(f"{statement} ON CONFLICT (id) DO NOTHING", row).rowcount == 1
+            new = add_run(connection, run.id, head, saved_at or now())
             if new:
-                for (segment, value), (queries, metrics) in measures_of(result).items():
-                    values = (run.id, segment, value, queries, _json(metrics))
-                    connection.execute("INSERT INTO measures VALUES (?, ?, ?, ?, ?)", values)
+                add_measures(connection, run.id, measures)
                 self._put(connection, run.id, content, run.text)
-            _add_tags(connection, run.id, names)
-            _add_judgements(connection, run.id, judgements)
+            add_tags(connection, run.id, names)
+            add_judgements(connection, run.id, judgements)
         return Saved(run.id, new)
 
     def tag(self, run_id: str, tags: Iterable[str]) -> None:
         names = [checked_name(tag, "tag") for tag in tags]
         with self.transaction(write=True) as connection:
-            _add_tags(connection, run_id, names)
+            add_tags(connection, run_id, names)
 
     def untag(self, run_id: str, tags: Iterable[str]) -> None:
         with self.transaction(write=True) as connection:
@@ -163,7 +149,7 @@ class Store(ABC):
         """Let a name lead to this run; gives where it led before."""
         checked_name(name, "pin")
         with self.transaction(write=True) as connection:
-            before = next((pin for pin in _pins(connection) if pin.name == name), None)
+            before = next((pin for pin in all_pins(connection) if pin.name == name), None)
             if before is not None and before.kind != kind:
                 raise ConfigError(f"{name} is pinned as {before.kind} already", hint=f"karat history unpin {name}")
             connection.execute("DELETE FROM pins WHERE name = ?", (name,))
@@ -173,12 +159,12 @@ class Store(ABC):
     def unpin(self, name: str) -> None:
         with self.transaction(write=True) as connection:
             if not connection.execute("DELETE FROM pins WHERE name = ?", (name,)).rowcount:
-                raise NotThere("pin", name, [pin.name for pin in _pins(connection)])
+                raise NotThere("pin", name, [pin.name for pin in all_pins(connection)])
 
     def delete(self, run_id: str) -> None:
         """A pinned run is something that others rely on, and stays."""
         with self.transaction(write=True) as connection:
-            pinned = [pin.name for pin in _pins(connection) if pin.run_id == run_id]
+            pinned = [pin.name for pin in all_pins(connection) if pin.run_id == run_id]
             if pinned:
                 hint = f"karat history unpin {pinned[0]}"
                 raise ConfigError(f"the run {short(run_id)} is pinned as {', '.join(pinned)}", hint=hint)
@@ -190,7 +176,7 @@ class Store(ABC):
     def find(self, reference: str) -> str:
         """The id that a pin, a tag (its newest run), `latest`, or an id or the beginning of one leads to."""
         with self.transaction() as connection:
-            pins, order = _pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
+            pins, order = all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
             if reference == LATEST:
                 ids = connection.execute(f"SELECT id FROM runs {order}").fetchall()
             elif found := [(pin.run_id,) for pin in pins if pin.name == reference]:
@@ -213,8 +199,8 @@ class Store(ABC):
         """The newest first."""
         size = min(max(limit, 1), _MOST)
         with self.transaction() as connection:
-            found = _select(connection, only or Filter(), "runs.id, saved_at, head", "", (), size + 1, after)
-            rows = _described(connection, found[:size])
+            found = select_runs(connection, only or Filter(), "runs.id, saved_at, head", "", (), size + 1, after)
+            rows = described(connection, found[:size])
         last = rows[-1] if len(found) > size else None
         return Page(rows, None if last is None else f"{last.saved_at}~{last.id}")
 
@@ -223,7 +209,7 @@ class Store(ABC):
             found = connection.execute("SELECT id, saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()
             if not found:
                 raise gone(run_id)
-            return _described(connection, found)[0]
+            return described(connection, found)[0]
 
     def trend(
         self,
@@ -238,16 +224,16 @@ class Store(ABC):
         after, size = None, min(max(limit, 1), 2 * _MOST)
         join = "JOIN measures ON measures.run_id = runs.id AND segment = ? AND value = ?"
         with self.transaction() as connection:
-            pins = _pins(connection)
+            pins = all_pins(connection)
             while len(points) < size:
                 columns = "runs.id, saved_at, head, queries, metrics"
-                found = _select(connection, only or Filter(), columns, join, segment, size, after)
-                points += [p for row in found if (p := _point(row, metric, pins)) is not None]
+                found = select_runs(connection, only or Filter(), columns, join, segment, size, after)
+                points += [p for row in found if (p := point_of(row, metric, pins)) is not None]
                 if len(found) < size:
                     break
                 after = f"{found[-1][1]}~{found[-1][0]}"
             points = points[:size][::-1]
-            tags = _tags(connection, [point.run_id for point in points])
+            tags = tags_of(connection, [point.run_id for point in points])
         return [msgspec.structs.replace(point, tags=tags.get(point.run_id, [])) for point in points]
 
     def segments(self, run_id: str) -> dict[str, list[str]]:
@@ -261,7 +247,7 @@ class Store(ABC):
 
     def pins(self) -> list[Pin]:
         with self.transaction() as connection:
-            return _pins(connection)
+            return all_pins(connection)
 
     def judgements(self, run_id: str) -> list[Judgement]:
         """What gates said of a run, the newest first."""
@@ -350,10 +336,6 @@ def short(run_id: str, length: int = 10) -> str:
     return run_id[:length]
 
 
-def now() -> str:
-    return written(datetime.now(UTC))
-
-
 @contextmanager
 def _nothing(content: bytes) -> Iterator[bytes]:
     yield content
@@ -361,103 +343,3 @@ def _nothing(content: bytes) -> Iterator[bytes]:
 
 def gone(run_id: str) -> NotThere:
     return NotThere("run in the history", short(run_id), (), hint="it may have been deleted meanwhile")
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _add_tags(connection: Connection, run_id: str, tags: Iterable[str]) -> None:
-    for name in tags:
-        connection.execute("INSERT INTO tags VALUES (?, ?) ON CONFLICT (tag, run_id) DO NOTHING", (name, run_id))
-
-
-def _add_judgements(connection: Connection, run_id: str, judgements: Sequence[Judgement]) -> None:
-    statement = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?) ON CONFLICT (run_id, digest) DO NOTHING"
-    for one in judgements:
-        connection.execute(statement, (run_id, one.digest, one.judged_at or now(), one.outcome, one.document))
-
-
-def _pins(connection: Connection) -> list[Pin]:
-    found = connection.execute("SELECT name, kind, run_id, pinned_at FROM pins ORDER BY kind, name").fetchall()
-    return [Pin(*row) for row in found]
-
-
-def _select(
-    connection: Connection, only: Filter, columns: str, join: str, joined: Sequence[Any], limit: int, after: str | None
-) -> list[Any]:
-    """By place and not by number: page 200 costs no more than page 1, and what is saved meanwhile shifts nothing."""
-    conditions, values = ["1 = 1"], [*joined]
-    for column in ("system", "branch", "dataset"):
-        if (wanted := getattr(only, column)) is not None:
-            conditions.append(f"{column} = ?")
-            values.append(wanted)
-    if only.tag is not None:
-        conditions.append("EXISTS (SELECT 1 FROM tags WHERE run_id = runs.id AND tag = ?)")
-        values.append(only.tag)
-    for bound, sign in ((only.since, ">="), (only.until, "<")):
-        if bound is not None:
-            conditions.append(f"saved_at {sign} ?")
-            values.append(bound)
-    if after is not None:
-        place = _CURSOR.fullmatch(after)
-        if place is None:
-            raise ConfigError("no place in a list of runs", expected="what an earlier page gave", got=after)
-        conditions.append("(saved_at, runs.id) < (?, ?)")
-        values += [place["time"], place["id"]]
-    where = " AND ".join(conditions)
-    statement = f"SELECT {columns} FROM runs {join} WHERE {where} ORDER BY saved_at DESC, runs.id DESC LIMIT ?"
-    return connection.execute(statement, [*values, limit]).fetchall()
-
-
-def _tags(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    if ids:
-        statement = f"SELECT tag, run_id FROM tags WHERE run_id IN ({', '.join('?' * len(ids))}) ORDER BY tag"
-        for tag, run_id in connection.execute(statement, ids).fetchall():
-            found.setdefault(run_id, []).append(tag)
-    return found
-
-
-def _described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
-    """Rows with all that stands in other tables, each table asked once."""
-    ids = [row[0] for row in found]
-    if not ids:
-        return []
-    marks, tags = ", ".join("?" * len(ids)), _tags(connection, ids)
-    statement = f"SELECT run_id, metrics FROM measures WHERE segment = '' AND value = '' AND run_id IN ({marks})"
-    measures = dict(connection.execute(statement, ids).fetchall())
-    statement = f"SELECT run_id, outcome FROM verdicts WHERE run_id IN ({marks}) ORDER BY judged_at"
-    outcomes = dict(connection.execute(statement, ids).fetchall())
-    pins = _pins(connection)
-    return [
-        RunRow(
-            id=run_id,
-            saved_at=saved_at,
-            head=_HEAD.decode(head),
-            tags=tags.get(run_id, []),
-            pins=[pin for pin in pins if pin.run_id == run_id],
-            measures=_METRICS.decode(measures[run_id]),
-            outcome=outcomes.get(run_id),
-        )
-        for run_id, saved_at, head in found
-    ]
-
-
-def _point(row: Any, metric: str, pins: list[Pin]) -> TrendPoint | None:
-    run_id, saved_at, text, queries, metrics = row
-    measure = _METRICS.decode(metrics).get(metric)
-    if measure is None or measure.mean is None:
-        return None
-    head = _HEAD.decode(text)
-    return TrendPoint(
-        run_id=run_id,
-        saved_at=saved_at,
-        system=head.system,
-        branch=head.branch,
-        code_version=head.code_version,
-        queries=queries,
-        measure=measure,
-        pins=[pin for pin in pins if pin.run_id == run_id],
-        dataset=head.dataset,
-    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
 import msgspec
 
@@ -26,7 +26,8 @@ from karat.labels.labels_file import Label, now
 from karat.labels.pool_file import PoolEntry, read_pool
 from karat.llm.base import NoReply
 from karat.llm.chat import Chat
-from karat.llm.client import CACHE, Client, Estimate, Spending
+from karat.llm.client import Estimate, Spending, chat_of, client_of
+from karat.llm.options import ModelOptions, Option, spelled_out
 from karat.llm.parallel import Progress, each
 from karat.price_file import read_prices
 from karat.prices import Prices
@@ -34,6 +35,17 @@ from karat.prices import Prices
 SCHEMA: Literal["karat/judgements/1"] = "karat/judgements/1"
 CANARIES = 5  # of each kind
 _EXAMPLES = 3
+
+
+class JudgeOptions(ModelOptions, total=False):
+    """Those of `judge` alone."""
+
+    model: Annotated[str | None, Option(None)]
+    judge: Annotated[str | Callable[..., Any] | None, Option(None)]
+    prompt: Annotated[str | PathLike[str] | Prompt | None, Option(None)]
+    annotator: Annotated[str | None, Option(None)]
+    corpus: Annotated[Any, Option(None)]
+    canaries: Annotated[int, Option(CANARIES)]
 
 
 class Judgements(msgspec.Struct, kw_only=True):
@@ -68,41 +80,26 @@ class _Task(NamedTuple):
 class Judging:
     """A judge before a pool: says what it will cost, then does it."""
 
-    def __init__(
-        self,
-        pool: str | PathLike[str] | Sequence[PoolEntry],
-        *,
-        model: str | None = None,
-        judge: str | Callable[..., Any] | None = None,
-        base_url: str | None = None,
-        prompt: str | PathLike[str] | Prompt | None = None,
-        annotator: str | None = None,
-        corpus: Any = None,
-        canaries: int = CANARIES,
-        seed: int = 0,
-        workers: int = 8,
-        timeout: float = 60.0,
-        retries: int = 5,
-        cache: str | PathLike[str] | None = None,
-        fresh: bool = False,
-        prices: Any = None,
-    ) -> None:
-        _check(workers, timeout, retries, canaries)
+    @spelled_out
+    def __init__(self, pool: str | PathLike[str] | Sequence[PoolEntry], **options: Unpack[JudgeOptions]) -> None:
+        _check(options)
+        prices, seed, prompt = options["prices"], options["seed"], options["prompt"]
         self.prices: Prices | None = None if prices is None else read_prices(prices)
         self.label = str(pool) if isinstance(pool, (str, PathLike)) else "a pool"
-        self._workers = workers
+        self._workers = options["workers"]
         self._entries = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool)
         if not self._entries:
             raise ConfigError("the pool is empty: there is nothing to judge", file=self.label)
-        self._tasks = self._lent(corpus)
-        self._canaries = make_canaries([(task.query, task.passage) for task in self._tasks], canaries, seed)
+        self._tasks = self._lent(options["corpus"])
+        pairs = [(task.query, task.passage) for task in self._tasks]
+        self._canaries = make_canaries(pairs, options["canaries"], seed)
         self._mixed = [*self._tasks, *(_Task(c.query, c.passage, canary=c) for c in self._canaries)]
         random.Random(seed).shuffle(self._mixed)
-        asked = _model(model, judge, base_url, prompt, timeout, retries)
-        self.client = Client(asked, Path(cache or CACHE), fresh=fresh)
+        asked = _model(options)
+        self.client = client_of(asked, options)
         of_code = isinstance(asked, FunctionModel)
         self._judge: Judge = FunctionJudge(self.client) if of_code else ModelJudge(self.client, _prompt(prompt))
-        self.annotator = annotator or self.client.model.model
+        self.annotator = options["annotator"] or self.client.model.model
 
     def _lent(self, corpus: Any) -> list[_Task]:
         """The pairs that have two texts; a corpus lends passages."""
@@ -179,67 +176,38 @@ class Judging:
         )
 
 
+@spelled_out
 def judge(
     pool: str | PathLike[str] | Sequence[PoolEntry],
     *,
-    model: str | None = None,
-    judge: str | Callable[..., Any] | None = None,
     output: str | PathLike[str] | None = None,
-    base_url: str | None = None,
-    prompt: str | PathLike[str] | Prompt | None = None,
-    annotator: str | None = None,
-    corpus: Any = None,
-    canaries: int = CANARIES,
-    seed: int = 0,
-    workers: int = 8,
-    timeout: float = 60.0,
-    retries: int = 5,
-    cache: str | PathLike[str] | None = None,
-    fresh: bool = False,
-    prices: Any = None,
     progress: Progress | None = None,
+    **options: Unpack[JudgeOptions],
 ) -> Judgements:
     """Let a model grade the pairs of a pool 2, 1 or 0; what cannot be graded is missing, never 0.
 
     `model`: at an OpenAI-compatible endpoint (`base_url`), with the key in KARAT_LLM_KEY or OPENAI_API_KEY; or
     `judge`: a function (query, passage) → grade, or its name `module:callable`. `output`: labels file; lines of others
     in it are kept. `prompt`: file with other instructions. `annotator`: name in the labels, else the model's.
-    `corpus`: lends passages. `canaries`: of each kind, mixed in to test the judge. `workers`: requests at once, each
-    given `timeout` seconds and tried again `retries` times. `cache`: file with all answers, so that none is paid for
-    twice; `fresh` asks again. `prices`: table for the cost.
+    `corpus`: lends passages. `canaries`: of each kind, mixed in to test the judge; `seed` draws them. `workers`:
+    requests at once, each given `timeout` seconds and tried again `retries` times. `cache`: file with all answers, so
+    that none is paid for twice; `fresh` asks again. `prices`: table for the cost.
     """
-    return Judging(
-        pool,
-        model=model,
-        judge=judge,
-        base_url=base_url,
-        prompt=prompt,
-        annotator=annotator,
-        corpus=corpus,
-        canaries=canaries,
-        seed=seed,
-        workers=workers,
-        timeout=timeout,
-        retries=retries,
-        cache=cache,
-        fresh=fresh,
-        prices=prices,
-    ).run(output, progress)
+    return Judging(pool, **options).run(output, progress)
 
 
-def _model(
-    model: str | None, function: Any, base_url: str | None, prompt: Any, timeout: float, retries: int
-) -> Chat | FunctionModel:
+def _model(options: JudgeOptions) -> Chat | FunctionModel:
+    model, function = options["model"], options["judge"]
     if (model is None) == (function is None):
         raise ConfigError("who judges?", expected="a model, or a function of your own (--model or --judge)")
     if function is None:
         assert model is not None
-        return Chat(model, base_url, timeout=timeout, retries=retries)
-    if base_url is not None or prompt is not None:
+        return chat_of(model, options)
+    if options["base_url"] is not None or options["prompt"] is not None:
         raise ConfigError(
             "a function of your own has neither address nor prompt", hint="leave --base-url, --prompt out"
         )
-    return FunctionModel(function, timeout)
+    return FunctionModel(function, options["timeout"])
 
 
 def _prompt(given: str | PathLike[str] | Prompt | None) -> Prompt:
@@ -273,7 +241,9 @@ def _notes(graded: Counter[str], pairs: int, kept: int) -> list[str]:
     return notes
 
 
-def _check(workers: int, timeout: float, retries: int, canaries: int) -> None:
+def _check(options: JudgeOptions) -> None:
+    workers, timeout = options["workers"], options["timeout"]
+    retries, canaries = options["retries"], options["canaries"]
     if workers < 1 or not timeout > 0 or retries < 0 or canaries < 0:
         got = f"workers {workers}, timeout {timeout:g}, retries {retries}, canaries {canaries}"
         raise ConfigError("out of range", expected="workers and timeout above 0, the rest 0 or more", got=got)

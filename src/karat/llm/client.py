@@ -11,6 +11,8 @@ import msgspec
 
 from karat.llm.base import Reply, Request
 from karat.llm.cache import ReplyCache, key_of
+from karat.llm.chat import Chat
+from karat.llm.options import ModelOptions
 from karat.prices import Prices, Usage
 from karat.tokens import estimate_tokens
 
@@ -98,6 +100,14 @@ class Client:
             usage.prompt_tokens = (usage.prompt_tokens or 0) + reply.prompt_tokens
             usage.completion_tokens = (usage.completion_tokens or 0) + reply.completion_tokens
             self._estimated += reply.estimated and usage is self._now
+
+
+def chat_of(model: str, options: ModelOptions) -> Chat:
+    return Chat(model, options["base_url"], timeout=options["timeout"], retries=options["retries"])
+
+
+def client_of(model: Model, options: ModelOptions) -> Client:
+    return Client(model, Path(options["cache"] or CACHE), fresh=options["fresh"])
 
 
 def _usage(model: str) -> Usage:

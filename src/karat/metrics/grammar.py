@@ -9,7 +9,7 @@ from typing import Literal, get_args, get_origin
 import msgspec
 
 from karat.errors import ConfigError, UnknownName, did_you_mean
-from karat.formats.base import refusal
+from karat.formats.refusals import refusal
 from karat.metrics.base import CUTOFFS, LARGEST_CUTOFF, Metric
 from karat.registry import Registry
 

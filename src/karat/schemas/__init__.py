@@ -24,7 +24,7 @@ def generate(name: str) -> str:
 
     from karat.comparison.compare import Comparison
     from karat.formats.corpus import CorpusEntry
-    from karat.formats.gold_file import GoldEntry
+    from karat.formats.gold_records import GoldEntry
     from karat.formats.run_records import RunRecord
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Required, Unpack
 
 import msgspec
 
@@ -20,8 +20,8 @@ from karat.errors import ConfigError, shorten
 from karat.formats.corpus import read_corpus
 from karat.ids import DocRule
 from karat.llm.base import NoReply
-from karat.llm.chat import Chat
-from karat.llm.client import CACHE, Client, Estimate, Spending, cost_of
+from karat.llm.client import Estimate, Spending, chat_of, client_of, cost_of
+from karat.llm.options import ModelOptions, Option, spelled_out
 from karat.llm.parallel import Progress, each
 from karat.matching.near_duplicates import near_duplicates
 from karat.output import write_whole
@@ -36,6 +36,14 @@ SCHEMA: Literal["karat/synthesis/1"] = "karat/synthesis/1"
 NO_ANSWER_SHARE = 0.1
 _DRAFTS = 4  # for each wanted query, before it is given up
 _EXAMPLES = 3
+
+
+class SynthesisOptions(ModelOptions, total=False):
+    """Those of `synthesize` alone."""
+
+    model: Required[str]
+    n: Annotated[int, Option(200)]
+    no_answer_share: Annotated[float, Option(NO_ANSWER_SHARE)]
 
 
 class Synthesis(msgspec.Struct, kw_only=True):
@@ -66,25 +74,14 @@ class Synthesis(msgspec.Struct, kw_only=True):
 class Synthesizing:
     """A model before a corpus: says what it will cost, then does it."""
 
-    def __init__(
-        self,
-        corpus: Any,
-        *,
-        model: str,
-        n: int = 200,
-        no_answer_share: float = NO_ANSWER_SHARE,
-        base_url: str | None = None,
-        seed: int = 0,
-        workers: int = 8,
-        timeout: float = 60.0,
-        retries: int = 5,
-        cache: str | PathLike[str] | None = None,
-        fresh: bool = False,
-        prices: Any = None,
-    ) -> None:
-        if n < 1 or not 0 <= no_answer_share <= 1 or workers < 1 or not timeout > 0 or retries < 0:
+    @spelled_out
+    def __init__(self, corpus: Any, **options: Unpack[SynthesisOptions]) -> None:
+        n, no_answer_share, workers = options["n"], options["no_answer_share"], options["workers"]
+        unfit = workers < 1 or not options["timeout"] > 0 or options["retries"] < 0
+        if n < 1 or not 0 <= no_answer_share <= 1 or unfit:
             expected = "n and workers 1 or more, a share from 0 to 1, a timeout above 0"
             raise ConfigError("out of range", expected=expected, got=f"n {n}, share {no_answer_share:g}")
+        prices, seed = options["prices"], options["seed"]
         self.prices: Prices | None = None if prices is None else read_prices(prices)
         self.corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         self._n, self._seed, self._workers = n, seed, workers
@@ -94,7 +91,7 @@ class Synthesizing:
         # Drawn apart, so that the share of the one does not change the queries of the other.
         self._wishes = {True: wishes(self.corpus, seed, rule), False: wishes(self.corpus, seed + 1, rule)}
         self._first = {has: list(islice(self._wishes[has], count)) for has, count in self._targets.items()}
-        self.client = Client(Chat(model, base_url, timeout=timeout, retries=retries), Path(cache or CACHE), fresh=fresh)
+        self.client = client_of(chat_of(options["model"], options), options)
         self._maker = Maker(self.client, self.corpus, searched=without > 0)
 
     def estimate(self) -> Estimate:
@@ -191,42 +188,20 @@ class Synthesizing:
         return {**record, "tags": tags, "provenance": made}
 
 
+@spelled_out
 def synthesize(
     corpus: Any,
     *,
-    model: str,
-    n: int = 200,
     output: str | PathLike[str] | None = None,
-    no_answer_share: float = NO_ANSWER_SHARE,
-    base_url: str | None = None,
-    seed: int = 0,
-    workers: int = 8,
-    timeout: float = 60.0,
-    retries: int = 5,
-    cache: str | PathLike[str] | None = None,
-    fresh: bool = False,
-    prices: Any = None,
     progress: Progress | None = None,
+    **options: Unpack[SynthesisOptions],
 ) -> Synthesis:
     """Make up `n` queries from a corpus, each with the chunk that answers it, the answer and the words that show it.
 
     A query is kept only if the model, given nothing but the chunk, finds the same answer again, and if it is unlike
     the others. `no_answer_share`: of queries that no chunk answers. `output`: the gold set. The rest is as in `judge`.
     """
-    return Synthesizing(
-        corpus,
-        model=model,
-        n=n,
-        no_answer_share=no_answer_share,
-        base_url=base_url,
-        seed=seed,
-        workers=workers,
-        timeout=timeout,
-        retries=retries,
-        cache=cache,
-        fresh=fresh,
-        prices=prices,
-    ).run(output, progress)
+    return Synthesizing(corpus, **options).run(output, progress)
 
 
 def _without_repeats(drafts: list[Made], seen: list[str]) -> list[Made]:

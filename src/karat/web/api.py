@@ -19,8 +19,8 @@ from karat.history.queries import (
     scores_of,
     side_by_side,
 )
-from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKind, RunRow, TrendPoint, utc
-from karat.history.store import Store, now
+from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKind, RunRow, TrendPoint, now, utc
+from karat.history.store import Store
 from karat.saved_result import SavedResult
 from karat.web.endpoints import Endpoint
 

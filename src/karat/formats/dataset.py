@@ -1,0 +1,72 @@
+"""Which data a gold set is: its version, its range of time, its name and its hash."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from karat.errors import InputError
+from karat.formats.base import Source
+from karat.formats.records import read_document
+from karat.gold import Dataset
+
+HEADER = frozenset({"dataset", "dataset_version", "DATASET_VERSION", "as_of_range", "AS_OF_RANGE"})
+
+
+def header_of(value: Any) -> dict[str, Any]:
+    """Dataset version and range out of a header entry, a mapping around the entries, or dataset.yaml."""
+    if not isinstance(value, dict):
+        return {}
+    inner = value.get("dataset")
+    found = {**value, **inner} if isinstance(inner, dict) else dict(value)
+    if isinstance(inner, str):
+        found.setdefault("version", inner)
+    header: dict[str, Any] = {}
+    for name, keys in (
+        ("version", ("dataset_version", "DATASET_VERSION", "version")),
+        ("as_of_range", ("as_of_range", "AS_OF_RANGE")),
+        ("name", ("name",)),
+    ):
+        for key in keys:
+            if found.get(key) is not None:
+                header[name] = found[key]
+                break
+    return header
+
+
+def _settled(header: dict[str, Any], label: str) -> dict[str, Any]:
+    """A header with its values in the one form that is kept."""
+    return {
+        name: _range_of(value, label) if name == "as_of_range" else _text_of(value, name, label)
+        for name, value in header.items()
+    }
+
+
+def _text_of(value: Any, field: str, label: str) -> str:
+    if not isinstance(value, (str, int, float)):
+        raise InputError("wrong type", file=label, field=field, expected="text", got=value)
+    return str(value)
+
+
+def _range_of(value: Any, label: str) -> list[str]:
+    ends = re.split(r"\s*(?:\.\.|/|,|\bto\b)\s*", value.strip()) if isinstance(value, str) else value
+    if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(e, (str, int)) for e in ends):
+        expected = "two dates, as in 2025-01-01..2025-06-30"
+        raise InputError("this is no range", file=label, field="as_of_range", expected=expected, got=value)
+    return [str(e) for e in ends]
+
+
+def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
+    """Which data this is: the file's own header, dataset.yaml beside it, the environment; always its hash."""
+    environment = {
+        "DATASET_VERSION": os.environ.get("DATASET_VERSION"),
+        "AS_OF_RANGE": os.environ.get("AS_OF_RANGE"),
+    }
+    found = _settled(header_of({k: v for k, v in environment.items() if v}), "the environment")
+    folder = source.path if source.is_folder else source.path.parent
+    beside = folder / "dataset.yaml"
+    if beside.is_file():
+        found |= _settled(header_of(read_document(Source(beside))[0]), str(beside))
+    found |= _settled(header or {}, source.label)
+    return Dataset(**found, hash=None if source.is_folder else source.content_hash())

@@ -1,0 +1,259 @@
+"""Entries of a gold file → columns of gold, part by part as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Any
+
+import numpy as np
+
+from karat.errors import InputError, did_you_mean, meant
+from karat.formats.gold_records import TARGET_FIELD, GoldEntry, GoldItem
+from karat.formats.json_columns import Columns, ValueKind
+from karat.formats.records import ListField, RecordDecoder, Records, column, extra_columns, has_field
+from karat.gold import BARE, CHUNK, DOC
+from karat.ids import Bools, Floats, Ints, Packed
+from karat.passages import Passage
+from karat.versions import EXPECTED, Version, is_said
+
+# Of items that are all alike no object is made.
+_NAMED: dict[str, ValueKind] = {"chunk_id": "text", "id": "text", "doc_id": "text"}
+_SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
+ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN})
+_NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id that it stands in"
+_KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
+_FIELDS = (
+    "query",
+    "evidence",
+    "answer",
+    "answer_span",
+    "negatives",
+    "as_of",
+    "conversation_id",
+    "source",
+    "entities",
+)
+
+
+@dataclass(frozen=True)
+class GoldPart:
+    """Some entries, column by column."""
+
+    label: str
+    entries: Records[GoldEntry]
+    lines: Sequence[int | None]
+    decoder: RecordDecoder[GoldEntry]
+    target: str | None
+
+    def error(self, at: int, what: str, **where: Any) -> InputError:
+        return InputError(what, file=self.label, line=self.lines[at], **where)
+
+    def query_ids(self) -> list[str]:
+        ids = column(self.entries, "query_id")
+        if set(map(type, ids)) <= {str}:
+            return ids
+        # Sets without ids go by the text of the query.
+        named = zip(ids, column(self.entries, "id"), column(self.entries, "query"), strict=True)
+        ids = [next((name for name in names if name is not None), None) for names in named]
+        if None in ids:
+            hint = meant(["query_id", "query"], self.decoder.extra_names.values())
+            raise self.error(ids.index(None), "the field is missing", field="query_id", hint=hint)
+        return [str(i) for i in ids]
+
+    @cached_property
+    def items(self) -> list[list[GoldItem]]:
+        """The gold of every entry in one form, whatever form it was given in."""
+        golds = column(self.entries, "gold")
+        if (
+            self.target is None
+            and set(map(type, golds)) == {list}
+            and set(map(type, chain.from_iterable(golds))) <= {GoldItem}
+        ):
+            return golds
+        return [self._items_of(at, gold) for at, gold in enumerate(golds)]
+
+    def _items_of(self, at: int, gold: Any) -> list[GoldItem]:
+        if gold is None or self.target is not None:
+            return [GoldItem(id=i) for i in self._targets(at)]
+        if isinstance(gold, dict):
+            return [GoldItem(id=i, grade=g) for i, g in gold.items()]
+        return [i if isinstance(i, GoldItem) else GoldItem(id=i) for i in gold]
+
+    def _targets(self, at: int) -> list[str]:
+        """The target of a single-target set, out of the field that was named or that looks like one."""
+        assert isinstance(self.entries, list)
+        entry = self.entries[at]
+        extras = self.decoder.extras(entry)
+        if self.target is not None:
+            if self.target not in extras:
+                hint = did_you_mean(self.target, extras)
+                raise self.error(at, "the target field is missing", field=self.target, hint=hint)
+            return self._as_ids(at, self.target, extras[self.target])
+        for name, value in extras.items():
+            if TARGET_FIELD.fullmatch(name):
+                return self._as_ids(at, name, value)
+        if all(v is None for v in (entry.evidence, entry.answer, entry.answer_span, entry.no_answer)):
+            raise self.error(
+                at,
+                "nothing says what should be found",
+                field="gold",
+                expected="gold, evidence, answer, answer_span, no_answer or a target field",
+                hint=meant(["gold", "evidence", "answer", "topk"], extras)
+                or ("name the target field with --target FIELD" if extras else None),
+            )
+        return []
+
+    def _as_ids(self, at: int, field: str, value: Any) -> list[str]:
+        ids = value if isinstance(value, list) else [value]
+        for i in ids:
+            if isinstance(i, bool) or not isinstance(i, (str, int)):
+                raise self.error(at, "wrong type", field=field, expected="an id or a list of ids", got=i)
+        return [str(i) for i in ids]
+
+    @cached_property
+    def flat(self) -> list[GoldItem]:
+        return list(chain.from_iterable(self.items))
+
+    def item_ids(self) -> tuple[list[str] | Packed, list[int] | Ints]:
+        ids: list[Any] = [i.chunk_id for i in self.flat]
+        if set(map(type, ids)) <= {str}:
+            return ids, [CHUNK] * len(ids)
+        for at, of_entry in enumerate(self.items):
+            for place, item in enumerate(of_entry):
+                if item.chunk_id is None and item.id is None and item.doc_id is None:
+                    raise self.error(at, "the field is missing", field=f"gold[{place}].chunk_id", hint=_NAME_IT)
+        named = [
+            (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
+            for i in self.flat
+        ]
+        return [str(i) for i, _ in named], [kind for _, kind in named]
+
+    def cutoffs(self) -> list[int] | Ints:
+        if not has_field(self.entries, "k"):
+            return np.zeros(len(self.entries), np.int64)
+        cutoffs = column(self.entries, "k")
+        at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
+        if at is not None:
+            raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=cutoffs[at])
+        return [k or 0 for k in cutoffs]
+
+    def counts(self) -> list[int] | Ints:
+        return list(map(len, self.items))
+
+    def grades(self) -> list[float] | Floats:
+        return [i.grade for i in self.flat]
+
+    def answerless(self) -> Bools:
+        """Which queries are known to have no answer."""
+        if not has_field(self.entries, "no_answer"):
+            return np.zeros(len(self.entries), np.bool_)
+        return np.array(column(self.entries, "no_answer"), np.bool_)
+
+    def refuse_contradictions(self) -> None:
+        answerless = np.flatnonzero(self.answerless()).tolist()
+        grades, ends = (self.grades(), [0, *accumulate(self.counts())]) if answerless else ([], [])
+        for at in answerless:
+            if any(grade > 0 for grade in grades[ends[at] : ends[at + 1]]):
+                raise self.error(
+                    at,
+                    "no_answer and relevant gold contradict each other",
+                    query=self.query_ids()[at],
+                    hint="remove one of them (grade 0 is fine)",
+                )
+
+    def refuse_odd_dates(self) -> None:
+        said = column(self.entries, "as_of") if has_field(self.entries, "as_of") else []
+        for at, value in enumerate(said):
+            if is_said(value) and Version.read(value) is None:
+                what, query = "not a time or version", self.query_ids()[at]
+                hint = "leave it out where it is not known"
+                raise self.error(at, what, field="as_of", query=query, expected=EXPECTED, got=value, hint=hint)
+
+    def fields(self) -> dict[str, list[Any]]:
+        """What is said of the queries and is no tag."""
+        columns = {name: column(self.entries, name) for name in _FIELDS if has_field(self.entries, name)}
+        columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
+        return {name: values for name, values in columns.items() if values.count(None) != len(values)}
+
+    def passages(self) -> list[Passage | None]:
+        """Where the items stand in their documents; nothing where no item says it."""
+        if all(i.quote is None and i.start is None and i.end is None for i in self.flat):
+            return []
+        return [
+            self._passage(at, place, item) for at, items in enumerate(self.items) for place, item in enumerate(items)
+        ]
+
+    def _passage(self, at: int, place: int, item: GoldItem) -> Passage | None:
+        if item.quote is None and item.start is None and item.end is None:
+            return None
+        self._refuse_no_stretch(at, place, item)
+        quote = item.quote if item.quote is not None and item.quote.strip() else None
+        if quote is None and item.start is None and item.chunk_id is None and item.id is None:
+            expected, hint = "words of the document", "leave it out to mean the whole document"
+            raise self.error(at, "the quote is empty", field=f"gold[{place}].quote", expected=expected, hint=hint)
+        doc = None if item.doc_id is None else str(item.doc_id)
+        return Passage(doc, quote, item.start, item.end)
+
+    def _refuse_no_stretch(self, at: int, place: int, item: GoldItem) -> None:
+        start, end = item.start, item.end
+        if start is None and end is None:
+            return
+        if start is None or end is None:
+            lacking = "start" if start is None else "end"
+            hint = "start and end belong together: of the first character, and of the one after the last"
+            raise self.error(at, "the field is missing", field=f"gold[{place}].{lacking}", hint=hint)
+        if end <= start:
+            expected = f"more than start ({start})"
+            raise self.error(at, "bad offset", field=f"gold[{place}].end", expected=expected, got=end)
+
+    def tags(self) -> dict[str, list[Any]]:
+        columns = {name: values for name, values in self.extras.items() if _scalar(values)}
+        if has_field(self.entries, "tier"):
+            columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
+        tagged = column(self.entries, "tags") if has_field(self.entries, "tags") else ()
+        for at, tags in ((at, tags) for at, tags in enumerate(tagged) if tags):
+            for name, value in tags.items():
+                columns.setdefault(name, [None] * len(self.entries))[at] = value
+        return {name: values for name, values in columns.items() if values.count(None) != len(values)}
+
+    @cached_property
+    def extras(self) -> dict[str, list[Any]]:
+        """Fields that are not in the contract; of a single-target set, without the target."""
+        single_target = isinstance(self.entries, list) and bool(self.entries) and self.entries[0].gold is None
+        return {
+            name: values
+            for name, values in extra_columns(self.entries, self.decoder.extra_names).items()
+            if name != self.target and not (single_target and TARGET_FIELD.fullmatch(name))
+        }
+
+
+@dataclass(frozen=True)
+class GoldColumnPart(GoldPart):
+    """Some entries whose items are columns already."""
+
+    columns: Columns
+
+    def counts(self) -> Ints:
+        return self.columns.counts
+
+    def item_ids(self) -> tuple[Packed, Ints]:
+        name = next((n for n in _NAMED if n in self.columns.values), None)
+        if name is None:
+            at = int(np.flatnonzero(self.columns.counts)[0])
+            raise self.error(at, "the field is missing", field="gold[0].chunk_id", hint=_NAME_IT)
+        ids: Packed = self.columns.values[name]
+        return ids, np.full(len(ids), _KINDS[name])
+
+    def grades(self) -> Floats:
+        grades: Floats | None = self.columns.values.get("grade")
+        return np.ones(self.columns.counts.sum()) if grades is None else grades
+
+    def passages(self) -> list[Passage | None]:
+        return []
+
+
+def _scalar(values: list[Any]) -> bool:
+    return {list, dict}.isdisjoint(map(type, values))

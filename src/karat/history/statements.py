@@ -1,0 +1,155 @@
+"""What the tables of a history are told and asked, inside of a transaction; the same for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from karat.errors import ConfigError
+from karat.history.rows import (
+    Filter,
+    Judgement,
+    Measure,
+    Measures,
+    Pin,
+    RunHead,
+    RunRow,
+    TrendPoint,
+    dataset_name,
+    now,
+)
+
+_CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
+_METRICS: msgspec.json.Decoder[dict[str, Measure]] = msgspec.json.Decoder(dict[str, Measure])
+_HEAD: msgspec.json.Decoder[RunHead] = msgspec.json.Decoder(RunHead)
+
+
+class Rows(Protocol):
+    """The part of a database cursor that is used here."""
+
+    def fetchall(self) -> list[Any]: ...
+    @property
+    def rowcount(self) -> int: ...
+
+
+class Connection(Protocol):
+    """Inside of a transaction: statements with ? for values."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
+
+
+def add_run(connection: Connection, run_id: str, head: RunHead, saved_at: str) -> bool:
+    """Whether it was not there before."""
+    dataset = dataset_name(head.dataset, head.gold)
+    statement = "INSERT INTO runs (id, saved_at, system, branch, dataset, head) VALUES (?, ?, ?, ?, ?, ?)"
+    values = (run_id, saved_at, head.system, head.branch, dataset, _json(head))
+    return connection.execute(f"{statement} ON CONFLICT (id) DO NOTHING", values).rowcount == 1
+
+
+def add_measures(connection: Connection, run_id: str, measures: Measures) -> None:
+    for (segment, value), (queries, metrics) in measures.items():
+        values = (run_id, segment, value, queries, _json(metrics))
+        connection.execute("INSERT INTO measures VALUES (?, ?, ?, ?, ?)", values)
+
+
+def add_tags(connection: Connection, run_id: str, tags: Iterable[str]) -> None:
+    for name in tags:
+        connection.execute("INSERT INTO tags VALUES (?, ?) ON CONFLICT (tag, run_id) DO NOTHING", (name, run_id))
+
+
+def add_judgements(connection: Connection, run_id: str, judgements: Sequence[Judgement]) -> None:
+    statement = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?) ON CONFLICT (run_id, digest) DO NOTHING"
+    for one in judgements:
+        connection.execute(statement, (run_id, one.digest, one.judged_at or now(), one.outcome, one.document))
+
+
+def all_pins(connection: Connection) -> list[Pin]:
+    found = connection.execute("SELECT name, kind, run_id, pinned_at FROM pins ORDER BY kind, name").fetchall()
+    return [Pin(*row) for row in found]
+
+
+def select_runs(
+    connection: Connection, only: Filter, columns: str, join: str, joined: Sequence[Any], limit: int, after: str | None
+) -> list[Any]:
+    """By place and not by number: page 200 costs no more than page 1, and what is saved meanwhile shifts nothing."""
+    conditions, values = ["1 = 1"], [*joined]
+    for column in ("system", "branch", "dataset"):
+        if (wanted := getattr(only, column)) is not None:
+            conditions.append(f"{column} = ?")
+            values.append(wanted)
+    if only.tag is not None:
+        conditions.append("EXISTS (SELECT 1 FROM tags WHERE run_id = runs.id AND tag = ?)")
+        values.append(only.tag)
+    for bound, sign in ((only.since, ">="), (only.until, "<")):
+        if bound is not None:
+            conditions.append(f"saved_at {sign} ?")
+            values.append(bound)
+    if after is not None:
+        place = _CURSOR.fullmatch(after)
+        if place is None:
+            raise ConfigError("no place in a list of runs", expected="what an earlier page gave", got=after)
+        conditions.append("(saved_at, runs.id) < (?, ?)")
+        values += [place["time"], place["id"]]
+    where = " AND ".join(conditions)
+    statement = f"SELECT {columns} FROM runs {join} WHERE {where} ORDER BY saved_at DESC, runs.id DESC LIMIT ?"
+    return connection.execute(statement, [*values, limit]).fetchall()
+
+
+def tags_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    if ids:
+        statement = f"SELECT tag, run_id FROM tags WHERE run_id IN ({', '.join('?' * len(ids))}) ORDER BY tag"
+        for tag, run_id in connection.execute(statement, ids).fetchall():
+            found.setdefault(run_id, []).append(tag)
+    return found
+
+
+def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
+    """Rows with all that stands in other tables, each table asked once."""
+    ids = [row[0] for row in found]
+    if not ids:
+        return []
+    marks, tags = ", ".join("?" * len(ids)), tags_of(connection, ids)
+    statement = f"SELECT run_id, metrics FROM measures WHERE segment = '' AND value = '' AND run_id IN ({marks})"
+    measures = dict(connection.execute(statement, ids).fetchall())
+    statement = f"SELECT run_id, outcome FROM verdicts WHERE run_id IN ({marks}) ORDER BY judged_at"
+    outcomes = dict(connection.execute(statement, ids).fetchall())
+    pins = all_pins(connection)
+    return [
+        RunRow(
+            id=run_id,
+            saved_at=saved_at,
+            head=_HEAD.decode(head),
+            tags=tags.get(run_id, []),
+            pins=[pin for pin in pins if pin.run_id == run_id],
+            measures=_METRICS.decode(measures[run_id]),
+            outcome=outcomes.get(run_id),
+        )
+        for run_id, saved_at, head in found
+    ]
+
+
+def point_of(row: Any, metric: str, pins: list[Pin]) -> TrendPoint | None:
+    run_id, saved_at, text, queries, metrics = row
+    measure = _METRICS.decode(metrics).get(metric)
+    if measure is None or measure.mean is None:
+        return None
+    head = _HEAD.decode(text)
+    return TrendPoint(
+        run_id=run_id,
+        saved_at=saved_at,
+        system=head.system,
+        branch=head.branch,
+        code_version=head.code_version,
+        queries=queries,
+        measure=measure,
+        pins=[pin for pin in pins if pin.run_id == run_id],
+        dataset=head.dataset,
+    )
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
