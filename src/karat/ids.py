@@ -117,9 +117,11 @@ class Keys:
     @cached_property
     def _by_score(self) -> Ints | None:
         """Rows by query and score, highest first; None where they stand so already."""
-        query = np.repeat(np.arange(len(self.tables)), np.diff(self.offsets))
-        rises = (query[1:] == query[:-1]) & (self.scores[1:] > self.scores[:-1])
-        return np.lexsort((-self.scores, query)) if rises.any() else None
+        rises = np.append(self.scores[1:] > self.scores[:-1], False)
+        rises[self.offsets[1:] - 1] = False  # the next is another query's
+        if not rises.any():
+            return None
+        return np.lexsort((-self.scores, np.repeat(np.arange(len(self.tables)), np.diff(self.offsets))))
 
     def take(self, rows: Ints) -> list[str]:
         if "listed" in self.__dict__ or len(rows) * 8 > len(self):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _SIZED = ("tokens", "text")
+_EXACT = 2.0**52  # up to here every whole number is a float
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -207,9 +208,10 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
     query = hits.query_of_row
     rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit, hashed)
     order = rank_order(hits, query, rows, depth)
-    rank = _ranks(hits, query, rows, order)
-    by_place = np.lexsort((rank, query[rows]) if gold.located is None else (-gold.grades[items], rank, query[rows]))
-    rows, items, rank = rows[by_place], items[by_place], rank[by_place]
+    place = places_of(order, rows)
+    by_place = np.argsort(place) if gold.located is None else np.lexsort((-gold.grades[items], place))
+    rows, items = rows[by_place], items[by_place]
+    rank = place[by_place] - hits.offsets[query[rows]] + 1
     gold_query, gold_grade = _gold_side(gold, queries)
     return Judged(
         gold=gold,
@@ -437,10 +439,6 @@ def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Ids:
     return like(guessed, [s or g for s, g in zip(said, as_list(guessed), strict=True)])
 
 
-def _ranks(hits: Hits, query: Ints, rows: Ints, order: Ints | None) -> Ints:
-    return places_of(order, rows) - hits.offsets[query[rows]] + 1
-
-
 def _first_of_item(items: Ints) -> Bools:
     """Items come by query and rank: the first row of each item is where it was found."""
     order = np.argsort(items, kind="stable")
@@ -450,12 +448,16 @@ def _first_of_item(items: Ints) -> Bools:
 
 
 def _gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
-    items = gold.items_of(queries)
+    """The queries of all gold items and their grades, the highest first in each."""
     counts = gold.offsets[queries + 1] - gold.offsets[queries]
-    query = np.repeat(np.arange(len(queries)), counts)
-    grade = gold.grades[items]
-    order = np.lexsort((-grade, query))
-    return query[order], grade[order]
+    query, grade = np.repeat(np.arange(len(queries)), counts), gold.grades[gold.items_of(queries)]
+    if not ((grade[1:] > grade[:-1]) & (query[1:] == query[:-1])).any():
+        return query, grade
+    span = grade.max() - grade.min() + 1
+    if len(queries) * span < _EXACT and (grade == np.round(grade)).all():
+        above = query * span  # whole numbers are sorted as one key, in a fifth of the time
+        return query, above - np.sort(above - grade)
+    return query, grade[np.lexsort((-grade, query))]
 
 
 def cutoffs(gold: Gold, queries: Ints, rules: Rules) -> Ints:

@@ -40,7 +40,7 @@ def inspect_order(hits: Hits, audit: Audit) -> None:
         order = _sorted(-hits.score, query)
         ordered = hits.score if order is None else hits.score[order]
         tied = _neighbours(query, ordered[1:] == ordered[:-1])
-        _count_queries("score_ties", hits, query[1:][tied], audit, scored)
+        _count_queries("score_ties", hits, query[1:][np.flatnonzero(tied)], audit, scored)
     _inspect_partial(hits, query, ranked | scored, audit)
 
 
@@ -143,7 +143,7 @@ def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows:
     if not len(looked_at):
         return order
     breaks = np.flatnonzero(~edges)
-    last = np.flatnonzero(np.bincount(np.searchsorted(breaks, looked_at, "right")))
+    last = np.flatnonzero(np.bincount(np.cumsum(~edges)[looked_at]))
     starts, ends = breaks[last - 1], breaks[last]
     sizes = ends - starts
     run = np.repeat(np.arange(len(starts)), sizes)

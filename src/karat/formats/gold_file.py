@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.formats.base import Format, Kind, Options, Source
-from karat.formats.dataset import HEADER, header_of
-from karat.formats.dataset import dataset_of as dataset_of  # trec.py takes it from here
+from karat.formats.dataset import HEADER, dataset_of, header_of
 from karat.formats.gold_parts import ITEMS, GoldColumnPart, GoldPart
 from karat.formats.gold_records import GoldEntry
 from karat.formats.json_columns import Columns

@@ -15,7 +15,7 @@ import numpy as np
 from karat.audit import Audit
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source, source_parts
-from karat.formats.gold_file import dataset_of
+from karat.formats.dataset import dataset_of
 from karat.formats.records import whole_lines
 from karat.formats.tabular import grouped_rows, in_order, refuse_other_system
 from karat.formats.trec_cells import cells, is_regular

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, get_args, get_origin
 
 import msgspec
@@ -31,8 +32,11 @@ def parse_metric(text: str | Metric) -> Metric:
     >>> str(parse_metric("retrieval-recall-at-k")), str(parse_metric("P_5")), str(parse_metric("hit_rate@10"))
     ('recall@k', 'precision@5', 'hit@10')
     """
-    if isinstance(text, Metric):
-        return text
+    return text if isinstance(text, Metric) else _parsed(text)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Metric:
     form = _FORM.fullmatch(text)
     if form is None:
         raise ConfigError(
