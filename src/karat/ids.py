@@ -53,17 +53,13 @@ def bisect_descending(values: Floats, low: Ints, high: Ints, wanted: Floats, bef
 
 
 class Keys:
-    """Ids that are the keys of dicts id → score, one dict a query: looked up and not listed wherever possible."""
+    """Ids that are the keys of dicts id → score, one dict a query: looked up, not gone through, wherever possible."""
 
-    def __init__(self, tables: list[dict[str, float]], offsets: Ints, scores: Floats) -> None:
-        self.tables, self.offsets, self.scores = tables, offsets, scores
+    def __init__(self, tables: list[dict[str, float]], listed: list[str], offsets: Ints, scores: Floats) -> None:
+        self.tables, self.listed, self.offsets, self.scores = tables, listed, offsets, scores
 
     def __len__(self) -> int:
         return len(self.scores)
-
-    @cached_property
-    def listed(self) -> list[str]:
-        return list(chain.from_iterable(self.tables))
 
     def find(self, query: Ints, table: list[str], table_query: Ints) -> tuple[Ints, Ints]:
         """As `find` below."""
@@ -124,23 +120,7 @@ class Keys:
         return np.lexsort((-self.scores, np.repeat(np.arange(len(self.tables)), np.diff(self.offsets))))
 
     def take(self, rows: Ints) -> list[str]:
-        if "listed" in self.__dict__ or len(rows) * 8 > len(self):
-            return list(map(self.listed.__getitem__, rows.tolist()))
-        of = np.searchsorted(self.offsets, rows, "right") - 1
-        names, first = self._listed_of(of)
-        return list(map(names.__getitem__, (rows - self.offsets[of] + first[of]).tolist()))
-
-    def _listed_of(self, tables: Ints) -> tuple[list[str], Ints]:
-        """The ids of at least these tables, and where each of them begins. Who asks once, asks for the same again."""
-        known: tuple[list[str], Ints] | None = self.__dict__.get("_some")
-        if known is None or (known[1][tables] < 0).any():
-            wanted = np.flatnonzero(np.bincount(tables))  # np.unique would load numpy.ma, which takes longer
-            sizes = self.offsets[wanted + 1] - self.offsets[wanted]
-            first = np.full(len(self.tables), -1)
-            first[wanted] = np.cumsum(sizes) - sizes
-            names = list(chain.from_iterable(map(self.tables.__getitem__, wanted.tolist())))
-            known = self.__dict__["_some"] = names, first
-        return known
+        return list(map(self.listed.__getitem__, rows.tolist()))
 
 
 def hashes(ids: Ids) -> Hashes:

@@ -143,7 +143,7 @@ def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows:
     if not len(looked_at):
         return order
     breaks = np.flatnonzero(~edges)
-    last = np.flatnonzero(np.bincount(np.cumsum(~edges)[looked_at]))
+    last = np.flatnonzero(np.bincount(np.searchsorted(breaks, looked_at, "right")))
     starts, ends = breaks[last - 1], breaks[last]
     sizes = ends - starts
     run = np.repeat(np.arange(len(starts)), sizes)

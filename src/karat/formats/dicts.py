@@ -95,13 +95,15 @@ class DictRun(Run):
             start = end
 
     def _slice(self, queries: list[str], tables: list[Any], offsets: Ints) -> Hits:
-        scores, textual = _numbers("score", queries, tables, self.label)
+        scores, names = _columns("score", queries, tables, self.label)
         if any(map(contains, tables, repeat(""))):
             query = next(query for query, table in zip(queries, tables, strict=True) if "" in table)
             raise InputError("the id is empty", file=self.label, query=query, expected="the id of a chunk", hint=NO_ID)
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
-        plain = textual and set(map(type, tables)) == {dict}
-        ids: Any = Keys(tables, offsets, scores) if plain else _ids(queries, tables, textual, self.label)
+        if names is not None and set(map(type, tables)) == {dict}:
+            ids: Any = Keys(tables, names, offsets, scores)
+        else:
+            ids = _ids(queries, tables, self.label) if names is None else names
         return Hits(system="", queries=queries, offsets=offsets, ids=ids, score=scores)
 
 
@@ -113,9 +115,9 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
         builder.queries = queries
         builder.lines = [None] * len(judged)
         builder.counts = np.fromiter(map(len, judged), np.int64, len(judged))
-        builder.grades, textual = _numbers("grade", queries, judged, label)
-        builder.ids = _ids(queries, judged, textual, label)
-        builder.distinct = textual  # the keys of a dict are
+        builder.grades, names = _columns("grade", queries, judged, label)
+        builder.distinct = names is not None  # the keys of a dict are
+        builder.ids = _ids(queries, judged, label) if names is None else names
         builder.kinds = np.full(len(builder.ids), BARE)
         builder.k = builder.no_answer = np.zeros(len(judged), np.int64)
     else:
@@ -127,17 +129,17 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
 def _items(query: str, items: Any, label: str) -> tuple[list[str], list[float]]:
     """Ids and grades of one query."""
     if isinstance(items, Mapping):
-        grades, textual = _numbers("grade", [query], [items], label)
-        return _ids([query], [items], textual, label), grades.tolist()
+        grades, names = _columns("grade", [query], [items], label)
+        return _ids([query], [items], label) if names is None else names, grades.tolist()
     if not isinstance(items, (list, tuple, set, frozenset)):
         raise InputError("no gold", file=label, query=query, expected="{document: grade} or a list of ids", got=items)
-    ids = _ids([query], [items], False, label)
+    ids = _ids([query], [items], label)
     return sorted(ids) if isinstance(items, (set, frozenset)) else ids, [1.0] * len(ids)
 
 
 def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
-    if _are_text([queries]):
-        return list(queries)
+    if (names := _texts([queries])) is not None:
+        return names
     seen: set[str] = set()
     for query in queries:
         if not _names_something(type(query)):
@@ -148,10 +150,10 @@ def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
     return list(map(str, queries))
 
 
-def _ids(queries: list[str], tables: list[Any], textual: bool, label: str) -> list[str]:
-    """The ids of all queries in one list; `textual`: they are known to be text."""
+def _ids(queries: list[str], tables: list[Any], label: str) -> list[str]:
+    """The ids of all queries in one list."""
     ids = list(chain.from_iterable(tables))
-    kinds = {str} if textual else set(map(type, ids))
+    kinds = set(map(type, ids))
     if kinds <= {str}:
         return ids
     if not all(map(_names_something, kinds)):
@@ -165,10 +167,10 @@ def _names_something(kind: type) -> bool:
     return issubclass(kind, (str, Integral)) and not issubclass(kind, bool)
 
 
-def _numbers(what: str, queries: list[str], tables: list[Any], label: str) -> tuple[Floats, bool]:
-    """The values of all queries in one array, and whether all their keys are text. Text and truth values are no
-    numbers, whatever Python makes of them."""
-    parts, textual = [np.zeros(0)], True
+def _columns(what: str, queries: list[str], tables: list[Any], label: str) -> tuple[Floats, list[str] | None]:
+    """The values of all queries in one array, and their keys where all are text. Text and truth values are no numbers,
+    whatever Python makes of them."""
+    parts, names, textual = [np.zeros(0)], list[str](), True
     for at in range(0, len(tables), _PIECE):
         piece = tables[at : at + _PIECE]
         values = list(chain.from_iterable(map(methodcaller("values"), piece)))
@@ -179,8 +181,10 @@ def _numbers(what: str, queries: list[str], tables: list[Any], label: str) -> tu
         if not (np.isfinite(numbers).all() and _TRUTH.isdisjoint(map(type, _maybe_truth(values, numbers)))):
             raise _no_number(what, queries, tables, label)
         parts.append(numbers)
-        textual = textual and _are_text(piece)
-    return np.concatenate(parts), textual
+        more = _texts(piece) if textual else None
+        textual = more is not None
+        names += more or ()
+    return np.concatenate(parts), names if textual else None
 
 
 def _maybe_truth(values: list[Any], numbers: Floats) -> Iterable[Any]:
@@ -190,13 +194,14 @@ def _maybe_truth(values: list[Any], numbers: Floats) -> Iterable[Any]:
     return values if len(doubtful) * 3 > len(values) else map(values.__getitem__, doubtful.tolist())
 
 
-def _are_text(tables: list[Mapping[Any, Any]]) -> bool:
-    """Whether all keys are: joining them, which only text can be, is the fastest way to ask."""
+def _texts(tables: list[Mapping[Any, Any]]) -> list[str] | None:
+    """All keys, if all are text: joining them, which only text can be, is the fastest way to ask."""
+    names = list(chain.from_iterable(tables))
     try:
-        "".join(chain.from_iterable(tables))
+        "".join(names)
     except TypeError:
-        return False
-    return True
+        return None
+    return names
 
 
 def _no_number(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> InputError:
