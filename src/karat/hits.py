@@ -36,6 +36,7 @@ class Hits:
     latency: dict[str, Floats] = field(default_factory=dict)  # stage → ms a query, NaN where not measured
     fields: dict[str, list[Any]] = field(default_factory=dict)  # other things said of a query, None = not said
     lines: Ints | None = None  # line of each query in its file
+    written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
 
     @cached_property
     def query_of_row(self) -> Ints:

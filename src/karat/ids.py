@@ -419,10 +419,11 @@ class DocRule:
             return like(ids, [i.partition(cut)[0] for i in values])
         return like(ids, [self.doc(i) for i in values])
 
-    def any_chunk(self, ids: Ids) -> bool:
+    def any_chunk(self, ids: Ids, written: bytes | None = None) -> bool:
+        """Whether an id may name a part of a document; `written`: what they were read from, searched faster."""
         if self.pattern is not None:
             return True
-        if not self.rule:
+        if not self.rule or (written is not None and self.rule.encode() not in written):
             return False
         if isinstance(ids, (Keys, np.ndarray)):
             ids = as_list(ids)

@@ -428,7 +428,9 @@ def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints, hashed: Hashes | 
 
 def _has_documents(hits: Hits, gold: Gold, of_document: Ints, doc_rule: DocRule) -> bool:
     """Whether a hit's document can differ from its id at all."""
-    return hits.docs is not None or bool((gold.kinds[of_document] == DOC).any()) or doc_rule.any_chunk(hits.ids)
+    if hits.docs is not None or (gold.kinds[of_document] == DOC).any():
+        return True
+    return doc_rule.any_chunk(hits.ids, hits.written)
 
 
 def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Ids:

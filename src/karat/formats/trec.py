@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -232,52 +231,48 @@ class TrecRun(Run):
         return _not_usable(parts[4], self.label, line, "score", "a finite number that fits into 32 bits")
 
     def _read_blocks(self) -> Iterator[Hits]:
-        import polars as pl
+        done, separator = Seen(), self._separator() or b" "
+        for block in _whole_queries(self._source, separator):
+            frame = _frame(block, separator)
+            queries, offsets = _groups(frame)
+            if done.add(queries):
+                raise Ungrouped
+            score = _as_floats32(frame["score"].to_numpy())
+            if frame["id"].null_count() or not np.isfinite(score).all():
+                raise Ungrouped  # a line that is too short, NaN or infinity
+            yield Hits(self._tag, queries, offsets, frame["id"], score, written=block)
 
-        done = Seen()
-        rest: pl.DataFrame | None = None
-        for frame in self._frames():
-            if rest is not None:
-                frame = pl.concat([rest, frame], rechunk=True)
-            groups = _groups(frame)
-            last = groups.starts[-1]
-            rest = frame[last:]
-            if len(groups.queries) > 1:
-                yield self._hits(frame[:last], groups.without_last(), done)
-        if rest is not None:
-            yield self._hits(rest, _groups(rest), done)
 
-    def _frames(self) -> Iterator[pl.DataFrame]:
-        """Blocks of whole lines; anything unusual sends the file to the careful reader, which copes or refuses."""
-        import polars as pl
+def _whole_queries(source: Source, separator: bytes) -> Iterator[bytes]:
+    """The file in blocks of whole lines that part no query from itself."""
+    with source.open() as stream:
+        line = b""  # the first of the next block
+        while block := stream.read(_BLOCK):
+            parts = [line, block, stream.readline()]
+            last = block[block.rfind(b"\n") + 1 :] + parts[-1]
+            query = last.partition(separator)[0] + separator
+            while (line := stream.readline()).startswith(query):
+                parts.append(line)
+            yield b"".join(parts)
+        if line:
+            yield line
 
-        names = ("query", "q0", "id", "rank", "score", "tag")
-        schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
-        separator = self._separator() or b" "
-        for block in whole_lines(self._source, _BLOCK):
-            if not is_regular(block, separator):
-                block = block.replace(b"\r\n", b"\n")
-                if not is_regular(block, separator):
-                    raise Ungrouped
-            try:
-                yield (
-                    pl.scan_csv(block, separator=separator.decode(), has_header=False, schema=schema, quote_char=None)
-                    .select("query", "id", "score")
-                    .collect()
-                )
-            except (pl.exceptions.PolarsError, UnicodeDecodeError):
-                raise Ungrouped from None
 
-    def _hits(self, frame: pl.DataFrame, groups: _Groups, done: Seen) -> Hits:
-        if done.add(groups.queries):
+def _frame(block: bytes, separator: bytes) -> pl.DataFrame:
+    """Query, id and score of each line; anything unusual sends the file to the reader that copes or refuses."""
+    import polars as pl
+
+    if not is_regular(block, separator):
+        block = block.replace(b"\r\n", b"\n")
+        if not is_regular(block, separator):
             raise Ungrouped
-        return self._columns_to_hits(frame, groups)
-
-    def _columns_to_hits(self, frame: pl.DataFrame, groups: _Groups) -> Hits:
-        score = _as_floats32(frame["score"].to_numpy())
-        if frame["id"].null_count() or not np.isfinite(score).all():
-            raise Ungrouped  # a line that is too short, NaN or infinity
-        return Hits(system=self._tag, queries=groups.queries, offsets=groups.offsets, ids=frame["id"], score=score)
+    names = ("query", "q0", "id", "rank", "score", "tag")
+    schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
+    try:
+        lines = pl.scan_csv(block, separator=separator.decode(), has_header=False, schema=schema, quote_char=None)
+        return lines.select("query", "id", "score").collect()
+    except (pl.exceptions.PolarsError, UnicodeDecodeError):
+        raise Ungrouped from None
 
 
 class _WholeTrecRun(TrecRun):
@@ -290,27 +285,11 @@ class _WholeTrecRun(TrecRun):
         yield self._read_lines()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Groups:
-    """Runs of rows with the same query."""
-
-    queries: list[str]
-    starts: list[int]
-    size: int
-
-    @property
-    def offsets(self) -> Any:
-        return np.array([*self.starts, self.size], np.int64)
-
-    def without_last(self) -> _Groups:
-        return _Groups(self.queries[:-1], self.starts[:-1], self.starts[-1])
-
-
-def _groups(frame: pl.DataFrame) -> _Groups:
+def _groups(frame: pl.DataFrame) -> tuple[list[str], Ints]:
+    """Queries whose lines follow each other, and where those of each begin and end."""
     runs = frame["query"].rle().struct.unnest()
-    lengths = runs["len"].to_numpy().astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    return _Groups(runs["value"].to_list(), starts.tolist(), frame.height)
+    ends = np.cumsum(runs["len"].to_numpy(), dtype=np.int64)
+    return runs["value"].to_list(), np.append(0, ends)
 
 
 def _as_floats32(scores: Any) -> Floats:
