@@ -37,7 +37,8 @@ class Case(msgspec.Struct, frozen=True):
     gold: list[ShownGold]  # best grades first
     gold_items: int  # relevant items in all
     hits: list[ShownHit]
-    bm25: list[ShownHit] | None = None  # what word search finds in the corpus; null: no corpus
+    bm25: list[ShownHit] | None = None  # what word search finds in the corpus; null: no corpus, or in brief
+    bm25_relevant: int | None = None  # how many of the first ten that it finds are relevant; null: no corpus
     lost: dict[str, int] = {}  # stage → relevant items that it lost, as in the waterfall
 
 
@@ -55,7 +56,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     losing: int  # queries that fall short of what the gold allows, besides
     k: int  # `lost` speaks of the top k
     cases: list[Case]
-    brief: int = 0  # of the cases, those after the worst: without word search
+    brief: int = 0  # of the cases, those after the worst: without the list of word search
     sampled: int = 0  # of the brief ones, those at the end: not the worst, but any of the others
     notes: list[str]
 
@@ -65,9 +66,9 @@ def triage(
 ) -> Triage:
     """The failed queries of a result, worst first: those with recall@10 of 0, then the greatest losses of nDCG@10.
 
-    `brief`: so many more follow without word search; `sample`: of those that are left out then, so many are shown
-    after all, drawn by the seed of the result. `letters`: of each text at most; else as many as can be read. `good`:
-    the queries that lost nothing come last.
+    `brief`: so many more follow without the list of word search; `sample`: of those that are left out then, so many are
+    shown after all, drawn by the seed of the result. `letters`: of each text at most; else as many as can be read.
+    `good`: the queries that lost nothing come last.
     """
     from karat import __version__
 
@@ -139,11 +140,14 @@ class _CaseMaker:
 
     def case(self, place: int) -> Case:
         row = int(self.result.rows[place])
-        query, language = self.gold.text(row), language_of(self.gold, row)
-        found = None if self.search is None or query is None else self._word_hits(query, language, row)
-        return msgspec.structs.replace(self.brief(place), bm25=found)
+        listed = self._searched(row)
+        found = None if listed is None else [*map(self._passages(row).hit, listed)]
+        return msgspec.structs.replace(self._case(place, listed), bm25=found)
 
     def brief(self, place: int) -> Case:
+        return self._case(place, self._searched(int(self.result.rows[place])))
+
+    def _case(self, place: int, by_words: list[ListedHit] | None) -> Case:
         query_id, row = self.result.queries[place], int(self.result.rows[place])
         listed, passages = self.lists.get(query_id, []), self._passages(row)
         relevant, gold_items = passages.relevant(self.gold, row, ranks_of(listed))
@@ -157,6 +161,7 @@ class _CaseMaker:
             gold_items=gold_items,
             hits=[passages.hit(hit) for hit in listed],
             lost=self.lost.get(query_id, {}),
+            bm25_relevant=None if by_words is None else sum((hit.grade or 0) > 0 for hit in by_words),
         )
 
     def _kind(self, place: int) -> Kind:
@@ -167,17 +172,18 @@ class _CaseMaker:
     def _passages(self, row: int) -> Passages:
         return Passages(self.gold.text(row), language_of(self.gold, row), self.texts, self.length)
 
-    def _word_hits(self, query: str, language: str | None, row: int) -> list[ShownHit]:
-        assert self.search is not None
+    def _searched(self, row: int) -> list[ListedHit] | None:
+        """What word search finds for a query; None where it cannot be asked."""
+        query, language = self.gold.text(row), language_of(self.gold, row)
+        if self.search is None or query is None:
+            return None
         items = range(*self.gold.offsets[row : row + 2].tolist())
         grades = {self.gold.ids[i]: float(self.gold.grades[i]) for i in items}
-        found = enumerate(self.search.search(query, DEPTH, language=language), 1)
         docs = self.texts.rule.doc
-        listed = [
+        return [
             ListedHit(rank, name, docs(name), grades.get(name, grades.get(docs(name))), score)
-            for rank, (name, score) in found
+            for rank, (name, score) in enumerate(self.search.search(query, DEPTH, language=language), 1)
         ]
-        return [*map(self._passages(row).hit, listed)]
 
 
 def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:

@@ -18,9 +18,13 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, Route
 
+import karat
+from karat.changed_queries import changed_queries
 from karat.export import page as page_of
+from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Chart, Example, Line, Listing, Report, Section, Series
 from karat.report.renderers.html import render_html
+from karat.report.triage import changed_blocks
 
 LIGHT, DARK, PAPER = "rgb(253, 253, 252)", "rgb(21, 24, 28)", "rgb(255, 255, 255)"
 Open = Callable[..., AbstractContextManager[Page]]
@@ -252,6 +256,64 @@ def test_a_text_that_many_queries_show_is_put_in_its_places(shared: Path, opened
         last = page.locator(".example").last
         last.locator("summary").click()
         assert last.locator(".hit").inner_text() == "✓ 2.5 doc#1\n\nWhat all of them found"
+
+
+def test_a_passage_that_changed_shows_each_side_its_own_text(tmp_path: Path, opened: Open) -> None:
+    """The same ids in an index that was made anew: what stands under an id is what that run returned."""
+    gold = [{"query_id": f"q{i}", "query": "how long?", "gold": ["doc#1", f"doc#{i + 3}"]} for i in range(40)]
+    sides = []
+    for version, order in (("OLD", (1, 2)), ("new", (2, 1))):
+        hits = [
+            [{"chunk_id": f"doc#{n}", "text": f"{version} text of {n}"} for n in (*order, i + 3)] for i in range(40)
+        ]
+        sides.append([{"query_id": f"q{i}", "topk": topk} for i, topk in enumerate(hits)])
+    results = [karat.evaluate(side, gold, ["mrr", "recall@1"]) for side in sides]
+    found = changed_queries(*results, parse_metric("mrr"), 100, sample=0, letters=300)
+    examples = changed_blocks(found, "old", "new", in_full=3)
+    file = tmp_path / "changed.html"
+    file.write_bytes(page_of(Report("Changed", [Section("queries-1", "Query by query", examples)])))
+    with opened(file) as page:
+        for example in page.locator(".example").all():
+            example.locator("summary").click()
+            _, before, after = example.locator(".listings > div").all()
+            assert all("OLD text of" in text for text in before.locator("li").all_inner_texts())
+            assert all("new text of" in text for text in after.locator("li").all_inner_texts())
+
+
+def long_ids(length: int) -> list[Example]:
+    """A thousand queries that find the same passages, whose ids differ only at their end."""
+    names = [f"{i:0>{length}}" for i in range(500)]
+    return [
+        Example(
+            f"q{q}",
+            "a query",
+            {},
+            listings=[
+                Listing("was found", [Line("1", n, "miss", {}, f"text {int(n)} " * 40) for n in names[q % 400 :][:20]])
+            ],
+            brief=True,
+        )
+        for q in range(1000)
+    ]
+
+
+@pytest.mark.parametrize("length", [90, 300])
+def test_texts_of_long_ids_are_their_own(length: int, tmp_path: Path, opened: Open) -> None:
+    """Of 90 letters: numbers stand for them until somebody looks. Of 300: not shown whole, and so not looked up."""
+    file = tmp_path / "long.html"
+    file.write_bytes(page_of(Report("Long", [Section("triage", "Where it fails", long_ids(length))])))
+    assert file.stat().st_size < 1_500_000
+    with opened(file) as page:
+        assert ("§17" in page.content()) == (length == 90)
+        page.get_by_label("Search queries and hits").fill("text 7 ")
+        example = page.locator(".example:visible").last
+        example.locator("summary").click()
+        lines = example.locator("li").all_inner_texts()
+        assert len(lines) == 20
+        for line in lines:
+            name, text = line.removeprefix("✗").strip().split("\n\n")
+            assert f"text {int(name[-10:])} ".startswith(text[: len(f"text {int(name[-10:])} ")])
+            assert len(name) == min(length, 120)
 
 
 def test_queries_that_lost_or_gained_stand_beside_each_other(pages: Any, opened: Open) -> None:

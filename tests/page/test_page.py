@@ -218,7 +218,10 @@ def test_a_thousand_queries_have_gold_and_hits_with_texts_on_a_page_that_is_not_
 
 def texts_of_lines(page: str, shown: dict[str, str]) -> Iterator[str]:
     """The text of every line: its own, that of the same passage above in the same query, or the one at the end."""
-    at_the_end = dict(re.findall(r"<li>([^\t<]+)<p>(.*)", page))
+    passages = re.findall(
+        r"<li>([^\t<]*)\t([^\t<]+)<p>(.*)", page.partition("<ul>")[2].rpartition('class="passages"')[2]
+    )
+    at_the_end = {number or name: text for number, name, text in passages}
     for body in shown.values():
         lines = [line.partition("<p>") for line in _LINE.findall(body)]
         own = {before.split("\t")[1]: text for before, _, text in lines if text}
@@ -258,6 +261,18 @@ def test_both_lists_of_a_thousand_changed_queries_fit_a_page(kind: str, tmp_path
         assert shown.keys() == changed
         assert min(map(len, texts_of_lines(content.decode(), shown))) >= 18
         assert all(len(_LINE.findall(body)) >= 20 for body in shown.values())
+
+
+def test_words_marked_close_together_do_not_make_a_page_large() -> None:
+    """Texts are cut where most words are marked: a share of all marks would be too low a guess."""
+    text = "refund " * 60 + "other words of no use " * 40
+    gold = [{"query_id": f"q{i}", "query": "refund", "gold": [f"g{i}"]} for i in range(100)]
+    hits = [[{"chunk_id": f"d{i}-{j}", "text": f"{j} {i} {text}"} for j in range(10)] for i in range(100)]
+    run = [{"query_id": f"q{i}", "topk": topk} for i, topk in enumerate(hits)]
+    other = [{**q, "topk": q["topk"][::-1]} for q in run]
+    before, after = (karat.evaluate(side, gold) for side in (run, other))
+    content = page_of(gate_page(judge_result(after, as_criteria(["mrr >= 0.5"]), before), after, before))
+    assert 1_200_000 < len(content) < 1_500_000
 
 
 def test_a_page_of_gates_has_no_query_twice_in_brief() -> None:

@@ -50,16 +50,7 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
             sections.append(Section(f"by-judge-{number}", f"With the judge's labels: {title}", judged))
         if pair.segments:
             sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
-        if sides and (by_query := _query_by_query(pair, sides[0], sides[number], number)):
-            sections += by_query
-        elif pair.changes:
-            sections.append(
-                Section(
-                    f"changes-{number}",
-                    f"Changed most by {pair.changes[0].metric}: {title}",
-                    [_changes(comparison, pair)],
-                )
-            )
+        sections += _by_query(comparison, pair, sides, number)
         if pair.findings:
             sections.append(Section(f"findings-{number}", f"What to do: {title}", finding_blocks(pair.findings)))
     if several:
@@ -71,14 +62,30 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
     return Report(f"Compared with {comparison.baseline}{on}", sections)
 
 
-def _query_by_query(pair: Pair, baseline: Result, candidate: Result, number: int) -> list[Section]:
-    """For a page: every list that changed can be looked at."""
+def _by_query(comparison: Comparison, pair: Pair, sides: Sequence[Result], number: int) -> list[Section]:
+    """On a page every list that changed can be looked at; elsewhere those that changed most are named."""
+    blocks = _both_lists(pair, sides[0], sides[number]) if sides else []
+    if blocks:
+        return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)]
+    if not pair.changes:
+        return []
+    title = f"Changed most by {pair.changes[0].metric}: {pair.candidate} against {comparison.baseline}"
+    saved = [side.system or side.run for side in sides and (sides[0], sides[number]) if side.source is None]
+    whose = " and ".join(saved)
+    notes = (
+        [Text(f"No lists to look at: of {whose} a saved result was given, which keeps no hits.", "note")]
+        if saved
+        else []
+    )
+    return [Section(f"changes-{number}", title, [_changes(comparison, pair), *notes])]
+
+
+def _both_lists(pair: Pair, baseline: Result, candidate: Result) -> list[Block]:
     metric = headline_metric([parse_metric(d.metric) for d in pair.differences])
     if metric is None:
         return []
     found = changed_queries(baseline, candidate, metric, ALL, sample=SAMPLE, letters=WHOLE)
-    blocks = changed_blocks(found, baseline.system or baseline.run, pair.candidate, in_full(len(found.shown)))
-    return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)] if blocks else []
+    return changed_blocks(found, baseline.system or baseline.run, pair.candidate, in_full(len(found.shown)))
 
 
 def _notes(pair: Pair) -> list[Block]:

@@ -18,15 +18,17 @@ from markupsafe import escape
 from karat.highlight import Passage, cut
 from karat.ids import Floats, Ints
 from karat.report.blocks import Block, Example, Line, Listing, Report, Section, Text
+from karat.report.readable import is_verbatim
 
 SIGNS = "✓ hit, ✗ miss (judged not relevant), ? not judged."
-LIMIT = 1_490_000  # bytes of a page that is to stay under 1.5 MB: what marks take is only estimated
+LIMIT = 1_495_000  # bytes of a page that is to stay under 1.5 MB: headings and notes are only estimated
 WHOLE = 2_000  # letters of a text that need not be known beyond
 _PAGE, _SECTION = 32_000, 400  # bytes of style and script; of a section's heading, contents and notes
 _LEAST, _FULL, _MOST = 20, 160, 300  # letters: with fewer a text cannot be read; of a query in full; of any
 _SHARED, _LONGER = 3, 3  # a text that so many queries show stands at the end, and may be so many times as long
+_NUMBER, _LONG = "§", 8  # before a number that stands for an id; letters of an id that is worth one
 _LAST = 30  # of a section's queries, kept where not all can be: the sample, or the mildest
-_TEXT, _CUT, _END, _MARK = 3, 3, 8, 18  # bytes of markup: of a text in a line, of its dots, at the end, of a mark
+_TEXT, _CUT, _END, _MARK = 3, 3, 9, 18  # bytes of markup: of a text in a line, of its dots, at the end, of a mark
 _MARKUP = re.compile("[&<>'\"]")
 _Piece: TypeAlias = tuple[int, int, float, int, int]  # example, letters, bytes a letter, letters in any case, times
 Weigh: TypeAlias = Callable[[Block], int]  # bytes of a block on a page
@@ -40,6 +42,8 @@ def fitted(report: Report, weigh: Weigh) -> Report:
     bare = {id(e): weigh(_bare(e)) for group in groups for e in group}
     kept, plan = _fewer(groups, bare, room)
     letters = plan.letters(room)
+    while plan.has_texts and 0 < letters < _MOST and plan.exact(letters, weigh) > room:
+        letters -= max(letters // 32, 1)  # marks stand closer together where a text is cut than elsewhere
     sections = [
         msgspec.structs.replace(s, blocks=[*_cut(s.blocks, after, len(before) - len(after), plan, letters)])
         for s, before, after in zip(report.sections, groups, kept, strict=True)
@@ -55,15 +59,18 @@ def _bare(example: Example) -> Example:
 
 
 def _fewer(groups: list[list[Example]], bare: dict[int, int], room: float) -> tuple[list[list[Example]], _Plan]:
-    """The examples of each section; where texts would be too short to be read, only the first and some of the last."""
-    share, kept = 1.0, groups
+    """The examples of each section. Where texts would be too short to be read, long ids become numbers; where that is
+    not enough, only the first and some of the last examples stay."""
+    share, kept, numbered = 1.0, groups, False
     while True:
-        plan = _Plan([example for group in kept for example in group], bare)
+        plan = _Plan([example for group in kept for example in group], bare, numbered)
         weight = plan.weights(_LEAST).sum()
         if weight <= room or not plan.examples:
             return kept, plan
-        share *= min(max(room / weight, 0.1), 0.98)  # those in full stay, so that a second step may be needed
-        kept = [_first_and_last(group, int(len(group) * share)) for group in groups]
+        if numbered:
+            share *= min(max(room / weight, 0.1), 0.98)  # those in full stay, so that a second step may be needed
+            kept = [_first_and_last(group, int(len(group) * share)) for group in groups]
+        numbered = True
 
 
 def _first_and_last(group: list[Example], most: int) -> list[Example]:
@@ -87,12 +94,13 @@ def _cut(blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Pla
 
 
 def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
-    yield SIGNS + (" A text that does not stand beside its id is under Passages at the end." if plan.shared else "")
+    there = " A text that does not stand beside its id is under Passages at the end." if plan.shared else ""
+    yield SIGNS + there + (f" {_NUMBER}1, {_NUMBER}2 … are numbers of long ids there." if plan.numbers else "")
     if plan.has_texts and letters < _MOST:
-        others = [f"{_FULL} where words are marked"] if letters < _FULL else []
-        others += [f"{letters * _LONGER} under Passages"] if plan.shared else []
+        others = [f"{_full(letters)} where words are marked"] if letters < _FULL else []
+        others += [f"{letters * _LONGER} from the start under Passages"] if plan.shared else []
         also = f" ({', '.join(others)})" if others else ""
-        yield f"So that the page stays small, texts are cut to {letters} letters{also}, around the query's words."
+        yield f"So that the page stays small, texts are cut to {letters} letters around the query's words{also}."
     if left_out:
         queries = "1 query is" if left_out == 1 else f"{left_out:,} queries are"
         yield f"So that the page stays small, {queries} left out, before the last {_LAST} here."
@@ -101,13 +109,15 @@ def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
 class _Plan:
     """What the texts of some examples weigh, and which of them are written once."""
 
-    def __init__(self, examples: list[Example], bare: dict[int, int]) -> None:
+    def __init__(self, examples: list[Example], bare: dict[int, int], numbered: bool = False) -> None:
         self.examples = examples
         self.shared = _shared([e for e in examples if e.brief])
+        self.numbers = _numbers(self.shared, examples) if numbered else {}
         self._rates: dict[str, float] = {}
         self._pieces = np.array([*self._all_pieces()], np.float64).reshape(-1, 5).T
         self._owners: Ints = self._pieces[0].astype(np.int64)
-        markup = np.array([*(bare[id(e)] for e in examples), sum(_END + _bytes(name) for name in self.shared)])
+        own = (bare[id(e)] - self._saved(e) for e in examples)
+        markup = np.array([*own, sum(_END + _bytes(name + self.numbers.get(name, "")) for name in self.shared)])
         inside = np.bincount(self._owners, minlength=len(markup))[:-1] * _TEXT
         self._fixed: Floats = markup + np.append(inside, 0.0)
 
@@ -126,48 +136,68 @@ class _Plan:
     def weights(self, letters: int) -> Floats:
         """Bytes of each example with texts of that length, and last of what stands at the end."""
         _, long, rate, least, times = self._pieces
-        shown = np.minimum(long, np.maximum(letters * times, least))
+        shown = np.minimum(long, np.maximum(letters * times, np.minimum(_full(letters), least)))
         texts = np.bincount(self._owners, rate * shown + _CUT * (shown < long), len(self._fixed))
         return self._fixed + texts
 
+    def exact(self, letters: int, weigh: Weigh) -> int:
+        """Bytes with texts of that length, without an estimate."""
+        end = (block for section in self.at_the_end(letters) for block in section.blocks)
+        return sum(map(weigh, end)) + sum(weigh(self.written(example, letters)) for example in self.examples)
+
     def written(self, example: Example, letters: int) -> Example:
-        seen: set[str] = set()
+        standing = iter(self._standing(example))
         lists = []
         for listing in example.listings:
-            lines = [self._line(line, example.brief, letters, seen) for line in listing.lines]
+            lines = [self._line(line, example.brief, next(standing), letters) for line in listing.lines]
             lists.append(msgspec.structs.replace(listing, lines=lines))
         return msgspec.structs.replace(example, listings=lists)
 
     def at_the_end(self, letters: int) -> list[Section]:
         if not self.shared:
             return []
-        lines = [Line("", name, text=_short(text, letters * _LONGER)) for name, text in self.shared.items()]
+        lines = [
+            Line(self.numbers.get(name, ""), name, text=_short(text, letters * _LONGER))
+            for name, text in self.shared.items()
+        ]
         said = f"The texts of {len(lines):,} passages that several queries show."
-        return [Section("passages", "Passages", [Text(said), Listing(said, lines)])]
+        return [Section("passages", "Passages", [Listing(said, lines)])]
 
-    def _line(self, line: Line, brief: bool, letters: int, seen: set[str]) -> Line:
+    def _standing(self, example: Example) -> Iterator[bool]:
+        """Of each line whether its text stands beside it. In brief not where it is looked up: at the end, or above."""
+        texts, seen = _texts_of(example), set[str]()
+        for line in _lines(example):
+            if not line.text or not example.brief or not is_verbatim(line.id):
+                yield bool(line.text)
+                continue
+            above = line.id in seen and len(texts[line.id]) == 1
+            seen.add(line.id)
+            yield not above and line.id not in self.shared
+
+    def _line(self, line: Line, brief: bool, stands: bool, letters: int) -> Line:
+        if brief:
+            passage = cut(Passage(line.text or "", list(line.marks)), letters) if stands else Passage("")
+            name = self.numbers.get(line.id, line.id)
+            return msgspec.structs.replace(line, id=name, text=passage.text or None, marks=())
         if line.text is None:
             return line
-        if not brief:
-            passage = cut(Passage(line.text, list(line.marks)), max(letters, _FULL))
-            return msgspec.structs.replace(line, text=passage.text, marks=passage.marks)
-        elsewhere = line.id in self.shared or line.text in seen
-        seen.add(line.text)
-        text = None if elsewhere else cut(Passage(line.text, list(line.marks)), letters).text
-        return msgspec.structs.replace(line, text=text, marks=())
+        passage = cut(Passage(line.text, list(line.marks)), max(letters, _full(letters)))
+        return msgspec.structs.replace(line, text=passage.text, marks=passage.marks)
 
     def _all_pieces(self) -> Iterator[_Piece]:
         for owner, example in enumerate(self.examples):
-            seen: set[str] = set()
-            for line in _lines(example):
-                text = line.text
-                if not text or (example.brief and (text in seen or line.id in self.shared)):
-                    continue
-                seen.add(text)
-                marks = 0 if example.brief else len(line.marks) * _MARK / len(text)
-                yield owner, len(text), self._rate(text) + marks, 0 if example.brief else _FULL, 1
+            for line, stands in zip(_lines(example), self._standing(example), strict=True):
+                if stands and line.text:
+                    marks = 0 if example.brief else len(line.marks) * _MARK / len(line.text)
+                    least = 0 if example.brief else _FULL
+                    yield owner, len(line.text), self._rate(line.text) + marks, least, 1
         for text in self.shared.values():
             yield len(self.examples), len(text), self._rate(text), 0, _LONGER
+
+    def _saved(self, example: Example) -> int:
+        """Bytes less by numbers for ids."""
+        ids = [line.id for line in _lines(example) if line.id in self.numbers] if example.brief else []
+        return sum(_bytes(name) - _bytes(self.numbers[name]) for name in ids)
 
     def _rate(self, text: str) -> float:
         """Bytes a letter."""
@@ -177,20 +207,42 @@ class _Plan:
 
 
 def _shared(examples: list[Example]) -> dict[str, str]:
-    """Id → text, of those that several examples show, in the order of ids. An id of several texts is not among them."""
+    """Id → text, of those that several examples show, in the order of ids. Only of ids that have one text and are
+    shown as they are, for they are looked up."""
     texts: dict[str, set[str]] = defaultdict(set)
     places: Counter[str] = Counter()
     for example in examples:
-        lines = {(line.id, line.text) for line in _lines(example) if line.text}
-        places.update({name for name, _ in lines})
-        for name, text in lines:
-            texts[name].add(text)
+        shown = _texts_of(example)
+        places.update(shown.keys())
+        for name, found in shown.items():
+            texts[name] |= found
     often = (name for name, count in places.items() if count >= _SHARED and len(texts[name]) == 1)
-    return {name: min(texts[name]) for name in sorted(often)}
+    return {name: min(texts[name]) for name in sorted(often) if is_verbatim(name)}
+
+
+def _texts_of(example: Example) -> dict[str, set[str]]:
+    """Id → its texts."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for line in _lines(example):
+        if line.text:
+            found[line.id].add(line.text)
+    return found
+
+
+def _numbers(shared: dict[str, str], examples: list[Example]) -> dict[str, str]:
+    """Id → number, of long ones at the end; none where an id looks like a number."""
+    if any(line.id.startswith(_NUMBER) for example in examples for line in _lines(example)):
+        return {}
+    return {name: f"{_NUMBER}{at}" for at, name in enumerate(shared, 1) if len(name) > _LONG}
 
 
 def _lines(example: Example) -> Iterator[Line]:
     return (line for listing in example.listings for line in listing.lines)
+
+
+def _full(letters: int) -> int:
+    """Letters of texts in full, where others have so many."""
+    return min(_FULL, 4 * letters)
 
 
 def _short(text: str, letters: int) -> str:

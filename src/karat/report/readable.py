@@ -6,6 +6,7 @@ import re
 
 LONGEST = 2_000
 QUERY = 300  # characters of a query where it is read as a whole
+NAME = 120  # characters of what is only a name
 # Control characters, half characters, the 66 code points that are no characters, and those that reverse what
 # follows. Joiners stay: Persian and emoji need them.
 _UNREADABLE = re.compile(
@@ -26,3 +27,19 @@ def readable(text: str, longest: int = LONGEST) -> str:
     if more <= len(note):  # a note longer than what it stands for would only hide it
         return _UNREADABLE.sub("�", text)
     return _UNREADABLE.sub("�", text[:longest]) + note
+
+
+def short_name(name: str) -> str:
+    """A name in a line; of a long one both ends, for names often begin alike.
+
+    >>> short_name("a\tb"), len(short_name("x" * 500 + "1")), short_name("x" * 500 + "1")[-3:]
+    ('a b', 120, 'xx1')
+    """
+    if len(name) > NAME:
+        name = name[: NAME // 2] + "…" + name[-(NAME - NAME // 2 - 1) :]
+    return readable(name.replace("\t", " ").replace("\n", " "))
+
+
+def is_verbatim(name: str) -> bool:
+    """Whether a name stands in a line as it is, so that no other can be taken for it."""
+    return name == short_name(name) == name.strip()

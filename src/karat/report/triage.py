@@ -27,7 +27,7 @@ def triage_blocks(found: Triage) -> list[Block]:
 
 def _brief_note(found: Triage, in_full: int) -> list[Block]:
     marked = ["with shared words marked"] if any(hit.passage for case in found.cases for hit in case.hits) else []
-    searched = ["with what word search finds"] if any(case.bm25 is not None for case in found.cases) else []
+    searched = ["with the list of word search"] if any(case.bm25 is not None for case in found.cases) else []
     if not found.brief or not (marked or searched):
         return []
     return [Text(f"The first {in_full:,} {' and '.join([*marked, *searched])}, the others in brief.", "note")]
@@ -60,6 +60,7 @@ def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full
     return [Text(said), *(_changed(q, baseline, candidate, i < in_full) for i, q in enumerate(found.shown))]
 
 
+_OWN = ("outcome", "finding", "word search", "text")
 _KINDS = {"lost": "lost", "gained": "gained", "changed": "have other hits and the same score"}
 
 
@@ -69,7 +70,7 @@ def _changed(query: ChangedQuery, baseline: str, candidate: str, in_full: bool) 
         query_id=query.query_id,
         query=query.query,
         facts={f"{query.metric} before": query.before, "after": query.after},
-        labels=query.tags,
+        labels=_tags(query.tags),
         listings=[
             Listing("should be found", [_gold(item) for item in query.gold], f"and {left} more" if left else None),
             _side("before", baseline, query.baseline, in_full),
@@ -96,12 +97,17 @@ def _case(case: Case, k: int, in_full: bool) -> Example:
         query_id=case.query_id,
         query=case.query,
         facts=dict(case.scores),
-        labels={**_finding(case, k), **_word_search(case), **case.tags},
+        labels={**_finding(case, k), **_word_search(case), **_tags(case.tags)},
         notes=_losses(case, k) if in_full else [],
         listings=listings,
         outcome=case.kind,
         brief=not in_full,
     )
+
+
+def _tags(tags: dict[str, str]) -> dict[str, str]:
+    """Tags under names that a page has no use of its own for."""
+    return {f"{name} (tag)" if name in _OWN else name: value for name, value in tags.items()}
 
 
 def _finding(case: Case, k: int) -> dict[str, str]:
@@ -115,9 +121,10 @@ def _finding(case: Case, k: int) -> dict[str, str]:
 
 def _word_search(case: Case) -> dict[str, str]:
     """Whether plain word search would have served this query better."""
-    if case.bm25 is None:
+    by_words = case.bm25_relevant
+    if by_words is None:
         return {}
-    found, by_words = (sum(hit.mark == "hit" for hit in hits) for hits in (case.hits, case.bm25))
+    found = sum(hit.mark == "hit" for hit in case.hits)
     return {"word search": "finds more" if by_words > found else "finds less" if by_words < found else "finds as much"}
 
 
@@ -125,9 +132,9 @@ def _losses(case: Case, k: int) -> list[str]:
     if not case.lost:
         return []
     stages = (f"{count} {WORDS[stage][0].format(k=k)}" for stage, count in case.lost.items())
-    return [
-        f"Of {case.gold_items} relevant items {sum(case.lost.values())} are not in the top {k}: {'; '.join(stages)}."
-    ]
+    lost, items = sum(case.lost.values()), "item" if case.gold_items == 1 else "items"
+    are = "is" if lost == 1 else "are"
+    return [f"Of {case.gold_items} relevant {items} {lost} {are} not in the top {k}: {'; '.join(stages)}."]
 
 
 def _gold(item: ShownGold) -> Line:

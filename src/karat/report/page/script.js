@@ -97,20 +97,33 @@
   };
   document.querySelectorAll("table.grid").forEach(enhance);
 
-  // A text that stands once, at the end or above, is put where it belongs as soon as somebody looks.
-  const named = (line) => line.firstChild.textContent.split("\t")[1]?.trim();
-  const passages = new Map([...document.querySelectorAll(".passages li")].map((line) => [line.firstChild.textContent.trim(), line.querySelector("p")]));
+  // A text that stands once, at the end or above, is put where it belongs as soon as somebody looks, and so is a long id.
+  const parts = (line) => line.firstChild.textContent.split("\t"); // what stands before an id, the id, what stands after
+  const passages = new Map([...document.querySelectorAll(".passages li")].map((line) => {
+    const [number, name] = parts(line).map((part) => part.trim());
+    return [number || name, { name, text: line.querySelector("p") }];
+  }));
+  const named = (line) => parts(line)[1]?.trim();
   const missing = (example) => {
-    const [having, without] = [[], []];
-    for (const line of example.querySelectorAll(".listings li")) (line.querySelector("p") ? having : without).push(line);
-    const own = new Map(having.map((line) => [named(line), line.querySelector("p")]));
-    return without.map((line) => [line, own.get(named(line)) ?? passages.get(named(line))]).filter(([, text]) => text);
+    const lines = [...example.querySelectorAll(".listings li")].filter(named);
+    const own = new Map();
+    for (const line of lines) {
+      const [name, text] = [named(line), line.querySelector("p")];
+      if (text) own.set(name, own.has(name) && own.get(name)?.textContent !== text.textContent ? null : text); // two texts: neither
+    }
+    const found = lines.map((line) => [line, passages.get(named(line)) ?? { name: named(line), text: own.get(named(line)) }]);
+    return found.filter(([line, { name, text }]) => name !== named(line) || (text && !line.querySelector("p")));
   };
   document.addEventListener("toggle", ({ target }) => {
     if (!target.matches(".example")) return;
-    for (const [line, text] of missing(target)) line.append(text.cloneNode(true));
+    for (const [line, { name, text }] of missing(target)) {
+      line.firstChild.textContent = parts(line).map((part, place) => (place === 1 ? name : part)).join("\t");
+      if (text && !line.querySelector("p")) line.append(text.cloneNode(true));
+    }
   }, true); // it does not bubble
-  for (const list of document.querySelectorAll(".passages")) list.open = false;
+  const folded = document.querySelectorAll(".passages");
+  for (const list of folded) list.open = false;
+  addEventListener("beforeprint", () => { for (const list of folded) list.open = true; }); // paper unfolds nothing
 
   // Examples: filter by words and by label; the filter lives in the address, so that it can be sent to somebody.
   const filtered = (section) => {
@@ -121,7 +134,7 @@
     const labels = new Map(examples.map((example) => [example, new Map([...outcome(example), ...pairs(example)])]));
     let heard; // what each example says, in small letters; a thousand of them are not read for nothing
     const says = (example) => {
-      heard ??= new Map(examples.map((e) => [e, [e, ...missing(e).map(([, text]) => text)].map((p) => p.textContent).join(" ").toLowerCase()]));
+      heard ??= new Map(examples.map((e) => [e, [e.textContent, ...missing(e).map(([, { name, text }]) => `${name} ${text?.textContent}`)].join(" ").toLowerCase()]));
       return heard.get(example);
     };
     const values = new Map();
@@ -167,7 +180,11 @@
       if (anchor !== place || !rest.length) return;
       asked.clear();
       for (const [name, value] of new URLSearchParams(rest.join("&"))) if (fields.has(name)) ask(name, value);
-      for (const [name, field] of fields) field.value = asked.get(name) ?? "";
+      for (const [name, field] of fields) {
+        const value = asked.get(name) ?? "";
+        field.value = value;
+        if (field.value !== value) field.append(new Option(value, value, false, true)); // of another page, and found nowhere here
+      }
       update(false);
       section.scrollIntoView();
     };

@@ -33,12 +33,11 @@ from karat.report.blocks import (
 )
 from karat.report.charts import draw, draw_spark
 from karat.report.figures import as_table
-from karat.report.readable import LONGEST, QUERY, readable
+from karat.report.readable import LONGEST, NAME, QUERY, is_verbatim, readable, short_name
 
 _ROWS = 200  # of a table; a page with more is no longer read
 _CELL = 500  # characters
 _TEXT = 30  # characters from which on a column of text needs room
-_NAME = 120  # characters of a title where it is only a name
 _STATE = {"hit": " class=hit>✓", "miss": ">✗", "unjudged": ">?", None: ">"}  # never colour alone
 _PLAIN = re.compile(r"[ !#$%(-;=?-~]*")  # ASCII without what means something in HTML
 _SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}
@@ -118,7 +117,7 @@ def _slug(name: str) -> str:
     >>> _slug("Bm25 + rerank"), _slug("<>")
     ('bm25-rerank', 'part')
     """
-    return re.sub(r"[^a-z0-9]+", "-", name[:_NAME].lower()).strip("-") or "part"
+    return re.sub(r"[^a-z0-9]+", "-", name[:NAME].lower()).strip("-") or "part"
 
 
 @cache
@@ -135,7 +134,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         words=_words,
-        line=lambda text: readable(text, _NAME).replace("\n", " "),
+        line=lambda text: readable(text, NAME).replace("\n", " "),
         query=lambda text: readable(text, QUERY).replace("\n", " "),
         slug=_slug,
         cell=_cell,
@@ -223,20 +222,19 @@ def _listed(listing: Listing) -> Markup:
 
 
 def _line(line: Line, only: str | None) -> str:
-    """Tabs, which a reader sees as spaces, part the id from what stands around it: the script looks texts up by it."""
+    """Tabs, which a reader sees as spaces, part an id from what stands around it: by it the script looks its text up.
+    One that is not shown as it is has no tabs, and is not looked up."""
+    gap = "\t" if is_verbatim(line.id) else " "
     before = f" {_safe(write_cell(line.facts[only], 'text'), _CELL)}" if only in line.facts else ""
     others = [f"{n} {write_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
-    after = f"\t{_safe(', '.join(others), _CELL)}" if others else ""
-    return f"{before}\t{_name(line)}{after}{f'<p>{marked(line.text, line.marks)}' if line.text else ''}"
-
-
-def _name(line: Line) -> str:
-    return _safe(line.id, _NAME).replace("\t", " ")
+    after = f"{gap}{_safe(', '.join(others), _CELL)}" if others else ""
+    text = f"<p>{marked(line.text, line.marks)}" if line.text else ""
+    return f"{before}{gap}{_safe(short_name(line.id))}{after}{text}"
 
 
 def _texts(listing: Listing) -> Markup:
     """Texts that lists show by their ids alone."""
-    made = "".join(f"<li>{_name(line)}<p>{marked(line.text or '', ())}\n" for line in listing.lines)
+    made = "".join(f"<li>{line.place}\t{_safe(line.id)}<p>{marked(line.text or '', ())}\n" for line in listing.lines)
     return Markup(f"<ul>{made}</ul>")  # text is escaped
 
 
@@ -248,14 +246,14 @@ def _example(block: Example, place: str) -> Markup:
     notes = "".join(f"<p class=note>{_words(note)}</p>" for note in block.notes)
     lists = f"<div class=listings>{''.join(map(_listed, block.listings))}</div>" if block.listings else ""
     return Markup(  # text is escaped
-        f"<details class=example id={place}><summary><b>{_safe(block.query_id, _NAME)}</b> {query}{outcome}"
+        f"<details class=example id={place}><summary><b>{_safe(block.query_id, NAME)}</b> {query}{outcome}"
         f"</summary>\n<dl>{facts}</dl><dl>{labels}</dl>{notes}{lists}</details>\n"
     )
 
 
 def _pairs(pairs: Mapping[str, Cell]) -> str:
     shown = ((name, write_cell(value, "score")) for name, value in pairs.items())
-    return "".join(f"<dt>{_safe(name, _NAME)}<dd>{_safe(value, _NAME)}" for name, value in shown)
+    return "".join(f"<dt>{_safe(name, NAME)}<dd>{_safe(value, NAME)}" for name, value in shown)
 
 
 def _safe(text: str, longest: int = LONGEST) -> str:
