@@ -29,6 +29,7 @@ _SHARED, _LONGER = 3, 3  # a text that so many queries show stands at the end, a
 _NUMBER, _LONG = "§", 8  # before a number that stands for an id; letters of an id that is worth one
 _LAST = 30  # of a section's queries, kept where not all can be: the sample, or the mildest
 _TEXT, _CUT, _END, _MARK = 3, 3, 9, 18  # bytes of markup: of a text in a line, of its dots, at the end, of a mark
+_CLEARLY = 0.8  # of the room: with less there is no need to look closer
 _MARKUP = re.compile("[&<>'\"]")
 _Piece: TypeAlias = tuple[int, int, float, int, int]  # example, letters, bytes a letter, letters in any case, times
 Weigh: TypeAlias = Callable[[Block], int]  # bytes of a block on a page
@@ -41,9 +42,7 @@ def fitted(report: Report, weigh: Weigh) -> Report:
     room = LIMIT - _PAGE - _SECTION * len(report.sections) - sum(map(weigh, others))
     bare = {id(e): weigh(_bare(e)) for group in groups for e in group}
     kept, plan = _fewer(groups, bare, room)
-    letters = plan.letters(room)
-    while plan.has_texts and 0 < letters < _MOST and plan.exact(letters, weigh) > room:
-        letters -= max(letters // 32, 1)  # marks stand closer together where a text is cut than elsewhere
+    letters = plan.letters(room, weigh)
     sections = [
         msgspec.structs.replace(s, blocks=[*_cut(s.blocks, after, len(before) - len(after), plan, letters)])
         for s, before, after in zip(report.sections, groups, kept, strict=True)
@@ -125,8 +124,16 @@ class _Plan:
     def has_texts(self) -> bool:
         return self._pieces.size > 0
 
-    def letters(self, room: float) -> int:
+    def letters(self, room: float, weigh: Weigh) -> int:
         """How long texts may be, so that all of it fits."""
+        letters = self._estimated(room)
+        if not self.has_texts or self.weights(letters).sum() < _CLEARLY * room:
+            return letters
+        while letters and self._exact(letters, weigh) > room:
+            letters -= max(letters // 32, 1)  # marks stand closer together where a text is cut than elsewhere
+        return letters
+
+    def _estimated(self, room: float) -> int:
         low, high = 0, _MOST
         while low < high:
             middle = (low + high + 1) // 2
@@ -140,7 +147,7 @@ class _Plan:
         texts = np.bincount(self._owners, rate * shown + _CUT * (shown < long), len(self._fixed))
         return self._fixed + texts
 
-    def exact(self, letters: int, weigh: Weigh) -> int:
+    def _exact(self, letters: int, weigh: Weigh) -> int:
         """Bytes with texts of that length, without an estimate."""
         end = (block for section in self.at_the_end(letters) for block in section.blocks)
         return sum(map(weigh, end)) + sum(weigh(self.written(example, letters)) for example in self.examples)
