@@ -162,6 +162,9 @@ def test_whatever_is_changed_both_ways_agree(
         (b"}\n", b"} \n"),
         (b"}\n", b"}\r\n"),
         (b'"note": "n4"}', b'"note": "n4"'),
+        (b'"rerank": 4}', b'"rerank": 4}null'),
+        (b'"rerank": 4}', b'"rerank": 4}{}'),
+        (b'{"retrieve": 1.0, "rerank": 4}', b""),
     ],
 )
 def test_mistakes_and_oddities_are_told_as_ever(old: bytes, new: bytes, tmp_path: Path) -> None:
@@ -170,6 +173,15 @@ def test_mistakes_and_oddities_are_told_as_ever(old: bytes, new: bytes, tmp_path
     lines[4] = lines[4].replace(old, new)
     fast, slow = both_ways(lines, "run", tmp_path / "run.jsonl")
     assert fast == slow
+
+
+def test_two_values_in_one_line_do_not_make_up_for_none_in_another(tmp_path: Path) -> None:
+    lines = run_lines()
+    lines[4] = lines[4].replace(b'"rerank": 4}', b'"rerank": 4}{}')
+    lines[5] = lines[5].replace(b'{"retrieve": 1.25, "rerank": 5}', b"")
+    fast, slow = both_ways(lines, "run", tmp_path / "run.jsonl")
+    assert fast == slow
+    assert "line 5" in fast or ":5" in fast
 
 
 def test_files_whose_lines_differ_are_not_tried_for_ever() -> None:

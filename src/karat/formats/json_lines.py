@@ -24,7 +24,7 @@ from karat.formats.refusals import DECODE_ERRORS
 from karat.ids import Ints, as_list
 
 _KEY = re.compile(rb'\s*[{,]\s*"([^"]*)"\s*:\s*')
-(_BREAK,) = b"\n"
+_BREAK, _SPACE = b"\n "
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class _Reader:
         self.text, self.shape = text, shape
         self.starts, self.ends = np.append(0, breaks[:-1] + 1), breaks
         self.quotes = text.quotes()
-        self.before, self.after = np.searchsorted(self.quotes, self.starts), np.searchsorted(self.quotes, self.ends)
+        self.before, self.after = _bounds(self.quotes, self.starts, self.ends)
 
     def table(self, wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]) -> LineTable | None:
         places = self._places()
@@ -130,7 +130,7 @@ class _Reader:
             values = {name: _decoded(decoders[name], self.text, places) for name, places in spans.items()}
         except DECODE_ERRORS:
             return None
-        if any(len(column) < len(self.ends) for column in values.values()):
+        if any(len(column) != len(self.ends) for column in values.values()):
             return None
         return LineTable(len(self.ends), columns, self.text, texts, values)
 
@@ -153,6 +153,17 @@ class _Reader:
         return Places(self.before + sum(self.shape.quotes[:at]), self.after - sum(self.shape.quotes[at:]))
 
 
+def _bounds(quotes: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Of each line the number of quotes before it and up to its end. Mostly all lines have as many."""
+    each, odd = divmod(len(quotes), len(starts))
+    if each and not odd:
+        before = np.arange(0, len(quotes), each)
+        after = before + each
+        if (quotes[before] >= starts).all() and (quotes[after - 1] < ends).all():
+            return before, after
+    return np.searchsorted(quotes, starts), np.searchsorted(quotes, ends)
+
+
 def _same(text: Text, places: Places) -> bytes | None:
     """What stands at all of the places, if it is the same."""
     size = int(places.end[0] - places.first[0])
@@ -170,7 +181,10 @@ def _strings(text: Text, places: Places) -> list[str]:
 
 
 def _decoded(decoder: Any, text: Text, places: Places) -> list[Any]:
-    """A value for each place; fewer where one of them is not one whole value, for no piece has a line break inside."""
+    """A value for each place, for none is empty and no piece has a line break inside; more where two values stand at
+    one, and none where a place may be empty."""
+    if not (text.bytes[places.first] > _SPACE).all() or (places.end <= places.first).any():
+        return []
     same = _same(text, places)
     if same is not None:
         return [decoder.decode(same)] * len(places.first)
