@@ -129,8 +129,9 @@ class _Plan:
         letters = self._estimated(room)
         if not self.has_texts or self.weights(letters).sum() < _CLEARLY * room:
             return letters
-        while letters and self._exact(letters, weigh) > room:
-            letters -= max(letters // 32, 1)  # marks stand closer together where a text is cut than elsewhere
+        # Marks stand closer together where a text is cut than elsewhere, so that it may be more than estimated.
+        while letters and (weight := self._exact(letters, weigh)) > room:
+            letters = min(int(letters * room / weight), letters - 1)
         return letters
 
     def _estimated(self, room: float) -> int:

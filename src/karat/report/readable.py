@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 LONGEST = 2_000
 QUERY = 300  # characters of a query where it is read as a whole
@@ -29,6 +30,7 @@ def readable(text: str, longest: int = LONGEST) -> str:
     return _UNREADABLE.sub("�", text[:longest]) + note
 
 
+@lru_cache(maxsize=1 << 16)  # a page names the same passage again and again
 def short_name(name: str) -> str:
     """A name in a line; of a long one both ends, for names often begin alike.
 
