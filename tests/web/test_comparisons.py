@@ -17,8 +17,6 @@ from karat.keeping import keep_result, restored, scored
 from karat.report.blocks import Report, Table, Text
 from karat.web.comparisons import Comparisons, headline, shared_metrics
 
-pytestmark = pytest.mark.xdist_group("comparisons")  # the store with many queries is made once
-
 
 def rows_of(store: Store, *names: str) -> list[RunRow]:
     return [store.row(store.find(name)) for name in names]
