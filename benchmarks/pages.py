@@ -48,7 +48,7 @@ def conditions(how: str, packages: Sequence[str], before: float | None = None) -
         [
             f"- {how}",
             f"- Day: {today()}; load average {load}",
-            f"- Machine: {processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+            f"- Machine: {processor()}, {os.cpu_count()} cores, {memory()}, {platform.system()} {platform.machine()}",
             f"- Python {platform.python_version()}; {versions(packages)}",
         ]
     )
@@ -65,6 +65,10 @@ def processor() -> str:
     except OSError:
         names = []
     return names[0] if names else platform.processor() or "unknown processor"
+
+
+def memory() -> str:
+    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB"
 
 
 def versions(packages: Sequence[str]) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pages import Target, joined, processor, table, target_table, today, versions
+from pages import Target, conditions, joined, table, target_table
 from shapes import LINEAR, METRICS, SHAPES, WITHOUT_RANK, rows
 
 TOLERANCE = 1e-6
@@ -80,14 +78,16 @@ class Agreement(NamedTuple):
         return self.difference <= TOLERANCE
 
 
-def page(measured: Measured, command: str, load: tuple[float, float]) -> str:
+def page(measured: Measured, command: str, before: float) -> str:
     """All tables, as Markdown."""
     parts = [
         "# Benchmarks: results",
         "Written by `benchmarks/run.py`; what is measured and how stands in [README.md](README.md). Seven metrics: "
         + ", ".join(f"`{m}`" for m in METRICS)
         + ". Ratios are peer / Karat: above 1 Karat is the faster or the lighter.",
-        _machine(measured, command, load),
+        conditions(
+            f"Command: `{command}` ({_repeats(measured)}; least CPU, least wall, greatest memory)", PACKAGES, before
+        ),
         "## Targets",
         target_table(targets(measured)),
         *_workload_sections(measured),
@@ -110,21 +110,8 @@ def page(measured: Measured, command: str, load: tuple[float, float]) -> str:
     return joined(parts)
 
 
-def _machine(measured: Measured, command: str, load: tuple[float, float]) -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    repeats = "1 repeat" if measured.repeats == 1 else f"{measured.repeats} repeats"
-    return "\n".join(
-        [
-            f"- Command: `{command}` ({repeats}, interleaved; least CPU, least wall, greatest memory of them)",
-            f"- Day: {today()}; load average {load[0]:.1f} at the start, {load[1]:.1f} at the end",
-            f"- Machine: {processor()}, {cores} cores, {_memory_gb()}, {platform.system()} {platform.machine()}",
-            f"- Python {platform.python_version()}; {versions(PACKAGES)}",
-        ]
-    )
-
-
-def _memory_gb() -> str:
-    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB"
+def _repeats(measured: Measured) -> str:
+    return "1 repeat" if measured.repeats == 1 else f"{measured.repeats} repeats, interleaved"
 
 
 def targets(measured: Measured) -> list[Target]:

@@ -45,7 +45,7 @@ def main() -> None:
     before = os.getloadavg()[0]
     measured = _measure(repeats)
     command = "python benchmarks/run.py" + (f" --repeat {repeats}" if repeats != 5 else "")
-    page = results.page(measured, command, (before, os.getloadavg()[0]))
+    page = results.page(measured, command, before)
     publish(page, options.output or (None if options.quick else RESULTS))
     if not all(row.agrees for row in results.agreement(measured)):
         sys.exit("the contenders disagree on the values: see the table above")
