@@ -52,7 +52,7 @@ check: .venv/.check
 # Everything in docs/ and the package that is generated from code; a test fails when it is out of date.
 docs: .venv/.core
 	$(BIN)/karat metrics --markdown > docs/metrics.md
-	$(BIN)/python -m karat.diagnosis docs/diagnosis.md
+	$(BIN)/python -m karat.results.diagnosis docs/diagnosis.md
 	$(BIN)/python -m karat.schemas
 
 # The demo set's run logs, made anew by real retrievers.

@@ -86,7 +86,7 @@ class Karat(Contender):
             import polars  # noqa: F401
 
             import_folder("karat.formats")
-            import_folder("karat.metrics")
+            import_folder("karat.scoring.metrics")
 
     def load(self, workload: str) -> tuple[str, str]:
         return gold_file(workload), run_file(workload)  # one call reads and scores; nothing to do before

@@ -27,19 +27,19 @@ import uvicorn
 from pages import Target, conditions, joined, options, publish, table, target_table
 
 import karat
-from karat.gold import Dataset
-from karat.highlight import Passage
+from karat.data.gold import Dataset
+from karat.history.keep import keep_result
 from karat.history.kept_run import KeptRun, keep
 from karat.history.opening import open_store
 from karat.history.queries import query_over_time, scores_of, side_by_side
 from karat.history.rows import Filter, written
 from karat.history.store import Store
-from karat.keeping import keep_result
-from karat.result import restore
-from karat.saved_result import SavedResult, SegmentRow
-from karat.showing import ShownGold, ShownHit
-from karat.summary import SummaryRow
-from karat.triaging import Case, Triage
+from karat.results.queries.highlight import Passage
+from karat.results.queries.shown import ShownGold, ShownHit
+from karat.results.queries.triage import Case, Triage
+from karat.results.result import restore
+from karat.results.saved import SavedResult, SegmentRow
+from karat.results.summary import SummaryRow
 from karat.web.access import Access
 from karat.web.app import create_app
 from karat.web.comparisons import Comparisons

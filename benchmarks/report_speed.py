@@ -26,7 +26,7 @@ import numpy as np
 from pages import Target, conditions, joined, options, publish, table, target_table
 
 import karat
-from karat.export import to_html
+from karat.report.export import to_html
 
 QUERIES, HITS, ITEMS = 10_000, 10, 100_000
 WANTED = 3.0  # times the evaluation

@@ -23,10 +23,10 @@ from typing import NamedTuple
 from pages import Target, conditions, joined, options, publish, table, target_table
 from rank_bm25 import BM25Okapi
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
 from karat.retrievers.bm25 import BM25
 from karat.retrievers.words import _stems, words
-from karat.running.run import run_retriever
+from karat.systems.run import run_retriever
 
 DOCUMENTS, QUERIES, K = 100_000, 1_000, 50
 REPEATS = 8

@@ -19,10 +19,11 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import results
 from pages import publish
-from results import Best, Cell, Measured, Start
 from shapes import LINEAR, WITHOUT_RANK
+
+import results
+from results import Best, Cell, Measured, Start
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "RESULTS.md")

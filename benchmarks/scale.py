@@ -40,7 +40,7 @@ if __name__ == "__main__":
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         engine = karat.Spark(master="local[2]")
     if engine == "processes":
-        from karat.engines.processes import Processes
+        from karat.scoring.engines.processes import Processes
         engine = Processes(os.cpu_count())  # also where it would not be chosen
     result = karat.evaluate(run, gold, metrics, engine=engine)
     means = [(row.metric, row.mean, row.low, row.high) for row in result.summary_rows]

@@ -15,14 +15,14 @@ import msgspec
 import pytest
 
 import karat
-from karat.config import Config, fields, load_config
-from karat.export import to_json
 from karat.formats.read import REGISTRY
 from karat.gates.criteria import CriteriaFile, Gate, read_criteria
 from karat.gates.text_form import parse_gate
 from karat.labels.labels_file import Label
 from karat.labels.pool_file import PoolEntry
-from karat.metrics.reference import reference
+from karat.report.export import to_json
+from karat.scoring.metrics.reference import reference
+from karat.settings import Config, fields, load_config
 
 ROOT = Path(__file__).parents[1]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import karat
-from karat.export import to_json
+from karat.report.export import to_json
 
 DEMO = Path(__file__).parents[1] / "examples" / "helpdesk"
 RUN, GOLD = str(DEMO / "bm25.jsonl"), str(DEMO / "gold.jsonl")

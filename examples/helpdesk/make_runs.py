@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import karat
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
+from karat.data.gold import Gold
 from karat.formats.corpus import read_corpus
-from karat.gold import Gold
 from karat.retrievers.bm25 import BM25
 from karat.retrievers.static_embedding import StaticEmbedder
 

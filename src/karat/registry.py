@@ -27,13 +27,13 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """All subclasses of `base` that have a name, found in `package`'s modules and in entry points.
 
-    A built-in is one new file in the package; a plug-in is an entry point of the group named after the
-    package, whose key is the name of the class. Entry points are looked at only when a name is not built in, or
+    A built-in is one new file in the package; a plug-in is an entry point of `group` (without one: of the package's
+    name), whose key is the name of the class. Entry points are looked at only when a name is not built in, or
     when everything is listed, so that a start without plug-ins costs nothing.
     """
 
-    def __init__(self, kind: str, package: str, base: type[T]) -> None:
-        self.kind, self.package, self.base = kind, package, base
+    def __init__(self, kind: str, package: str, base: type[T], group: str | None = None) -> None:
+        self.kind, self.package, self.base, self.group = kind, package, base, group or package
         self._builtin: dict[str, type[T]] | None = None
         self._plugins: dict[str, type[T]] | None = None
 
@@ -84,7 +84,7 @@ class Registry(Generic[T]):
         from importlib import metadata  # slow to import, and most runs need no plug-in
 
         found: dict[str, EntryPoint] = {}
-        for point in metadata.entry_points(group=self.package):
+        for point in metadata.entry_points(group=self.group):
             other = found.setdefault(point.name, point)
             if other.value != point.value:
                 raise self._clash(point.name, f"the plug-in {other.value!r}", f"the plug-in {point.value!r}")

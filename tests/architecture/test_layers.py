@@ -17,7 +17,7 @@ def layers() -> dict[str, int]:
     listed = page.partition("<!-- layers -->")[2].partition("<!-- /layers -->")[0]
     found: dict[str, int] = {}
     for number, line in enumerate(listed.strip().splitlines()):
-        names = line.partition(".")[2]
+        names = line.partition(".")[2].partition(":")[0]
         found.update(dict.fromkeys(re.findall(r"`(\w+)`", names), number))
     return found
 

@@ -63,7 +63,7 @@ def test_scoring_two_files_loads_nothing_that_it_does_not_use() -> None:
         "(folder / 'qrels').write_text('q 0 a 1\\n')\n"
         "karat.evaluate(folder / 'run', folder / 'qrels', ['ndcg@10', 'map', 'recall@5']).means"
     )
-    slow = {"asyncio", "yaml", "jinja2", "click", "karat.diagnosis.rules", "karat.retrievers", "numpy.ma"}
+    slow = {"asyncio", "yaml", "jinja2", "click", "karat.results.diagnosis.rules", "karat.retrievers", "numpy.ma"}
     assert loaded_by(code).isdisjoint({"polars", "rich", *slow, *OPTIONAL})
 
 

@@ -18,10 +18,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import karat
-from karat.metrics.answer import AnswerContainment
-from karat.metrics.base import Relevance
-from karat.metrics.evidence import EvidenceMetric
-from karat.summary import SummaryRow
+from karat.results.summary import SummaryRow
+from karat.scoring.metrics.answer import AnswerContainment
+from karat.scoring.metrics.base import Relevance
+from karat.scoring.metrics.evidence import EvidenceMetric
 
 Record = dict[str, Any]
 Gold = dict[str, dict[str, float]]

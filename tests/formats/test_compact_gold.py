@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines.conftest import METRICS, gold_of, hits_table
+from tests.scoring.engines.conftest import METRICS, gold_of, hits_table
 
 import karat
+from karat.data.gold import Gold
+from karat.data.ids import PackedIds, Seen, as_list
 from karat.formats import table_file
-from karat.gold import Gold
-from karat.ids import PackedIds, Seen, as_list
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 

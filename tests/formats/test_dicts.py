@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import karat
-from karat.audit import Audit
+from karat.data.audit import Audit
 from karat.errors import InputError
 from karat.formats import dicts
 

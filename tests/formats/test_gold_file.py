@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import karat
-from karat.entities import Entity
+from karat.data.entities import Entity
+from karat.data.gold import BARE, CHUNK, DOC, Gold
 from karat.errors import InputError
-from karat.gold import BARE, CHUNK, DOC, Gold
 
 RUN = {"q1": ["x", "a", "b"], "q2": ["c"]}
 

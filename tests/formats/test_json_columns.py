@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from karat import KaratError, evaluate, read_gold, read_run
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.ids import as_list
 from karat.formats.base import Source
 from karat.formats.json_columns import read_columns
 from karat.formats.records import RecordDecoder, column, extra_columns, read_column_batches
 from karat.formats.run_log import _RANKED, _TOPK
 from karat.formats.run_records import RankedId, SlimRecord
-from karat.ids import as_list
 
 FIELDS = ("rank", "chunk_id", "score", "doc_id", "id")
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from karat import KaratError, read_gold, read_run
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.ids import as_list
 from karat.formats.gold_parts import ITEMS
 from karat.formats.gold_records import GoldEntry
 from karat.formats.records import RecordDecoder
 from karat.formats.run_log import _TOPK
 from karat.formats.run_records import SlimRecord
-from karat.ids import as_list
 
 LATENCY = frozenset({"latency"})
 

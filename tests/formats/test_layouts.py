@@ -8,7 +8,7 @@ from pathlib import Path
 import deltalake
 import polars as pl
 import pytest
-from tests.engines.conftest import METRICS, assert_same, gold_of, hits_table, write_nested
+from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_table, write_nested
 
 import karat
 from karat.errors import InputError, KaratError

@@ -350,7 +350,7 @@ def test_a_run_given_as_gold_is_called_so(tmp_path: Path, run_name: str) -> None
 
 @pytest.mark.parametrize("copies", [1, 2])
 def test_a_saved_result_is_called_so(tmp_path: Path, copies: int) -> None:
-    from karat.export import to_json
+    from karat.report.export import to_json
 
     path = tmp_path / "result.json"
     path.write_bytes(to_json([karat.evaluate(SCORE_DICT, GRADES)] * copies))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import karat
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.prices import Usage
 from karat.errors import ConfigError, InputError
 from karat.formats import records as record_reader
 from karat.formats import run_log
-from karat.prices import Usage
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 

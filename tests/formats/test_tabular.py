@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import karat
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.gold import BARE, CHUNK, DOC
 from karat.errors import InputError, KaratError
-from karat.gold import BARE, CHUNK, DOC
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 HITS = {

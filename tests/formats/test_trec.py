@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import karat
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.ids import as_list
 from karat.errors import InputError, KaratError
 from karat.formats import trec
-from karat.ids import as_list
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 METRICS = ["recall@3", "ndcg@5", "map", "mrr", "bpref", "judged@5", "distinct_docs@5"]

@@ -10,9 +10,9 @@ from typing import Any
 
 from libraries import library
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
 from karat.retrievers.static_embedding import StaticEmbedder
-from karat.running.run import Finished, run_retriever
+from karat.systems.run import Finished, run_retriever
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests tell nobody
 os.environ["LANGSMITH_TRACING"] = "false"

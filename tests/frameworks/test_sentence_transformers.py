@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from libraries import library
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
 from karat.errors import KaratError
 from karat.retrievers.embedding import make_embedder
 from karat.retrievers.specs import make_retriever
 from karat.retrievers.static_embedding import StaticEmbedder
-from karat.running.run import run_retriever
+from karat.systems.run import run_retriever
 
 CORPUS = Corpus("texts", ["a", "b", "c"], [""] * 3, ["refund a card payment", "transfer money abroad", ""])
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "question", "passage", ":", "refund", "a", "card", "payment"]

@@ -16,7 +16,7 @@ from karat.gates.gate import as_criteria
 from karat.gates.selftest import SelfTest, selftest
 from karat.gates.verdicts import Baseline, Judge
 from karat.report.selftest import selftest_report
-from karat.result import Result
+from karat.results.result import Result
 from karat.statistics.intervals import Sampling
 
 FAST = Sampling(resamples=1000)

@@ -17,7 +17,7 @@ from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import gate, judge_result
 from karat.gates.verdicts import GateVerdict, Judge, Verdicts, overall
-from karat.result import Result
+from karat.results.result import Result
 from karat.statistics.intervals import Sampling
 
 FAST = Sampling(resamples=1000)
@@ -436,7 +436,7 @@ def test_an_anchor_that_is_none(tmp_path: Path) -> None:
     )
     import msgspec
 
-    from karat.saved_result import SavedResults
+    from karat.results.saved import SavedResults
 
     file = tmp_path / "two.json"
     file.write_bytes(msgspec.json.encode(SavedResults(results=[r.saved() for r in both.values()])))

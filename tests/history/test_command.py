@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import karat
+from karat.history.keep import kept_sections
 from karat.history.kept_run import KeptRun
 from karat.history.opening import open_store
 from karat.history.store import Store
-from karat.keeping import kept_sections
 
 Command = Callable[..., tuple[int, str, str]]
 HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"

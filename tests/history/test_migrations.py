@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from karat.history.folder import FolderStore
+from karat.history.keep import restored
 from karat.history.opening import open_store
 from karat.history.postgres import PostgresStore
 from karat.history.rows import Judgement
 from karat.history.schema import CURRENT
 from karat.history.store import Store, StoreError
-from karat.keeping import restored
 
 V1 = Path(__file__).parent / "v1"
 OLD, NEW = (

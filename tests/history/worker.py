@@ -7,11 +7,11 @@ import signal
 import sys
 from typing import Any
 
-from karat.gold import Dataset
+from karat.data.gold import Dataset
 from karat.history.kept_run import KeptRun, keep
 from karat.history.opening import open_store
-from karat.saved_result import SavedResult, SegmentRow
-from karat.summary import SummaryRow
+from karat.results.saved import SavedResult, SegmentRow
+from karat.results.summary import SummaryRow
 
 
 def made_run(

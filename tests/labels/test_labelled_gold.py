@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import karat
+from karat.data.gold import Gold
 from karat.errors import InputError, NoOverlap
-from karat.gold import Gold
 from karat.labels.labelled_gold import read_gold_or_queries, with_labels
 from karat.labels.labels_file import Label, read_labels
 

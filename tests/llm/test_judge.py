@@ -18,13 +18,13 @@ import jsonschema
 import pytest
 
 import karat
-from karat.judging.canaries import TOLERATED, make_canaries
-from karat.judging.judge import Judgements, Judging
-from karat.judging.prompt import Prompt
+from karat.labels.judge.canaries import TOLERATED, make_canaries
+from karat.labels.judge.judge import Judgements, Judging
+from karat.labels.judge.prompt import Prompt
 from karat.labels.labels_file import read_labels
 from karat.llm.options import ModelOptions
 from karat.schemas import schema_text
-from karat.synthesizing.synthesize import Synthesizing
+from karat.systems.synthesize.synthesize import Synthesizing
 
 KEY = "sk-s3cr3t-of-this-test"
 Command = Callable[..., tuple[int, str, str]]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import karat
-from karat.synthesizing.drafts import Draft, Tried, agree
-from karat.synthesizing.prompts import VERSION
-from karat.synthesizing.synthesize import Synthesis, Synthesizing
+from karat.systems.synthesize.drafts import Draft, Tried, agree
+from karat.systems.synthesize.prompts import VERSION
+from karat.systems.synthesize.synthesize import Synthesis, Synthesizing
 
 Command = Callable[..., tuple[int, str, str]]
 

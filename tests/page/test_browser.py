@@ -19,12 +19,12 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, Route
 
 import karat
-from karat.changed_queries import changed_queries
-from karat.export import page as page_of
-from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Chart, Example, Line, Listing, Report, Section, Series
+from karat.report.export import page as page_of
 from karat.report.renderers.html import render_html
 from karat.report.triage import changed_blocks
+from karat.results.queries.changed import changed_queries
+from karat.scoring.metrics.grammar import parse_metric
 
 LIGHT, DARK, PAPER = "rgb(253, 253, 252)", "rgb(21, 24, 28)", "rgb(255, 255, 255)"
 Open = Callable[..., AbstractContextManager[Page]]

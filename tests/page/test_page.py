@@ -18,18 +18,18 @@ import numpy as np
 import pytest
 
 import karat
-from karat.comparison.compare import compare_results
-from karat.export import page as page_of
-from karat.export import to_html
 from karat.gates.gate import as_criteria, judge_result
 from karat.report import build
 from karat.report.blocks import Bars, Chart, Column, Dot, Dots, Interval, Report, Scatter, Section, Series, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.charts import draw
 from karat.report.comparison import comparison_report
+from karat.report.export import page as page_of
+from karat.report.export import to_html
 from karat.report.gate import gate_page
 from karat.report.renderers.html import render_html
 from karat.report.renderers.markdown import render_markdown
+from karat.results.comparison.compare import compare_results
 
 Element = ElementTree.Element
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"

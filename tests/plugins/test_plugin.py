@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from karat.errors import ConfigError
-from karat.metrics.base import Metric
 from karat.registry import Registry
+from karat.scoring.metrics.base import Metric
 
-THING = "from karat.metrics.base import Metric\nclass Mine(Metric, frozen=True):\n    name = 'mine'\n"
+THING = "from karat.scoring.metrics.base import Metric\nclass Mine(Metric, frozen=True):\n    name = 'mine'\n"
 PACKAGE = Path(__file__).parent / "karat_first_hit"
 
 
@@ -76,12 +76,12 @@ def command(path: Path, *arguments: str) -> tuple[int, str]:
         (
             "FirstHit = 3",
             "first_hit = karat_first_hit:FirstHit",
-            ("is no metric", "subclass of karat.metrics.base.Metric"),
+            ("is no metric", "subclass of karat.scoring.metrics.base.Metric"),
         ),
         (
             None,
             "recall = karat_first_hit:FirstHit",
-            ("two metrics", "'recall'", "karat.metrics.recall", "karat_first_hit:FirstHit"),
+            ("two metrics", "'recall'", "karat.scoring.metrics.recall", "karat_first_hit:FirstHit"),
         ),
         (None, "other = karat_first_hit:FirstHit", ("'other'", "'first_hit'", "entry-point key", "make them equal")),
     ],
@@ -119,7 +119,7 @@ def test_a_plug_in_with_a_built_in_name_is_refused_before_anything_is_scored(tmp
 def test_a_file_that_cannot_be_used_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], words: tuple[str, ...]
 ) -> None:
-    """As in src/karat/metrics, into which people drop their files."""
+    """As in src/karat/scoring/metrics, into which people drop their files."""
     folder = tmp_path / "things"
     folder.mkdir()
     for name, text in {"__init__.py": "", **files}.items():

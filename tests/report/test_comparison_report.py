@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 import karat
-from karat.comparison.compare import compare_results
 from karat.report.blocks import Report, Table
 from karat.report.build import evaluation_report
 from karat.report.comparison import comparison_report
@@ -20,6 +19,7 @@ from karat.report.power import power_report
 from karat.report.renderers.markdown import render_markdown
 from karat.report.renderers.terminal import print_report
 from karat.report.sweep import sweep_report
+from karat.results.comparison.compare import compare_results
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"

@@ -22,7 +22,6 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 import karat
-from karat.comparison.changes import Moved
 from karat.errors import KaratError, no_commands
 from karat.gates.criteria import Gate
 from karat.gates.verdicts import GateVerdict, Verdicts
@@ -33,6 +32,7 @@ from karat.report.renderers.annotations import render_annotations, render_code_q
 from karat.report.renderers.junit import render_junit
 from karat.report.renderers.markdown import render_markdown, safe
 from karat.report.renderers.terminal import print_report
+from karat.results.comparison.changes import Moved
 from karat.statistics.intervals import Sampling
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import karat
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
+from karat.data.ids import as_list
 from karat.errors import KaratError
 from karat.formats.corpus import read_corpus
-from karat.ids import as_list
 from karat.retrievers.base import REGISTRY
 from karat.retrievers.bm25 import BM25
 from karat.retrievers.static_embedding import StaticEmbedder

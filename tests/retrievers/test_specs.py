@@ -14,7 +14,7 @@ import pytest
 from karat.errors import KaratError
 from karat.retrievers.base import REGISTRY, Retriever
 from karat.retrievers.specs import make_retriever, parse
-from karat.running.run import run_retriever
+from karat.systems.run import run_retriever
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import karat
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
+from karat.data.question import Question
 from karat.errors import KaratError
-from karat.retrievers.base import Question
 from karat.retrievers.specs import make_retriever
-from karat.running.run import Finished, run_retriever
+from karat.systems.run import Finished, run_retriever
 
 GOLD = [{"query_id": f"q{i}", "query": f"what & why {i}?", "gold": ["a"], "tags": {"language": "pt"}} for i in range(4)]
 

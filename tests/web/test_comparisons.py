@@ -11,9 +11,9 @@ import pytest
 import karat
 from karat.errors import ConfigError
 from karat.history.folder import FolderStore
+from karat.history.keep import keep_result, restored, scored
 from karat.history.rows import RunRow
 from karat.history.store import Store
-from karat.keeping import keep_result, restored, scored
 from karat.report.blocks import Report, Table, Text
 from karat.web.comparisons import Comparisons, headline, shared_metrics
 

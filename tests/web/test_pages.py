@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page
 
 import karat
 from karat.history.folder import FolderStore
-from karat.keeping import keep_result
+from karat.history.keep import keep_result
 from karat.web.access import SESSION, Access
 
 HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 import karat
-from karat.gold import Dataset
+from karat.data.gold import Dataset
+from karat.history.keep import judgement
 from karat.history.kept_run import KeptRun
 from karat.history.store import Store
-from karat.keeping import judgement
 
 GOLD = {f"q{i}": ["a"] for i in range(20)}
 

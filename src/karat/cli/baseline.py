@@ -81,11 +81,11 @@ def command(
     from pathlib import Path
 
     from karat.cli.scoring import check_outputs, read_chunks, show
+    from karat.files.progress import counting
     from karat.formats.read import read_gold
-    from karat.ladder import BASELINES, METRICS, baseline_ladder
-    from karat.progress import counting
     from karat.report.ladder import ladder_report
     from karat.statistics.intervals import Sampling
+    from karat.systems.ladder import BASELINES, METRICS, baseline_ladder
 
     check_outputs(outputs, (corpus, gold, *runs))
     if keep is not None:

@@ -58,10 +58,10 @@ def command(
     from pathlib import Path
 
     from karat.cli.scoring import check_outputs, show
+    from karat.files.atomic_write import check_writable, refuse_overwriting
+    from karat.files.progress import working
     from karat.labels.calibrating import calibrate, pool_of
     from karat.labels.pool_file import write_pool
-    from karat.output import check_writable, refuse_overwriting
-    from karat.progress import working
     from karat.report.calibration import calibration_report
     from karat.statistics.intervals import Sampling
 

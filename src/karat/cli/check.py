@@ -15,7 +15,8 @@ def command(files: tuple[str, ...], as_json: bool, target: str | None) -> None:
     With one gold set and any number of runs, the runs are also matched against it. Nothing is scored.
     Exit code 2 when a file cannot be used.
     """
-    from karat.checking import check_files, checked_report
+    from karat.report.check import checked_report
+    from karat.results.check import check_files
 
     found = check_files(list(files), target)
     if as_json:

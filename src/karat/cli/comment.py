@@ -48,9 +48,9 @@ def command(
 
     A token that may not comment is no error: the text goes to the job's summary (GitHub) or log (GitLab).
     """
-    from karat.hosts.body import read_body
-    from karat.hosts.patience import Patience
-    from karat.hosts.posting import find_host, plan, post
+    from karat.net.hosts.body import read_body
+    from karat.net.hosts.patience import Patience
+    from karat.net.hosts.posting import find_host, plan, post
 
     body = read_body(file)
     found = find_host(os.environ, host, number, dry_run)

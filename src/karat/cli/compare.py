@@ -64,10 +64,10 @@ def command(
     karat compare main history:latest
     """
     from karat.cli.scoring import check_outputs, results_of, show
-    from karat.comparison.compare import compare_results
     from karat.errors import ConfigError
     from karat.history.references import named
     from karat.report.comparison import comparison_report
+    from karat.results.comparison.compare import compare_results
     from karat.statistics.intervals import Sampling
 
     runs = tuple(named(run) or run for run in runs)

@@ -83,7 +83,7 @@ def command(
     """
     from karat.cli.saving import open_for_saving
     from karat.cli.scoring import command_line, print_json, score_files
-    from karat.export import check_target, export, to_json
+    from karat.report.export import check_target, export, to_json
 
     for output in outputs:
         check_target(output, inputs=_inputs(run, gold, **options))
@@ -116,17 +116,17 @@ def _inputs(run: str, gold: str, routes: dict[str, str], labels: Sequence[str], 
 def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:
     from pathlib import Path
 
-    from karat.evaluation import PANEL
     from karat.gates.criteria import read_criteria
     from karat.gates.gate import gate_metrics
+    from karat.results.evaluate import PANEL
 
     return [*(metrics or PANEL), *gate_metrics(read_criteria(Path(criteria)))]
 
 
 def _with_documents(metrics: Sequence[str]) -> list[str]:
-    from karat.evaluation import PANEL
-    from karat.metrics.base import Relevance
-    from karat.metrics.grammar import parse_metrics
+    from karat.results.evaluate import PANEL
+    from karat.scoring.metrics.base import Relevance
+    from karat.scoring.metrics.grammar import parse_metrics
 
     asked = parse_metrics(metrics or PANEL)
     return list(map(str, [*asked, *(m.by_document for m in asked if isinstance(m, Relevance))]))

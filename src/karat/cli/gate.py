@@ -66,8 +66,8 @@ def command(
     from karat.cli.saving import open_for_saving
     from karat.cli.scoring import page_text, show, sides_of
     from karat.gates.gate import anchored, asked_for, judge_result
+    from karat.history.keep import with_panel
     from karat.history.references import named
-    from karat.keeping import with_panel
     from karat.report.gate import gate_page, gate_report
 
     targets = [_target(output, (run, gold, criteria, baseline, options["corpus"])) for output in outputs]
@@ -90,7 +90,7 @@ def command(
 def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
     """(kind, path): named, or by the ending."""
     from karat.errors import ConfigError
-    from karat.output import check_writable, refuse_overwriting
+    from karat.files.atomic_write import check_writable, refuse_overwriting
 
     kind, equals, path = output.partition("=")
     if not equals or kind not in _KINDS:
@@ -109,7 +109,7 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
 def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> None:
     from karat.cli.scoring import as_json_text, print_json
     from karat.errors import no_commands
-    from karat.output import write_whole
+    from karat.files.atomic_write import write_whole
     from karat.report.comment import comment
     from karat.report.renderers.annotations import render_annotations, render_code_quality
     from karat.report.renderers.junit import render_junit

@@ -53,7 +53,7 @@ def command() -> None:
 def list_runs(limit: int, after: str | None, store: str | None, as_json: bool, **only: str | None) -> None:
     """List runs, the newest first, with their most telling metrics."""
     from karat.cli.scoring import show
-    from karat.report.history import list_report
+    from karat.history.report import list_report
 
     with _open(store) as opened:
         page = opened.runs(_filter(**only), limit=limit, after=after)
@@ -76,10 +76,10 @@ def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: boo
     karat history show 3f9a1c -o report.html -o result.json
     """
     from karat.cli.scoring import command_line, print_json
-    from karat.export import check_target, export, to_json
-    from karat.keeping import restored
+    from karat.history.keep import restored
+    from karat.history.report import origin_section
     from karat.report.build import evaluation_report
-    from karat.report.history import origin_section
+    from karat.report.export import check_target, export, to_json
     from karat.report.renderers.terminal import print_report, terminal_console
 
     for output in outputs:
@@ -114,9 +114,9 @@ def trend(metric: str, segment: str | None, limit: int, store: str | None, as_js
     import msgspec
 
     from karat.cli.scoring import print_json
-    from karat.metrics.grammar import parse_metric
-    from karat.report.history import trend_report
+    from karat.history.report import trend_report
     from karat.report.renderers.terminal import print_report, terminal_console
+    from karat.scoring.metrics.grammar import parse_metric
 
     name, equals, value = (segment or "=").partition("=")
     if not equals:
@@ -196,7 +196,7 @@ def pins(store: str | None, as_json: bool) -> None:
     import msgspec
 
     from karat.cli.scoring import print_json
-    from karat.report.history import pins_report
+    from karat.history.report import pins_report
     from karat.report.renderers.terminal import print_report, terminal_console
 
     with _open(store) as opened:
@@ -228,8 +228,8 @@ def export_command(runs: tuple[str, ...], everything: bool, output: str, store: 
     """Write RUNS, whole and with their tags, to one file, for `karat history import`."""
     from pathlib import Path
 
+    from karat.files.atomic_write import check_writable
     from karat.history.archive import export_runs
-    from karat.output import check_writable
 
     if bool(runs) == everything:
         raise click.UsageError("which runs?\nhint: name some, or --all")
@@ -268,8 +268,8 @@ def check(store: str | None, as_json: bool) -> None:
 
     from karat.cli.scoring import print_json
     from karat.errors import KaratError
+    from karat.files.progress import working
     from karat.history.store import short
-    from karat.progress import working
 
     broken: dict[str, str] = {}
     with _open(store) as opened, working("reading all runs"):

@@ -62,7 +62,7 @@ def _template(name: str) -> str:
 
 def _put(file: Path, text: str, dry_run: bool) -> str:
     """Write it unless something stands there; what was done, in one word."""
-    from karat.output import write_whole
+    from karat.files.atomic_write import write_whole
 
     if file.exists() or file.is_symlink():
         return "kept"

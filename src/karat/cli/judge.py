@@ -42,13 +42,13 @@ def command(
     from pathlib import Path
 
     from karat.cli.scoring import show, show_estimate
-    from karat.config import load_config
     from karat.errors import ConfigError
-    from karat.judging.judge import Judging
-    from karat.judging.merging import check_labels
-    from karat.output import refuse_overwriting
-    from karat.progress import counting
+    from karat.files.atomic_write import refuse_overwriting
+    from karat.files.progress import counting
+    from karat.labels.judge.judge import Judging
+    from karat.labels.judge.merging import check_labels
     from karat.report.judging import judging_report
+    from karat.settings import load_config
 
     target = Path(output)
     refuse_overwriting(target, [path for path in (pool, corpus, options["prompt"], prices) if path])

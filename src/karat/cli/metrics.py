@@ -11,7 +11,7 @@ import click
 @click.option("--markdown", is_flag=True, help="Print the whole reference as Markdown.")
 def command(name: str | None, as_json: bool, markdown: bool) -> None:
     """List all metrics, or say everything about one (NAME, an alias works too)."""
-    from karat.metrics.reference import describe, describe_all, reference
+    from karat.scoring.metrics.reference import describe, describe_all, reference
 
     if markdown:
         click.echo(reference(), nl=False)

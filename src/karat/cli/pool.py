@@ -53,13 +53,13 @@ def command(
     from pathlib import Path
 
     from karat.cli.scoring import show
+    from karat.files.atomic_write import check_writable, refuse_overwriting
+    from karat.files.progress import working
     from karat.formats.read import read_run
     from karat.labels.labelled_gold import read_gold_or_queries, with_labels
     from karat.labels.labels_file import read_labels
     from karat.labels.pool_file import write_pool
     from karat.labels.pooling import make_pool
-    from karat.output import check_writable, refuse_overwriting
-    from karat.progress import working
     from karat.report.pool import pool_report
 
     inputs = [*runs, gold, *labelled, *([options["corpus"]] if options["corpus"] else [])]

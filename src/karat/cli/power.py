@@ -54,8 +54,8 @@ def command(
     karat power old.jsonl --against new.jsonl --gold gold.jsonl
     """
     from karat.cli.scoring import check_outputs, results_of, show
-    from karat.planning import plan
     from karat.report.power import power_report
+    from karat.results.power import plan
 
     check_outputs(outputs, (run, gold, against, options["corpus"]))
     sides = [None] if against is None else results_of(against, gold, metrics, **options)[:1]

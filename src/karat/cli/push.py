@@ -24,11 +24,11 @@ def command(url: str, runs: tuple[str, ...], token_file: str | None, timeout: in
     karat eval run.jsonl --gold gold.jsonl --save
     karat push https://karat.example.org        KARAT_TOKEN in the environment
     """
+    from karat.files.progress import working
     from karat.history.archive import pack
     from karat.history.opening import open_store
+    from karat.history.push import push
     from karat.history.store import short
-    from karat.progress import working
-    from karat.pushing import push
     from karat.web.access import read_token
 
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))

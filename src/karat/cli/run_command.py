@@ -73,11 +73,11 @@ def command(
 
     from karat.cli.scoring import print_json, read_chunks
     from karat.errors import ConfigError
-    from karat.output import refuse_overwriting
-    from karat.progress import counting, working
+    from karat.files.atomic_write import refuse_overwriting
+    from karat.files.progress import counting, working
+    from karat.formats.questions import read_questions
     from karat.retrievers.specs import read_options
-    from karat.running.questions import read_questions
-    from karat.running.run import run_retriever
+    from karat.systems.run import run_retriever
 
     refuse_overwriting(Path(output), [path for path in (queries, corpus, config) if path])
     chosen = {} if config is None else read_options(config)

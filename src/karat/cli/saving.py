@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts
     from karat.history.store import Store
-    from karat.result import Result
+    from karat.results.result import Result
 
 
 class Keeper:
@@ -19,10 +19,10 @@ class Keeper:
         self._store, self._tags = store, tags
 
     def keep(self, result: Result, verdicts: Verdicts | None = None) -> None:
+        from karat.files.git import code_branch
+        from karat.files.progress import working
+        from karat.history.keep import judgement, keep_result
         from karat.history.store import short
-        from karat.keeping import judgement, keep_result
-        from karat.progress import working
-        from karat.provenance import code_branch
 
         with working("saving"):
             judged = [] if verdicts is None else [judgement(verdicts)]
@@ -34,9 +34,9 @@ class Keeper:
 
 def open_for_saving(save: bool | None, tags: tuple[str, ...]) -> Keeper | None:
     """Opened before the work: a history that cannot be written is told at once."""
-    from karat.config import load_config
     from karat.history.opening import open_store
     from karat.history.store import checked_name
+    from karat.settings import load_config
 
     for tag in tags:
         checked_name(tag, "tag")

@@ -11,13 +11,13 @@ import click
 if TYPE_CHECKING:
     import msgspec
 
-    from karat.corpus import Corpus
+    from karat.data.corpus import Corpus
     from karat.formats.base import Lists
     from karat.gates.criteria import Criteria
-    from karat.labelling import Labelling
     from karat.llm.client import Estimate
     from karat.report.blocks import Report
-    from karat.result import Result
+    from karat.results.result import Result
+    from karat.scoring.extra_labels import Labelling
 
 
 def score_files(
@@ -63,15 +63,15 @@ def score_files(
     run_columns: str | None = None,
 ) -> list[Result]:
     """One result for each system of a run."""
-    from karat.config import load_config
-    from karat.engines.find import named_engine
     from karat.errors import ConfigError
-    from karat.evaluation import evaluate_all
+    from karat.files.git import code_date, code_version
+    from karat.files.progress import working
     from karat.formats.read import read_gold
-    from karat.history.references import is_saved
-    from karat.metrics.grammar import REGISTRY
-    from karat.progress import working
-    from karat.provenance import code_date, code_version
+    from karat.results.evaluate import evaluate_all
+    from karat.results.saved import is_saved
+    from karat.scoring.engines.find import named_engine
+    from karat.scoring.metrics.grammar import REGISTRY
+    from karat.settings import load_config
     from karat.statistics.intervals import Sampling
 
     REGISTRY.refuse_clashes()
@@ -137,8 +137,8 @@ def read_chunks(corpus: str, tokens: int | None, overlap: int | None) -> Corpus:
 
 def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **options: Any) -> list[Result]:
     """Results of a run file, or those that a file saved by `karat eval` holds."""
-    from karat.comparison.sides import as_results
-    from karat.history.references import is_saved
+    from karat.results.comparison.sides import as_results
+    from karat.results.saved import is_saved
 
     if gold is None or is_saved(side):
         asked = {"cluster": options["cluster"]}
@@ -175,7 +175,7 @@ def _as_asked(result: Result, options: dict[str, Any]) -> Result:
 def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
     """Refuse what cannot be written before any work is done for it."""
     from karat.errors import ConfigError
-    from karat.export import check_target
+    from karat.report.export import check_target
 
     for output in outputs:
         if not output.endswith((".html", ".json", ".md")):
@@ -191,7 +191,7 @@ def show(
     page: Callable[[], Report] | None = None,
 ) -> None:
     """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that."""
-    from karat.output import write_whole
+    from karat.files.atomic_write import write_whole
     from karat.report.build import joined
     from karat.report.renderers.terminal import print_report, terminal_console
 
@@ -226,7 +226,7 @@ def show_estimate(estimate: Estimate, dry_run: bool, as_json: bool) -> None:
 
 
 def page_text(report: Report) -> bytes:
-    from karat.export import page
+    from karat.report.export import page
 
     return page(report, command_line())
 

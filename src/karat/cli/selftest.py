@@ -43,10 +43,10 @@ def command(
     karat selftest run.jsonl --gold gold.jsonl --gate 'recall@5 drop <= 0.02' --baseline other.jsonl
     """
     from karat.cli.scoring import check_outputs, show, sides_of
+    from karat.files.progress import working
     from karat.gates.gate import asked_for
     from karat.gates.selftest import selftest
     from karat.history.references import named
-    from karat.progress import working
     from karat.report.selftest import selftest_report
 
     check_outputs(outputs, (run, gold, baseline, options["corpus"]))

@@ -49,11 +49,11 @@ def command(
     karat stress run.jsonl --gold gold.jsonl --negatives negatives.jsonl --at 1,5 --queries 50
     """
     from karat.cli.scoring import check_outputs, show
+    from karat.files.progress import working
     from karat.formats.read import read_gold, read_run
-    from karat.progress import working
     from karat.report.stress import stress_report
     from karat.statistics.intervals import Sampling
-    from karat.stressing.stress import stress
+    from karat.systems.stress.stress import stress
 
     check_outputs(outputs, (run, gold, negatives, corpus))
     named = click.get_current_context().get_parameter_source("hits") is click.core.ParameterSource.COMMANDLINE

@@ -36,7 +36,7 @@ def command(run: str, gold: str, ks: str, as_json: bool, outputs: tuple[str, ...
     """
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.report.sweep import sweep_report
-    from karat.sweeping import sweep_metrics
+    from karat.results.sweep import sweep_metrics
 
     depths = _depths(ks)
     check_outputs(outputs, (run, gold, options["corpus"]))
@@ -46,7 +46,7 @@ def command(run: str, gold: str, ks: str, as_json: bool, outputs: tuple[str, ...
 
 def _depths(text: str) -> list[int]:
     from karat.errors import ConfigError
-    from karat.sweeping import checked_depths
+    from karat.results.sweep import checked_depths
 
     try:
         return checked_depths(int(part) for part in text.split(","))

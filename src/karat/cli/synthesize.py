@@ -50,12 +50,12 @@ def command(
     from pathlib import Path
 
     from karat.cli.scoring import read_chunks, show, show_estimate
-    from karat.config import load_config
     from karat.errors import ConfigError
-    from karat.output import check_writable, refuse_overwriting
-    from karat.progress import counting, working
+    from karat.files.atomic_write import check_writable, refuse_overwriting
+    from karat.files.progress import counting, working
     from karat.report.synthesis import synthesis_report
-    from karat.synthesizing.synthesize import Synthesizing
+    from karat.settings import load_config
+    from karat.systems.synthesize.synthesize import Synthesizing
 
     target = Path(output)
     refuse_overwriting(target, [path for path in (corpus, prices) if path])

@@ -13,7 +13,7 @@ def command(file: str, name: str) -> None:
     import sys
     from pathlib import Path
 
-    from karat.output import write_whole
+    from karat.files.atomic_write import write_whole
     from karat.web.access import user_line
 
     if sys.stdin.isatty():

@@ -20,15 +20,15 @@ import msgspec
 from karat.demo.helpdesk import Helpdesk, read_helpdesk
 from karat.demo.searching import run_log
 from karat.demo.story import GATES, STORY, Step, baseline_of
-from karat.evaluation import evaluate
+from karat.files.progress import counting
 from karat.gates.gate import as_criteria, gate_metrics, judge_result
 from karat.history.folder import FolderStore
+from karat.history.keep import judgement, keep_result
 from karat.history.kept_run import KeptRun
 from karat.history.rows import Judgement
 from karat.history.store import Store
-from karat.keeping import judgement, keep_result
-from karat.progress import counting
-from karat.result import Result
+from karat.results.evaluate import evaluate
+from karat.results.result import Result
 from karat.statistics.intervals import Sampling
 
 # A demo that is there at once is worth more than the second digit of an interval and the hundredth failed query.

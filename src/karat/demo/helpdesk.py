@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
+from karat.data.gold import Gold
 from karat.errors import InputError
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_gold
-from karat.gold import Gold
 
 # In a wheel the files lie beside this one (pyproject.toml puts them there), in a checkout among the examples.
 _PLACES = (Path(__file__).parent / "files", Path(__file__).parents[3] / "examples" / "helpdesk")

@@ -14,11 +14,11 @@ from typing import IO, Any, ClassVar, Literal
 
 import msgspec
 
+from karat.data.gold import Gold
+from karat.data.hits import Run
 from karat.errors import InputError, did_you_mean
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.compressed import MAGIC, decompressed
-from karat.formats.refusals import DECODE_ERRORS
-from karat.gold import Gold
-from karat.hits import Run
 
 Kind = Literal["run", "gold"]
 # Lists of a run log: the final ones, those before reranking, those of the query before rewriting.

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from karat.data.gold import Gold, GoldBuilder
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.records import RecordDecoder, read_batches
 from karat.formats.trec import as_number, as_text, is_number
-from karat.gold import Gold, GoldBuilder
 
 
 class BeirQuery(msgspec.Struct, kw_only=True):

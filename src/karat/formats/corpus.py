@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
 from karat.errors import ConfigError, InputError
 from karat.formats.base import Source
 from karat.formats.records import RecordDecoder, no_gc, read_batches

@@ -6,10 +6,10 @@ import os
 import re
 from typing import Any
 
+from karat.data.gold import Dataset
 from karat.errors import InputError
 from karat.formats.base import Source
 from karat.formats.records import read_document
-from karat.gold import Dataset
 
 HEADER = frozenset({"dataset", "dataset_version", "DATASET_VERSION", "as_of_range", "AS_OF_RANGE"})
 

@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.gold import BARE, Dataset, Gold, GoldBuilder
+from karat.data.hits import Hits, Run
+from karat.data.ids import Floats, Ints, Keys
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.dataset import dataset_of
@@ -21,9 +24,6 @@ from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import NO_ID
 from karat.formats.tabular import refuse_other_system
-from karat.gold import BARE, Dataset, Gold, GoldBuilder
-from karat.hits import Hits, Run
-from karat.ids import Floats, Ints, Keys
 
 _SLICE_HITS = 128_000
 _PIECE = 1000  # dicts that are gone through several times at once, while they are in the processor's cache

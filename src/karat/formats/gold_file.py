@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from karat.data.gold import Dataset, Gold, GoldBuilder
+from karat.data.ids import Packed, joined_ids
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.dataset import HEADER, dataset_of, header_of
 from karat.formats.gold_parts import ITEMS, GoldColumnPart, GoldPart
@@ -25,8 +27,6 @@ from karat.formats.records import (
     read_column_batches,
     read_document,
 )
-from karat.gold import Dataset, Gold, GoldBuilder
-from karat.ids import Packed, joined_ids
 
 
 class GoldFormat(Format):

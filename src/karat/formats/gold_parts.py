@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from karat.data.gold import BARE, CHUNK, DOC
+from karat.data.ids import Bools, Floats, Ints, Packed
+from karat.data.passages.passage import Passage
+from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError, did_you_mean, meant
 from karat.formats.gold_records import TARGET_FIELD, GoldEntry, GoldItem
 from karat.formats.json_columns import Columns, ValueKind
 from karat.formats.records import ListField, RecordDecoder, Records, column, extra_columns, has_field
-from karat.gold import BARE, CHUNK, DOC
-from karat.ids import Bools, Floats, Ints, Packed
-from karat.passages import Passage
-from karat.versions import EXPECTED, Version, is_said
 
 # Of items that are all alike no object is made.
 _NAMED: dict[str, ValueKind] = {"chunk_id": "text", "id": "text", "doc_id": "text"}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from karat.entities import Entity
+from karat.data.entities import Entity
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 TARGET_FIELD = re.compile(r"(source|target|expected|relevant|correct|gold)(_\w+)?_id|target|targets|(chunk|doc)_id")

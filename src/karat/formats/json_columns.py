@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.ids import WORD, Bools, Floats, Hashes, Ints, Packed, gather
+from karat.data.ids import WORD, Bools, Floats, Hashes, Ints, Packed, gather
 
 Bytes: TypeAlias = NDArray[np.uint8]
 ValueKind: TypeAlias = Literal["text", "number", "whole", "other"]  # other: not for columns

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from karat.data.ids import Ints, as_list
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.json_columns import BEYOND, Columns, Places, Text, ValueKind, columns_at
-from karat.formats.refusals import DECODE_ERRORS
-from karat.ids import Ints, as_list
 
 _KEY = re.compile(rb'\s*[{,]\s*"([^"]*)"\s*:\s*')
 _BREAK, _SPACE = b"\n "

@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from karat.data.hits import OPTIONAL_COLUMNS
 from karat.errors import ConfigError, InputError, did_you_mean, shorten
-from karat.hits import OPTIONAL_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -110,7 +110,7 @@ def read_layout(columns: Any) -> Layout:
     if isinstance(columns, Mapping):
         return Layout(columns)
     if isinstance(columns, (str, PathLike)):
-        from karat.yaml_io import load_yaml
+        from karat.files.yaml import load_yaml
 
         try:
             text = Path(columns).read_bytes()

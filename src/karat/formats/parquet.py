@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.hits import Hits, Run, Ungrouped
+from karat.data.ids import Seen
 from karat.errors import InputError, MissingExtra
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.layout import LISTS, Layout, find_column
 from karat.formats.table import TableFormat
 from karat.formats.table_run import FrameRun
 from karat.formats.tabular import refuse_other_system
-from karat.hits import Hits, Run, Ungrouped
-from karat.ids import Seen
 
 if TYPE_CHECKING:
     import polars as pl

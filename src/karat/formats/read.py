@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from karat.data.gold import Dataset, Gold
+from karat.data.hits import Run
 from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Lists, Options, Source
 from karat.formats.dicts import gold_from_dict, run_from_dict
@@ -21,8 +23,6 @@ from karat.formats.table_file import as_frame
 from karat.formats.table_folder import files_run, matching_files
 from karat.formats.table_gold import gold_from_frame
 from karat.formats.table_run import FrameRun
-from karat.gold import Dataset, Gold
-from karat.hits import Run
 from karat.registry import Registry
 
 REGISTRY: Registry[Format] = Registry("format", "karat.formats", Format)

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 
 from karat.errors import InputError, shorten
+from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source
 from karat.formats.json_columns import Columns, ValueKind, read_columns
 from karat.formats.json_lines import LineTable, read_lines
-from karat.formats.refusals import DECODE_ERRORS, refusal
 
 S = TypeVar("S", bound=msgspec.Struct)
 Lines: TypeAlias = Sequence[int | None]
@@ -289,7 +289,7 @@ def read_document(source: Source) -> tuple[Any, EntryLines]:
             return msgspec.json.decode(text), {}
         except DECODE_ERRORS as error:
             raise _document_error(error, text, source.label) from error
-    from karat.yaml_io import load_yaml  # PyYAML is slow to import, and most files are no YAML
+    from karat.files.yaml import load_yaml  # PyYAML is slow to import, and most files are no YAML
 
     return load_yaml(text, source.label)
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
+from karat.data.ids import Seen
 from karat.errors import InputError, is_whole, shorten
+from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.json_columns import ValueKind
 from karat.formats.records import ListField, RecordDecoder, decode_entries, no_gc, read_batches, read_column_batches
-from karat.formats.refusals import DECODE_ERRORS, refusal
 from karat.formats.run_parts import Part, Slice
 from karat.formats.run_records import RunRecord, SlimRecord
-from karat.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
-from karat.ids import Seen
 
 _SLICE_HITS = 64_000
 _NOTED = 100

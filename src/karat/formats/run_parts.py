@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat.data.hits import OPTIONAL_COLUMNS, Hits
+from karat.data.ids import Floats, Ints, Packed, as_list, compact, first_empty, joined_ids
 from karat.errors import InputError, meant
 from karat.formats.json_columns import Columns
 from karat.formats.records import Records, column, extra_columns, pick
 from karat.formats.run_records import Hit, RunRecord
-from karat.hits import OPTIONAL_COLUMNS, Hits
-from karat.ids import Floats, Ints, Packed, as_list, compact, first_empty, joined_ids
 
 if TYPE_CHECKING:
-    from karat.ids import Ids
+    from karat.data.ids import Ids
 
 # One value a query, kept for later steps; the rest of the record is either hits or provenance.
 _QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "usage", "error")

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from karat.entities import Entity
-from karat.prices import Count, Usage
+from karat.data.entities import Entity
+from karat.data.prices import Count, Usage
 
 
 class RankedId(msgspec.Struct, gc=False):

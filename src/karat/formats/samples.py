@@ -8,16 +8,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from karat.data.gold import Gold, GoldBuilder
+from karat.data.hits import Run
 from karat.errors import InputError
+from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.dataset import dataset_of, header_of
 from karat.formats.records import RecordDecoder, S, decode_entries, list_entries, read_batches, read_document
-from karat.formats.refusals import DECODE_ERRORS, refusal
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import Part
 from karat.formats.run_records import RunRecord
-from karat.gold import Gold, GoldBuilder
-from karat.hits import Run
 
 Expected: TypeAlias = list[str | int] | dict[str, float]
 Batches: TypeAlias = Iterator[tuple[list[S], Sequence[int | None]]]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
+from karat.data.gold import Gold
+from karat.data.hits import Run
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.table_file import ParquetColumns, read_table
 from karat.formats.table_gold import gold_from_frame
 from karat.formats.table_run import FrameRun
 from karat.formats.tabular import has_role, is_gold, is_run, plain_title
-from karat.gold import Gold
-from karat.hits import Run
 
 
 class TableFormat(Format):

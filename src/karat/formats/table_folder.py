@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 from urllib.parse import unquote
 
+from karat.data.hits import Run
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.parquet import ParquetRun, Scan
-from karat.hits import Run
 
 _HIDDEN = ("_", ".")
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
+from karat.data.ids import PIECE, Floats, Ints, Packed, PackedIds
+from karat.data.passages.passage import Passage
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
 from karat.formats.gold_records import TARGET_FIELD
 from karat.formats.table_file import ParquetColumns
 from karat.formats.tabular import Runs, Table, grouped_rows, in_order, runs_of
-from karat.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
-from karat.ids import PIECE, Floats, Ints, Packed, PackedIds
-from karat.passages import Passage
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
+from karat.data.ids import Floats, Ints
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
 from karat.formats.layout import LATENCY, LISTS, Layout
 from karat.formats.tabular import Table, grouped_rows, is_gold, plain_title, refuse_other_system, runs_of
-from karat.hits import OPTIONAL_COLUMNS, Hits, Run
-from karat.ids import Floats, Ints
 
 if TYPE_CHECKING:
     import polars as pl

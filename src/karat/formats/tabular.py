@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from karat.data.ids import Floats, Ints, Packed, Seen, take_list
 from karat.errors import InputError
 from karat.formats.base import Source
 from karat.formats.layout import NAMES, find_column
 from karat.formats.table_file import ParquetColumns, records_of
-from karat.ids import Floats, Ints, Packed, Seen, take_list
 
 if TYPE_CHECKING:
     import polars as pl

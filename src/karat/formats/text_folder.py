@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
 from karat.errors import ConfigError, InputError
 
 SUFFIXES = (".md", ".markdown", ".txt", ".text", ".rst")

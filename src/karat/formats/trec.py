@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.gold import BARE, Gold, GoldBuilder
+from karat.data.hits import Hits, Run, Ungrouped
+from karat.data.ids import Floats, Ints, Packed, PackedIds, Seen, as_list
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.dataset import dataset_of
 from karat.formats.records import whole_lines
 from karat.formats.tabular import grouped_rows, in_order, refuse_other_system
 from karat.formats.trec_cells import cells, is_regular
-from karat.gold import BARE, Gold, GoldBuilder
-from karat.hits import Hits, Run, Ungrouped
-from karat.ids import Floats, Ints, Packed, PackedIds, Seen, as_list
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from karat.data.ids import Floats, Ints, Packed
 from karat.formats.json_columns import BEYOND, Places, Text, read_numbers
-from karat.ids import Floats, Ints, Packed
 
 _PIECE = 1 << 17
 _SPACE, _TAB, _BREAK = b" \t\n"

@@ -11,10 +11,10 @@ from typing import Literal
 import msgspec
 
 from karat.errors import ConfigError
-from karat.history.references import is_reference
-from karat.metrics.base import Metric
-from karat.metrics.grammar import parse_metric
-from karat.strict_yaml import read_document
+from karat.files.yaml import read_document
+from karat.results.saved import is_reference
+from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.grammar import parse_metric
 
 DEFAULT_FILES = ("ship-criteria.yaml", "config/ship-criteria.yaml")
 Outcome = Literal["pass", "fail", "inconclusive", "invalid"]

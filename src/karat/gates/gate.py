@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from karat.comparison.compare import Comparison, compare_results
-from karat.comparison.sides import as_results, refuse_different
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
 from karat.gates.verdicts import Baseline, Judge, Verdicts, overall
-from karat.history.references import is_reference, is_saved
-from karat.result import Result
+from karat.results.comparison.compare import Comparison, compare_results
+from karat.results.comparison.sides import as_results, refuse_different
+from karat.results.result import Result
+from karat.results.saved import is_reference, is_saved
 
 _OLD = 90  # days after which a baseline is worth a note
 

@@ -11,16 +11,16 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from karat.attributes import attribute, attribute_names
-from karat.comparison.compare import paired_sides
+from karat.data.attributes import attribute, attribute_names
+from karat.data.gold import Gold
+from karat.data.ids import Floats, Ints
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.verdicts import Baseline, GateVerdict, Judge
-from karat.gold import Gold
-from karat.ids import Floats, Ints
-from karat.result import Result
+from karat.results.comparison.compare import paired_sides
+from karat.results.result import Result
+from karat.results.summary import Scores
 from karat.statistics.special import normal_quantile
-from karat.summary import Scores
 
 SCHEMA: Literal["karat/selftest/1"] = "karat/selftest/1"
 ROUNDS = 200

@@ -10,9 +10,9 @@ from typing import Any, Literal, cast
 import msgspec
 import numpy as np
 
-from karat.attributes import label_text, segment_labels
-from karat.comparison.compare import Comparison
-from karat.differences import Difference, Paired
+from karat.data.attributes import label_text, segment_labels
+from karat.data.gold import Dataset
+from karat.data.ids import Ints
 from karat.errors import ConfigError, did_you_mean
 from karat.gates.criteria import Criteria, Gate, Outcome
 from karat.gates.rules import (
@@ -28,13 +28,13 @@ from karat.gates.rules import (
     regression_on_mean,
 )
 from karat.gates.wording import floor_reason, regression_reason
-from karat.gold import Dataset
-from karat.ids import Ints
-from karat.metrics.base import Metric
-from karat.result import Result
-from karat.saved_result import SegmentRow
+from karat.results.comparison.compare import Comparison
+from karat.results.differences import Difference, Paired
+from karat.results.result import Result
+from karat.results.saved import SegmentRow
+from karat.results.summary import FEW, Scores, intervals
+from karat.scoring.metrics.base import Metric
 from karat.statistics.intervals import Sampling
-from karat.summary import FEW, Scores, intervals
 
 SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
 _KINDS = ("floor", "regression")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from karat.differences import Difference
+from karat.data.prices import is_currency, money
 from karat.gates.rules import Limits, Ruling
-from karat.metrics.base import Metric
-from karat.prices import is_currency, money
+from karat.results.differences import Difference
+from karat.scoring.metrics.base import Metric
 
 _MOST_DIGITS = 6
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from karat.errors import InputError
-from karat.saved_result import SavedResult
+from karat.results.saved import SavedResult
 
 if TYPE_CHECKING:
     import polars as pl

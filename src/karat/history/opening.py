@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from karat.config import load_config
 from karat.history.folder import CATALOGUE, FolderStore
 from karat.history.postgres import SCHEMES, PostgresStore
 from karat.history.store import Store
+from karat.settings import load_config
 
 FOLDER = ".karat"
 VARIABLE = "KARAT_STORE"

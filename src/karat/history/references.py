@@ -1,45 +1,13 @@
-"""Names that lead to a saved result: a file, or `history:` with a pin, a tag, an id, or `latest`."""
+"""What an option of the command line may call a result: a path, a reference, or the bare name of a pin."""
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from karat.errors import InputError
-from karat.saved_result import SavedResult, is_saved_result, read_results
+from karat.results.saved import is_reference
 
 PREFIX = "history:"
-
-
-def is_saved(side: Any) -> bool:
-    """Whether a side of a comparison needs neither run nor gold set."""
-    if isinstance(side, SavedResult) or is_reference(side):
-        return True
-    return isinstance(side, (str, PathLike)) and is_saved_result(Path(side))
-
-
-def is_reference(side: Any) -> bool:
-    return isinstance(side, str) and side.startswith(PREFIX)
-
-
-def read_saved(side: str | PathLike[str]) -> list[SavedResult]:
-    """The results that a file or a reference leads to."""
-    if isinstance(side, str) and is_reference(side):
-        return [read_reference(side)]
-    return read_results(side)
-
-
-def read_reference(reference: str) -> SavedResult:
-    from karat.history.opening import open_store
-    from karat.history.store import short
-
-    with open_store() as store:
-        run_id = store.find(reference.removeprefix(PREFIX))
-        saved = store.kept(run_id).saved()
-    return msgspec.structs.replace(saved, run=f"{PREFIX}{short(run_id)}")
 
 
 def named(text: str | None) -> str | None:

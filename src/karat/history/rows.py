@@ -8,11 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from karat.data.gold import Dataset
 from karat.errors import ConfigError
-from karat.gold import Dataset
 from karat.history.kept_run import KeptRun
-from karat.saved_result import SavedResult
-from karat.summary import SummaryRow
+from karat.results.saved import SavedResult
+from karat.results.summary import SummaryRow
 
 ALL = ""  # the segment, and its value, that stands for all queries
 PinKind = Literal["baseline", "anchor"]

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from karat.ids import Ints
+from karat.data.ids import Ints
 from karat.labels.base import Key
 from karat.labels.labels_file import Kind, Label, Labels
 from karat.statistics.intervals import Sampling

@@ -8,9 +8,9 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 
 from karat.errors import InputError
+from karat.files.atomic_write import write_whole
 from karat.formats.base import Source
 from karat.formats.records import RecordDecoder, read_batches
-from karat.output import write_whole
 
 Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 

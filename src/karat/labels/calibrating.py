@@ -10,16 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from karat.analyses.bounds import BoundsAnalysis, Kind
-from karat.analyses.calibrated import BY_STRATA, BY_WEIGHTS, as_strata, judge_strata
-from karat.attributes import segment_labels, segment_title
+from karat.data.attributes import segment_labels, segment_title
+from karat.data.gold import Gold
+from karat.data.ids import Bools, Floats, Ints
 from karat.errors import ConfigError, InputError
-from karat.evaluation import evaluate_all
 from karat.formats.read import read_gold
-from karat.gold import Gold
-from karat.ids import Bools, Floats, Ints
-from karat.judged import relevance
-from karat.labelling import Labelling, Named
 from karat.labels.beside_gold import by_name, chances, refuse_no_overlap, settled_labels
 from karat.labels.calibration_file import (
     Calibration,
@@ -33,7 +28,14 @@ from karat.labels.labelled_gold import with_labels
 from karat.labels.labels_file import CONFLICT, HIGHEST, Label, Labels, read_labels
 from karat.labels.pool_file import PoolEntry, read_pool, refuse_unknown
 from karat.labels.settling import settle
-from karat.result import Result
+from karat.results.analyses.bounds import BoundsAnalysis, Kind
+from karat.results.analyses.calibrated import BY_STRATA, BY_WEIGHTS, as_strata, judge_strata
+from karat.results.evaluate import evaluate_all
+from karat.results.queries.lists import top_lists
+from karat.results.result import Result
+from karat.results.summary import FEW, number
+from karat.scoring.extra_labels import Labelling, Named
+from karat.scoring.judged import relevance
 from karat.statistics.calibration import (
     LEAST_YOUDEN,
     Estimate,
@@ -45,8 +47,6 @@ from karat.statistics.calibration import (
 )
 from karat.statistics.intervals import Sampling
 from karat.statistics.special import beta_quantile
-from karat.summary import FEW, number
-from karat.top_lists import top_lists
 
 WIDTH = 0.1
 _NEXT = 1000  # pairs that are named at most

@@ -13,7 +13,7 @@ import msgspec
 
 from karat.errors import InputError
 from karat.formats.base import Source
-from karat.labelling import JudgedStratum, KnownJudge, Named
+from karat.scoring.extra_labels import JudgedStratum, KnownJudge, Named
 
 SCHEMA: Literal["karat/calibration/1"] = "karat/calibration/1"
 _SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/calibration/')

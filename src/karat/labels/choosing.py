@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from karat.gold import Gold
-from karat.ids import Floats, Ints, take_list
-from karat.judged import Judged
+from karat.data.gold import Gold
+from karat.data.ids import Floats, Ints, take_list
 from karat.labels.base import Key
 from karat.labels.influence import check_metric, label_effects
 from karat.labels.labels_file import HIGHEST
-from karat.metrics.base import Metric
-from karat.result import Result
-from karat.top_lists import look_again
+from karat.results.queries.lists import look_again
+from karat.results.result import Result
+from karat.scoring.judged import Judged
+from karat.scoring.metrics.base import Metric
 
 _SAME = 1e-12  # a change below it is the noise of floating point
 _PRIOR = 10.0  # judged hits that the share of relevant ones over all ranks counts as, at each rank

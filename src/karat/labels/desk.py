@@ -14,12 +14,12 @@ from threading import Lock
 import msgspec
 
 from karat.errors import ConfigError, InputError, is_whole
+from karat.files.atomic_write import refuse_overwriting
 from karat.labels.base import Key, Pair
 from karat.labels.label_log import LabelLog
 from karat.labels.labelling import Session
 from karat.labels.labels_file import Kind, Label, Labels, gathered, read_labels
 from karat.labels.pool_file import PoolEntry, by_key, read_pool
-from karat.output import refuse_overwriting
 
 LONGEST_NAME = 64
 _ORDERS = 64  # annotators of a pool whose order is kept at hand

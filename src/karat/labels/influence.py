@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from karat.data.ids import Floats, Ints, rows_of
 from karat.errors import ConfigError
-from karat.ids import Floats, Ints, rows_of
-from karat.judged import Judged
-from karat.metrics.base import Metric, Relevance
+from karat.scoring.judged import Judged
+from karat.scoring.metrics.base import Metric, Relevance
 
 
 def check_metric(metric: Metric) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from karat.errors import ConfigError, InputError
+from karat.files.append_log import LineFile, NotContinued
 from karat.labels.base import Key
 from karat.labels.labels_file import HIGHEST, Label, Labels, read_labels
-from karat.line_file import LineFile, NotContinued
 
 
 class LabelLog:

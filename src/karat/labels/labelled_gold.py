@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from karat.audit import Audit
+from karat.data.audit import Audit
+from karat.data.gold import CHUNK, DOC, Dataset, Gold, GoldBuilder
+from karat.data.ids import DocRule
 from karat.errors import InputError, NoOverlap, shorten
 from karat.formats.base import Source
+from karat.formats.questions import is_bare, read_questions
 from karat.formats.read import read_gold
-from karat.gold import CHUNK, DOC, Dataset, Gold, GoldBuilder
-from karat.ids import DocRule
 from karat.labels.base import Key, Place
 from karat.labels.labels_file import Label, Labels, read_labels
-from karat.running.questions import is_bare, read_questions
 
 
 def read_gold_or_queries(gold: Any, **options: Any) -> Gold:

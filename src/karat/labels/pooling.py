@@ -8,22 +8,22 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from karat.attributes import language_of
-from karat.corpus import Corpus
+from karat.data.attributes import language_of
+from karat.data.corpus import Corpus
+from karat.data.gold import Dataset, Gold
+from karat.data.ids import DocRule
 from karat.errors import ConfigError, InputError
-from karat.evaluation import evaluate_all
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_run
-from karat.gold import Dataset, Gold
-from karat.ids import DocRule
 from karat.labels.choosing import Found, Influence, find_influence
 from karat.labels.labelled_gold import read_gold_or_queries
 from karat.labels.pool_file import Origin, PoolEntry
 from karat.matching.near_duplicates import near_duplicates
-from karat.metrics.grammar import parse_metric
-from karat.result import Result
-from karat.showing import Texts
-from karat.top_lists import ListedHit, top_lists
+from karat.results.evaluate import evaluate_all
+from karat.results.queries.lists import ListedHit, top_lists
+from karat.results.queries.shown import Texts
+from karat.results.result import Result
+from karat.scoring.metrics.grammar import parse_metric
 
 Chosen: TypeAlias = Literal["all", "budget", "sample"]
 

@@ -8,10 +8,10 @@ from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from karat.highlight import shared_words
 from karat.labels.keyboard import Keyboard
 from karat.labels.labelling import Session, grade_words
 from karat.labels.pool_file import PoolEntry
+from karat.results.queries.highlight import shared_words
 
 _JOINERS = "\u200c\u200d\u00ad"  # invisible, and a part of words and emoji
 _END, _INTERRUPT = "\x04", "\x03"

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from karat.data.tokens import estimate_tokens
 from karat.errors import ConfigError, shorten
 from karat.llm.base import Halt, Messages, NoReply, Reply, Request
-from karat.retrievers.templates import Secrets
-from karat.retrievers.waiting import TooSlow
-from karat.retrievers.web import Web, WebError, check_url
-from karat.tokens import estimate_tokens
+from karat.net.secrets import Secrets
+from karat.net.waiting import TooSlow
+from karat.net.web import Web, WebError, check_url
 
 OPENAI = "https://api.openai.com/v1"
 KEYS = ("KARAT_LLM_KEY", "OPENAI_API_KEY")

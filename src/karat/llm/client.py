@@ -9,12 +9,12 @@ from typing import Protocol
 
 import msgspec
 
+from karat.data.prices import Prices, Usage
+from karat.data.tokens import estimate_tokens
 from karat.llm.base import Reply, Request
 from karat.llm.cache import ReplyCache, key_of
 from karat.llm.chat import Chat
 from karat.llm.options import ModelOptions
-from karat.prices import Prices, Usage
-from karat.tokens import estimate_tokens
 
 CACHE = Path(".karat") / "llm-cache.sqlite"
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from karat.errors import KaratError
 from karat.llm.base import Halt, NoReply
-from karat.running.workers import Workers
+from karat.net.workers import Workers
 
 J = TypeVar("J")
 R = TypeVar("R")

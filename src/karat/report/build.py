@@ -14,7 +14,7 @@ from karat.report.sections.bounds import BoundsSection
 from karat.report.sections.glance import Glance, what_stands_out
 from karat.report.sections.panel import Panel
 from karat.report.sections.segments import leading_metrics
-from karat.result import Result
+from karat.results.result import Result
 
 REGISTRY: Registry[ReportSection] = Registry("report section", "karat.report.sections", ReportSection)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from karat.metrics.reference import OPTIONAL, Description, describe, describe_all
 from karat.report.blocks import Block, Column, Report, Section, Table, Text
+from karat.scoring.metrics.reference import OPTIONAL, Description, describe, describe_all
 
 
 def metrics_report(name: str | None = None) -> Report:

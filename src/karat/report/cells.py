@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from karat.differences import Difference
 from karat.report.blocks import Cell, Column, Interval, Range
 from karat.report.numbers import difference, with_interval
-from karat.summary import SummaryRow
+from karat.results.differences import Difference
+from karat.results.summary import SummaryRow
 
 
 def value_cell(row: SummaryRow, unit: str = "") -> Interval:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator
 
-from karat.comparison.changes import Change, Moved
-from karat.differences import Difference
 from karat.errors import shorten
 from karat.gates.verdicts import GateVerdict, Verdicts
 from karat.gates.wording import amount
-from karat.metrics.grammar import parse_metric
 from karat.report.gate import ANSWERS, consequence, counts
 from karat.report.numbers import points
 from karat.report.renderers.markdown import inert, safe
+from karat.results.comparison.changes import Change, Moved
+from karat.results.differences import Difference
+from karat.scoring.metrics.grammar import parse_metric
 
 LIMIT = 60_000  # bytes; hosts take about 64 kB
 _MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "invalid": "⚠️"}

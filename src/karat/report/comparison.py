@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from karat.changed_queries import changed_queries
-from karat.comparison.changes import Change, Moved
-from karat.comparison.compare import Comparison, Pair, SegmentDifferences, headline_metric
-from karat.differences import Difference
 from karat.errors import shorten
-from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.cells import difference_cell, interval_column
 from karat.report.fitting import WHOLE
@@ -21,7 +16,12 @@ from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
 from karat.report.sections.triage import ALL, SAMPLE, in_full
 from karat.report.triage import changed_blocks
-from karat.result import Result
+from karat.results.comparison.changes import Change, Moved
+from karat.results.comparison.compare import Comparison, Pair, SegmentDifferences, headline_metric
+from karat.results.differences import Difference
+from karat.results.queries.changed import changed_queries
+from karat.results.result import Result
+from karat.scoring.metrics.grammar import parse_metric
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
 _PREFERRED = ("recall@5", "ndcg@5")

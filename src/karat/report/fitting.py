@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 from markupsafe import escape
 
-from karat.highlight import Passage, cut
-from karat.ids import Floats, Ints
+from karat.data.ids import Floats, Ints
 from karat.report.blocks import Block, Example, Line, Listing, Report, Section, Text
 from karat.report.readable import is_verbatim
+from karat.results.queries.highlight import Passage, cut
 
 SIGNS = "✓ hit, ✗ miss (judged not relevant), ? not judged."
 LIMIT = 1_495_000  # bytes of a page that is to stay under 1.5 MB: headings and notes are only estimated

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from karat.gates.verdicts import GateVerdict, Verdicts
-from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Dot, Dots, Example, Interval, Report, Section, Text, Verdict
 from karat.report.build import full_sections
 from karat.report.cells import value_cell
 from karat.report.comparison import comparison_report
-from karat.result import Result
-from karat.summary import SummaryRow
+from karat.results.result import Result
+from karat.results.summary import SummaryRow
+from karat.scoring.metrics.grammar import parse_metric
 
 SHARE = (0.0, 1.0)
 _PICTURED = 30  # rows of a picture; the list has all

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from karat.errors import shorten
-from karat.judging.canaries import MEANING, CanaryCount
-from karat.judging.judge import Judgements
+from karat.labels.judge.canaries import MEANING, CanaryCount
+from karat.labels.judge.judge import Judgements
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text, Verdict
 from karat.report.spending import spending_blocks
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from karat.ladder import Ladder, Rung
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.numbers import difference, interval, titled, written
+from karat.systems.ladder import Ladder, Rung
 
 
 def ladder_report(ladder: Ladder) -> Report:

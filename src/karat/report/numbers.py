@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from karat.differences import Difference
-from karat.prices import is_currency, money
+from karat.data.prices import is_currency, money
 from karat.report.blocks import Column, Table
-from karat.summary import SummaryRow
+from karat.results.differences import Difference
+from karat.results.summary import SummaryRow
 
 Limits: TypeAlias = tuple[float | None, float | None]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from karat.comparison.compare import Pair
-from karat.comparison.open_labels import BoundedDifference
 from karat.report.blocks import Block, Cell, Column, Interval, Table, Text
 from karat.report.numbers import difference
+from karat.results.comparison.compare import Pair
+from karat.results.comparison.open_labels import BoundedDifference
 
 _SHOWN = 5
 _NOTE = (

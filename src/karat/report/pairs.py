@@ -7,15 +7,15 @@ from typing import Literal
 
 import numpy as np
 
-from karat.comparison.compare import Comparison, Pair, headline_metric, paired_sides
-from karat.differences import SAME
-from karat.ids import Floats
-from karat.metrics.base import Metric
-from karat.metrics.grammar import parse_metric
+from karat.data.ids import Floats
 from karat.report.blocks import Block, Dot, Dots, Scatter, Spot
 from karat.report.cells import around, difference_cell
 from karat.report.sections.panel import panel_picture
-from karat.result import Result
+from karat.results.comparison.compare import Comparison, Pair, headline_metric, paired_sides
+from karat.results.differences import SAME
+from karat.results.result import Result
+from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.grammar import parse_metric
 
 _SPOTS = 400  # more are drawn on a grid
 _GRID = 40

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from karat.planning import Plan, PlanRow
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.numbers import points
+from karat.results.power import Plan, PlanRow
 
 
 def power_report(plan: Plan) -> Report:

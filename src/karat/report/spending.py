@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from karat.data.prices import Usage, money
 from karat.llm.client import Estimate, Spending
-from karat.prices import Usage, money
 from karat.report.blocks import Block, Column, Table, Text
 
 _NO_PRICE = "cost not known: --prices names a table with this model"

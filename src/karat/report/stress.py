@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.numbers import p_value, points, queries, written
-from karat.stressing.stress import Stress, StressRow
+from karat.systems.stress.stress import Stress, StressRow
 
 _LISTS = {"topk": "final lists", "raw": "raw lists", "topk_original": "lists of the original query"}
 

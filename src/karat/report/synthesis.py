@@ -6,7 +6,7 @@ from collections import Counter
 
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.spending import spending_blocks
-from karat.synthesizing.synthesize import Synthesis
+from karat.systems.synthesize.synthesize import Synthesis
 
 _SHOWN = 5
 

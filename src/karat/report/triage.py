@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from karat.changed_queries import ChangedQueries, ChangedQuery
-from karat.highlight import Passage
 from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
 from karat.report.sections.waterfall import WORDS
-from karat.showing import ShownGold, ShownHit
-from karat.triaging import DEPTH, Case, Triage
+from karat.results.queries.changed import ChangedQueries, ChangedQuery
+from karat.results.queries.highlight import Passage
+from karat.results.queries.shown import ShownGold, ShownHit
+from karat.results.queries.triage import DEPTH, Case, Triage
 
 
 def triage_report(found: Triage) -> Report:

@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
+from karat.data.question import Question
 from karat.errors import ConfigError, KaratError
+from karat.net.waiting import settled
 from karat.registry import Registry
-from karat.retrievers.waiting import settled
 
 _ID_FIELDS = ("chunk_id", "id", "_id", "doc_id")
 _HIT_FIELDS = ("rank", "doc_id", "doc_version", "text", "source")  # besides id and score; the rest is the system's own
@@ -28,20 +29,6 @@ class Unusable(KaratError):
 
 class Nothing(ConfigError):
     """A corpus with nothing in it that this retriever could search."""
-
-
-class Question(msgspec.Struct, frozen=True):
-    """One query, with what a system may know of it: its tags, never its gold."""
-
-    id: str
-    text: str
-    facts: dict[str, Any] = {}  # language, as_of, conversation_id and tags
-    timeout: float | None = None  # seconds after which nobody waits for the answer any more
-
-    @property
-    def language(self) -> str | None:
-        found = self.facts.get("language")
-        return None if found is None else str(found)
 
 
 class Found(msgspec.Struct):

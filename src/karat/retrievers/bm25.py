@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
 from karat.errors import ConfigError
 from karat.retrievers.base import Nothing, Retriever, ranked, refuse_empty
 from karat.retrievers.words import words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
 from karat.retrievers.base import Retriever, refuse_empty
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.corpus import Corpus
-from karat.retrievers.base import Found, Nothing, Question, Retriever, Stopwatch, as_hits, ranked, refuse_empty
+from karat.data.corpus import Corpus
+from karat.data.question import Question
+from karat.retrievers.base import Found, Nothing, Retriever, Stopwatch, as_hits, ranked, refuse_empty
 from karat.retrievers.embedding import STATIC, Embedder, make_embedder
 from karat.retrievers.unit_vectors import Vectors
 from karat.retrievers.usage import Used, as_field

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.retrievers.base import Found, Question, Retriever, Unusable, as_hits
-from karat.retrievers.templates import Secrets, fill, hit_at, list_at, stored_paths, value_at, values_of
-from karat.retrievers.web import Web, check_url
+from karat.net.secrets import Secrets
+from karat.net.web import Web, check_url
+from karat.retrievers.base import Found, Retriever, Unusable, as_hits
+from karat.retrievers.templates import fill, hit_at, list_at, stored_paths, value_at, values_of
 
 
 class Elasticsearch(Retriever):

@@ -9,12 +9,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from karat.errors import shorten
+from karat.net.secrets import Secrets
+from karat.net.web import Web, WebError, check_url
 from karat.retrievers.sentence_model import SentenceModel
 from karat.retrievers.static_embedding import StaticEmbedder
-from karat.retrievers.templates import Secrets
 from karat.retrievers.unit_vectors import Vectors, normalised
 from karat.retrievers.usage import Used, used_by
-from karat.retrievers.web import Web, WebError, check_url
 
 STATIC = "static"
 _BATCH = 128  # texts a request

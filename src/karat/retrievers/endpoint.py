@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from karat.retrievers.base import Found, Question, Retriever, as_hits
-from karat.retrievers.templates import Secrets, fill, fill_url, hit_at, list_at, values_of
-from karat.retrievers.web import Web, check_url
+from karat.data.question import Question
+from karat.net.secrets import Secrets
+from karat.net.web import Web, check_url
+from karat.retrievers.base import Found, Retriever, as_hits
+from karat.retrievers.templates import fill, fill_url, hit_at, list_at, values_of
 
 _USUAL = ("hits", "results", "documents", "matches", "items", "data", "topk")
 _PATHS = ("score", "text", "doc_id", "doc_version", "source")

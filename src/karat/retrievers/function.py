@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
+from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.retrievers.base import REGISTRY, Found, Question, Retriever, as_found
+from karat.net.waiting import settled
+from karat.retrievers.base import REGISTRY, Found, Retriever, as_found
 from karat.retrievers.named import load, title_of
-from karat.retrievers.waiting import settled
 
 _METHODS = ("retrieve", "search")
 _K = ("k", "top_k", "limit", "n", "size")

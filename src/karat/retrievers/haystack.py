@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.retrievers.base import Found, Question, Retriever, Stopwatch, Unusable, as_hits
+from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, as_hits
 from karat.retrievers.named import load, title_of
 
 

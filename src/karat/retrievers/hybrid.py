@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
+from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.retrievers.base import Found, Question, Retriever, Stopwatch, ranked, timed
+from karat.retrievers.base import Found, Retriever, Stopwatch, ranked, timed
 from karat.retrievers.specs import make_retriever
 from karat.retrievers.usage import as_field
 

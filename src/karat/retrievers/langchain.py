@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.retrievers.base import Found, Question, Retriever, Unusable, as_hits
+from karat.net.waiting import settled
+from karat.retrievers.base import Found, Retriever, Unusable, as_hits
 from karat.retrievers.named import load, title_of
-from karat.retrievers.waiting import settled
 
 
 class LangChain(Retriever):

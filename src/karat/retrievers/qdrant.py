@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.retrievers.base import Found, Question, Retriever, Stopwatch, as_hits
+from karat.net.secrets import Secrets
+from karat.net.web import Web, check_url
+from karat.retrievers.base import Found, Retriever, Stopwatch, as_hits
 from karat.retrievers.embedding import make_embedder
-from karat.retrievers.templates import Secrets, fill, hit_at, list_at, stored_paths, value_at, values_of
+from karat.retrievers.templates import fill, hit_at, list_at, stored_paths, value_at, values_of
 from karat.retrievers.usage import Used, as_field, used_by
-from karat.retrievers.web import Web, check_url
 
 
 class Qdrant(Retriever):

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from karat.corpus import Corpus
+from karat.data.corpus import Corpus
+from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.retrievers.base import Found, Question, Retriever, Stopwatch, Unusable, timed
+from karat.net.secrets import Secrets
+from karat.net.waiting import settled
+from karat.net.web import Web, check_url
+from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, timed
 from karat.retrievers.embedding import STATIC, make_embedder
 from karat.retrievers.named import load, title_of
 from karat.retrievers.specs import make_retriever
-from karat.retrievers.templates import Secrets, fill, list_at, value_at
+from karat.retrievers.templates import fill, list_at, value_at
 from karat.retrievers.unit_vectors import Vectors
 from karat.retrievers.usage import Used, as_field, used_by
-from karat.retrievers.waiting import settled
-from karat.retrievers.web import Web, check_url
 
 Scorer = Callable[[Question, list[str], Used], Sequence[Any]]
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from karat.errors import ConfigError, InputError, UnknownName, did_you_mean, shorten
+from karat.files.yaml import load_yaml
 from karat.retrievers.base import REGISTRY, Retriever, parameters
-from karat.yaml_io import load_yaml
 
 _SPEC = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?::(?P<first>[^()]*))?(?:\((?P<rest>.*)\))?", re.S)
 _URL = re.compile(r"https?://\S+")

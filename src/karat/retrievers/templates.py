@@ -1,18 +1,17 @@
-"""Requests from templates, hits from answers: `{query}` is filled in, `${NAME}` comes from the environment."""
+"""Requests from templates, hits from answers: `{query}` is filled in."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from karat.errors import ConfigError, shorten
-from karat.retrievers.base import Question, Unusable
+from karat.data.question import Question
+from karat.errors import shorten
+from karat.retrievers.base import Unusable
 
 _VALUE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
-_SECRET = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
 def values_of(question: Question, k: int) -> dict[str, Any]:
@@ -50,33 +49,6 @@ def _named(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
         raise Unusable(f"the request asks for {{{name}}}, which this query does not have", expected=", ".join(values))
     return values[name]
-
-
-class Secrets:
-    """Values from the environment, named in settings and never written out."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-
-    def fill(self, template: Any) -> Any:
-        """The template with every `${NAME}` put in."""
-        if isinstance(template, dict):
-            return {name: self.fill(value) for name, value in template.items()}
-        if isinstance(template, list):
-            return [self.fill(value) for value in template]
-        return _SECRET.sub(lambda found: self.get(found[1]), template) if isinstance(template, str) else template
-
-    def get(self, name: str) -> str:
-        value = os.environ.get(name, "").strip()
-        if not value:
-            raise ConfigError(f"the environment has no {name}", hint=f"set it: export {name}=…")
-        self._seen.add(value)
-        return value
-
-    def redact(self, text: str) -> str:
-        for value in self._seen:
-            text = text.replace(value, "***")
-        return text
 
 
 def value_at(found: Any, path: str) -> Any:

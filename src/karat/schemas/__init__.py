@@ -22,27 +22,27 @@ def generate(name: str) -> str:
     """The schema made anew from the code; a test holds the shipped file to it."""
     import msgspec  # not for those who only print a schema
 
-    from karat.comparison.compare import Comparison
+    from karat.data.prices import Prices
     from karat.formats.corpus import CorpusEntry
     from karat.formats.gold_records import GoldEntry
     from karat.formats.run_records import RunRecord
     from karat.gates.criteria import CriteriaFile
     from karat.gates.selftest import SelfTest
     from karat.gates.verdicts import Verdicts
-    from karat.judging.judge import Judgements
     from karat.labels.agreement import Agreement
     from karat.labels.calibration_file import Calibration
+    from karat.labels.judge.judge import Judgements
     from karat.labels.labels_file import Label
     from karat.labels.pool_file import PoolEntry
     from karat.labels.pooling import Pooling
-    from karat.ladder import Ladder
-    from karat.planning import Plan
-    from karat.prices import Prices
-    from karat.saved_result import SavedResult
-    from karat.stressing.stress import Stress
-    from karat.sweeping import Sweep
-    from karat.synthesizing.synthesize import Synthesis
-    from karat.triaging import Triage
+    from karat.results.comparison.compare import Comparison
+    from karat.results.power import Plan
+    from karat.results.queries.triage import Triage
+    from karat.results.saved import SavedResult
+    from karat.results.sweep import Sweep
+    from karat.systems.ladder import Ladder
+    from karat.systems.stress.stress import Stress
+    from karat.systems.synthesize.synthesize import Synthesis
 
     kinds: dict[str, Any] = {
         "run-log": RunRecord,

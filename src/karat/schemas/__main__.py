@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from karat.output import write_whole
+from karat.files.atomic_write import write_whole
 from karat.schemas import NAMES, generate
 
 for name in NAMES:

@@ -21,7 +21,7 @@ from karat.history.queries import (
 )
 from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKind, RunRow, TrendPoint, now, utc
 from karat.history.store import Store
-from karat.saved_result import SavedResult
+from karat.results.saved import SavedResult
 from karat.web.endpoints import Endpoint
 
 PREFIX = "/api/v1"

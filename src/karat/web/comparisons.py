@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import msgspec
 
-from karat.comparison.compare import compare_results
 from karat.errors import ConfigError
+from karat.history.keep import scored
+from karat.history.report import leading
 from karat.history.rows import RunRow
 from karat.history.store import Store, short
-from karat.keeping import scored
 from karat.report.blocks import Report
 from karat.report.comparison import comparison_report
-from karat.report.history import leading
-from karat.result import Result
+from karat.results.comparison.compare import compare_results
+from karat.results.result import Result
 
 _HEADLINE = 3  # metrics of a quick look
 _QUICK = 1000  # resamples of one

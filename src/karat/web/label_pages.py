@@ -14,7 +14,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from karat.errors import ConfigError, InputError, KaratError
-from karat.highlight import shared_words
 from karat.history.store import Store
 from karat.labels.desk import Desk, PoolAtDesk, ShownPair, checked_name, mark_of
 from karat.labels.labelling import grade_words
@@ -23,6 +22,7 @@ from karat.report.agreement import agreement_report
 from karat.report.blocks import Block, Cell, Column, Section, Table, Text
 from karat.report.calibration import calibration_report
 from karat.report.renderers.html import marked
+from karat.results.queries.highlight import shared_words
 from karat.web.access import Access
 from karat.web.guard import LABELS, cookie_of
 from karat.web.label_api import Visit, agreement_of, calibration_of, pool_state

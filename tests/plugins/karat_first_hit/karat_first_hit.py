@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.ids import Floats, Ints
-from karat.judged import Judged
-from karat.metrics.base import Relevance
+from karat.data.ids import Floats, Ints
+from karat.scoring.judged import Judged
+from karat.scoring.metrics.base import Relevance
 
 
 class FirstHit(Relevance, frozen=True, kw_only=True):

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from karat.prices import Prices
+from karat.data.prices import Prices
 from karat.report.blocks import Block, Column, Table
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.result import Result
 
 
 class Artifacts(ReportSection):

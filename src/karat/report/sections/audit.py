@@ -5,7 +5,7 @@ from __future__ import annotations
 from karat.report.blocks import Block, Column, Table, Text
 from karat.report.numbers import listed
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.result import Result
 
 
 class AuditSection(ReportSection):

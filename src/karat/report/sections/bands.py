@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from karat.diagnosis.bands import CAVEAT, Reading
 from karat.report.blocks import Block, Cell, Column, Table
 from karat.report.numbers import written
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.diagnosis.bands import CAVEAT, Reading
+from karat.results.result import Result
 
 
 class Bands(ReportSection):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from karat.report.blocks import Block
-from karat.result import Result
+from karat.results.result import Result
 
 
 class ReportSection:

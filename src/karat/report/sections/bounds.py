@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from karat.analyses.bounds import BoundsFound, BoundsRow, Kind
 from karat.report.blocks import Block, Cell, Column, Interval, Table, Text
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.bounds import BoundsFound, BoundsRow, Kind
+from karat.results.result import Result
 
 _KINDS: dict[Kind, str] = {
     "gold only": "what the gold does not know counts as irrelevant",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from karat.analyses.cost import Costs, Part
-from karat.prices import money
+from karat.data.prices import money
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.cost import Costs, Part
+from karat.results.result import Result
 
 
 class CostSection(ReportSection):

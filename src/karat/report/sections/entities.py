@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from karat.analyses.entities import Linked, Often
 from karat.report.blocks import Block, Column, Table, Text
 from karat.report.numbers import with_interval
 from karat.report.sections.base import ReportSection
-from karat.result import Result
-from karat.summary import SummaryRow
+from karat.results.analyses.entities import Linked, Often
+from karat.results.result import Result
+from karat.results.summary import SummaryRow
 
 
 class EntitySection(ReportSection):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from karat.analyses.evidence import ON_ANSWERS, ON_EVIDENCE, EvidenceFound
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import with_interval
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.evidence import ON_ANSWERS, ON_EVIDENCE, EvidenceFound
+from karat.results.result import Result
 
 _WORDS = {
     "exact": "the chunk is the evidence",

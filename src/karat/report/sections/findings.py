@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from karat.diagnosis.finding import Finding
 from karat.report.blocks import Block, Column, Table, Text
 from karat.report.sections.base import ReportSection
-from karat.result import Result
-from karat.summary import FEW
+from karat.results.diagnosis.finding import Finding
+from karat.results.result import Result
+from karat.results.summary import FEW
 
 NOTHING = "Nothing stands out beyond noise."
 _HOW_SURE = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from karat.analyses.freshness import Fresh
 from karat.report.blocks import Block, Column, Table, Text
 from karat.report.numbers import listed, p_value, points, queries, with_interval, written
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.freshness import Fresh
+from karat.results.result import Result
 
 
 class FreshnessSection(ReportSection):

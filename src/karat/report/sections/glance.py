@@ -6,8 +6,8 @@ from karat.report.blocks import Block, Column, Table, Text, Tile, Tiles
 from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
 from karat.report.sections.segments import leading_metrics
-from karat.result import Result
-from karat.summary import SummaryRow
+from karat.results.result import Result
+from karat.results.summary import SummaryRow
 
 
 class Glance(ReportSection):

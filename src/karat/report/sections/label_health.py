@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from karat.coverage import LabelHealth, Labels
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import listed
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.label_health import LabelHealth, Labels
+from karat.results.result import Result
 
 _ADVICE = (
     "Label passages instead of chunks: {doc_id, quote} or {doc_id, start, end} is looked for in every chunking anew "

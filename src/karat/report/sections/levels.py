@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from karat.metrics.base import Relevance
 from karat.report.blocks import Block, Column, Table
 from karat.report.numbers import points, written
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.result import Result
+from karat.scoring.metrics.base import Relevance
 
 
 class Levels(ReportSection):

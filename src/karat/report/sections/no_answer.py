@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from karat.analyses.no_answer import Share, Unanswerable
 from karat.report.blocks import Block, Cell, Chart, Column, Series, Table, Text
 from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
-from karat.result import Result
-from karat.summary import FEW
+from karat.results.analyses.no_answer import Share, Unanswerable
+from karat.results.result import Result
+from karat.results.summary import FEW
 
 
 class NoAnswerSection(ReportSection):

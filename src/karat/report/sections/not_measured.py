@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from karat.analyses.analyse import REGISTRY
 from karat.report.blocks import Block, Column, Table
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.analyse import REGISTRY
+from karat.results.result import Result
 
 
 class NotMeasured(ReportSection):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from karat.report.blocks import Block
 from karat.report.sections.base import ReportSection
 from karat.report.sweep import sweep_blocks
-from karat.result import Result
+from karat.results.result import Result
 
 
 class OverK(ReportSection):

@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Dot, Dots, Table, Text
 from karat.report.cells import value_cell
 from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
-from karat.result import Result
-from karat.summary import FEW, SummaryRow
+from karat.results.result import Result
+from karat.results.summary import FEW, SummaryRow
+from karat.scoring.metrics.base import Metric
 
 _Values: TypeAlias = dict[str, float | None]
 

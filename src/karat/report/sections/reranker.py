@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from karat.analyses.reranker import Gain, Reranked
 from karat.report.blocks import Block, Text
 from karat.report.numbers import difference_table, queries, share, such_as, with_interval
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.reranker import Gain, Reranked
+from karat.results.result import Result
 
 
 class RerankerSection(ReportSection):

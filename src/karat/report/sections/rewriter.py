@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from karat.analyses.rewriter import Rewriting, Rewritten
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import difference_table, queries, share
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.rewriter import Rewriting, Rewritten
+from karat.results.result import Result
 
 _TEXT = 300  # characters of a query; a table wraps them
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from karat.analyses.router import Confusion, Regret, Routed
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import points, queries, share, such_as, with_interval
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.router import Confusion, Regret, Routed
+from karat.results.result import Result
 
 _COLUMNS = 6  # more routes than that are told one below the other
 _ROWS = 10

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.cells import interval_column, value_cell
 from karat.report.numbers import titled
 from karat.report.sections.base import ReportSection
-from karat.result import Result
-from karat.saved_result import SegmentRow
+from karat.results.result import Result
+from karat.results.saved import SegmentRow
+from karat.scoring.metrics.base import Metric
 
 # Three metrics with intervals fit a line; all others are in the saved result.
 _PREFERRED = ("recall@5", "ndcg@5", "latency_p50")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from karat.judged import Rules
-from karat.metrics.base import Metric
 from karat.report.blocks import Block, Cell, Column, Table
 from karat.report.numbers import written
 from karat.report.sections.base import ReportSection
-from karat.result import Result
-from karat.summary import SummaryRow
+from karat.results.result import Result
+from karat.results.summary import SummaryRow
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.base import Metric
 
 
 class Spread(ReportSection):

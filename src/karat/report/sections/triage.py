@@ -6,8 +6,8 @@ from karat.report.blocks import Block
 from karat.report.fitting import WHOLE
 from karat.report.sections.base import ReportSection
 from karat.report.triage import triage_blocks
-from karat.result import Result
-from karat.triaging import triage
+from karat.results.queries.triage import triage
+from karat.results.result import Result
 
 ALL, SAMPLE = 1_000, 30  # queries on a page: the worst, and some of the others
 _LISTED, _LEAST_FULL, _MOST_FULL = 15_000, 20, 100  # the fewer there are, the more of them in full

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from karat.analyses.waterfall import (
+from karat.report.blocks import Bar, Bars, Block, Cell, Column, Table, Text
+from karat.report.sections.base import ReportSection
+from karat.results.analyses.waterfall import (
     CUT,
     CUT_EARLY,
     DEMOTED,
@@ -17,9 +19,7 @@ from karat.analyses.waterfall import (
     Loss,
     Losses,
 )
-from karat.report.blocks import Bar, Bars, Block, Cell, Column, Table, Text
-from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.result import Result
 
 # Stage → what happened, and in one or two words.
 WORDS = {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.analyses.base import Lacking
+from karat.data.ids import Floats
 from karat.errors import shorten
-from karat.ids import Floats
-from karat.metrics.answer import AnswerContainment
-from karat.metrics.base import Relevance
-from karat.metrics.evidence import EvidenceMetric
 from karat.report.blocks import Block, Column, Table, Text
 from karat.report.sections.base import ReportSection
-from karat.result import Result
+from karat.results.analyses.base import Lacking
+from karat.results.result import Result
+from karat.scoring.metrics.answer import AnswerContainment
+from karat.scoring.metrics.base import Relevance
+from karat.scoring.metrics.evidence import EvidenceMetric
 
 SHOWN, SHOWN_ON_PAGE = 5, 50
 _TEXT = 300  # letters of a query

@@ -11,11 +11,11 @@ from starlette.responses import RedirectResponse, Response
 
 from karat.errors import ConfigError
 from karat.history.queries import SidePage, side_by_side
+from karat.history.report import minute
 from karat.history.rows import RunRow
 from karat.history.store import Store
-from karat.metrics.grammar import parse_metric
-from karat.report.history import minute
 from karat.report.numbers import points, written
+from karat.scoring.metrics.grammar import parse_metric
 from karat.web.comparisons import Comparisons, headline, is_large, shared_metrics
 from karat.web.pages.asking import SIZE, AskPage, asked_of, link, steps
 from karat.web.rendering import Placed, page, place

@@ -7,15 +7,15 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from karat.history.keep import triage_of
 from karat.history.queries import cases_of, scores_of
+from karat.history.report import leading
 from karat.history.store import Store
-from karat.keeping import triage_of
-from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Section, Text
 from karat.report.fitting import SIGNS
-from karat.report.history import leading
 from karat.report.numbers import written
 from karat.report.triage import triage_blocks
+from karat.scoring.metrics.grammar import parse_metric
 from karat.web.pages.asking import SHOWN, SIZE, AskPage, asked_of, steps
 from karat.web.rendering import page, place
 

@@ -8,15 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from karat.history.keep import triage_of
 from karat.history.queries import QueryHistory, QueryPoint, case_of, query_over_time
+from karat.history.report import day, leading, minute
 from karat.history.store import Store, short
-from karat.keeping import triage_of
-from karat.metrics.grammar import parse_metric
 from karat.report.blocks import Block, Chart, Example, Section, Series, Text
 from karat.report.fitting import SIGNS
-from karat.report.history import day, leading, minute
 from karat.report.numbers import written
 from karat.report.triage import triage_blocks
+from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import AskQuery
 from karat.web.pages.asking import SHOWN, asked_of, link
 from karat.web.rendering import Placed, page, place

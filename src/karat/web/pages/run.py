@@ -5,12 +5,12 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from karat.history.keep import kept_sections
+from karat.history.report import minute
 from karat.history.rows import RunRow
 from karat.history.store import Store
-from karat.keeping import kept_sections
 from karat.report.blocks import Section
 from karat.report.gate import gate_report
-from karat.report.history import minute
 from karat.web.pages.verdicts import kept_verdicts
 from karat.web.rendering import page, place
 

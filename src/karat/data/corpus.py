@@ -1,0 +1,118 @@
+"""A corpus: the chunks or documents that a retriever searches, and what they lend to hits that say little."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
+from karat.data.ids import DocRule, as_list
+
+if TYPE_CHECKING:
+    from karat.data.audit import Audit
+
+VERSIONS = ("doc_version", "version")  # how corpora call it
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Corpus:
+    """Parallel lists, in the order of the file."""
+
+    label: str
+    ids: list[str]
+    titles: list[str]
+    texts: list[str]
+    fields: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Id → its place."""
+        return {item: i for i, item in enumerate(self.ids)}
+
+    @cached_property
+    def hash(self) -> str:
+        """Of all that it says: two corpora with the same hash are searched alike."""
+        digest = hashlib.sha256()
+        for row in zip(self.ids, self.titles, self.texts, *self.fields.values(), strict=True):
+            digest.update(msgspec.json.encode(row))
+        return "sha256:" + digest.hexdigest()[:16]
+
+    @property
+    def chunker(self) -> Any:
+        """How its texts were cut, where every chunk says the same."""
+        said = self.fields.get("chunker") or [None]
+        return said[0] if all(one == said[0] for one in said) else None
+
+    @property
+    def versions(self) -> list[Any] | None:
+        """The version of each chunk's document, where the corpus says it."""
+        return next((self.fields[name] for name in VERSIONS if name in self.fields), None)
+
+    def documents(self, rule: DocRule) -> list[str]:
+        """The document of each chunk: its `doc_id`, else what the rule makes of its id."""
+        cache: dict[str, list[str]] = self.__dict__.setdefault("_documents", {})
+        if rule.rule not in cache:
+            said = self.fields.get("doc_id", [None] * len(self))
+            cache[rule.rule] = [rule.doc(i) if d is None else str(d) for i, d in zip(self.ids, said, strict=True)]
+        return cache[rule.rule]
+
+    def strangers(self, rule: DocRule) -> dict[str, str]:
+        """Chunks whose id does not tell their document, with the document."""
+        cache: dict[str, dict[str, str]] = self.__dict__.setdefault("_strangers", {})
+        if rule.rule not in cache:
+            pairs = zip(self.ids, self.documents(rule), strict=True) if "doc_id" in self.fields else ()
+            cache[rule.rule] = {item: doc for item, doc in pairs if rule.doc(item) != doc}
+        return cache[rule.rule]
+
+    def column(self, name: str) -> list[Any] | None:
+        """A column of hits (text, doc_version, source) as the corpus has it."""
+        if name == "text":
+            return self.texts if any(self.texts) else None  # a corpus of bare ids is not one of empty texts
+        return self.versions if name == "doc_version" else self.fields.get(name)
+
+
+class DescribedRun(Run):
+    """A run whose hits take from a corpus what they do not say themselves."""
+
+    def __init__(self, run: Run, corpus: Corpus, rule: DocRule) -> None:
+        self._run, self._corpus, self._rule = run, corpus, rule
+        self.label = run.label
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
+        docs = self._corpus.strangers(self._rule)
+        for hits in self._run.slices(columns, audit):
+            named = self._name_documents(hits, docs) if docs else hits
+            yield self._describe(named, lent) if lent else named
+
+    def _name_documents(self, hits: Hits, docs: dict[str, str]) -> Hits:
+        lent = [docs.get(item, "") for item in as_list(hits.ids)]
+        if hits.docs is not None:
+            lent = [own or other for own, other in zip(as_list(hits.docs), lent, strict=True)]
+        return replace(hits, docs=lent)
+
+    def _describe(self, hits: Hits, lent: dict[str, list[Any]]) -> Hits:
+        places = list(map(self._corpus.index.get, as_list(hits.ids)))
+        columns = dict(hits.columns)
+        for name, column in lent.items():
+            said = columns.get(name) or [None] * len(places)
+            found = (None if at is None else column[at] for at in places)
+            columns[name] = [own if own is not None else other for own, other in zip(said, found, strict=True)]
+        return replace(hits, columns=columns)
+
+    def grouped(self) -> Run:
+        return DescribedRun(self._run.grouped(), self._corpus, self._rule)
+
+    def lists(self, name: str) -> Run:
+        return DescribedRun(self._run.lists(name), self._corpus, self._rule)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._run.provenance()

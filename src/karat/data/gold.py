@@ -1,0 +1,384 @@
+"""GOLD: what should have been found, query by query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from karat.data.audit import Audit
+from karat.data.ids import (
+    Bools,
+    DocRule,
+    Floats,
+    Ints,
+    Packed,
+    Seen,
+    as_list,
+    first_empty,
+    pack,
+    pieces,
+    repeats_within,
+    rows_of,
+    take_list,
+)
+from karat.data.passages.passage import Located, Passage
+from karat.data.versions import EXPECTED, Version, is_said
+from karat.errors import InputError, is_whole
+from karat.matching.cover import normalise
+
+Kinds: TypeAlias = NDArray[np.int8]
+# How a gold id says what it names.
+BARE, CHUNK, DOC = 0, 1, 2
+_FIELDS = ("", ".chunk_id", ".doc_id")
+
+# Texts to be found, never tags, whatever format they come from.
+_TEXTS = ("evidence", "answer", "answer_span")
+
+
+class Dataset(msgspec.Struct):
+    """Which data the numbers speak of."""
+
+    version: str | None = None
+    as_of_range: list[str] | None = None
+    hash: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gold:
+    """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
+
+    queries: list[str]
+    offsets: Ints
+    items: list[str] | Packed  # their ids
+    grades: Floats
+    kinds: Kinds  # BARE, CHUNK or DOC, one an item
+    k: Ints  # cutoff of the query's own, 0 = none
+    no_answer: Ints  # 1 where the query is known to have no answer
+    fields: dict[str, list[Any]] = field(default_factory=dict)  # query, answer, evidence, negatives, as_of …
+    tags: dict[str, list[Any]] = field(default_factory=dict)  # language, topic …: the attributes of segments
+    dataset: Dataset = field(default_factory=Dataset)
+    label: str = "gold"
+    audit: Audit = field(default_factory=Audit)
+    lines: list[int | None] = field(default_factory=list)  # of each query in its file
+    passages: list[Passage | None] = field(default_factory=list)  # of each item; empty where no item has one
+    located: Located | None = None  # the passages in the chunks of one run
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Query → its place."""
+        return dict(zip(self.queries, range(len(self.queries)), strict=True))
+
+    @cached_property
+    def ids(self) -> list[str]:
+        return as_list(self.items)
+
+    @cached_property
+    def packed(self) -> Packed:
+        return pack(self.items) if isinstance(self.items, list) else self.items
+
+    @cached_property
+    def query_of_item(self) -> Ints:
+        return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
+
+    def text(self, i: int) -> str | None:
+        value = self.fields["query"][i] if "query" in self.fields else None
+        return None if value is None else str(value)
+
+    @cached_property
+    def as_of(self) -> list[Version | None]:
+        """The time or version that each query asks from, None where none is given."""
+        values = self.fields.get("as_of") or self.tags.get("as_of")
+        if values is None:
+            return [None] * len(self.queries)
+        return [self._as_of(query, value) if is_said(value) else None for query, value in enumerate(values)]
+
+    def _as_of(self, query: int, value: Any) -> Version:
+        found = Version.read(value)
+        if found is None:
+            what, where = "not a time or version", self.queries[query]
+            raise InputError(what, file=self.label, field="as_of", query=where, expected=EXPECTED, got=value)
+        return found
+
+    def names_document(self, rule: DocRule) -> Bools:
+        """Which items a chunk of a document may match: those that say so, and bare ids that are no chunk's."""
+        cache: dict[str, Bools] = self.__dict__.setdefault("_names_document", {})
+        if rule.rule not in cache:
+            named = self.kinds == DOC
+            bare = self.kinds == BARE
+            if bare.any():
+                named |= bare & ~np.concatenate([rule.chunks(some) for some in pieces(self.items)])
+            if self.located is not None:
+                named &= ~self.located.settled
+            cache[rule.rule] = named
+        return cache[rule.rule]
+
+    def documents(self, rule: DocRule, known: Mapping[str, str] | None = None) -> Gold:
+        """The same gold by document: a document is as relevant as its best chunk. `known`: of chunks whose id does not
+        tell it."""
+        known = known or {}
+        names = [
+            item if kind == DOC else known.get(item) or rule.doc(item)
+            for item, kind in zip(self.ids, self.kinds.tolist(), strict=True)
+        ]
+        best: dict[tuple[int, str], float] = {}
+        for query, name, grade in zip(self.query_of_item.tolist(), names, self.grades.tolist(), strict=True):
+            best[query, name] = max(grade, best.get((query, name), grade))
+        counts = np.bincount(np.array([q for q, _ in best], np.int64), minlength=len(self.queries))
+        return replace(
+            self,
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            items=[name for _, name in best],
+            grades=np.array(list(best.values()), np.float64),
+            kinds=np.full(len(best), DOC, np.int8),
+            passages=[],
+            located=None,
+        )
+
+    def with_items(self, rows: Ints) -> Gold:
+        """The same gold with only these items, which must be in order; passages are to be located anew."""
+        counts = np.bincount(self.query_of_item[rows], minlength=len(self.queries))
+        kept = rows.tolist()
+        return replace(
+            self,
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            items=[self.ids[i] for i in kept],
+            grades=self.grades[rows],
+            kinds=self.kinds[rows],
+            passages=[self.passages[i] for i in kept] if self.passages else [],
+            located=None,
+        )
+
+    def items_of(self, queries: Ints) -> Ints:
+        """Rows of the items of the given queries, query by query."""
+        return rows_of(self.offsets, queries)
+
+    def count_items(self, which: Bools) -> Ints:
+        """How many of its items each query has among `which`."""
+        return np.diff(np.append(0, np.cumsum(which))[self.offsets])
+
+
+@dataclass(eq=False, repr=False)
+class GoldBuilder:
+    """Collects entries one by one and turns them into columns, with the checks that every format shares."""
+
+    label: str
+    queries: list[str] = field(default_factory=list)
+    lines: list[int | None] = field(default_factory=list)
+    # Lists, or arrays from a reader that has all entries at once.
+    counts: Any = field(default_factory=list)
+    ids: Any = field(default_factory=list)
+    grades: Any = field(default_factory=list)
+    kinds: Any = field(default_factory=list)
+    passages: list[Passage | None] = field(default_factory=list)  # as far as items have one
+    k: Any = field(default_factory=list)
+    no_answer: Any = field(default_factory=list)
+    fields: dict[str, list[Any]] = field(default_factory=dict)
+    tags: dict[str, list[Any]] = field(default_factory=dict)
+    distinct: bool = False  # the way they were given, no query can be there twice, and none name an item twice
+
+    def add(
+        self,
+        query: str,
+        ids: list[str],
+        grades: list[float],
+        kind: int = BARE,
+        *,
+        line: int | None = None,
+        k: int = 0,
+        no_answer: bool = False,
+    ) -> None:
+        self.queries.append(query)
+        self.lines.append(line)
+        self.counts.append(len(ids))
+        self.ids += ids
+        self.grades += grades
+        self.kinds += [kind] * len(ids)
+        self.k.append(k)
+        self.no_answer.append(no_answer)
+
+    def say(self, name: str, value: Any, *, tag: bool = False) -> None:
+        """Something said of the query that was added last."""
+        self.say_all(name, len(self.queries) - 1, [value], tag=tag)
+
+    def say_all(self, name: str, start: int, values: list[Any], *, tag: bool = False) -> None:
+        """Something said of the queries from `start` on."""
+        column = (self.tags if tag and name not in _TEXTS else self.fields).setdefault(name, [])
+        column += [None] * (start - len(column))
+        column += values
+
+    def build(self, dataset: Dataset) -> Gold:
+        if not self.queries:
+            raise InputError("no query in the gold set", file=self.label, hint="it needs at least one entry")
+        if not self.distinct and Seen().add(self.queries) and len(set(self.queries)) < len(self.queries):
+            raise self._repeated_query()
+        self._refuse_half_characters()
+        self._refuse_empty_ids()
+        self._refuse_other_than_texts()
+        audit = Audit()
+        self._settle_evidence(audit)
+        ids, grades, kinds, passages, counts = self._items(audit)
+        for column in (*self.fields.values(), *self.tags.values()):
+            column += [None] * (len(self.queries) - len(column))
+        self._count_unused_offsets(counts, passages, audit)
+        no_answer = np.array(self.no_answer, np.int64)
+        without_answer = (self.queries[i] for i in np.flatnonzero(no_answer).tolist())
+        audit.count("no_answer_queries", int(no_answer.sum()), without_answer)
+        return Gold(
+            queries=self.queries,
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            items=ids,
+            grades=grades,
+            kinds=kinds,
+            k=np.array(self.k, np.int64),
+            no_answer=no_answer,
+            fields=self.fields,
+            tags=self.tags,
+            dataset=dataset,
+            label=self.label,
+            audit=audit,
+            lines=self.lines,
+            passages=passages,
+        )
+
+    def _repeated_query(self) -> InputError:
+        first: dict[str, int] = {}
+        at = next(i for i, query in enumerate(self.queries) if first.setdefault(query, i) != i)
+        earlier = self.lines[first[self.queries[at]]]
+        return InputError(
+            "this query is in the gold set already" + (f" (line {earlier})" if earlier else ""),
+            file=self.label,
+            line=self.lines[at],
+            query=self.queries[at],
+            hint="merge the two entries, or give one another query_id",
+        )
+
+    def _refuse_half_characters(self) -> None:
+        for name, texts in (("query_id", self.queries), ("gold", self.ids)):
+            if isinstance(texts, np.ndarray):
+                continue  # bytes of UTF-8 hold whole characters only
+            if not is_whole("".join(texts)):
+                half = next(text for text in texts if not is_whole(text))
+                raise InputError("half a character", file=self.label, field=name, expected="text", got=half)
+
+    def _refuse_empty_ids(self) -> None:
+        item = first_empty(self.ids)
+        if item is not None:
+            ends = np.cumsum(self.counts)
+            at = int(np.searchsorted(ends, item, "right"))
+            raise InputError(
+                "the id is empty",
+                file=self.label,
+                line=self.lines[at],
+                field=f"gold[{item - int(ends[at] - self.counts[at])}]{_FIELDS[int(self.kinds[item])]}",
+                query=self.queries[at],
+                expected="the id of a chunk or a document",
+                hint="a label without an id can match nothing: give its id, or leave it out",
+            )
+
+    def _refuse_other_than_texts(self) -> None:
+        for name in _TEXTS:
+            several = name == "evidence"
+            for at, value in enumerate(self.fields.get(name, ())):
+                texts = value if several and isinstance(value, list) else [] if value is None else [value]
+                wrong = [text for text in texts if not isinstance(text, str) or not is_whole(text)]
+                if wrong:
+                    raise InputError(
+                        "half a character" if isinstance(wrong[0], str) else "wrong type",
+                        file=self.label,
+                        line=self.lines[at],
+                        field=name,
+                        query=self.queries[at],
+                        expected="a text or a list of texts" if several else "text",
+                        got=wrong[0],
+                    )
+
+    def _settle_evidence(self, audit: Audit) -> None:
+        """Every evidence of a query once; an empty one would be covered by anything."""
+        column = self.fields.get("evidence", [])
+        for at, value in enumerate(column):
+            texts: list[str] = [value] if isinstance(value, str) else value or []
+            filled = [text for text in texts if text.strip()]
+            different: dict[str, str] = {}
+            for text in filled:
+                different.setdefault(normalise(text), text)
+            column[at] = list(different.values()) or None
+            audit.count("empty_evidence", len(texts) - len(filled), [self.queries[at]])
+            audit.count("duplicate_evidence", len(filled) - len(different), [self.queries[at]])
+
+    def _items(self, audit: Audit) -> tuple[list[str] | Packed, Floats, Kinds, list[Passage | None], Ints]:
+        grades, kinds = np.asarray(self.grades, np.float64), np.asarray(self.kinds, np.int8)
+        counts = np.asarray(self.counts, np.int64)
+        keep = np.ones(len(grades), np.bool_)
+        if self.passages:
+            self.passages += [None] * (len(self.ids) - len(self.passages))
+        if not np.isfinite(grades).all():
+            bad = int(np.flatnonzero(~np.isfinite(grades))[0])
+            raise self._item_error(self._owners[bad], f"grade of {self._id(bad)!r}", "a finite number", grades[bad])
+        if (grades < 0).any():
+            keep &= grades >= 0
+            audit.count("negative_grades", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
+        if not self.distinct and repeats_within(self.ids, counts):
+            keep &= self._first_of_repeats(grades, audit)
+        if keep.all():
+            return self.ids, grades, kinds, self.passages, counts
+        rows = np.flatnonzero(keep)
+        counts = np.bincount(self._owners[rows], minlength=len(counts))
+        passages = [self.passages[i] for i in rows.tolist()] if self.passages else []
+        ids = self.ids[rows] if isinstance(self.ids, np.ndarray) else take_list(self.ids, rows)
+        return ids, grades[rows], kinds[rows], passages, counts
+
+    @property
+    def _owners(self) -> Ints:
+        """The query of each item."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    def _id(self, row: Any) -> str:
+        return take_list(self.ids, np.array([row]))[0]
+
+    def _first_of_repeats(self, grades: Floats, audit: Audit) -> Any:
+        keep = np.ones(len(grades), np.bool_)
+        named = list(zip(self._owners.tolist(), as_list(self.ids), self.kinds, self._looked_for(), strict=True))
+        seen: dict[tuple[Any, ...], float] = {}
+        for i, item in enumerate(named):
+            before = seen.setdefault(item, float(grades[i]))
+            if before != grades[i]:
+                field, expected = f"grade of {item[1]!r}", f"one grade ({before:g} stands before)"
+                raise self._item_error(item[0], field, expected, grades[i])
+        seen.clear()
+        for i, item in enumerate(named):
+            keep[i] = item not in seen
+            seen[item] = 0.0
+        audit.count("duplicate_gold", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
+        return keep
+
+    def _count_unused_offsets(self, counts: Ints, passages: list[Passage | None], audit: Audit) -> None:
+        """Offsets are of a document; beside a chunk's id alone nobody knows which."""
+        if passages:
+            query = np.repeat(np.arange(len(counts)), counts).tolist()
+            named = zip(query, passages, strict=True)
+            unused = [self.queries[q] for q, p in named if p is not None and p.doc is None and p.start is not None]
+            audit.count("offsets_unused", len(unused), unused)
+
+    def _looked_for(self) -> list[Passage | None]:
+        """What tells items of one document apart; beside a chunk's id a passage is only a note."""
+        if not self.passages:
+            return [None] * len(self.ids)
+        return [p if kind == DOC else None for p, kind in zip(self.passages, self.kinds, strict=True)]
+
+    def _item_error(self, query: int, field: str, expected: str, got: float) -> InputError:
+        return InputError(
+            "gold item refused",
+            file=self.label,
+            line=self.lines[query],
+            field=field,
+            query=self.queries[query],
+            expected=expected,
+            got=float(got),
+        )

@@ -1,0 +1,178 @@
+"""HITS: what one system returned, in slices of whole queries."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from karat.data.ids import Bools, Floats, Ints, take
+from karat.errors import ConfigError
+
+if TYPE_CHECKING:
+    from karat.data.audit import Audit
+    from karat.data.ids import Ids
+
+# Columns of a hit that cost time and memory, and are read only when something asks for them.
+OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Hits:
+    """Some whole queries of one system: query i owns rows offsets[i] … offsets[i+1] of every column."""
+
+    system: str
+    queries: list[str]
+    offsets: Ints
+    ids: Ids
+    score: Floats | None = None  # NaN where a hit has none
+    rank: Floats | None = None  # NaN where a hit has none; never set where the format says that score decides
+    docs: Ids | None = None  # document of each hit where the log says so ("" = not said)
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # OPTIONAL_COLUMNS that were asked for
+    latency: dict[str, Floats] = field(default_factory=dict)  # stage → ms a query, NaN where not measured
+    fields: dict[str, list[Any]] = field(default_factory=dict)  # other things said of a query, None = not said
+    lines: Ints | None = None  # line of each query in its file
+    written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
+
+    @cached_property
+    def query_of_row(self) -> Ints:
+        return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
+
+    def select_queries(self, keep: Bools) -> Hits:
+        counts = np.diff(self.offsets)
+        kept = self.select_rows(np.flatnonzero(np.repeat(keep, counts)), counts)
+        picked = np.flatnonzero(keep).tolist()
+        return replace(
+            kept,
+            queries=[self.queries[i] for i in picked],
+            offsets=_offsets(counts[keep]),
+            latency={stage: ms[keep] for stage, ms in self.latency.items()},
+            fields={name: [values[i] for i in picked] for name, values in self.fields.items()},
+            lines=None if self.lines is None else self.lines[keep],
+        )
+
+    def select_rows(self, rows: Ints, counts: Ints | None = None) -> Hits:
+        """The given rows, in the given order; queries stay, and must stay together."""
+        if counts is None:
+            counts = np.bincount(self.query_of_row[rows], minlength=len(self.queries))
+        picked = rows.tolist() if self.columns else []
+        return replace(
+            self,
+            offsets=_offsets(counts),
+            ids=take(self.ids, rows),
+            score=None if self.score is None else self.score[rows],
+            rank=None if self.rank is None else self.rank[rows],
+            docs=None if self.docs is None else take(self.docs, rows),
+            columns={name: [values[i] for i in picked] for name, values in self.columns.items()},
+        )
+
+
+def _offsets(counts: Ints) -> Ints:
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+class Ungrouped(Exception):
+    """A query came back after its slice was handed out: the run must be read whole and grouped first."""
+
+
+class NoLists(Exception):
+    """The run keeps no lists of this kind."""
+
+
+class Run(ABC):
+    """One file or object with the hits of one or more systems. It can be read again and again."""
+
+    label: str = "run"
+    here: bool = True  # can single hits be read in this process
+    threaded: bool = False  # does reading use several cores by itself
+
+    @abstractmethod
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        """Slices of whole queries; a query of a system comes once. May raise Ungrouped."""
+
+    def grouped(self) -> Run:
+        """The same run with every query's hits together; what to use after Ungrouped."""
+        return self
+
+    def parts(self, least: int) -> list[Run] | None:
+        """The same run as several, each of at least so many bytes, with whole queries and in order; they can be sent to
+        other processes. None where it is small, or cannot be read from the middle."""
+        return None
+
+    def notes(self) -> Any:
+        """What a part learnt on the way, for `take_notes` of the whole."""
+        return None
+
+    def take_notes(self, notes: Any) -> None:  # noqa: B027 — most parts have nothing to tell
+        """What a part learnt on the way; parts come in order."""
+
+    def lists(self, name: str) -> Run:
+        """The same run with the lists before reranking (`raw`) or of the query before rewriting (`topk_original`).
+
+        Queries that have none are left out. Raises NoLists, now or when it is read, where no query has one.
+        """
+        raise NoLists(name)
+
+    def provenance(self) -> dict[str, Any]:
+        """What is known of the run besides its hits, once it was read."""
+        return {}
+
+    def opening(self) -> dict[str, Any]:
+        """The first record, for what must be known of a run before it is read; empty where there is none."""
+        return {}
+
+
+class StagedRun(Run):
+    """A run whose other lists (before reranking, of another query, of one route) stand in runs of their own."""
+
+    def __init__(self, run: Run, lists: dict[str, Run], systems: set[str] | None = None) -> None:
+        self._run, self._lists = run, lists
+        self._systems: set[str] = set() if systems is None else systems  # known once the run was read
+        self.label = run.label
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        for hits in self._run.slices(columns, audit):
+            self._systems.add(hits.system)
+            yield hits
+
+    def grouped(self) -> Run:
+        return StagedRun(self._run.grouped(), self._lists, self._systems)
+
+    def lists(self, name: str) -> Run:
+        return _LentRun(self._lists[name], self._systems) if name in self._lists else self._run.lists(name)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._run.provenance()
+
+
+class _LentRun(Run):
+    """Lists that serve the systems of another run: each its namesake, or all of them where there is but one."""
+
+    def __init__(self, run: Run, systems: set[str]) -> None:
+        self._run, self._systems = run, systems
+        self.label = run.label
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        first: str | None = None
+        for hits in self._run.slices(columns, audit):
+            first = hits.system if first is None else first
+            if first in self._systems:
+                if hits.system in self._systems:
+                    yield hits
+            elif hits.system != first:
+                raise ConfigError(
+                    f"several systems ({first!r}, {hits.system!r} …), none of which has the name of one of the run",
+                    file=self.label,
+                    hint="keep one system in this file, or name them alike: " + ", ".join(sorted(self._systems)),
+                )
+            else:
+                yield from (replace(hits, system=system) for system in sorted(self._systems))
+
+    def grouped(self) -> Run:
+        return _LentRun(self._run.grouped(), self._systems)

@@ -1,0 +1,1 @@
+"""Gold that is a passage of a document, found among the chunks of each run."""

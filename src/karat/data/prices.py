@@ -1,0 +1,190 @@
+"""What was used to answer a query, and what it costs by a price table."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from karat.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from karat.files.yaml import Path as Place
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
+_NO_CURRENCIES = ("", "pp", "ms", "tokens")
+
+
+def is_currency(unit: str) -> bool:
+    """Whether values of this unit are money; the table may call its currency whatever it likes."""
+    return unit not in _NO_CURRENCIES
+
+
+def money(value: float, digits: int = 3) -> str:
+    """An amount with so many digits that count, and two decimals at least: a query costs parts of a cent.
+
+    >>> money(12.345), money(0.00401), money(0.0000123456), money(-0.5, 1), money(0.0)
+    ('12.35', '0.00401', '0.0000123', '-0.50', '0.00')
+    """
+    smallest = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:.{max(smallest, 2)}f}"
+
+
+class Usage(msgspec.Struct):
+    """Tokens and calls of one model in one stage of one query."""
+
+    stage: str | None = None
+    model: str | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    calls: Count = 1
+
+
+class TokenPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Tokens that go in and tokens that come out have prices of their own."""
+
+    prompt: Amount = 0.0
+    completion: Amount = 0.0
+
+
+class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a model costs: for a thousand or a million tokens, for a call, or both."""
+
+    per_1k: Amount | TokenPrice | None = None  # a bare number: tokens in and out cost the same
+    per_1m: Amount | TokenPrice | None = None
+    per_call: Amount | None = None
+
+    def cost(self, used: Usage) -> float | None:
+        """None where tokens cost something and the log says of none."""
+        by_call = used.calls * (self.per_call or 0.0)
+        price, unit = (self.per_1k, 1_000) if self.per_1k is not None else (self.per_1m, 1_000_000)
+        if price is None:
+            return by_call
+        if used.prompt_tokens is None and used.completion_tokens is None:
+            return None
+        kinds = price if isinstance(price, TokenPrice) else TokenPrice(price, price)
+        tokens = (used.prompt_tokens or 0) * kinds.prompt, (used.completion_tokens or 0) * kinds.completion
+        return math.fsum(tokens) / unit + by_call
+
+
+class OneOff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A cost that no query causes: an amount, or tokens (or calls) of a model."""
+
+    name: str
+    amount: Amount | None = None
+    model: str | None = None
+    tokens: Count | None = None
+    calls: Count = 0
+    per: str | None = None  # what it is paid for: month, re-index …
+
+    @property
+    def used(self) -> Usage:
+        return Usage(model=self.model, prompt_tokens=self.tokens, calls=self.calls)
+
+
+class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A price table. Two of them are equal when every price is."""
+
+    currency: Annotated[str, msgspec.Meta(min_length=1, max_length=12)]
+    models: dict[str, ModelPrice] = {}
+    one_off: list[OneOff] = []
+
+    def cost(self, used: Usage) -> float | None:
+        """What one entry of the log costs; None where the table or the log does not say enough."""
+        price = self.models.get(used.model or "")
+        return None if price is None else price.cost(used)
+
+    def total(self, usage: Sequence[Usage]) -> float | None:
+        """All entries together, in whatever order; None where one of them has no known cost."""
+        costs = [self.cost(used) for used in usage]
+        return None if None in costs else math.fsum(cost for cost in costs if cost is not None)
+
+    def one_off_amount(self, line: OneOff) -> float:
+        if line.amount is not None:
+            return line.amount
+        cost = self.cost(line.used)
+        assert cost is not None
+        return cost
+
+    @property
+    def hash(self) -> str:
+        """The same for equal tables, whatever the order of their lines."""
+        return "sha256:" + hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
+
+
+def unpriced(used: Usage, prices: Prices) -> str | None:
+    """Why an entry has no known cost."""
+    if prices.cost(used) is not None:
+        return None
+    if used.model is None:
+        return f"no model named in stage {used.stage!r}" if used.stage else "no model named"
+    if used.model not in prices.models:
+        return f"no price for {used.model}"
+    return f"no tokens logged for {used.model}"
+
+
+def read_prices(given: str | PathLike[str] | dict[str, Any] | Prices) -> Prices:
+    """A price table from a YAML file (a mistake is told with its line and column), from a dict, or as it is."""
+    if isinstance(given, Prices):
+        return given
+    from karat.files.yaml import Document, read_document  # most who score have no prices and need no YAML
+
+    document = Document(None, given, {}) if isinstance(given, dict) else read_document(Path(given))
+    if not isinstance(document.value, dict):
+        expected = "a mapping with currency and models"
+        raise document.placed(ConfigError("no prices", expected=expected, got=document.value), ())
+    for problem, path in _shorthands(document.value):
+        raise document.placed(problem, path)
+    prices = document.convert(Prices)
+    for problem, path in _problems(prices):
+        raise document.placed(problem, path)
+    return prices
+
+
+def _shorthands(table: dict[str, Any]) -> Iterator[tuple[ConfigError, Place]]:
+    """What people write who have not seen a table, with what it should be."""
+    if table.get("currency") is None:
+        hint = "say what the prices are in, such as `currency: USD`; any name of up to 12 letters will do"
+        yield ConfigError("the field 'currency' is missing", hint=hint), ()
+    models = table.get("models")
+    for name, price in models.items() if isinstance(models, dict) else ():
+        if not isinstance(price, dict):
+            hint = f"say what is paid for, such as `{name}: {{per_1m: {price}}}` (per_1k, per_1m, per_call)"
+            yield ConfigError("no price of a model", expected="a mapping", got=price, hint=hint), ("models", name)
+
+
+def _problems(prices: Prices) -> Iterator[tuple[ConfigError, Place]]:
+    """What types cannot say."""
+    if not prices.models and not prices.one_off:
+        hint = "name the models of the log's `usage`, such as `models: {text-embed-small: {per_1m: 0.02}}`"
+        yield ConfigError("a price table without prices", expected="models, or one_off", hint=hint), ()
+    for name, price in prices.models.items():
+        where = ("models", name)
+        if price.per_1k is not None and price.per_1m is not None:
+            yield ConfigError("per_1k and per_1m contradict each other", hint="keep one"), (*where, "per_1m")
+        if price.per_1k is None and price.per_1m is None and price.per_call is None:
+            hint = "a model that costs nothing has `per_call: 0`"
+            yield ConfigError("a model without a price", expected="per_1k, per_1m or per_call", hint=hint), where
+    for i, line in enumerate(prices.one_off):
+        if (line.amount is None) == (line.model is None):
+            yield ConfigError("a one-off cost is an amount, or tokens of a model", hint="keep one"), ("one_off", i)
+        elif line.model is not None:
+            yield from _one_off_problems(line, prices, ("one_off", i))
+
+
+def _one_off_problems(line: OneOff, prices: Prices, where: Place) -> Iterator[tuple[ConfigError, Place]]:
+    if line.model not in prices.models:
+        hint = did_you_mean(line.model or "", prices.models)
+        yield ConfigError(f"no price for {line.model!r}", hint=hint), (*where, "model")
+    elif line.tokens is None and not line.calls:
+        yield ConfigError("how much of the model was used is missing", expected="tokens or calls"), where
+    elif prices.cost(line.used) is None:
+        yield ConfigError(f"{line.model} is paid by the token", expected="tokens"), where

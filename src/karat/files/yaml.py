@@ -1,0 +1,285 @@
+"""YAML read safely, with the line of every entry, and as a struct; whatever is wrong is told with its line and column.
+
+Ids are what was written: dates, 007 and keys stay text.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import msgspec
+import yaml
+
+from karat.errors import ConfigError, InputError, did_you_mean
+
+# The line of each entry of a list, by the list's id(): of the outermost list, or of those right under a mapping.
+Lines: TypeAlias = dict[int, list[int]]
+
+_DEEPEST = 100
+_TAG = "tag:yaml.org,2002:"
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """Safe loading without YAML 1.1's surprises: `no`, 2025-06-01, 010, 0x1F, 1_000 and 12:30 are text."""
+
+
+_SURPRISING = (":timestamp", ":bool", ":int", ":float")
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(_SURPRISING)]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _kind, _pattern, _firsts in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^(?:0|-?[1-9][0-9]*)$", "-0123456789"),
+    (
+        "float",
+        r"^(?:-?(?:0|[1-9][0-9]*)\.[0-9]*(?:[eE][-+]?[0-9]+)?|-?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-.0123456789",
+    ),
+):
+    _Loader.add_implicit_resolver(_TAG + _kind, re.compile(_pattern), list(_firsts))
+
+
+def load_yaml(text: bytes, label: str) -> tuple[Any, Lines]:
+    """The document, and where the entries of its lists stand."""
+    try:
+        _refuse_depth_and_bombs(text, label)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None, {}
+            _settle_keys(node, label, set())
+            value = loader.construct_document(node)
+            return value, _entry_lines(node, value)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)
+        tabs = b"\t" in text and "cannot start any token" in str(error.problem)
+        hint = "YAML is indented with spaces, not tabs" if tabs else None
+        what = f"not YAML: {error.problem or error.context}"
+        raise InputError(what, file=label, line=line, column=column, hint=hint) from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise InputError(f"not YAML: {str(error).splitlines()[0]}", file=label) from error
+    except (AttributeError, LookupError, TypeError) as error:  # how PyYAML takes `!!int ""` or `!!timestamp today`
+        raise InputError("not YAML: a tag that does not fit its value", file=label) from error
+
+
+def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
+    """Walk through the events first: the C loader recurses without a limit, and aliases of aliases explode."""
+    depth, anchored = 0, 0  # how deep we are, and how deep inside of the outermost anchored collection
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            anchored += bool(anchored or event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+            anchored -= anchored > 0
+        elif isinstance(event, yaml.AliasEvent) and anchored:
+            line = _line(event)
+            raise InputError("an alias inside of an anchor", file=label, line=line, hint="write the values out")
+        if depth > _DEEPEST:
+            raise InputError("nested too deeply", file=label, line=_line(event))
+
+
+def _line(event: yaml.Event) -> int | None:
+    return None if event.start_mark is None else event.start_mark.line + 1
+
+
+def _entry_lines(node: Any, value: Any) -> Lines:
+    lists = [(node, value)]
+    if isinstance(value, dict):
+        lists = [(child, value.get(key.value)) for key, child in node.value if isinstance(key, yaml.ScalarNode)]
+    return {
+        id(found): [entry.start_mark.line + 1 for entry in child.value]
+        for child, found in lists
+        if isinstance(found, list)
+    }
+
+
+def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
+    """Keys are text, as in JSON, and stand once."""
+    if id(node) in seen_nodes:  # an alias: looked at already
+        return
+    seen_nodes.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            _settle_keys(child, label, seen_nodes)
+    elif isinstance(node, yaml.MappingNode):
+        keys: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in keys:
+                    line, column = key.start_mark.line + 1, key.start_mark.column + 1
+                    raise InputError(f"the key {key.value!r} stands twice", file=label, line=line, column=column)
+                keys.add(key.value)
+                if key.tag != _TAG + "merge":
+                    key.tag = _TAG + "str"
+            _settle_keys(value, label, seen_nodes)
+
+
+Path: TypeAlias = tuple[str | int, ...]
+Places: TypeAlias = dict[Path, tuple[int, int]]
+
+
+def load_yaml_places(text: bytes, label: str) -> tuple[Any, Places]:
+    """The document, and (line, column) of every value by its path; of a key under the path and KEY."""
+    value, _ = load_yaml(text, label)
+    places: Places = {}
+    node = yaml.compose(text, Loader=_Base)
+    if node is not None:
+        _note_places(node, (), places)
+    return value, places
+
+
+KEY = "key of"
+
+
+def _note_places(node: Any, path: Path, places: Places) -> None:
+    places[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            places[(*path, key.value, KEY)] = (key.start_mark.line + 1, key.start_mark.column + 1)
+            _note_places(value, (*path, key.value), places)
+    elif isinstance(node, yaml.SequenceNode):
+        for i, value in enumerate(node.value):
+            _note_places(value, (*path, i), places)
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_AT = re.compile(r" - at `\$([^`]*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.S)
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_TYPE = re.compile(r"Expected `(.*)`, got `(.*)`")
+_BOUND = re.compile(r"Expected `\w+` (>=|<=) (\S+)")
+_NAMES = {"float": "number", "str": "text", "int": "whole number", "object": "mapping", "array": "list"}
+_OPEN = "..."  # how msgspec calls a key of a mapping, whichever it is
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file holds, and where."""
+
+    file: str | None  # None: from memory, where there are no lines
+    value: Any
+    places: Places
+
+    def line(self, path: Path) -> int:
+        return self._place(path)[0]
+
+    def placed(self, problem: ConfigError, path: Path) -> ConfigError:
+        """A problem with what stands at a path."""
+        if self.file is not None:
+            problem.file = self.file
+            problem.line, problem.column = self._place(path)
+        problem.field = ".".join(str(p) for p in path if p != KEY) or None
+        return problem
+
+    def convert(self, kind: type[S]) -> S:
+        try:
+            return msgspec.convert(self.value, kind)
+        except msgspec.ValidationError as error:
+            problem, path = _explain(str(error), self.value, kind)
+            raise self.placed(problem, path) from error
+
+    def _place(self, path: Path) -> tuple[int, int]:
+        """Of a value, or of the next thing around it: what comes through a merge key has no place of its own."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path, (1, 1))
+
+
+def read_document(file: File) -> Document:
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(file)) from error
+    try:
+        value, places = load_yaml_places(text, str(file))
+    except InputError as error:
+        raise ConfigError(error.what, file=error.file, line=error.line, column=error.column, hint=error.hint) from error
+    return Document(str(file), value, places)
+
+
+def _explain(message: str, value: Any, kind: Any) -> tuple[ConfigError, Path]:
+    """What msgspec found, in the words of the file, and where."""
+    found = _AT.search(message)
+    path, text = _path(found[1] if found else ""), message[: found.start()] if found else message
+    if _OPEN in path:
+        return _explain_entry(path[: path.index(_OPEN)], value, kind)
+    kinds, got = [part for k in _kinds_at(kind, path) for part in _parts(k)], _at(value, path)
+    if unknown := _UNKNOWN.match(text):
+        known = [name for k in kinds for name in getattr(k, "__struct_fields__", ())]
+        problem = ConfigError(f"unknown field {unknown[1]!r}", hint=did_you_mean(unknown[1], known))
+        return problem, (*path, unknown[1], KEY)
+    if missing := _MISSING.match(text):
+        return ConfigError(f"the field {missing[1]!r} is missing"), path
+    if wanted := _TYPE.match(text):
+        expected = " or ".join(_NAMES.get(k, k) for k in wanted[1].split(" | ") if k != "null")
+        hint = "write a plain number, such as 0.85" if "float" in wanted[1] and isinstance(got, str) else None
+        return ConfigError("wrong type", expected=expected, got=got, hint=hint), path
+    if bound := _BOUND.match(text):
+        more = "or more" if bound[1] == ">=" else "or less"
+        return ConfigError("out of range", expected=f"{float(bound[2]):g} {more}", got=got), path
+    if text.startswith("Invalid enum value"):
+        choices = [str(choice) for k in kinds if get_origin(k) is Literal for choice in get_args(k)]
+        expected = " or ".join(part for part in (", ".join(choices[:-1]), *choices[-1:]) if part)
+        return ConfigError("unknown choice", expected=expected, got=got, hint=did_you_mean(str(got), choices)), path
+    return ConfigError(text), path
+
+
+def _explain_entry(path: Path, value: Any, kind: Any) -> tuple[ConfigError, Path]:
+    """What is wrong inside of a mapping: its first entry that is refused for itself."""
+    (entry_kind,) = _kinds_at(kind, (*path, _OPEN))
+    for key, entry in _at(value, path).items():
+        try:
+            msgspec.convert(entry, entry_kind)
+        except msgspec.ValidationError as error:
+            problem, inner = _explain(str(error), entry, entry_kind)
+            return problem, (*path, key, *inner)
+    raise AssertionError("an entry was refused, and none of them is")
+
+
+def _path(text: str) -> Path:
+    parts = re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", text)
+    return tuple(name or (_OPEN if number == _OPEN else int(number)) for name, number in parts)
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _kinds_at(kind: Any, path: Path) -> Iterator[Any]:
+    """What may stand at a path of a value of this kind."""
+    if not path:
+        yield kind
+        return
+    for part in _parts(kind):
+        if isinstance(part, type) and issubclass(part, msgspec.Struct):
+            inner = {field.encode_name: field.type for field in msgspec.structs.fields(part)}
+            if path[0] in inner:
+                yield from _kinds_at(inner[str(path[0])], path[1:])
+        elif get_origin(part) in (list, dict):
+            yield from _kinds_at(get_args(part)[-1], path[1:])
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """The kinds that a union is made of."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) in (Union, types.UnionType):
+        for part in get_args(kind):
+            yield from _parts(part)
+    else:
+        yield kind

@@ -1,0 +1,147 @@
+"""From a result to what a history keeps of it, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from karat.errors import ConfigError
+from karat.gates.verdicts import Verdicts
+from karat.history.kept_run import SCORE, TAG, VOTE, KeptRun, RunDocument, keep
+from karat.history.queries import columns_of
+from karat.history.rows import Judgement
+from karat.history.store import Store
+from karat.report.blocks import Section
+from karat.report.build import full_sections
+from karat.report.sweep import sweep_blocks
+from karat.results.analyses.base import Lacking
+from karat.results.queries.triage import Triage, triage
+from karat.results.result import Result, from_columns, restore
+from karat.results.sweep import Sweep
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+_APART = ("over_k", "triage")  # sections that are made from what is kept apart
+WORST = 100  # failed queries that are kept with their hits
+
+
+def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
+    """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries.
+
+    `worst`: how many of those are kept with their hits."""
+    saved = result.saved()
+    told = {row.segment for row in saved.segments}
+    more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
+    saved = msgspec.structs.replace(saved, segments=[*saved.segments, *more])
+    sections = [_plain(section) for section in full_sections(result, without=_APART)]
+    if result.again is None:
+        return keep(saved, sections=sections)
+    return keep(
+        saved,
+        first_ranks=_first_ranks(result),
+        triage=_plain(triage(result, worst)),
+        sweep=_sweep(result),
+        sections=sections,
+    )
+
+
+def with_panel(result: Result) -> Result:
+    """What gates have measured and the usual panel beside it, so that histories can be compared."""
+    if result.again is None:
+        return result
+    panel = result.again(None)[result.system]
+    more = [metric for metric in result.metrics if metric not in panel.metrics]
+    return replace(
+        panel,
+        metrics=[*panel.metrics, *more],
+        values=panel.values | {str(m): result.values[str(m)] for m in more},
+        ceilings={**result.ceilings, **panel.ceilings},
+        floors={**result.floors, **panel.floors},
+        votes=result.votes | panel.votes,
+        provenance=result.provenance,
+    )
+
+
+def judgement(verdicts: Verdicts) -> Judgement:
+    return Judgement(outcome=verdicts.outcome, document=msgspec.json.encode(verdicts).decode())
+
+
+def restored(run: KeptRun) -> Result:
+    """The result with the numbers that were kept: they are not reckoned anew."""
+    document = run.document
+    cases = None if document.triage is None else {**document.triage, "cases": run.cases()}
+    result = replace(
+        restore(run.saved()),
+        saved_sweep=_typed(document.sweep, Sweep),
+        saved_triage=_typed(cases, Triage),
+    )
+    result.__dict__.update(summary_rows=document.result.summary, bands=document.result.bands)
+    return result
+
+
+def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:
+    """The scores of a run in some metrics, to be compared; quick, however many queries and metrics it has."""
+    rows = columns_of(store, run_id, metrics)
+    queries = rows["query_id"].to_list()
+    saved = msgspec.structs.replace(
+        store.document(run_id).result,
+        queries=dict(zip(queries, rows["query"].to_list(), strict=True)),
+        attributes={n.removeprefix(TAG): _decoded(rows[n].to_list()) for n in rows.columns if n.startswith(TAG)},
+        votes={n.removeprefix(VOTE): rows[n].to_list() for n in rows.columns if n.startswith(VOTE)},
+    )
+    return from_columns(saved, queries, {name: rows[SCORE + name].cast(float).to_numpy() for name in metrics})
+
+
+def _decoded(texts: list[str | None]) -> list[Any]:
+    """Values of a tag, of which there are few different ones."""
+    known = {text: None if text is None else msgspec.json.decode(text) for text in set(texts)}
+    return [known[text] for text in texts]
+
+
+def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage | None:
+    """The triage of a run with some of its cases."""
+    return _typed({**(document.triage or {}), "cases": list(cases)}, Triage)
+
+
+def kept_sections(store: Store, run_id: str) -> list[Section]:
+    """The report of a run without its failed queries, as it was kept; of an older one, made anew."""
+    document = store.document(run_id)
+    read = [_typed(section, Section) for section in document.sections]
+    sections = [section for section in read if section is not None]
+    if not sections or len(sections) < len(read):
+        return full_sections(restored(store.kept(run_id)), without=("triage",))
+    sweep = _typed(document.sweep, Sweep)
+    if sweep is not None:
+        sections.insert(min(2, len(sections)), Section("over_k", "Over k", sweep_blocks(sweep)))
+    return sections
+
+
+def _first_ranks(result: Result) -> list[int | None]:
+    """Where the first relevant item of each query stands."""
+    gold = result.gold
+    found = np.flatnonzero((gold.grades > 0) & (result.places > 0))
+    first = np.full(len(gold.queries), np.iinfo(np.int64).max)
+    np.minimum.at(first, gold.query_of_item[found], result.places[found])
+    return [None if rank == np.iinfo(np.int64).max else rank for rank in first[result.rows].tolist()]
+
+
+def _sweep(result: Result) -> Any:
+    try:
+        return _plain(result.sweep())
+    except (ConfigError, Lacking):
+        return None
+
+
+def _typed(value: Any, kind: type[_S]) -> _S | None:
+    """Through JSON, whose keys are texts also where ours are numbers; None: nothing, or kept in another shape."""
+    try:
+        return None if value is None else msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except msgspec.ValidationError:
+        return None  # by another version; the scores do not depend on it
+
+
+def _plain(value: msgspec.Struct) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,0 +1,199 @@
+"""Past runs as reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from karat.errors import ConfigError
+from karat.history.gold_sets import brief_gold_set, gold_set_marks, gold_set_note, other_gold, several_gold_sets
+from karat.history.rows import Measure, Page, Pin, RunRow, TrendPoint
+from karat.history.store import short
+from karat.report.blocks import Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
+from karat.report.cells import value_cell
+from karat.report.numbers import titled, written
+from karat.report.sections.segments import leading_metrics
+from karat.results.summary import SummaryRow
+from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.grammar import parse_metric
+
+_SHOWN = 2  # metrics in a list: more do not fit a terminal
+_LINES = 3  # of a trend: with bands, more cannot be told apart
+_NAMED = 3  # systems without a line
+_RELEASE = re.compile(r"v?\d+(\.\d+)+\S*|release\S+", re.IGNORECASE)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def list_report(page: Page, total: int) -> Report:
+    shown = leading(page.rows)[:_SHOWN]
+    columns = [
+        Column(title) for title in ("run", "saved (UTC)", "system", "branch", *map(str, shown), "gates", "tags, pins")
+    ]
+    rows = [
+        [
+            short(row.id),
+            minute(row.saved_at),
+            row.head.system or row.head.run,
+            row.head.branch,
+            *(_mean(row.measures.get(str(metric)), metric) for metric in shown),
+            row.outcome,
+            ", ".join([*row.tags, *(f"{pin.kind} {pin.name}" for pin in row.pins)]),
+        ]
+        for row in page.rows
+    ]
+    note = f"{len(page.rows):,} of {total:,} runs."
+    more = f" Older ones: --after '{page.after}'" if page.after else ""
+    table = Table(columns, rows, note + more)
+    return Report("History", [Section("runs", "Runs", [table if rows else Text("No run fits.")])])
+
+
+def trend_report(metric: str, segment: str | None, points: Sequence[TrendPoint]) -> Report:
+    title = f"{metric} over time" + (f", {segment}" if segment else "")
+    return Report(title, [Section("trend", title, trend_blocks(metric, points, segment))])
+
+
+def trend_blocks(metric: str, points: Sequence[TrendPoint], segment: str | None = None) -> list[Block]:
+    """A line with its band and a table of the same numbers."""
+    if not points:
+        return [Text(f"No run has {metric} {f'for the segment {segment}' if segment else 'there'}.")]
+    parsed = parse_metric(metric)
+    found = [point.measure for point in points]
+    blocks: list[Block] = [trend_chart(metric, points)] if len(points) > 1 else []
+    several = len({m.definition for m in found}) > 1
+    if several:
+        blocks.append(Text(f"{metric} was defined or set in different ways: see the last column.", "warning"))
+    on_several = several_gold_sets(points)
+    if on_several:
+        blocks.append(Text(gold_set_note(points), "warning"))
+    titles = ("saved (UTC)", "run", "system", "branch", "code", titled(metric, parsed.unit), "queries")
+    more = (*on_several * ("gold set",), *several * ("definition",))
+    columns = [Column(title) for title in (*titles, *more)]
+    rows: list[list[Cell]] = [
+        [
+            minute(p.saved_at),
+            short(p.run_id),
+            p.system,
+            p.branch,
+            p.code_version,
+            _value(p.measure, parsed),
+            p.queries,
+            *on_several * (brief_gold_set(p.dataset),),
+            *several * (p.measure.definition,),
+        ]
+        for p in points
+    ]
+    return [*blocks, Table(columns, rows)]
+
+
+def trend_chart(metric: str, points: Sequence[TrendPoint]) -> Chart:
+    """A line for each system, with its band; those whose last run is oldest are left out where there are many."""
+    newest = list(dict.fromkeys(point.system for point in reversed(points)))
+    shown = sorted(newest[:_LINES])
+    named = [(float(place), _names(point)) for place, point in enumerate(points, 1) if point.system in shown]
+    return Chart(
+        f"{metric}, run by run, the oldest first{_left_out(newest[_LINES:])}",
+        "run",
+        metric,
+        [_line(system if len(newest) > 1 else metric, system, points) for system in shown],
+        [*(Mark(place, ", ".join(names)) for place, names in named if names), *gold_set_marks(points, shown)],
+        told=True,
+        x_words=[day(point.saved_at) for point in points],
+    )
+
+
+def _names(point: TrendPoint) -> list[str]:
+    """What a run is known by: pins, and the releases among its tags, which stay when the pin moves on."""
+    return [*(pin.name for pin in point.pins), *(tag for tag in point.tags if _RELEASE.fullmatch(tag))]
+
+
+def _left_out(systems: Sequence[str]) -> str:
+    """Their names, since a chart that is cut without a word looks whole."""
+    if not systems:
+        return ""
+    more = len(systems) - _NAMED
+    return f"; not drawn: {', '.join(systems[:_NAMED])}{f' and {more:,} more' if more > 0 else ''}"
+
+
+def _line(name: str, system: str, points: Sequence[TrendPoint]) -> Series:
+    """Broken where the gold set changes."""
+    own: list[tuple[float, TrendPoint | None]] = []
+    before: TrendPoint | None = None
+    for place, point in enumerate(points, 1):
+        if point.system != system:
+            continue
+        if before is not None and other_gold(before, point):
+            own.append((float(place), None))
+        own.append((float(place), point))
+        before = point
+    found = [None if point is None else point.measure for _, point in own]
+    return Series(
+        name,
+        [place for place, _ in own],
+        [None if m is None else m.mean for m in found],
+        [None if m is None else m.low for m in found],
+        [None if m is None else m.high for m in found],
+    )
+
+
+def pins_report(pins: Sequence[Pin], rows: Mapping[str, RunRow]) -> Report:
+    columns = [Column(title) for title in ("name", "kind", "run", "system", "branch", "code", "pinned (UTC)")]
+    found: list[list[Cell]] = []
+    for pin in pins:
+        head = rows[pin.run_id].head
+        pinned = minute(pin.pinned_at)
+        found.append([pin.name, pin.kind, short(pin.run_id), head.system, head.branch, head.code_version, pinned])
+    blocks: list[Block] = [Table(columns, found)] if found else [Text("Nothing is pinned.")]
+    return Report("History", [Section("pins", "Baselines and anchors", blocks)])
+
+
+def origin_section(row: RunRow) -> Section:
+    """What the history knows of a run besides its result."""
+    facts: dict[str, Any] = {
+        "run": row.id,
+        "saved (UTC)": minute(row.saved_at),
+        "branch": row.head.branch,
+        "tags": ", ".join(row.tags),
+        "gates": row.outcome,
+        "pinned as": ", ".join(f"{pin.kind} {pin.name}" for pin in row.pins),
+    }
+    rows = [[name, value] for name, value in facts.items() if value]
+    return Section("history", "In the history", [Table([Column("what"), Column("value")], rows, layout="facts")])
+
+
+def leading(rows: Sequence[RunRow]) -> list[Metric]:
+    """The most telling metrics that these runs have."""
+    names = dict.fromkeys(name for row in rows for name in row.measures)
+    known = []
+    for name in names:
+        try:
+            known.append(parse_metric(name))
+        except ConfigError:  # of a plug-in that is not installed here
+            continue
+    return leading_metrics(known)
+
+
+def day(time: str) -> str:
+    """
+    >>> day("2025-06-01T08:00:00.000000Z")
+    '1 Jun'
+    """
+    return f"{int(time[8:10])} {_MONTHS[int(time[5:7]) - 1]}"
+
+
+def minute(time: str) -> str:
+    """
+    >>> minute("2025-06-01T08:00:00.000000Z")
+    '2025-06-01 08:00'
+    """
+    return time[:16].replace("T", " ")
+
+
+def _mean(measure: Measure | None, metric: Metric) -> Cell:
+    return None if measure is None else written(measure.mean, metric.unit)
+
+
+def _value(measure: Measure | None, metric: Metric) -> Cell:
+    if measure is None:
+        return None
+    return value_cell(SummaryRow(str(metric), measure.n, 0, measure.mean, measure.low, measure.high), metric.unit)

@@ -1,0 +1,1 @@
+"""Saved results that are not files, by the prefix of their names."""

@@ -1,0 +1,22 @@
+"""Saved results of the history: `history:` with a pin, a tag, an id, or `latest`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from karat.results.saved import SavedResult, SavedSource
+
+
+class History(SavedSource):
+    """What `--save` keeps, in the store that the settings name."""
+
+    name = "history"
+
+    def read(self, reference: str) -> SavedResult:
+        from karat.history.opening import open_store
+        from karat.history.store import short
+
+        with open_store() as store:
+            run_id = store.find(reference)
+            saved = store.kept(run_id).saved()
+        return msgspec.structs.replace(saved, run=f"{self.name}:{short(run_id)}")

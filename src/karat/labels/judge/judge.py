@@ -1,0 +1,248 @@
+"""`judge`: a pool of pairs in, labels out, with canaries among them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Unpack
+
+import msgspec
+
+import karat
+from karat.data.corpus import Corpus
+from karat.data.prices import Prices, read_prices
+from karat.errors import ConfigError
+from karat.formats.corpus import read_corpus
+from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_fit, make_canaries
+from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, Judged, ModelJudge
+from karat.labels.judge.merging import write_beside
+from karat.labels.judge.prompt import USUAL_TOKENS, Prompt, read_prompt
+from karat.labels.judge.verdicts import missing
+from karat.labels.labels_file import Label, now
+from karat.labels.pool_file import PoolEntry, read_pool
+from karat.llm.base import NoReply
+from karat.llm.chat import Chat
+from karat.llm.client import Estimate, Spending, chat_of, client_of
+from karat.llm.options import ModelOptions, Option, spelled_out
+from karat.llm.parallel import Progress, each
+
+SCHEMA: Literal["karat/judgements/1"] = "karat/judgements/1"
+CANARIES = 5  # of each kind
+_EXAMPLES = 3
+
+
+class JudgeOptions(ModelOptions, total=False):
+    """Those of `judge` alone."""
+
+    model: Annotated[str | None, Option(None)]
+    judge: Annotated[str | Callable[..., Any] | None, Option(None)]
+    prompt: Annotated[str | PathLike[str] | Prompt | None, Option(None)]
+    annotator: Annotated[str | None, Option(None)]
+    corpus: Annotated[Any, Option(None)]
+    canaries: Annotated[int, Option(CANARIES)]
+
+
+class Judgements(msgspec.Struct, kw_only=True):
+    """What `karat judge` prints as JSON; the labels are what it writes."""
+
+    schema: Literal["karat/judgements/1"] = SCHEMA
+    karat: str
+    pool: str
+    annotator: str
+    model: str
+    prompt_version: str | None
+    grades: dict[str, int]  # grade → pairs
+    missing: dict[str, int]  # why → pairs without a grade
+    missing_examples: list[str]
+    canaries: list[CanaryCount]
+    fit: bool | None  # whether it withstood the canaries; None where nothing tells
+    spending: Spending
+    seconds: float
+    notes: list[str]
+    labels: list[Label]
+
+
+class _Task(NamedTuple):
+    """A pair, or a canary: the judge cannot tell them apart."""
+
+    query: str
+    passage: str
+    entry: PoolEntry | None = None
+    canary: Canary | None = None
+
+
+class Judging:
+    """A judge before a pool: says what it will cost, then does it."""
+
+    @spelled_out
+    def __init__(self, pool: str | PathLike[str] | Sequence[PoolEntry], **options: Unpack[JudgeOptions]) -> None:
+        _check(options)
+        prices, seed, prompt = options["prices"], options["seed"], options["prompt"]
+        self.prices: Prices | None = None if prices is None else read_prices(prices)
+        self.label = str(pool) if isinstance(pool, (str, PathLike)) else "a pool"
+        self._workers = options["workers"]
+        self._entries = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool)
+        if not self._entries:
+            raise ConfigError("the pool is empty: there is nothing to judge", file=self.label)
+        self._tasks = self._lent(options["corpus"])
+        pairs = [(task.query, task.passage) for task in self._tasks]
+        self._canaries = make_canaries(pairs, options["canaries"], seed)
+        self._mixed = [*self._tasks, *(_Task(c.query, c.passage, canary=c) for c in self._canaries)]
+        random.Random(seed).shuffle(self._mixed)
+        asked = _model(options)
+        self.client = client_of(asked, options)
+        of_code = isinstance(asked, FunctionModel)
+        self._judge: Judge = FunctionJudge(self.client) if of_code else ModelJudge(self.client, _prompt(prompt))
+        self.annotator = options["annotator"] or self.client.model.model
+
+    def _lent(self, corpus: Any) -> list[_Task]:
+        """The pairs that have two texts; a corpus lends passages."""
+        lent = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
+        tasks = [_Task(e.query or "", _passage(e, lent), e) for e in self._entries]
+        found = [task for task in tasks if task.query.strip() and task.passage.strip()]
+        if not found:
+            lacking = "query" if any(task.passage.strip() for task in tasks) else "text"
+            hint = "--corpus lends the texts" if lacking == "text" else "karat pool --gold writes the queries"
+            raise ConfigError(f"no pair of the pool has a {lacking}", file=self.label, field=lacking, hint=hint)
+        return found
+
+    def estimate(self) -> Estimate:
+        """Requests that no earlier time has answered. A judge that has to be asked again costs more."""
+        requests = (self._judge.request(task.query, task.passage) for task in self._mixed)
+        return self.client.estimate(requests, 0 if self._judge.version is None else USUAL_TOKENS, self.prices)
+
+    def run(self, output: str | PathLike[str] | None = None, progress: Progress | None = None) -> Judgements:
+        started = time.monotonic()
+        shown = nullcontext(lambda: None) if progress is None else progress("judging", len(self._mixed))
+        given: dict[int, Judged] = {}
+        with shown as tick:
+            for task, judged in each(
+                self._mixed, lambda task: self._judge.judge(task.query, task.passage), self._workers
+            ):
+                given[id(task)] = (
+                    Judged(missing("no reply", str(judged)), now()) if isinstance(judged, NoReply) else judged
+                )
+                tick()
+        canaries = count_canaries([(t.canary, given[id(t)].verdict.grade) for t in self._mixed if t.canary is not None])
+        of_entries = {id(task.entry): given[id(task)] for task in self._tasks}
+        labels = [self._label(entry, of_entries.get(id(entry))) for entry in self._entries]
+        kept = 0 if output is None else write_beside(Path(output), labels, self.annotator)
+        # Not where it ended early: what is under way then may still be written.
+        self.client.close()
+        return self._summary(labels, canaries, kept, time.monotonic() - started)
+
+    def _label(self, entry: PoolEntry, judged: Judged | None) -> Label:
+        verdict, when = judged or Judged(missing("no text", "" if entry.query else "the query has none"), now())
+        return Label(
+            query_id=entry.query_id,
+            chunk_id=entry.chunk_id,
+            doc_id=entry.doc_id,
+            grade=verdict.grade,
+            annotator=self.annotator,
+            kind="judge",
+            reason=verdict.reason,
+            note=verdict.note,
+            quote=verdict.quote,
+            time=when,
+            inclusion_probability=entry.inclusion_probability,
+            model=self.client.model.model,
+            prompt_version=self._judge.version,
+        )
+
+    def _summary(self, labels: list[Label], canaries: list[CanaryCount], kept: int, seconds: float) -> Judgements:
+        graded = Counter(f"{label.grade:g}" for label in labels if label.grade is not None)
+        lost = [label for label in labels if label.grade is None]
+        return Judgements(
+            karat=karat.__version__,
+            pool=self.label,
+            annotator=self.annotator,
+            model=self.client.model.model,
+            prompt_version=self._judge.version,
+            grades={grade: graded[grade] for grade in ("2", "1", "0")},
+            missing=dict(Counter(_kind(label) for label in lost).most_common()),
+            missing_examples=[f"{label.key.query} {label.key.item}: {label.reason}" for label in lost[:_EXAMPLES]],
+            canaries=canaries,
+            fit=is_fit(canaries),
+            spending=self.client.spending(self.prices),
+            seconds=seconds,
+            notes=_notes(graded, len(labels), kept),
+            labels=labels,
+        )
+
+
+@spelled_out
+def judge(
+    pool: str | PathLike[str] | Sequence[PoolEntry],
+    *,
+    output: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[JudgeOptions],
+) -> Judgements:
+    """Let a model grade the pairs of a pool 2, 1 or 0; what cannot be graded is missing, never 0.
+
+    `model`: at an OpenAI-compatible endpoint (`base_url`), with the key in KARAT_LLM_KEY or OPENAI_API_KEY; or
+    `judge`: a function (query, passage) → grade, or its name `module:callable`. `output`: labels file; lines of others
+    in it are kept. `prompt`: file with other instructions. `annotator`: name in the labels, else the model's.
+    `corpus`: lends passages. `canaries`: of each kind, mixed in to test the judge; `seed` draws them. `workers`:
+    requests at once, each given `timeout` seconds and tried again `retries` times. `cache`: file with all answers, so
+    that none is paid for twice; `fresh` asks again. `prices`: table for the cost.
+    """
+    return Judging(pool, **options).run(output, progress)
+
+
+def _model(options: JudgeOptions) -> Chat | FunctionModel:
+    model, function = options["model"], options["judge"]
+    if (model is None) == (function is None):
+        raise ConfigError("who judges?", expected="a model, or a function of your own (--model or --judge)")
+    if function is None:
+        assert model is not None
+        return chat_of(model, options)
+    if options["base_url"] is not None or options["prompt"] is not None:
+        raise ConfigError(
+            "a function of your own has neither address nor prompt", hint="leave --base-url, --prompt out"
+        )
+    return FunctionModel(function, options["timeout"])
+
+
+def _prompt(given: str | PathLike[str] | Prompt | None) -> Prompt:
+    if given is None or isinstance(given, Prompt):
+        return given or Prompt()
+    return read_prompt(given)
+
+
+def _passage(entry: PoolEntry, corpus: Corpus | None) -> str:
+    title, text = entry.title, entry.text
+    at = None if corpus is None else corpus.index.get(str(entry.chunk_id or entry.doc_id))
+    if corpus is not None and at is not None:
+        title, text = title or corpus.titles[at], text or corpus.texts[at]
+    return f"{title}\n\n{text or ''}" if title else text or ""
+
+
+def _kind(label: Label) -> str:
+    return (label.reason or "").partition(":")[0]
+
+
+def _notes(graded: Counter[str], pairs: int, kept: int) -> list[str]:
+    notes = []
+    if kept:
+        notes.append(f"{kept:,} labels that stood in the file are kept")
+    if len(graded) == 1 and graded.total() >= 10:
+        notes.append(f"every pair got the grade {next(iter(graded))}: such a judge tells nothing")
+    if graded.total() < 0.95 * pairs:
+        notes.append(
+            f"{pairs - graded.total():,} of {pairs:,} pairs have no grade; what is left may not be a fair sample"
+        )
+    return notes
+
+
+def _check(options: JudgeOptions) -> None:
+    workers, timeout = options["workers"], options["timeout"]
+    retries, canaries = options["retries"], options["canaries"]
+    if workers < 1 or not timeout > 0 or retries < 0 or canaries < 0:
+        got = f"workers {workers}, timeout {timeout:g}, retries {retries}, canaries {canaries}"
+        raise ConfigError("out of range", expected="workers and timeout above 0, the rest 0 or more", got=got)

@@ -1,0 +1,122 @@
+"""Who judges: a chat model, or a function of one's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from karat.errors import ConfigError, KaratError, shorten
+from karat.labels.judge.prompt import Prompt
+from karat.labels.judge.verdicts import Verdict, missing, read_verdict
+from karat.llm.base import NoReply, Reply, Request
+from karat.llm.client import Client
+from karat.llm.conversation import NoAnswer, Unusable, converse
+from karat.net.waiting import settled
+from karat.retrievers.function import code_hash
+from karat.retrievers.named import load, title_of
+
+_AGAIN = (
+    "Judge again, and answer with one JSON object only, with intent, match, quote (copied letter by letter) and grade."
+)
+
+
+class Judged(NamedTuple):
+    """A verdict, and when it was given."""
+
+    verdict: Verdict
+    time: str
+
+
+class Judge(Protocol):
+    """Grades one passage for one query."""
+
+    client: Client
+    version: str | None  # of what it was told
+
+    def request(self, query: str, passage: str) -> Request: ...
+    def judge(self, query: str, passage: str) -> Judged: ...
+
+
+class ModelJudge:
+    """A chat model. What it says is read with suspicion, and asked for again where it is no verdict."""
+
+    def __init__(self, client: Client, prompt: Prompt) -> None:
+        self.client, self._prompt = client, prompt
+        self.version: str | None = prompt.version
+
+    def request(self, query: str, passage: str) -> Request:
+        return self._prompt.request(query, passage)
+
+    def judge(self, query: str, passage: str) -> Judged:
+        def read(answer: str) -> Verdict:
+            return read_verdict(answer, passage, needs_quote=True)
+
+        try:
+            verdict, reply = converse(self.client, self.request(query, passage), read, _AGAIN)
+        except NoAnswer as error:
+            return Judged(missing(error.kind, error.about), error.time)
+        return Judged(verdict, reply.time)
+
+
+class FunctionJudge:
+    """A function (query, passage) → grade, or a dict with grade, quote, note; None where it cannot tell."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.version: str | None = None
+
+    def request(self, query: str, passage: str) -> Request:
+        return Request([{"role": "query", "content": query}, {"role": "passage", "content": passage}], 0)
+
+    def judge(self, query: str, passage: str) -> Judged:
+        reply = self.client.ask(self.request(query, passage))
+        try:
+            return Judged(read_verdict(reply.text or "", passage, needs_quote=False), reply.time)
+        except Unusable as error:
+            said = shorten(reply.text or "nothing", 80)
+            return Judged(missing("no usable answer", f"{error}; it returned {said}"), reply.time)
+
+
+class FunctionModel:
+    """A function in the place of a model: its answers are kept like those of one, as long as its file is the same."""
+
+    def __init__(self, target: str | Callable[..., Any], timeout: float) -> None:
+        found = load(target) if isinstance(target, str) else target
+        if isinstance(found, type) or not callable(found):
+            raise ConfigError(f"{target!r} is no judge", expected="a function (query, passage) → 0, 1 or 2")
+        self.model = target if isinstance(target, str) else title_of(target)
+        self.url = f"code {code_hash(found)}"
+        self._function, self._timeout = found, timeout
+        _refuse_other_arguments(found, self.model)
+
+    def ask(self, request: Request) -> Reply:
+        query, passage = (message["content"] for message in request.messages)
+        try:
+            said = settled(self._function(query, passage), self._timeout)
+            text = _as_text(said)
+        except KaratError as error:
+            raise NoReply(str(error)) from None
+        except Exception as error:  # whatever their code does: it belongs to this pair
+            raise NoReply(f"{type(error).__name__}: {error}") from None
+        return Reply(text, 0, 0, datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def _as_text(said: Any) -> str | None:
+    if said is None:
+        return None
+    value = said if isinstance(said, dict) else {"grade": said.item() if hasattr(said, "item") else said}
+    return msgspec.json.encode(value).decode()
+
+
+def _refuse_other_arguments(function: Callable[..., Any], name: str) -> None:
+    try:
+        inspect.signature(function).bind("query", "passage")
+    except TypeError as error:
+        what = f"{name} cannot be called with a query and a passage: {error}"
+        raise ConfigError(what, expected="a function (query, passage) → 0, 1 or 2") from None
+    except ValueError:
+        return  # some built-in functions tell nothing of themselves

@@ -1,0 +1,149 @@
+"""GitHub: comments of a pull request are those of its issue."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from karat.errors import ConfigError
+from karat.net.hosts.base import Host, Outcome, login, require
+from karat.net.hosts.body import cut, utf8
+from karat.net.hosts.client import Client, Denied, HostError, NotFound, check_token, check_url
+
+_API = "https://api.github.com"
+_SUMMARY_BYTES = 1 << 20
+_ACTIONS_BOT = "github-actions[bot]"
+_REPOSITORY = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitHub(Host):
+    title: ClassVar[str] = "GitHub"
+    limit: ClassVar[int] = 65_536
+    edit_method: ClassVar[str] = "PATCH"
+    oldest_first: ClassVar[str] = ""
+    graphql: str
+    repository: str
+    summary: str
+
+    @classmethod
+    def recognised(cls, environment: Mapping[str, str]) -> bool:
+        return environment.get("GITHUB_ACTIONS") == "true"
+
+    @classmethod
+    def find(cls, environment: Mapping[str, str], number: int | None, dry_run: bool) -> GitHub:
+        repository = environment.get("GITHUB_REPOSITORY", "")
+        token = check_token(environment.get("GITHUB_TOKEN", ""), "GITHUB_TOKEN")
+        number = number or _number(environment)
+        require(
+            cls.title,
+            {
+                "GITHUB_REPOSITORY": repository,
+                "GITHUB_TOKEN": token or dry_run,
+                "a pull request (none in GITHUB_REF and GITHUB_EVENT_PATH)": number,
+            },
+            hint="in a workflow, run on pull_request with `env: GITHUB_TOKEN: ${{ github.token }}`; "
+            "elsewhere give --pull-request N",
+        )
+        if not _REPOSITORY.fullmatch(repository):
+            raise ConfigError("no repository", field="GITHUB_REPOSITORY", expected="owner/name", got=repository)
+        api = check_url(environment.get("GITHUB_API_URL") or _API, "GITHUB_API_URL")
+        graphql = environment.get("GITHUB_GRAPHQL_URL") or f"{api.removesuffix('/v3')}/graphql"
+        return cls(
+            api=api,
+            graphql=check_url(graphql, "GITHUB_GRAPHQL_URL"),
+            token=token,
+            number=number or 0,
+            repository=repository,
+            summary=environment.get("GITHUB_STEP_SUMMARY", ""),
+        )
+
+    @property
+    def comments_url(self) -> str:
+        return f"{self.api}/repos/{self.repository}/issues/{self.number}/comments"
+
+    def comment_url(self, number: int) -> str:
+        return f"{self.api}/repos/{self.repository}/issues/comments/{number}"
+
+    def headers(self) -> dict[str, str]:
+        return {
+            "Authorization": f"Bearer {self.token}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
+
+    def whoami(self, client: Client) -> str:
+        """Asked by GraphQL, because REST does not tell it to the tokens of workflows and apps."""
+        try:
+            said = client.send("POST", self.graphql, {"query": "{viewer{login}}"}).json()
+        except (Denied, NotFound):
+            said = None
+        data = said.get("data") if isinstance(said, dict) else None
+        return login(data.get("viewer") if isinstance(data, dict) else None, "login") or _ACTIONS_BOT
+
+    def author(self, comment: Mapping[str, Any]) -> str | None:
+        return login(comment.get("user"), "login")
+
+    def page_of(self, comment: Mapping[str, Any]) -> str:
+        return str(comment.get("html_url") or "")
+
+    def instead(self, body: str, reason: str) -> Outcome:
+        """The step's summary. Never the log: its lines may be commands to the workflow."""
+        if not self.summary:
+            raise HostError(reason, hint="the token needs `permissions: pull-requests: write`")
+        try:
+            self._append(body)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror or error}", file=self.summary) from error
+        warning = (
+            f"{reason}\nThe token may not comment, so the text is in the job's summary. This is how it must be for a "
+            "pull request from a fork;\nelsewhere the job needs `permissions: pull-requests: write`."
+        )
+        return Outcome("wrote the job's summary instead of a comment", warning)
+
+    def _append(self, body: str) -> None:
+        """GitHub shows nothing of a summary that is too large, so room is kept for what other steps wrote."""
+        with open(self.summary, "a", encoding="utf-8") as file:
+            left = _SUMMARY_BYTES - os.fstat(file.fileno()).st_size - 2
+            if left < utf8(body) and left < 1024:
+                raise HostError("the job's summary is full", file=self.summary)
+            file.write(f"\n{cut(body, left, utf8)}\n")
+
+
+def _number(environment: Mapping[str, str]) -> int | None:
+    """From the ref of a pull request's own workflow, else from the event that started it."""
+    found = re.fullmatch(r"refs/pull/([0-9]{1,9})/(merge|head)", environment.get("GITHUB_REF", ""))
+    if found:
+        return int(found[1])
+    path = environment.get("GITHUB_EVENT_PATH", "")
+    return _number_of_event(_read_event(path)) if path else None
+
+
+def _read_event(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            event = json.load(file)
+    except OSError as error:
+        raise ConfigError(f"GITHUB_EVENT_PATH: cannot be read: {error.strerror or error}", file=path) from error
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise ConfigError("GITHUB_EVENT_PATH: no event of GitHub", file=path, expected="a JSON object")
+    return event
+
+
+def _number_of_event(event: dict[str, Any]) -> int | None:
+    """pull_request and pull_request_target; a comment on a pull request; a workflow that ran for exactly one."""
+    issue, run = event.get("issue"), event.get("workflow_run")
+    requests = run.get("pull_requests") if isinstance(run, dict) else None
+    candidates = (
+        event.get("pull_request"),
+        issue if isinstance(issue, dict) and issue.get("pull_request") else None,
+        requests[0] if isinstance(requests, list) and len(requests) == 1 else None,
+    )
+    numbers = (c.get("number") for c in candidates if isinstance(c, dict))
+    return next((n for n in numbers if type(n) is int and n > 0), None)

@@ -1,0 +1,95 @@
+"""GitLab: comments of a merge request are called notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from karat.errors import ConfigError, printable
+from karat.net.hosts.base import Host, Outcome, login, require
+from karat.net.hosts.client import Client, HostError, check_token, check_url
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitLab(Host):
+    title: ClassVar[str] = "GitLab"
+    limit: ClassVar[int] = 1_000_000
+    edit_method: ClassVar[str] = "PUT"
+    oldest_first: ClassVar[str] = "sort=asc&order_by=created_at&"
+    project: str
+    page: str
+
+    @classmethod
+    def recognised(cls, environment: Mapping[str, str]) -> bool:
+        return environment.get("GITLAB_CI") == "true"
+
+    @classmethod
+    def find(cls, environment: Mapping[str, str], number: int | None, dry_run: bool) -> GitLab:
+        api = environment.get("CI_API_V4_URL", "")
+        # In a fork's pipeline CI_PROJECT_ID is the fork, and the merge request belongs to the other project.
+        project = environment.get("CI_MERGE_REQUEST_PROJECT_ID") or environment.get("CI_PROJECT_ID", "")
+        token = check_token(environment.get("GITLAB_TOKEN", ""), "GITLAB_TOKEN")
+        number = number or _number(environment.get("CI_MERGE_REQUEST_IID", ""))
+        require(
+            cls.title,
+            {
+                "CI_API_V4_URL": api,
+                "CI_PROJECT_ID": project,
+                "GITLAB_TOKEN": token or environment.get("CI_JOB_TOKEN") or dry_run,
+                "CI_MERGE_REQUEST_IID": number,
+            },
+            hint="run the job with `rules: - if: $CI_PIPELINE_SOURCE == 'merge_request_event'`, or give "
+            "--pull-request N; GITLAB_TOKEN is a project access token with scope api",
+        )
+        return cls(
+            api=check_url(api, "CI_API_V4_URL"),
+            token=token,
+            number=number or 0,
+            project=quote(project, safe=""),
+            page=environment.get("CI_MERGE_REQUEST_PROJECT_URL", ""),
+        )
+
+    @property
+    def comments_url(self) -> str:
+        return f"{self.api}/projects/{self.project}/merge_requests/{self.number}/notes"
+
+    def comment_url(self, number: int) -> str:
+        return f"{self.comments_url}/{number}"
+
+    def headers(self) -> dict[str, str]:
+        return {"PRIVATE-TOKEN": self.token, "Accept": "application/json"}
+
+    def whoami(self, client: Client) -> str:
+        name = login(client.send("GET", f"{self.api}/user").json(), "username")
+        if name is None:
+            raise HostError(f"{self.api}/user: does not say whose token this is", hint="is CI_API_V4_URL right?")
+        return name
+
+    def author(self, comment: Mapping[str, Any]) -> str | None:
+        return login(comment.get("author"), "username")
+
+    def page_of(self, comment: Mapping[str, Any]) -> str:
+        return f"{self.page}/-/merge_requests/{self.number}#note_{comment.get('id')}" if self.page else ""
+
+    def unable(self) -> str:
+        return "" if self.token else "GITLAB_TOKEN is not set, and GitLab lets no job token write a comment"
+
+    def instead(self, body: str, reason: str) -> Outcome:
+        """The job's log: GitLab has no summary. Not an error, since pipelines of forks never get the token."""
+        warning = (
+            f"{reason}\nThe text is in this job's log. For a comment, give a project access token with role Reporter "
+            "or higher and scope api\nas the variable GITLAB_TOKEN, masked and not protected (protected variables "
+            "are kept from merge requests)."
+        )
+        return Outcome("printed the text instead of a comment", warning, printable(body.expandtabs()))
+
+
+def _number(text: str) -> int | None:
+    if not text:
+        return None
+    if not re.fullmatch("[1-9][0-9]{0,8}", text):
+        raise ConfigError("no number of a merge request", field="CI_MERGE_REQUEST_IID", got=text)
+    return int(text)

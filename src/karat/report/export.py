@@ -1,0 +1,142 @@
+"""Results as files: HTML, JSON, Markdown, CSV and Parquet, by the ending of the name."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from karat.errors import ConfigError
+from karat.files.atomic_write import check_writable, refuse_overwriting, write_whole
+from karat.report.blocks import Column, Report, Section, Table
+from karat.report.build import evaluation_report, full_report
+from karat.report.renderers.markdown import render_markdown
+from karat.results.result import Result
+from karat.results.saved import SavedResults
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def to_json(results: list[Result]) -> bytes:
+    """One result as itself; several as `{"schema": "karat/results/1", "results": [...]}`."""
+    saved = [r.saved() for r in results]
+    value = saved[0] if len(saved) == 1 else SavedResults(results=saved)
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def to_markdown(results: list[Result]) -> bytes:
+    return "\n".join(render_markdown(evaluation_report(r)) for r in results).encode()
+
+
+def to_html(results: list[Result], command: str = "") -> bytes:
+    """One page with everything, several systems in it side by side."""
+    return page(full_report(results), command)
+
+
+def page(report: Report, command: str = "") -> bytes:
+    """A report as a page, cut to what one may weigh."""
+    from karat.report.fitting import fitted
+    from karat.report.renderers.html import block_weight, render_html
+
+    return render_html(fitted(report, block_weight), command)
+
+
+TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
+    "scores": lambda r: r.scores,
+    "summary": lambda r: r.summary,
+    "segments": lambda r: r.segments,
+    "audit": lambda r: _audit_frame(r),
+}
+
+
+def export(results: list[Result], target: str, command: str = "") -> Path:
+    """Write `target`: out.html, out.json or out.md with everything, or a table, `summary=out.csv` naming which.
+
+    CSV and Parquet hold one table (the scores where none is named); JSON and Markdown hold one that is named.
+    A page says by which command it was made.
+    """
+    check_target(target)
+    table, path = _split(target)
+    ending = path.suffix.lower()
+    if ending == PAGE:
+        content = to_html(results, command)
+    elif table is None and ending in WHOLE:
+        content = WHOLE[ending](results)
+    else:
+        name = table or "scores"
+        content = FRAMES[ending](_joined(results, TABLES[name]), name)
+    write_whole(path, content)
+    return path
+
+
+def check_target(target: str, inputs: Sequence[str] = ()) -> None:
+    """Refuse a target that cannot or must not be written, before any work is done for it."""
+    table, path = _split(target)
+    refuse_overwriting(path, inputs)
+    if path.suffix.lower() not in (PAGE, *FRAMES):
+        raise ConfigError(
+            f"cannot tell from the ending what to write to {str(path)!r}",
+            expected=".html, .json, .md, .csv or .parquet",
+            hint="the ending of the file's name says which format",
+        )
+    if table is not None and table not in TABLES:
+        raise ConfigError(f"no table {table!r}", hint="there are: " + ", ".join(TABLES))
+    if table is not None and path.suffix.lower() == PAGE:
+        raise ConfigError(f"a page holds everything, not only {table!r}", hint=f"-o {path}, or {table}=out.md")
+    check_writable(path)
+
+
+def _split(target: str) -> tuple[str | None, Path]:
+    name, equals, path = target.partition("=")
+    return (name, Path(path)) if equals and "/" not in name and "." not in name else (None, Path(target))
+
+
+def _joined(results: list[Result], table: Callable[[Result], pl.DataFrame]) -> pl.DataFrame:
+    import polars as pl
+
+    if len(results) == 1:
+        return table(results[0])
+    frames = [table(r).with_columns(pl.lit(r.system).alias("system")) for r in results]
+    return pl.concat(frames, how="diagonal")
+
+
+def _csv(frame: pl.DataFrame, name: str) -> bytes:
+    return frame.write_csv().encode()
+
+
+def _parquet(frame: pl.DataFrame, name: str) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _rows(frame: pl.DataFrame, name: str) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(frame.to_dicts()), indent=2) + b"\n"
+
+
+def _markdown(frame: pl.DataFrame, name: str) -> bytes:
+    columns = [Column(title, "score" if kind.is_float() else "count") for title, kind in frame.schema.items()]
+    return render_markdown(Report("Karat", [Section(name, name.title(), [Table(columns, frame.rows())])])).encode()
+
+
+PAGE = ".html"
+WHOLE = {".json": to_json, ".md": to_markdown}
+FRAMES = {".json": _rows, ".md": _markdown, ".csv": _csv, ".parquet": _parquet}
+
+
+def _audit_frame(result: Result) -> pl.DataFrame:
+    import polars as pl
+
+    rows = [(e.code, e.count, e.found, e.done, "; ".join(e.examples)) for e in result.audited]
+    kinds = {
+        "code": pl.String,
+        "count": pl.Int64,
+        "found": pl.String,
+        "done": pl.String,
+        "examples": pl.String,
+    }
+    return pl.DataFrame(rows, schema=kinds, orient="row")

@@ -1,0 +1,1 @@
+"""Explains: a result, what it is compared with, and what its data tells."""

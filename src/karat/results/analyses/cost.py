@@ -1,0 +1,112 @@
+"""What the queries used and what that costs, by stage and by model; one-off costs apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from karat.data.prices import Prices, Usage, unpriced
+from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.summary import SummaryRow
+
+_METRICS = ("cost", "prompt_tokens", "completion_tokens")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one stage, or one model, used over all queries."""
+
+    name: str | None  # null: the log does not say
+    queries: int
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float | None  # null where a part of it is not known
+    share: float | None  # of the whole cost
+
+
+class OneOffLine(msgspec.Struct, frozen=True):
+    """A cost that no query causes."""
+
+    name: str
+    amount: float
+    per: str | None
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """Of the queries whose usage was logged; `total` and the cost per query, of those whose cost is known."""
+
+    queries: int  # that say what they used
+    currency: str | None  # null: there is no price table
+    per_query: list[SummaryRow]  # cost, prompt and completion tokens
+    total: float | None  # null without a price table
+    stages: list[Part]
+    models: list[Part]
+    unpriced: list[str]  # why the cost of some queries is not known
+    one_off: list[OneOffLine]
+
+
+class CostAnalysis(Analysis):
+    """`usage` of the run log, with the price table."""
+
+    name = "cost"
+    title = "Cost"
+    finds = Costs
+    facts = ("usage",)
+
+    def metrics(self, side: Side) -> Sequence[str]:
+        return _METRICS
+
+    def find(self, side: Side) -> Costs:
+        logged: list[list[Usage]] = [usage for usage in side.facts["usage"] if usage is not None]
+        if not logged:
+            raise Lacking("`usage` in the run log")
+        prices = side.rules.prices
+        rows = {row.metric: row for row in side.summary_rows}
+        costs = side.values["cost"]
+        return Costs(
+            queries=len(logged),
+            currency=None if prices is None else prices.currency,
+            per_query=[rows[name] for name in _METRICS if rows[name].n],
+            total=None if prices is None else math.fsum(costs[costs == costs].tolist()),  # only NaN differs from itself
+            stages=_parts(logged, "stage", prices),
+            models=_parts(logged, "model", prices),
+            unpriced=[] if prices is None else _reasons(logged, prices),
+            one_off=[] if prices is None else _one_off(prices),
+        )
+
+
+def _parts(logged: list[list[Usage]], by: str, prices: Prices | None) -> list[Part]:
+    """The dearest first; where costs are not known, the one with the most tokens."""
+    groups: dict[str | None, list[list[Usage]]] = {}
+    for usage in logged:
+        for name in dict.fromkeys(getattr(used, by) for used in usage):
+            groups.setdefault(name, []).append([used for used in usage if getattr(used, by) == name])
+    parts = [_part(name, group, prices) for name, group in groups.items()]
+    costs = [part.cost for part in parts]
+    whole = 0.0 if None in costs else math.fsum(cost for cost in costs if cost is not None)
+    if whole:
+        parts = [msgspec.structs.replace(part, share=(part.cost or 0.0) / whole) for part in parts]
+    return sorted(parts, key=lambda p: (-(p.cost or 0.0), -p.prompt_tokens - p.completion_tokens, p.name or ""))
+
+
+def _part(name: str | None, group: list[list[Usage]], prices: Prices | None) -> Part:
+    used = [one for usage in group for one in usage]
+    return Part(
+        name=name,
+        queries=len(group),
+        calls=sum(one.calls for one in used),
+        prompt_tokens=sum(one.prompt_tokens or 0 for one in used),
+        completion_tokens=sum(one.completion_tokens or 0 for one in used),
+        cost=None if prices is None else prices.total(used),
+        share=None,
+    )
+
+
+def _reasons(logged: list[list[Usage]], prices: Prices) -> list[str]:
+    return sorted({why for usage in logged for used in usage if (why := unpriced(used, prices))})
+
+
+def _one_off(prices: Prices) -> list[OneOffLine]:
+    return [OneOffLine(line.name, prices.one_off_amount(line), line.per) for line in prices.one_off]

@@ -1,0 +1,143 @@
+"""Evidence texts: how much of them the top holds, which chunk covered which, and by which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from karat.matching.cover import Rule, normalise
+from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.summary import SummaryRow
+from karat.scoring.metrics.covering import LOOKED, CoveredEvidence, Looked
+
+KS = (3, 5, 10)
+ON_EVIDENCE = (
+    "evidence_recall",
+    "coverage",
+    "full_coverage",
+    "evidence_hit",
+    "evidence_precision",
+    "evidence_map",
+    "evidence_mrr",
+)
+ON_ANSWERS = "answer_containment"
+RULES: tuple[Rule, ...] = ("exact", "contains", "contained", "fuzzy")
+KEPT = 10_000  # of the list of who covered what
+_EXAMPLES = 5
+_SHOWN = 300  # characters of an example
+
+
+class RuleCount(msgspec.Struct, frozen=True):
+    """How often a rule decided."""
+
+    rule: Rule
+    evidences: int  # covered for the first time by this rule
+    pairs: int  # of evidence and chunk
+
+
+class Uncovered(msgspec.Struct, frozen=True):
+    """An evidence that no chunk covers."""
+
+    query_id: str
+    evidence: int  # place among the query's evidences, from 0
+    text: str
+    longer_than_every_chunk: bool
+
+
+class EvidenceFound(msgspec.Struct, frozen=True):
+    """What the top 10 holds of the evidence texts and answers of the gold set."""
+
+    ks: list[int]
+    threshold: float
+    panel: list[SummaryRow]
+    queries: int = 0  # with evidence
+    evidences: int = 0
+    covered: int = 0
+    longer: int = 0  # uncovered evidences that are longer than every chunk looked at
+    hits: int = 0  # looked at
+    without_text: int = 0
+    too_long: int = 0  # pairs of texts too long to be compared letter by letter
+    rules: list[RuleCount] = []
+    uncovered_examples: list[Uncovered] = []
+    pairs: int = 0  # of evidence and chunk that covers it
+    covers: list[CoveredEvidence] = []  # the first 10,000 of them, in the order of the gold set
+
+
+class EvidenceTexts(Analysis):
+    """Evidence and answers by text, at k = 3, 5 and 10."""
+
+    name = "evidence"
+    title = "Evidence texts"
+    finds = EvidenceFound
+    facts = (LOOKED,)
+
+    def metrics(self, side: Side) -> Sequence[str]:
+        fields = side.gold.fields
+        names = [*(ON_EVIDENCE if any(fields.get("evidence", ())) else ())]
+        if any(fields.get("answer_span", ())) or any(fields.get("answer", ())):
+            names.append(ON_ANSWERS)
+        if not names:
+            raise Lacking("`evidence` or `answer_span` in the gold set")
+        return [f"{name}@{k}" for name in names for k in KS]
+
+    def find(self, side: Side) -> EvidenceFound:
+        names = self.metrics(side)
+        if np.isnan(side.values[names[-1]][side.depths > 0]).all():
+            raise Lacking("`text` of the hits in the run log, or `--corpus`")
+        panel = [row for row in side.summary_rows if row.metric in names]
+        seen = _seen(side)
+        covers = [cover for _, looked in seen for cover in looked.covered if cover.rank <= max(KS)]
+        missed = [uncovered for row, looked in seen for uncovered in _uncovered(side, row, looked)]
+        evidences = sum(len(side.gold.fields["evidence"][row]) for row, _ in seen)
+        return EvidenceFound(
+            ks=list(KS),
+            threshold=side.rules.fuzzy_threshold,
+            panel=panel,
+            queries=len(seen),
+            evidences=evidences,
+            covered=evidences - len(missed),
+            longer=sum(one.longer_than_every_chunk for one in missed),
+            hits=sum(looked.hits for _, looked in seen),
+            without_text=sum(looked.without_text for _, looked in seen),
+            too_long=sum(looked.too_long for _, looked in seen),
+            rules=_by_rule(covers),
+            uncovered_examples=missed[:_EXAMPLES],
+            pairs=len(covers),
+            covers=covers[:KEPT],
+        )
+
+
+def _seen(side: Side) -> list[tuple[int, Looked]]:
+    """Every query with evidence, and what was seen of it: of one that the run lacks, nothing."""
+    evidence = side.gold.fields.get("evidence")
+    return [
+        (row, looked or Looked([]))
+        for row, looked in zip(side.rows.tolist(), side.facts[LOOKED], strict=True)
+        if evidence is not None and evidence[row] and not side.gold.no_answer[row]
+    ]
+
+
+def _by_rule(covers: list[CoveredEvidence]) -> list[RuleCount]:
+    pairs = [cover.rule for cover in covers]
+    first = [cover.rule for cover in _firsts(covers)]
+    return [RuleCount(rule, first.count(rule), pairs.count(rule)) for rule in RULES]
+
+
+def _firsts(covers: list[CoveredEvidence]) -> Iterable[CoveredEvidence]:
+    """The best hit that covers each evidence; those of a query come best first."""
+    first: dict[tuple[str, int], CoveredEvidence] = {}
+    for cover in covers:
+        first.setdefault((cover.query_id, cover.evidence), cover)
+    return first.values()
+
+
+def _uncovered(side: Side, row: int, looked: Looked) -> list[Uncovered]:
+    texts: list[str] = side.gold.fields["evidence"][row]
+    covered = {cover.evidence for cover in looked.covered if cover.rank <= max(KS)}
+    return [
+        Uncovered(side.gold.queries[row], at, text[:_SHOWN], 0 < looked.longest < len(normalise(text)))
+        for at, text in enumerate(texts)
+        if at not in covered
+    ]

@@ -1,0 +1,95 @@
+"""What newer documents did to the scores: the run once more, without hits that are newer than their query's as_of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from karat.data.audit import Entry
+from karat.data.gold import Gold
+from karat.data.ids import DocRule
+from karat.data.versions import Version
+from karat.errors import InputError
+from karat.results.analyses.base import PERMUTATIONS, Analysis, Lacking, Side, pair
+from karat.results.differences import Difference
+from karat.results.summary import SummaryRow
+from karat.scoring.dates import item_versions
+
+_EXAMPLES = 3
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """How many hits are newer than their query's as_of, and how the scores change without them."""
+
+    k: int
+    queries: int  # that have as_of
+    freshness: SummaryRow  # freshness@k
+    affected: int  # queries with a newer hit in the top k
+    hits: int  # of the queries that have as_of, at any depth
+    newer_hits: int
+    undated_hits: int  # say no version, and are kept
+    odd_versions: int  # hits whose version cannot be compared, kept likewise
+    differences: list[Difference]  # without newer hits against the lists as they are
+    newer_gold: int  # relevant items that are newer than their query's as_of: labels to look at
+    newer_gold_examples: list[str]
+    all_gold: bool  # a corpus told the version of the gold items; else they are known of those that the run returned
+    counted: list[Entry] = []  # for the audit
+
+
+class FreshnessAnalysis(Analysis):
+    """The lists as they are against the same lists without newer documents."""
+
+    name = "freshness"
+    title = "Freshness"
+    finds = Fresh
+
+    def find(self, side: Side) -> Fresh:
+        if not any(side.gold.as_of):
+            raise Lacking("`as_of` in the gold set")
+        k = side.rules.k
+        names = [f"recall@{k}", f"ndcg@{k}", f"precision@{k}", "mrr"]
+        fresh = f"freshness@{k}"
+        try:
+            before = side.measure([*names, fresh], no_future=False)
+            after = side.measure(names, no_future=True)
+        except InputError as error:
+            where = ":".join(str(part) for part in (error.file, error.line) if part is not None)
+            raise Lacking(f"versions that can be compared with `as_of` ({where}: got {error.got})") from None
+        asked = np.array([side.gold.as_of[row] is not None for row in before.rows.tolist()], np.bool_)
+        gold, of_all = _newer_gold(side, after)
+        return Fresh(
+            k=k,
+            queries=int(asked.sum()),
+            freshness=next(row for row in before.summary_rows if row.metric == fresh),
+            affected=int((before.values[fresh] < 1).sum()),
+            hits=int(before.depths[asked].sum()),
+            newer_hits=after.audit["future_hits"],
+            undated_hits=after.audit["undated_hits"],
+            odd_versions=after.audit["odd_versions"],
+            differences=pair(before, after, names)[0].differences(side.sampling, PERMUTATIONS),
+            newer_gold=len(gold) if of_all else after.audit["future_gold"],
+            newer_gold_examples=gold[:_EXAMPLES],
+            all_gold=of_all,
+            counted=[entry for entry in after.audit if entry.code == "odd_versions"],
+        )
+
+
+def _newer_gold(side: Side, after: Side) -> tuple[list[str], bool]:
+    """Relevant items that are newer than their query's as_of (all, or some that the run returned), and whether all."""
+    if side.corpus is None or side.corpus.versions is None:
+        return [name for entry in after.audit if entry.code == "future_gold" for name in entry.examples], False
+    return _newer_than_as_of(side.gold, item_versions(side.gold, side.corpus, DocRule(side.rules.doc_of))), True
+
+
+def _newer_than_as_of(gold: Gold, versions: list[list[Any]]) -> list[str]:
+    """Items that cannot be found in any version that is not newer."""
+    found = []
+    for item in np.flatnonzero(gold.grades > 0).tolist():
+        query = int(gold.query_of_item[item])
+        as_of, read = gold.as_of[query], map(Version.read, versions[item])
+        verdicts = [version.newer_than(as_of) for version in read if as_of is not None and version is not None]
+        if True in verdicts and False not in verdicts:
+            found.append(f"{gold.queries[query]}: {gold.ids[item]}")
+    return found

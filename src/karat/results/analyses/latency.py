@@ -1,0 +1,75 @@
+"""Where the time goes: every stage and the whole, with its slow tail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from karat.data.ids import Floats
+from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.summary import Scores, intervals
+from karat.scoring.metrics.latency import Latency, LatencyP50, LatencyP90, LatencyP99
+
+_KINDS = {"mean": Latency, "p50": LatencyP50, "p90": LatencyP90, "p99": LatencyP99}
+
+_RESAMPLES = 1_000
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A number with its limits; they are null where there are too few queries for them."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Milliseconds of one stage over the queries that logged it."""
+
+    stage: str | None  # null: the whole query
+    queries: int
+    mean: Measured
+    p50: Measured
+    p90: Measured
+    p99: Measured
+
+
+class Latencies(msgspec.Struct, frozen=True):
+    """The whole query first, then its stages, the slowest first."""
+
+    total: Timing
+    stages: list[Timing]
+
+
+class LatencyAnalysis(Analysis):
+    """Times of the run log."""
+
+    name = "latency"
+    title = "Latency"
+    finds = Latencies
+
+    def metrics(self, side: Side) -> Sequence[str]:
+        return ["latency"]
+
+    def find(self, side: Side) -> Latencies:
+        total = _timing(side, None, side.values["latency"])
+        if total is None:
+            raise Lacking("`latency_ms` in the run log")
+        timings = [_timing(side, stage, times) for stage, times in side.stages.items() if stage != "total"]
+        stages = sorted((t for t in timings if t is not None), key=lambda t: (-t.mean.value, t.stage or ""))
+        return Latencies(total, stages)
+
+
+def _timing(side: Side, stage: str | None, times: Floats) -> Timing | None:
+    metrics = {name: kind(stage=stage) for name, kind in _KINDS.items()}
+    scores = Scores(list(metrics.values()), {str(m): times for m in metrics.values()}, {}, side.columns.clusters)
+    values = {name: scores.mean(metric) for name, metric in metrics.items()}
+    if None in values.values():
+        return None
+    # No two times are alike, so that a resample costs a hundred times what it costs for scores; nobody reads the third
+    # digit of a millisecond.
+    sampling = msgspec.structs.replace(side.sampling, resamples=min(side.sampling.resamples, _RESAMPLES))
+    limits = intervals(scores, sampling)
+    found = {name: Measured(values[name] or 0.0, *limits[str(metric)]) for name, metric in metrics.items()}
+    return Timing(stage, int((times == times).sum()), **found)  # only NaN differs from itself

@@ -1,0 +1,144 @@
+"""The retriever apart from the reranker: what was found, and what became of its order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from karat.data.gold import Gold
+from karat.data.ids import Bools, Floats, Ints
+from karat.results.analyses.base import PERMUTATIONS, Analysis, Side, other_lists, pair, unfiltered, with_lists
+from karat.results.differences import SAME, Difference, Paired
+from karat.results.summary import FEW, SummaryRow, mean_of, number
+from karat.scoring.judged import Rules, judge_places
+from karat.scoring.metrics.grammar import parse_metric
+from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.sums import ratio
+
+_RAW = ("recall@50", "recall@100", "mrr@50")
+_EXAMPLES = 5
+_NO_BOUND = (-np.inf, np.inf)  # a reranker can lose many times what it could win
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """What a perfect order of the raw lists would win, and how much of that was won."""
+
+    metric: str
+    best: float  # the metric with the raw candidates of every query in the best order
+    possible: float  # best − raw
+    captured: SummaryRow | None  # (final − raw) / (best − raw), over the sums; null where nothing could be won
+
+
+class Reranked(msgspec.Struct, frozen=True):
+    """What the retriever found (raw lists), and what the reranker made of it."""
+
+    k: int
+    raw_depth: int  # hits in the longest raw list
+    raw: list[SummaryRow]
+    differences: list[Difference]  # of the final lists against the raw ones
+    rescued: int  # queries that have a relevant hit in the top k only since reranking
+    demoted: int  # queries that had one, and lost it
+    rescued_examples: list[str]
+    demoted_examples: list[str]
+    gain: Gain | None = None
+    queries: int = 0  # that have a raw list
+    without_raw: int = 0  # that have none, and are left out here
+    reordered: bool = True  # False: every judged item stands where it stood in the raw list, so no reranker is at work
+
+
+class Reranker(Analysis):
+    """Final lists against `raw` lists, of the same log or of another run."""
+
+    name = "reranker"
+    title = "Retriever and reranker"
+    finds = Reranked
+
+    def metrics(self, side: Side) -> Sequence[str]:
+        k = side.rules.k
+        return [f"ndcg@{k}", f"precision@{k}", f"recall@{k}", f"hit@{k}"]
+
+    def find(self, side: Side) -> Reranked:
+        k, names = side.rules.k, self.metrics(side)
+        raw, final = other_lists(side, [*names, *_RAW], "raw"), unfiltered(side, names)
+        depth = int(raw.depths.max(initial=0))
+        paired, rows = pair(raw, final, names)
+        was, now = (scores.values[f"hit@{k}"] > 0 for scores in (paired.baseline, paired.candidate))
+        rescued, demoted = _names(side, rows, now & ~was), _names(side, rows, was & ~now)
+        return Reranked(
+            k=k,
+            raw_depth=depth,
+            raw=_of_depth(raw.summary_rows, depth),
+            differences=paired.differences(side.sampling, PERMUTATIONS),
+            rescued=len(rescued),
+            demoted=len(demoted),
+            rescued_examples=rescued[:_EXAMPLES],
+            demoted_examples=demoted[:_EXAMPLES],
+            gain=_gain(paired, rows, raw.places, side),
+            queries=len(rows),
+            without_raw=int((with_lists(side) & ~np.isin(side.rows, rows)).sum()),
+            reordered=_reordered(raw, final, rows),
+        )
+
+
+def _names(side: Side, rows: Ints, which: Bools) -> list[str]:
+    return [side.gold.queries[row] for row in rows[which].tolist()]
+
+
+def _of_depth(found: list[SummaryRow], depth: int) -> list[SummaryRow]:
+    """Metrics of the raw lists, none of which says to have looked deeper than the lists go."""
+    shown: dict[str, SummaryRow] = {}
+    for row in found:
+        kind, _, cutoff = row.metric.partition("@")
+        if row.metric in _RAW:
+            name = f"{kind}@{max(min(int(cutoff), depth), 1)}"
+            shown.setdefault(name, msgspec.structs.replace(row, metric=name))
+    return list(shown.values())
+
+
+def best_places(gold: Gold, places: Ints) -> Ints:
+    """The places of what a list holds of the gold, if it stood in the best order: highest grades first."""
+    there = np.flatnonzero(places)
+    there = there[np.lexsort((-gold.grades[there], gold.query_of_item[there]))]
+    query = gold.query_of_item[there]
+    best = np.zeros(len(places), np.int64)
+    best[there] = np.arange(len(there)) - np.searchsorted(query, query) + 1
+    return best
+
+
+def _gain(paired: Paired, rows: Ints, places: Ints, side: Side) -> Gain | None:
+    metric = paired.baseline.metrics[0]
+    raw, final = paired.baseline.values[str(metric)], paired.candidate.values[str(metric)]
+    best = _scored(str(metric), side.gold, rows, best_places(side.gold, places), side.rules)
+    mean, possible = mean_of(best), mean_of(best - raw)
+    if mean is None or possible is None:
+        return None
+    captured = _captured(final - raw, best - raw, paired.baseline.clusters, side.sampling) if possible > SAME else None
+    return Gain(str(metric), mean, possible, captured)
+
+
+def _scored(metric: str, gold: Gold, rows: Ints, places: Ints, rules: Rules) -> Floats:
+    return parse_metric(metric).score(judge_places(gold, rows, places, rules))
+
+
+def _captured(gained: Floats, possible: Floats, clusters: Ints | None, sampling: Sampling) -> SummaryRow:
+    """A ratio of sums: a query whose raw list stands perfectly has nothing to win, and may still lose."""
+    defined = ~np.isnan(gained)
+    above, below = (np.where(defined, values, 0.0)[:, None] for values in (gained, possible))
+    sums = ratio(above, below, clusters)
+    ((low, high),) = mean_intervals(sums, [_NO_BOUND], sampling).tolist()
+    n = int(defined.sum())
+    share = float(sums.estimate[0])
+    return SummaryRow("share captured", n, len(gained) - n, share, number(low), number(high), few=n < FEW)
+
+
+def _reordered(raw: Side, final: Side, rows: Ints) -> bool:
+    """Whether some judged item stands elsewhere than in the raw list, other than cut off with the end of it."""
+    gold = raw.gold
+    items = gold.items_of(rows)
+    depth = np.zeros(len(gold.queries), np.int64)
+    depth[final.rows] = final.depths
+    before, after = raw.places[items], final.places[items]
+    expected = np.where(before <= depth[gold.query_of_item[items]], before, 0)
+    return bool((after != expected).any()) or not before.any()

@@ -1,0 +1,101 @@
+"""Does rewriting the query help: the lists of the query as it came against the final ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from karat.data.ids import Bools, Ints
+from karat.results.analyses.base import PERMUTATIONS, Analysis, Side, other_lists, pair, rate, unfiltered, with_lists
+from karat.results.differences import SAME, Difference
+from karat.results.summary import SummaryRow
+
+_EXAMPLES = 3
+
+
+class Rewriting(msgspec.Struct, frozen=True):
+    """One query whose results changed with its words."""
+
+    query_id: str
+    original: str | None
+    rewritten: str | None
+    before: float
+    after: float
+
+
+class Rewritten(msgspec.Struct, frozen=True):
+    """What became of the results when the query was rewritten."""
+
+    k: int
+    metric: str  # by which a query is said to be harmed or helped
+    queries: int  # that have a list of the original query
+    without_original: int  # that have none, and are left out here
+    unchanged: int  # of these queries, whose words were left as they were
+    differences: list[Difference]  # rewritten against original
+    harmed: SummaryRow
+    helped: SummaryRow
+    harmed_most: list[Rewriting]
+    helped_most: list[Rewriting]
+
+
+class Rewriter(Analysis):
+    """Final lists against `topk_original`, of the same log or of another run."""
+
+    name = "rewriter"
+    title = "Query rewriting"
+    finds = Rewritten
+    facts = ("query", "rewritten_query")
+
+    def metrics(self, side: Side) -> Sequence[str]:
+        k = side.rules.k
+        return [f"ndcg@{k}", f"recall@{k}", f"precision@{k}", "mrr"]
+
+    def find(self, side: Side) -> Rewritten:
+        names = self.metrics(side)
+        paired, rows = pair(other_lists(side, names, "topk_original"), unfiltered(side, names), names)
+        leading = paired.baseline.metrics[0]
+        deltas = paired.deltas(leading)
+        texts = _Texts(side)
+        before, after = paired.baseline.values[str(leading)], paired.candidate.values[str(leading)]
+
+        def share(name: str, happened: Bools) -> SummaryRow:
+            values = np.where(np.isnan(deltas), np.nan, happened)
+            return rate(name, values, paired.baseline.clusters, side.sampling)
+
+        def most(order: Ints) -> list[Rewriting]:
+            return [texts.of(int(rows[i]), float(before[i]), float(after[i])) for i in order[:_EXAMPLES].tolist()]
+
+        worse, better = np.flatnonzero(deltas < -SAME), np.flatnonzero(deltas > SAME)
+        return Rewritten(
+            k=side.rules.k,
+            metric=str(leading),
+            queries=len(rows),
+            without_original=int((with_lists(side) & ~np.isin(side.rows, rows)).sum()),
+            unchanged=sum(map(texts.unchanged, rows.tolist())),
+            differences=paired.differences(side.sampling, PERMUTATIONS),
+            harmed=share("harmed", deltas < -SAME),
+            helped=share("helped", deltas > SAME),
+            harmed_most=most(worse[np.argsort(deltas[worse], kind="stable")]),
+            helped_most=most(better[np.argsort(-deltas[better], kind="stable")]),
+        )
+
+
+class _Texts:
+    """Both wordings of a query: what the run says, and for the original else what the gold set says."""
+
+    def __init__(self, side: Side) -> None:
+        self.gold = side.gold
+        rows = side.rows.tolist()
+        self.original = dict(zip(rows, side.facts["query"], strict=True))
+        self.rewritten = dict(zip(rows, side.facts["rewritten_query"], strict=True))
+
+    def unchanged(self, row: int) -> bool:
+        return self.rewritten[row] is not None and self.rewritten[row] == self._original(row)
+
+    def _original(self, row: int) -> str | None:
+        return self.original[row] or self.gold.text(row)
+
+    def of(self, row: int, before: float, after: float) -> Rewriting:
+        return Rewriting(self.gold.queries[row], self._original(row), self.rewritten[row], before, after)

@@ -1,0 +1,302 @@
+"""Where every relevant item that is missing from the top k was lost.
+
+A list tells more than what may explain it: what stands in some list was in the corpus and was found. Of the rest the
+first reason that the data proves is taken, in the order of the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from karat.data.corpus import Corpus
+from karat.data.gold import CHUNK, DOC, Gold
+from karat.data.ids import Bools, DocRule, Ints
+from karat.results.analyses.base import UNFILTERED, Analysis, Lacking, Side, other_lists, with_lists
+from karat.scoring.judged import cutoffs
+from karat.scoring.metrics.base import Relevance
+from karat.scoring.metrics.returned import Returned
+from karat.scoring.metrics.route import expected_sources, sources_of
+
+ALL = "all queries"
+_MOST = 500  # items that are kept one by one
+# In the order of the way that a query takes. Stages that the data cannot tell apart are one: `not_listed`.
+NOT_IN_CORPUS, NOT_RUN, MISROUTED, NOT_RETRIEVED, NOT_LISTED = (
+    "not_in_corpus",
+    "not_run",
+    "misrouted",
+    "not_retrieved",
+    "not_listed",
+)
+CUT_EARLY, DEMOTED, CUT, OVER_BUDGET = "cut_early", "demoted", "cut", "over_budget"
+# Option of `evaluate` that takes hits away → the stage, in the order in which they act; one more filter, one more line.
+FILTERS = {"top_k": "over_top_k", "min_score": "low_score", "no_future": "too_new"}
+_OFF = {**UNFILTERED, "top_k": None}
+STAGES = (
+    NOT_IN_CORPUS,
+    NOT_RUN,
+    MISROUTED,
+    NOT_RETRIEVED,
+    NOT_LISTED,
+    CUT_EARLY,
+    DEMOTED,
+    *FILTERS.values(),
+    CUT,
+    OVER_BUDGET,
+)
+_FOUND = len(STAGES)
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """The relevant items of some queries: `found` and the numbers of `lost` add up to `relevant`."""
+
+    segment: str
+    value: str
+    queries: int
+    relevant: int
+    found: int  # in the top k
+    lost: dict[str, int]  # stage → items, for the stages that the data can tell
+    no_room: int  # of the lost ones, how many no order could have saved: more relevant items than k places
+
+
+class LostItem(msgspec.Struct, frozen=True):
+    """One relevant item that is not in the top k."""
+
+    query_id: str
+    item: str
+    grade: float
+    stage: str
+    raw_place: int | None  # null where there is no raw list; 0: not in it
+    place: int  # in the final list, before any filter; 0: not in it
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """Where relevant items were lost."""
+
+    k: int
+    own_k: int  # queries that have a k of their own, which counts for them
+    stages: list[str]  # those that the data can tell, in order
+    rows: list[Loss]  # all queries, then the segments asked for
+    items: list[LostItem]  # of the queries that lost most first
+    left_out: int  # items that are not in `items`, for there are too many
+    has_corpus: bool  # else an item may be missing from it unnoticed
+    has_raw: bool  # else nothing tells retriever and reranker apart
+    budget: int | None = None  # of tokens, in the place of k
+
+
+class Waterfall(Analysis):
+    """Corpus, routing, raw candidates, reranking, filters and the cutoff, as far as the data tells them apart."""
+
+    name = "waterfall"
+    title = "Where relevant items were lost"
+    finds = Losses
+    facts = ("route", "error")
+
+    def metrics(self, side: Side) -> Sequence[str]:
+        """Where only budgets of tokens were asked for, the smallest of them decides in the place of k."""
+        asked = [m for m in side.columns.metrics if isinstance(m, Relevance) and m.cutoff != "none"]
+        budgets = [m.budget for m in asked if m.budget is not None]
+        return [str(Returned(budget=min(budgets)))] if budgets and len(budgets) == len(asked) else []
+
+    def find(self, side: Side) -> Losses:
+        items = locate(side)
+        if not len(items.rows):
+            raise Lacking("items in `gold` (ids with a grade above 0)")
+        told = [stage for stage in STAGES if stage in items.told]
+        groups = [(ALL, ALL, np.arange(len(side.rows)))]
+        groups += [(by, value, at) for by in side.segmented_by for value, at in side.groups(by)]
+        detail, left_out = items.detail()
+        return Losses(
+            k=side.rules.k,
+            own_k=int((side.gold.k[side.rows] > 0).sum()),
+            stages=told,
+            rows=[items.loss(segment, value, at, told) for segment, value, at in groups],
+            items=detail,
+            left_out=left_out,
+            has_corpus=side.corpus is not None,
+            has_raw=NOT_RETRIEVED in told,
+            budget=_budget(side),
+        )
+
+
+@dataclass(frozen=True)
+class Located:
+    """Relevant items of a side, one entry each."""
+
+    side: Side
+    rows: Ints  # in the gold set
+    query: Ints  # place of its query among the side's
+    stage: Ints  # number in STAGES; past the last: found
+    raw: Ints  # place in the raw list, −1 = there is none
+    place: Ints  # in the final list before any filter
+    told: frozenset[str]  # stages that the data can tell
+
+    def loss(self, segment: str, value: str, queries: Ints, told: list[str]) -> Loss:
+        inside = np.isin(self.query, queries)
+        counts = np.bincount(self.stage[inside], minlength=_FOUND + 1).tolist()
+        lost = {stage: counts[STAGES.index(stage)] for stage in told}
+        relevant = np.bincount(self.query[inside], minlength=len(self.side.rows))
+        no_room = np.maximum(relevant - cutoffs(self.side.gold, self.side.rows, self.side.rules), 0)
+        without = 0 if _budget(self.side) else int(no_room.sum())  # how many would fit into a budget, nobody knows
+        return Loss(segment, value, len(queries), sum(counts), counts[_FOUND], lost, without)
+
+    def detail(self) -> tuple[list[LostItem], int]:
+        """The lost items of the queries that found the smallest share, and how many more there are."""
+        lost = np.flatnonzero(self.stage < _FOUND)
+        found = np.bincount(self.query, self.stage == _FOUND, len(self.side.rows))
+        share = found / np.maximum(np.bincount(self.query, minlength=len(self.side.rows)), 1)
+        first = lost[np.lexsort((self.rows[lost], share[self.query[lost]]))][:_MOST]
+        return [self._item(i) for i in first.tolist()], len(lost) - len(first)
+
+    def by_query(self) -> dict[str, dict[str, int]]:
+        """Query → how many of its relevant items each stage lost, in the order of the stages."""
+        found: dict[str, dict[str, int]] = {}
+        for at in np.lexsort((self.stage, self.query)).tolist():
+            if self.stage[at] < _FOUND:
+                lost = found.setdefault(self.side.queries[int(self.query[at])], {})
+                stage = STAGES[int(self.stage[at])]
+                lost[stage] = lost.get(stage, 0) + 1
+        return found
+
+    def _item(self, i: int) -> LostItem:
+        gold, row = self.side.gold, int(self.rows[i])
+        return LostItem(
+            query_id=self.side.queries[int(self.query[i])],
+            item=gold.ids[row],
+            grade=float(gold.grades[row]),
+            stage=STAGES[int(self.stage[i])],
+            raw_place=None if self.raw[i] < 0 else int(self.raw[i]),
+            place=int(self.place[i]),
+        )
+
+
+def locate(side: Side) -> Located:
+    """The stage of every relevant item: the first reason that holds."""
+    gold = side.gold
+    place_of_row = np.full(len(gold.queries), -1)
+    place_of_row[side.rows] = np.arange(len(side.rows))
+    rows = np.flatnonzero((gold.grades > 0) & (place_of_row[gold.query_of_item] >= 0))
+    query = place_of_row[gold.query_of_item[rows]]
+    raw = _raw_places(side)[rows]
+    steps = _filter_steps(side)
+    reasons = _reasons(side, rows, query, raw, steps)
+    stages: Ints = np.select([holds for _, holds in reasons], [STAGES.index(name) for name, _ in reasons], _FOUND)
+    told = {name for name, _ in reasons}
+    told -= set() if (raw >= 0).any() else {NOT_RETRIEVED, DEMOTED, CUT_EARLY}
+    told -= set() if (raw < 0).any() else {NOT_LISTED}
+    return Located(side, rows, query, stages, raw, steps[0][1].places[rows], frozenset(told))
+
+
+def _reasons(side: Side, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[str, Side]]) -> list[tuple[str, Bools]]:
+    """Stage → which items it lost, the most certain first; every item that is not found has one."""
+    k = _limits(side)[query]
+    final, place = side.places[rows], steps[0][1].places[rows]
+    lost = (final == 0) | (final > k)
+    unlisted = (place == 0) & (raw <= 0)
+    reach = np.minimum(k, steps[0][1].depths[query])  # what the final list could hold of the top k
+    ran, misrouted = _ran(side), _misrouted(side, rows, query)
+    reasons: list[tuple[str, Bools]] = []
+    if side.corpus is not None:
+        reasons.append((NOT_IN_CORPUS, _not_in(side.corpus, side.gold, rows, unlisted, DocRule(side.rules.doc_of))))
+    if not ran.all():
+        reasons.append((NOT_RUN, ~ran[query]))
+    for (_, before), (stage, after) in pairwise(steps):
+        gone = (before.places[rows] > 0) & (after.places[rows] == 0)
+        reasons.append((stage, (place > 0) & (place <= k) & gone))
+    cut = OVER_BUDGET if _budget(side) else CUT
+    reasons += [(DEMOTED, (raw > 0) & (raw <= reach)), (cut, place > 0), (CUT_EARLY, raw > 0)]
+    if misrouted is not None:
+        reasons.append((MISROUTED, misrouted))
+    reasons += [(NOT_RETRIEVED, raw == 0), (NOT_LISTED, raw < 0)]
+    return [(stage, lost & holds) for stage, holds in reasons]
+
+
+def _budget(side: Side) -> int | None:
+    """The budget of tokens that decides in the place of k."""
+    return next((m.budget for m in side.columns.metrics if isinstance(m, Returned) and m.budget is not None), None)
+
+
+def _limits(side: Side) -> Ints:
+    """How many hits of each query count: k, or as many as fit into the budget; k where nobody knows how many do."""
+    limits, budget = cutoffs(side.gold, side.rows, side.rules), _budget(side)
+    if budget is None:
+        return limits
+    fitting = side.values[str(Returned(budget=budget))]
+    return np.where(np.isnan(fitting), limits, fitting).astype(np.int64)
+
+
+def _filter_steps(side: Side) -> list[tuple[str, Side]]:
+    """The final lists without any filter, then with one after the other, until they are the side's own."""
+    active = [(name, stage) for name, stage in FILTERS.items() if getattr(side.rules, name) != _OFF[name]]
+    if not active:
+        return [("", side)]
+    off = {name: _OFF[name] for name, _ in active}
+    steps = [("", side.measure((), **off))]
+    for name, stage in active:
+        del off[name]
+        steps.append((stage, side.measure((), **off) if off else side))
+    return steps
+
+
+def _raw_places(side: Side) -> Ints:
+    """The place of every gold item in the raw list of its query, −1 where there is no such list."""
+    places = np.full(len(side.gold.ids), -1)
+    try:
+        raw = other_lists(side, (), "raw")
+    except Lacking:
+        return places
+    items = side.gold.items_of(raw.rows)
+    places[items] = raw.places[items]
+    return places
+
+
+def _ran(side: Side) -> Bools:
+    """Which queries have an answer of the system: not missing, and not an error without any hit."""
+    failed = np.array([bool(error) for error in side.facts["error"]], np.bool_)
+    ran: Bools = with_lists(side) & ~(failed & (side.depths == 0))
+    return ran
+
+
+def _not_in(corpus: Corpus, gold: Gold, rows: Ints, asked: Bools, doc_rule: DocRule) -> Bools:
+    """Which items (of those asked for) the corpus does not have."""
+    missing = np.zeros(len(rows), np.bool_)
+    documents: set[str] | None = None
+    held = None if gold.located is None or gold.located.known != "corpus" else set(gold.located.items.tolist())
+    for at in np.flatnonzero(asked).tolist():
+        item, kind = gold.ids[rows[at]], gold.kinds[rows[at]]
+        if held is not None and gold.located is not None and gold.located.settled[rows[at]]:
+            missing[at] = rows[at] not in held  # a passage that no chunk of the corpus holds
+            continue
+        if kind != DOC and item in corpus.index:
+            continue
+        if documents is None:
+            documents = {doc_rule.doc(chunk) for chunk in corpus.ids}
+            documents.update(str(doc) for doc in corpus.fields.get("doc_id", ()) if doc is not None)
+        missing[at] = kind == CHUNK or item not in documents
+    return missing
+
+
+def _misrouted(side: Side, rows: Ints, query: Ints) -> Bools | None:
+    """Which items stand in a source that was not asked: their own by the corpus, else one that the gold names.
+
+    None where no query says both what it asked and what it needs.
+    """
+    asked = list(map(sources_of, side.facts["route"]))
+    needed = expected_sources(side.gold, side.rows)
+    if not any(a is not None and n is not None for a, n in zip(asked, needed, strict=True)):
+        return None
+    own: Any = None if side.corpus is None else side.corpus.column("source")
+    index = {} if side.corpus is None or own is None else side.corpus.index
+    wrong = np.zeros(len(rows), np.bool_)
+    for at, (row, of) in enumerate(zip(rows.tolist(), query.tolist(), strict=True)):
+        route, sources = asked[of], needed[of]
+        found = index.get(side.gold.ids[row])
+        if found is not None and own[found] is not None:
+            sources = frozenset({str(own[found])})
+        wrong[at] = route is not None and sources is not None and not sources <= route
+    return wrong

@@ -1,0 +1,79 @@
+"""Plain word search in the corpus: the yardstick that stands beside a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from karat.data.attributes import language_of
+from karat.data.corpus import Corpus
+from karat.data.gold import Gold
+from karat.data.hits import Hits, Run
+from karat.errors import KaratError, MissingExtra
+
+if TYPE_CHECKING:
+    from karat.data.audit import Audit
+    from karat.retrievers.bm25 import BM25
+
+LISTS = "bm25"  # what its lists are called among those of a run
+_DEPTH = 50  # as deep as `karat run` looks
+_MOST = 20_000_000  # characters; to index so many takes some seconds, more nobody asked for
+
+
+class NoWordSearch(KaratError):
+    """Why there are no lists of word search."""
+
+
+def word_search(corpus: Corpus) -> BM25:
+    """BM25 over a corpus, indexed once. Raises MissingExtra where the package for it is not installed."""
+    from karat.retrievers.bm25 import BM25  # few who score search
+
+    made: list[BM25] = corpus.__dict__.setdefault("_word_search", [])
+    if not made:
+        search = BM25()
+        search.index(corpus)
+        made.append(search)
+    return made[0]
+
+
+class WordSearch(Run):
+    """What BM25 finds for the queries of a gold set, searched for when it is first read."""
+
+    label = "BM25 over the corpus"
+
+    def __init__(self, corpus: Corpus, gold: Gold) -> None:
+        self._corpus, self._gold = corpus, gold
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        yield self._found
+
+    @cached_property
+    def _found(self) -> Hits:
+        search, gold = self._search(), self._gold
+        texts = map(gold.text, range(len(gold.queries)))
+        lists = [search.search(text or "", _DEPTH, language=language_of(gold, i)) for i, text in enumerate(texts)]
+        hits = [hit for found in lists for hit in found]
+        return Hits(
+            system="",
+            queries=gold.queries,
+            offsets=np.cumsum([0, *map(len, lists)]),
+            ids=[item for item, _ in hits],
+            score=np.array([score for _, score in hits]),
+        )
+
+    def _search(self) -> BM25:
+        from karat.retrievers.base import Nothing
+
+        if not any(map(self._gold.text, range(len(self._gold.queries)))):
+            raise NoWordSearch("the queries of the gold set have no text")
+        if sum(map(len, self._corpus.texts)) > _MOST:
+            raise NoWordSearch(
+                "the corpus is too large to search on the way", hint="`karat run bm25` once, then --bm25 its run log"
+            )
+        try:
+            return word_search(self._corpus)
+        except (MissingExtra, Nothing) as error:
+            raise NoWordSearch(str(error)) from None

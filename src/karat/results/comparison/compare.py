@@ -1,0 +1,304 @@
+"""`compare`: several runs against a baseline, on the queries that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.attributes import segment_titles
+from karat.data.gold import Dataset
+from karat.data.ids import Ints
+from karat.errors import ConfigError, shorten
+from karat.formats.read import read_gold
+from karat.results.analyses.base import Lacking
+from karat.results.comparison.by_judge import differences_by_judge
+from karat.results.comparison.changes import Change, biggest_changes
+from karat.results.comparison.open_labels import BoundedDifference, JudgedAt, bounded_differences, judged_at
+from karat.results.comparison.sides import as_results, refuse_different, shared_metrics
+from karat.results.diagnosis.changes import find_changes
+from karat.results.diagnosis.finding import Finding
+from karat.results.differences import SAME, Difference, Paired
+from karat.results.result import Result
+from karat.results.summary import FEW
+from karat.scoring.metrics.base import Metric, Relevance
+from karat.scoring.metrics.grammar import parse_metrics
+from karat.statistics.corrections import benjamini_hochberg, holm
+from karat.statistics.intervals import Sampling
+
+SCHEMA: Literal["karat/comparison/1"] = "karat/comparison/1"
+_HEADLINE = ("recall@5", "ndcg@5", "mrr")  # what decides which queries changed most; else the first that can
+
+
+class SegmentDifferences(msgspec.Struct, frozen=True):
+    """One group of queries, with every metric's difference. `p_bh` is adjusted over all groups of all segments."""
+
+    segment: str
+    value: str
+    queries: int
+    few: bool
+    differences: list[Difference]
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """One candidate against the baseline."""
+
+    candidate: str
+    queries: int
+    identical: bool  # the same score on every query and metric
+    differences: list[Difference]
+    segments: list[SegmentDifferences]
+    changes: list[Change]
+    notes: list[str]  # what must be said aloud
+    findings: list[Finding] = []  # what the change did, and what to try
+    judged: JudgedAt | None = None  # how much of both lists the gold knows
+    bounds: list[BoundedDifference] = []  # what labels of unjudged hits could make of the differences, if asked for
+    by_judge: list[Difference] = []  # with the labels of a judge where the gold has none, if there are any
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What `karat compare` saves."""
+
+    schema: Literal["karat/comparison/1"] = SCHEMA
+    karat: str
+    baseline: str
+    dataset: Dataset
+    statistics: dict[str, Any]
+    units: dict[str, str]  # of each metric's difference: pp (of a share, to be written × 100), ms, or empty
+    lower_is_better: list[str]
+    pairs: list[Pair]
+
+
+def compare(
+    baseline: Any,
+    candidate: Any,
+    gold: Any = None,
+    metrics: Iterable[str | Metric] | None = None,
+    *,
+    others: Sequence[Any] = (),
+    segments: Iterable[str] = (),
+    sampling: Sampling | None = None,
+    force: bool = False,
+    changes: int = 5,
+    bounds: bool = False,
+    **options: Any,
+) -> Comparison:
+    """Candidates against a baseline, query by query.
+
+    Each side is a run (as in `evaluate`, which also has the options), a result, or a saved result; runs need `gold`.
+    `others`: more candidates. `force`: compare although data or definitions differ. `changes`: how many of the
+    queries that lost and gained most are told. `bounds`: also ask what labels of unjudged hits could change.
+    `labelling` (`read_labelling`): also compare with the labels of a judge.
+    """
+    wanted = None if metrics is None else parse_metrics(metrics)
+    read = None if gold is None else read_gold(gold)
+    sides = [result for side in (baseline, candidate, *others) for result in as_results(side, read, wanted, options)]
+    return compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
+
+
+def compare_results(
+    sides: Sequence[Result],
+    *,
+    segments: Iterable[str] = (),
+    sampling: Sampling | None = None,
+    force: bool = False,
+    changes: int = 5,
+    bounds: bool = False,
+    test: bool = True,
+) -> Comparison:
+    """The first result is the baseline of all others. `test`: with p-values, which cost more than all else."""
+    from karat import __version__
+
+    if len(sides) < 2:
+        raise ConfigError("a comparison needs two runs", hint="give another run, or a file that holds two systems")
+    first = sides[0]
+    sampling = sampling or first.sampling
+    names = _names(sides)
+    segmented_by = segment_titles(first.gold, segments)
+    pairs = [
+        _pair(first, other, name, segmented_by, sampling, force, changes, bounds, 10 if test else 0)
+        for other, name in zip(sides[1:], names[1:], strict=True)
+    ]
+    return Comparison(
+        karat=__version__,
+        baseline=names[0],
+        dataset=first.gold.dataset,
+        statistics={**msgspec.structs.asdict(sampling), "cluster": first.cluster},
+        units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit_by(first.rules) for m in first.metrics},
+        lower_is_better=[str(m) for m in first.metrics if m.direction == "lower"],
+        pairs=_adjusted(pairs),
+    )
+
+
+def _names(sides: Sequence[Result]) -> list[str]:
+    """What tells the runs apart: the system, with the file where two have the same."""
+    systems = [side.system or side.run for side in sides]
+    names = [s if systems.count(s) == 1 else f"{s} ({side.run})" for s, side in zip(systems, sides, strict=True)]
+    return [n if names.count(n) == 1 else f"{n} #{i}" for i, n in enumerate(names, 1)]
+
+
+def _pair(
+    first: Result,
+    other: Result,
+    name: str,
+    segmented_by: tuple[str, ...],
+    sampling: Sampling,
+    force: bool,
+    shown: int,
+    bounds: bool,
+    permutations: int,  # for each resample; a tenth of them in a segment
+) -> Pair:
+    notes = refuse_different(first, other, force)
+    paired, at, of = _paired(first, other, notes)
+    metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
+    differences = paired.differences(sampling, permutations * sampling.resamples)
+    fewer = permutations * sampling.resamples // 10
+    groups = [group for by in segmented_by for group in _segments(first, paired, at, by, sampling, fewer)]
+    notes += _disagreements(differences, groups, metrics)
+    headline = headline_metric(metrics)
+    judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
+    return Pair(
+        candidate=name,
+        queries=len(queries),
+        identical=any(d.n for d in differences) and all(d.wins == d.losses == 0 for d in differences),
+        differences=differences,
+        segments=_explored(groups),
+        changes=[]
+        if headline is None or not shown
+        else biggest_changes(paired, headline, queries, first, other, shown),
+        notes=notes,
+        findings=find_changes(differences),
+        judged=judged,
+        bounds=_bounds(first, other, metrics, at, notes) if bounds else [],
+        by_judge=_by_judge(first, other, metrics, at, of, sampling, notes),
+    )
+
+
+def _bounds(first: Result, other: Result, metrics: list[Metric], at: Ints, notes: list[str]) -> list[BoundedDifference]:
+    try:
+        return bounded_differences(first, other, metrics, first.rows[at])
+    except Lacking as error:
+        notes.append(str(error))
+        return []
+
+
+def _by_judge(
+    first: Result, other: Result, metrics: list[Metric], at: Ints, of: Ints, sampling: Sampling, notes: list[str]
+) -> list[Difference]:
+    if not (first.labelling.judge or other.labelling.judge):
+        return []
+    try:
+        return differences_by_judge(first, other, metrics, at, of, sampling)
+    except Lacking as error:
+        notes.append(str(error))
+        return []
+
+
+def paired_sides(first: Result, other: Result, force: bool = False) -> Paired:
+    """Two results, query by query."""
+    return _paired(first, other, refuse_different(first, other, force))[0]
+
+
+def _paired(first: Result, other: Result, notes: list[str]) -> tuple[Paired, Ints, Ints]:
+    metrics = shared_metrics(first, other, notes)
+    at, of = _shared_queries(first, other, notes)
+    sides = replace(first.columns, metrics=metrics).select(at), replace(other.columns, metrics=metrics).select(of)
+    return Paired(*sides), at, of
+
+
+def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Ints, Ints]:
+    """Places of the queries that both have, in the order of the first; the other may have failed on them."""
+    places = {query: i for i, query in enumerate(other.queries)}
+    shared = [(i, places[q]) for i, q in enumerate(first.queries) if q in places and q not in first.missing]
+    if all(first.queries[i] in other.missing for i, _ in shared):
+        examples = [next((q for q in side.queries if q not in side.missing), None) for side in (first, other)]
+        one, another = (shorten(str(example), 40) for example in examples)
+        raise ConfigError("the runs have no query in common", hint=f"one has {one!r}, the other {another!r}")
+    lacking = sum(query in places for query in first.missing)  # said elsewhere
+    left, right = (len(side.queries) - len(shared) - lacking for side in (first, other))
+    if left or right:
+        notes.append(
+            f"compared on the {len(shared):,} queries that both have; "
+            f"only in the baseline: {left:,}, only in the candidate: {right:,}."
+        )
+    at, of = (np.array(column, np.int64) for column in zip(*shared, strict=True))
+    return at, of
+
+
+def _segments(
+    first: Result, paired: Paired, at: Ints, by: str, sampling: Sampling, permutations: int
+) -> list[SegmentDifferences]:
+    place = {row: i for i, row in enumerate(at.tolist())}  # of a query of the baseline among the shared ones
+    groups = [(value, [place[i] for i in rows.tolist() if i in place]) for value, rows in first.groups(by)]
+    return [
+        SegmentDifferences(
+            segment=by,
+            value=value,
+            queries=len(rows),
+            few=len(rows) < FEW,
+            differences=paired.select(np.array(rows)).differences(sampling, permutations),
+        )
+        for value, rows in groups
+        if rows
+    ]
+
+
+def headline_metric(metrics: Sequence[Metric]) -> Metric | None:
+    """The metric by which queries are said to have lost or gained."""
+    by_name = {str(m): m for m in metrics}
+    preferred = (by_name[name] for name in _HEADLINE if name in by_name)
+    return next(preferred, next((m for m in metrics if isinstance(m, Relevance)), None))
+
+
+def _disagreements(overall: list[Difference], groups: list[SegmentDifferences], metrics: list[Metric]) -> list[str]:
+    """A mean may rise while parts of it fall: whoever reads only the mean would be misled.
+
+    Said only where mean and part both move beyond noise; with many metrics and segments, some differ by chance.
+    """
+    notes = []
+    for at, difference in enumerate(overall):
+        if not difference.certain or not isinstance(metrics[at], Relevance):
+            continue
+        for name in dict.fromkeys(group.segment for group in groups):
+            parts = [(g.value, g.differences[at]) for g in groups if g.segment == name and not g.differences[at].few]
+            against = [value for value, d in parts if d.certain and _moves(d) == -_moves(difference)]
+            if against:
+                notes.append(_disagreement(difference, name, against, len(parts)))
+    return notes
+
+
+def _moves(difference: Difference) -> int:
+    """1: it rises, −1: it falls, 0: neither, whatever rounding left over."""
+    delta = difference.delta or 0.0
+    return 0 if abs(delta) <= SAME else 1 if delta > 0 else -1
+
+
+def _disagreement(overall: Difference, name: str, against: list[str], parts: int) -> str:
+    way, other = ("rises", "falls") if _moves(overall) > 0 else ("falls", "rises")
+    return (
+        f"{overall.metric} {way} overall but {other} in {len(against)} of {parts} segments by {name}, "
+        f"both beyond chance: {', '.join(against)}. The overall difference does not speak for them (Simpson's paradox)."
+    )
+
+
+def _adjusted(pairs: list[Pair]) -> list[Pair]:
+    """With p-values that allow for the number of comparisons in the whole table."""
+    p = np.array([d.p for pair in pairs for d in pair.differences if d.p is not None])
+    adjusted = iter(zip(holm(p).tolist(), benjamini_hochberg(p).tolist(), strict=True))
+    return [msgspec.structs.replace(p_, differences=[_with(d, adjusted) for d in p_.differences]) for p_ in pairs]
+
+
+def _with(difference: Difference, adjusted: Any) -> Difference:
+    if difference.p is None:
+        return difference
+    p_holm, p_bh = next(adjusted)
+    return msgspec.structs.replace(difference, p_holm=p_holm, p_bh=p_bh)
+
+
+def _explored(groups: list[SegmentDifferences]) -> list[SegmentDifferences]:
+    p = np.array([d.p for group in groups for d in group.differences if d.p is not None])
+    adjusted = iter(zip([None] * len(p), benjamini_hochberg(p).tolist(), strict=True))
+    return [msgspec.structs.replace(g, differences=[_with(d, adjusted) for d in g.differences]) for g in groups]

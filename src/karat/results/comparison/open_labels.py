@@ -1,0 +1,138 @@
+"""What unjudged hits leave open in a comparison: how much of both lists is judged, and what labels could change."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from karat.data.gold import Gold
+from karat.data.ids import DocRule, Ints
+from karat.results.analyses.base import Lacking
+from karat.results.result import Result
+from karat.results.strict_bounds import SAME, flip, strict_bounds
+from karat.results.summary import mean_of
+from karat.scoring.metrics.base import Metric, Relevance
+from karat.scoring.metrics.judged_share import JudgedShare
+from karat.scoring.unjudged import OpenLists, open_lists, read_lists
+
+FAR_APART = 0.05  # difference of judged@k from which on the gold favours one of the runs
+_NAMED = 100  # pairs of a set of labels that are named
+
+
+class JudgedAt(msgspec.Struct, frozen=True):
+    """How much of the top k of both runs the gold knows, on the queries that are compared."""
+
+    k: int
+    baseline: float
+    candidate: float
+    warning: str | None = None  # where they differ so much that the gold may favour one
+
+
+class OpenPair(msgspec.Struct, frozen=True):
+    """A pair that has no label yet."""
+
+    query_id: str
+    item: str
+
+
+class FlipSet(msgspec.Struct, frozen=True):
+    """The smallest set of pairs that would take the lead of the run that is ahead, were all of them relevant."""
+
+    labels: int
+    exact: bool  # no smaller set could; else the set was found greedily, and a smaller one might
+    pairs: list[OpenPair]  # the first 100
+
+
+class BoundedDifference(msgspec.Struct, frozen=True):
+    """The difference of two means by the gold alone, and between which ends any labels would leave it."""
+
+    metric: str
+    n: int
+    delta: float
+    low: float
+    high: float
+    flip: FlipSet | None  # null: neither is ahead, or no labels could change who is
+
+    @property
+    def settled(self) -> bool:
+        return self.low > SAME or self.high < -SAME
+
+
+def judged_at(first: Result, other: Result, at: Ints, of: Ints, k: int) -> JudgedAt | None:
+    """None where it was not measured, and saved results keep no hits to measure it on."""
+    name = str(JudgedShare(k=k))
+    try:
+        sides = first.measure([name]), other.measure([name])
+    except Lacking:
+        return None
+    shares = mean_of(sides[0].values[name][at]), mean_of(sides[1].values[name][of])
+    if shares[0] is None or shares[1] is None:
+        return None
+    apart = abs(shares[1] - shares[0]) > FAR_APART
+    return JudgedAt(
+        k, shares[0], shares[1], _warning(k, shares[0] > shares[1], first.wrong_hits_judged) if apart else None
+    )
+
+
+def _warning(k: int, baseline: bool, wrong_hits_judged: bool | None) -> str:
+    known, less = ("baseline", "candidate") if baseline else ("candidate", "baseline")
+    said = f"The gold knows more of the {known}'s top {k}; what it does not know counts as irrelevant. "
+    if wrong_hits_judged is False:  # then a run that finds more of the gold is always better known, too
+        said += "It names no irrelevant items, so a real gain looks the same. "
+    return (
+        said + f"Label the {less}'s hits (`karat pool … --only-differences`), or see what they could change (--bounds)."
+    )
+
+
+def bounded_differences(first: Result, other: Result, metrics: list[Metric], rows: Ints) -> list[BoundedDifference]:
+    """Of every metric that has bounds, on these queries of the gold set. Raises Lacking where it cannot be told."""
+    if first.source is None or other.source is None:
+        raise Lacking("bounds need the runs themselves: a saved result keeps no hits.")
+    if not _same_items(first.gold, other.gold):
+        raise Lacking("no bounds: the gold is found in other chunks of each run, so no label would count for both.")
+    asked = [m for m in metrics if isinstance(m, Relevance)]
+    lists = {level: _lists(first, other, level) for level in {m.level for m in asked}}
+    found = [_bounded(metric, lists[metric.level], rows) for metric in asked]
+    return [one for one in found if one is not None]
+
+
+def _same_items(one: Gold, other: Gold) -> bool:
+    located = one.located is not None or other.located is not None
+    return not located and one.queries == other.queries and one.ids == other.ids
+
+
+def _lists(first: Result, other: Result, level: str) -> OpenLists:
+    sides = []
+    for side in (first, other):
+        assert side.source is not None
+        rule = DocRule(side.rules.doc_of)
+        known = {} if side.corpus is None else side.corpus.strangers(rule)
+        gold = side.gold.documents(rule, known) if level == "doc" else side.gold
+        sides.append(read_lists(side.source, [side.system], gold, side.rules)[side.system])
+    return open_lists(sides[0], sides[1])
+
+
+def _bounded(metric: Metric, lists: OpenLists, rows: Ints) -> BoundedDifference | None:
+    found = strict_bounds(metric, lists)
+    if found is None:
+        return None
+    low, high = (mean_of(values[rows]) for values in found)
+    values = metric.score(lists.second)[rows] - metric.score(lists.first)[rows]
+    delta = mean_of(values)
+    if low is None or high is None or delta is None:
+        return None
+    ahead = lists if delta > 0 else lists.swapped
+    taken = flip(metric, ahead, rows)
+    return BoundedDifference(
+        metric=str(metric),
+        n=int((~np.isnan(values)).sum()),
+        delta=delta,
+        low=low,
+        high=high,
+        flip=None if taken is None else FlipSet(len(taken.items), taken.exact, _named(ahead, taken.items[:_NAMED])),
+    )
+
+
+def _named(lists: OpenLists, items: Ints) -> list[OpenPair]:
+    queries = lists.second.gold.queries
+    return [OpenPair(queries[lists.query[item]], lists.names[item]) for item in items.tolist()]

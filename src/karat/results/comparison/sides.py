@@ -1,0 +1,105 @@
+"""What is compared: runs, results and saved results, and whether they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from karat.errors import ConfigError
+from karat.formats.read import read_run
+from karat.results.evaluate import evaluate_all
+from karat.results.result import Result, restore
+from karat.results.saved import SavedResult, is_saved, read_saved
+from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.grammar import parse_metrics
+
+
+def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, options: dict[str, Any]) -> list[Result]:
+    """The results of one side: one, or one for each system of a run."""
+    if isinstance(side, Result):
+        return [side]
+    if isinstance(side, SavedResult):
+        return [_restored(side, metrics, options)]
+    if is_saved(side):
+        return [_restored(saved, metrics, options) for saved in read_saved(side)]
+    if isinstance(side, (str, PathLike)) and not Path(side).exists():
+        read_run(side)  # says what is wrong with the path
+    if gold is None:
+        raise ConfigError("a run needs a gold set to be compared", hint="give --gold, or results saved by `karat eval`")
+    return list(evaluate_all(side, gold, metrics, **options).values())
+
+
+def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, options: dict[str, Any]) -> Result:
+    """A saved result with the metrics and the clusters that were asked for."""
+    result, cluster = restore(saved), options.get("cluster")
+    if cluster is not None:
+        result = replace(result, cluster=None if cluster == "none" else cluster)
+    if metrics is None:
+        return result
+    asked = parse_metrics(metrics)
+    absent = [str(m) for m in asked if m not in result.metrics]
+    if absent:
+        has = ", ".join(map(str, result.metrics))
+        raise ConfigError(f"the saved result of {result.run} lacks {', '.join(absent)}", hint=f"it has: {has}")
+    return replace(result, metrics=asked)
+
+
+def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
+    """Results that do not measure the same thing are no comparison; with `force` it is said aloud instead."""
+    problems = [*_different_data(first, other), *_different_definitions(first, other)]
+    if problems and not force:
+        raise ConfigError(
+            "these results do not measure the same: " + "; ".join(problems), hint="--force compares them all the same"
+        )
+    notes = [f"compared by force although {problem}." for problem in problems]
+    if first.missing:
+        notes.append(_lacking("baseline", first, "left out here"))
+    if other.missing:
+        notes.append(_lacking("candidate", other, "counted as failed"))
+    hashes = {first.gold.dataset.hash, other.gold.dataset.hash} - {None}
+    if len(hashes) > 1 and not problems:
+        notes.append("the gold sets differ in content although no version says so.")
+    return notes
+
+
+def _lacking(name: str, side: Result, done: str) -> str:
+    """What a run lacks counts against it. What a baseline lacks counts for nobody: it would look like a gain."""
+    queries = "query" if len(side.missing) == 1 else "queries"
+    return f"the {name} lacks {len(side.missing):,} {queries} of the gold set: {done}."
+
+
+def _different_data(first: Result, other: Result) -> list[str]:
+    found = []
+    for what in ("name", "version"):
+        values = [getattr(side.gold.dataset, what) for side in (first, other)]
+        if None not in values and values[0] != values[1]:
+            found.append(f"the dataset {what}s are {values[0]} and {values[1]}")
+    return found
+
+
+def _different_definitions(first: Result, other: Result) -> list[str]:
+    shared = [name for name in first.definitions if name in other.definitions]
+    found = [f"{n} is defined in another way" for n in shared if first.definitions[n] != other.definitions[n]]
+    if first.rules.prices != other.rules.prices:
+        found += [f"{m} is counted by other prices" for m in first.metrics if "prices" in m.needs and str(m) in shared]
+    for setting in ("missing", "doc_of", "k", "fuzzy_threshold"):
+        values = [getattr(side.rules, setting) for side in (first, other)]
+        if values[0] != values[1]:
+            found.append(f"the setting {setting} is {values[0]!r} and {values[1]!r}")
+    return found
+
+
+def shared_metrics(first: Result, other: Result, notes: list[str]) -> list[Metric]:
+    shared = [m for m in first.metrics if m in other.metrics]
+    if not shared:
+        raise ConfigError(
+            "the results have no metric in common",
+            hint=f"one has {', '.join(map(str, first.metrics))}; the other {', '.join(map(str, other.metrics))}",
+        )
+    alone = [str(m) for m in (*first.metrics, *other.metrics) if m not in shared]
+    if alone:
+        notes.append(f"measured on one side only, and left out: {', '.join(alone)}.")
+    return shared

@@ -1,0 +1,189 @@
+"""What the rules may look at: estimates that know how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from karat.data.ids import Bools, Floats, Ints
+from karat.results.analyses.label_health import LabelHealth
+from karat.results.diagnosis.finding import Number
+from karat.results.diagnosis.thresholds import DEPTHS
+from karat.results.summary import FEW, mean_of
+from karat.statistics.intervals import Range, Sampling, mean_intervals
+from karat.statistics.order_statistics import quantile_interval
+from karat.statistics.special import normal_quantile
+from karat.statistics.sums import sum_up
+
+# A rule asks yes or no, and reports no third digit.
+_RESAMPLES = 2_000
+SHARE: Range = (0.0, 1.0)
+DIFFERENCE: Range = (-1.0, 1.0)
+
+
+class NotMeasured(Exception):
+    """A rule asked for something that was not measured, or on too few queries; it stays silent then."""
+
+
+Limits = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval, drawn only if somebody asks."""
+
+    name: str
+    value: float
+    limits_at: Callable[[float], Limits]  # level → (low, high)
+    level: float
+
+    @cached_property
+    def limits(self) -> Limits:
+        return self.limits_at(self.level)
+
+    @cached_property
+    def wide_limits(self) -> Limits:
+        """At a level with a fifth of the doubt: 99 % for 95 %."""
+        return self.limits_at(1 - (1 - self.level) / 5)
+
+    @property
+    def number(self) -> Number:
+        return Number(self.name, self.value, *self.limits)
+
+    def mirrored(self, name: str, around: float) -> Estimate:
+        """What is left of `around`: 1 − a share, or with 0 the same with the other sign."""
+
+        def limits_at(level: float) -> Limits:
+            low, high = self.limits_at(level)
+            return around - high, around - low
+
+        return Estimate(name, around - self.value, limits_at, self.level)
+
+    def above(self, line: float) -> int:
+        """How sure is it that the true value lies above a line: 0 not, 1 likely, 2 strong."""
+        if self.value <= line or self.limits[0] <= line:  # the value first: it costs nothing
+            return 0
+        return 2 if self.wide_limits[0] > line else 1
+
+    def below(self, line: float) -> int:
+        """The same for a line above it. All of several conditions: their min; any of them: their max."""
+        if self.value >= line or self.limits[1] >= line:
+            return 0
+        return 2 if self.wide_limits[1] < line else 1
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The scores of one system, query by query, with all that they depend on."""
+
+    values: dict[str, Floats]  # by metric, of the panel and of the background
+    ceilings: Mapping[str, Floats]
+    floors: Mapping[str, Floats]
+    depths: Ints  # hits that each query got
+    clusters: Ints | None
+    sampling: Sampling
+    corpus_size: int | None = None
+    repeats: int = 0  # hits that stood in a list more than once
+    wrong_hits_judged: bool = False  # the gold says of some items that they are not relevant
+    attributes: tuple[str, ...] = ()  # by which queries can be grouped
+    groups: Callable[[str], list[tuple[str, Ints]]] = field(default=lambda name: [])
+    labels: LabelHealth | None = None  # where there is a corpus to hold the gold set against
+    analyses: Callable[[], Mapping[str, Any]] = dict  # what was found beyond the scores, made when a rule asks
+
+    def analysis(self, name: str) -> Any:
+        found = self.analyses().get(name)
+        if found is None:
+            raise NotMeasured(name)
+        return found
+
+    def told(self, name: str, value: float | None, limits: tuple[float | None, float | None], n: int) -> Estimate:
+        """A number that an analysis measured on n queries. At other levels its limits lie as far away as a normal
+        distribution says."""
+        low, high = limits
+        if value is None or low is None or high is None or n < FEW:
+            raise NotMeasured(name)
+
+        def limits_at(level: float) -> Limits:
+            wider = normal_quantile((1 + level) / 2) / normal_quantile((1 + self.sampling.level) / 2)
+            return value - (value - low) * wider, value + (high - value) * wider
+
+        return Estimate(name, value, limits_at, self.sampling.level)
+
+    def column(self, name: str) -> Floats:
+        if name not in self.values:
+            raise NotMeasured(name)
+        return self.values[name]
+
+    def ceiling(self, name: str) -> Floats:
+        self.column(name)
+        return self.ceilings[name]
+
+    def score(self, name: str, of: Bools | None = None) -> Estimate:
+        """A metric's mean, over all queries or over some."""
+        return self.estimate(name, _only(self.column(name), of))
+
+    def reached(self, name: str) -> Floats:
+        """A metric in shares of its ceiling: with seven relevant items a top 5 that holds five of them is perfect."""
+        return self.column(name) / self.ceiling(name)
+
+    def reach(self, name: str, of: Bools | None = None) -> Estimate:
+        return self.estimate(name if self.uncapped(name) else f"{name} / ceiling", _only(self.reached(name), of))
+
+    def uncapped(self, name: str) -> bool:
+        """Whether every query can reach 1."""
+        ceiling = self.ceiling(name)
+        return bool((np.isnan(ceiling) | (ceiling == 1)).all())
+
+    def reordered(self, depth: int) -> Floats:
+        """The share of recall@5's ceiling that a perfect order of the first `depth` hits would reach."""
+        # Five places, R relevant items, f of them found: min(f, 5) / min(R, 5).
+        return np.minimum(self.column(f"recall@{depth}") / self.ceiling("recall@5"), 1.0)
+
+    def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> Estimate:
+        """The mean of a column; refused on fewer than `few` queries."""
+        mean = mean_of(values)
+        if mean is None or int((~np.isnan(values)).sum()) < few:
+            raise NotMeasured(name)
+
+        def limits_at(level: float) -> Limits:
+            sampling = msgspec.structs.replace(
+                self.sampling, level=level, resamples=min(self.sampling.resamples, _RESAMPLES)
+            )
+            low, high = mean_intervals(sum_up(values[:, None], None, self.clusters), [ends], sampling)[0].tolist()
+            return low, high
+
+        return Estimate(name, mean, limits_at, self.sampling.level)
+
+    def quantile(self, name: str, values: Floats, at: float) -> Estimate:
+        """A quantile of a column."""
+        defined = values[~np.isnan(values)]
+        if len(defined) < FEW:
+            raise NotMeasured(name)
+
+        def limits_at(level: float) -> Limits:
+            return quantile_interval(defined, at, level) or (-np.inf, np.inf)
+
+        return Estimate(name, float(np.quantile(defined, at)), limits_at, self.sampling.level)
+
+    @cached_property
+    def depth(self) -> int:
+        """The deepest k at which was looked: half of the lists are as long, and recall was measured there.
+
+        Past the end of a list nothing was found because nobody looked.
+        """
+        returned = self.depths[self.depths > 0]
+        for k in DEPTHS:
+            if len(returned) and np.median(returned) >= k:
+                if f"recall@{k}" not in self.values:
+                    break  # deeper lists are there, and recall was not asked for
+                return k
+        raise NotMeasured("recall at any depth")
+
+
+def _only(values: Floats, of: Bools | None) -> Floats:
+    return values if of is None else np.where(of, values, np.nan)

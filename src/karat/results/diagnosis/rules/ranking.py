@@ -1,0 +1,204 @@
+"""What was found, and how far up it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from karat.data.ids import Bools
+from karat.results.diagnosis import thresholds as at
+from karat.results.diagnosis.evidence import DIFFERENCE, Estimate, Evidence
+from karat.results.diagnosis.rule import Proof, Table
+from karat.results.diagnosis.words import decimal, percent, points, share
+
+TABLE: Table[Evidence] = Table()
+rule = TABLE.rule
+
+
+@rule(
+    "chunking",
+    "The right documents are found, but not the right passages in them.",
+    "check whether the chunker cuts answers in two: try larger chunks, more overlap, or cuts at headings",
+    "fetch the neighbours of a found chunk, or find documents first and then passages inside them",
+    "put title and headings into every chunk",
+    unless=("labels_gone", "worse_than_random"),
+)
+def chunking(e: Evidence) -> Iterator[Proof]:
+    """Recall at the depth of the lists is low by chunk (below 70%) and fine by document (above 85%)."""
+    chunks, documents = f"recall@{e.depth}", f"recall(level=doc)@{e.depth}"
+    by_chunk, by_document = e.reach(chunks), e.reach(documents)
+    gap = e.estimate("by document − by chunk", e.reached(documents) - e.reached(chunks), DIFFERENCE)
+    sure = min(by_chunk.below(at.LOW_RECALL[e.depth]), by_document.above(at.FINE_BY_DOCUMENT), gap.above(at.WIDE))
+    if sure:
+        said = f"{_said(e, chunks, by_chunk)}, but {_said(e, documents, by_document)}."
+        yield _as_deep_as_looked(e, Proof(sure, said, [by_chunk.number, by_document.number, gap.number]))
+
+
+@rule(
+    "not_found",
+    "Much of what should be found is not in the lists at all.",
+    "check that the missing items are in the index",
+    "search by words and by meaning together (hybrid), or try another embedding model",
+    "rewrite or expand the queries with the words that the documents use",
+    "look at missed queries beside their gold: are words missing, or were passages cut apart?",
+    unless=("labels_gone", "worse_than_random", "chunking"),
+)
+def not_found(e: Evidence) -> Iterator[Proof]:
+    """Recall at the depth of the lists is low: below 70%, or 60% where they are five deep. Where the log keeps the
+    lists before reranking, theirs decides."""
+    deeper = _raw_recall(e)
+    if deeper is not None:
+        if sure := deeper.below(at.LOW_RECALL[50]):
+            depth = deeper.name.rpartition("@")[2]
+            said = f"{share(deeper)} of the right items are among the first {depth} hits before reranking."
+            yield Proof(sure, said, [deeper.number])
+        return
+    found = e.reach(f"recall@{e.depth}")
+    sure = found.below(at.LOW_RECALL[e.depth])
+    if not sure:
+        return
+    said, numbers = _said(e, f"recall@{e.depth}", found), [found.number]
+    by_document = f"recall(level=doc)@{e.depth}"
+    if by_document in e.values:
+        documents = e.reach(by_document)
+        said += f"; {_said(e, by_document, documents)}"
+        numbers.append(documents.number)
+    yield _as_deep_as_looked(e, Proof(sure, f"{said}.", numbers))
+
+
+def _raw_recall(e: Evidence) -> Estimate | None:
+    """Recall of the lists before reranking, as deep as they go, where the log keeps some that are deeper than the final
+    ones."""
+    reranked = e.analyses().get("reranker")
+    if reranked is None or reranked.raw_depth <= e.depth:
+        return None
+    row = max((r for r in reranked.raw if r.metric.startswith("recall@")), key=lambda r: int(r.metric[7:]))
+    return e.told(f"raw {row.metric}", row.mean, (row.low, row.high), row.n)
+
+
+def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
+    """Of short lists it is certain that something is missing, not that the search lost it and not the order."""
+    if e.depth >= at.DEEP_ENOUGH:
+        return proof
+    said = f"{proof.evidence} Nobody looked further down than {e.depth} hits, where the rest may stand."
+    first = (
+        "log deeper lists (50 hits, as `raw` where the final ones must be short): they tell whether search or order is "
+        "to blame"
+    )
+    return replace(proof, sure=1, evidence=said, first_try=(first,))
+
+
+@rule(
+    "too_far_down",
+    "Right items are found, but too far down to be among the first five.",
+    "rerank the whole list, not only its top, for example with a cross-encoder",
+    "if there is a reranker already, test it alone: it may push right items down",
+    "pass on more than five hits, if the budget allows",
+    unless=("worse_than_random",),
+)
+def too_far_down(e: Evidence) -> Iterator[Proof]:
+    """Recall@5 is not yet good (below 80%) and a perfect order of the whole list would win more than 10 points."""
+    if e.depth == 5:
+        return
+    now, best = e.reach("recall@5"), e.estimate(f"recall@5 / ceiling, best order of {e.depth}", e.reordered(e.depth))
+    gap = e.estimate("best order − now", e.reordered(e.depth) - e.reached("recall@5"), DIFFERENCE)
+    if sure := min(now.below(at.GOOD_RECALL_AT_5), gap.above(at.WIDE)):
+        said = (
+            f"{_said(e, 'recall@5', now)}. With the first {e.depth} hits in the best possible order it would be "
+            f"{share(best)}, {points(gap)} more."
+        )
+        yield Proof(sure, said, [now.number, best.number, gap.number])
+
+
+@rule(
+    "buried",
+    "The right items are among the first five, but not at the top.",
+    "rerank the first hits with a cross-encoder",
+    "tune the scoring: weights of title and text, BM25's parameters, the embedding model",
+    "expand the queries with the words that the documents use",
+)
+def buried(e: Evidence) -> Iterator[Proof]:
+    """Recall@5 is good (above 80%), but MRR is low (below 0.62) or nDCG@5 more than 20 points below recall@5."""
+    recall, mrr = e.reach("recall@5"), e.score("mrr")
+    ndcg = e.score("ndcg@5")
+    cost = e.estimate("recall@5 / ceiling − ndcg@5", e.reached("recall@5") - e.column("ndcg@5"), DIFFERENCE)
+    if sure := min(recall.above(at.GOOD_RECALL_AT_5), max(mrr.below(at.LOW_MRR), cost.above(at.ORDER_COST))):
+        first = e.reach("recall@1")
+        said = (
+            f"{_said(e, 'recall@5', recall)}, but only {_said(e, 'recall@1', first)}; "
+            f"MRR is {decimal(mrr)} and nDCG@5 {decimal(ndcg)}, where 1 means right from the top."
+        )
+        yield Proof(sure, said, [recall.number, first.number, mrr.number, ndcg.number, cost.number])
+
+
+@rule(
+    "clutter",
+    "The right items are there, with many wrong ones between them.",
+    "rerank the first hits with a cross-encoder",
+    "ask for words that must occur, or cut hits under a score",
+    "prefer hits from documents that are not in the list yet",
+    unless=("buried",),
+)
+def clutter(e: Evidence) -> Iterator[Proof]:
+    """Of queries with several relevant items: recall@5 is good (above 80%), but of the first R hits, R being the number
+    of relevant items, fewer than 60% are right. Precision@5 itself cannot tell: few relevant items keep it low."""
+    several = e.ceiling("precision@5") >= 2 / 5
+    recall, clean = e.reach("recall@5", several), e.score("rprecision", several)
+    if sure := min(recall.above(at.GOOD_RECALL_AT_5), clean.below(at.LOW_PRECISION)):
+        precision = e.score("precision@5", several)
+        most = float(np.mean(e.ceiling("precision@5")[several]))
+        said = (
+            f"Over the queries with two or more right items, {_said(e, 'recall@5', recall, several)}. Yet of the first "
+            f"hits, taking as many as there are right items, only {share(clean)} are right (rprecision); "
+            f"precision@5 is {share(precision)}, where {percent(most)} is possible."
+        )
+        yield Proof(sure, said, [recall.number, clean.number, precision.number])
+
+
+@rule(
+    "first_hit_only",
+    "The first hit is usually right, but the rest of what is needed is missing.",
+    "fine where one hit answers the question; where several are needed, raise k or add a second search",
+    "prefer hits that add something new over hits that repeat the first",
+    unless=("chunking", "not_found", "too_far_down"),
+)
+def first_hit_only(e: Evidence) -> Iterator[Proof]:
+    """MRR is high (above 0.70), recall@5 is not good (below 80%), and nothing above explains it."""
+    mrr, recall = e.score("mrr"), e.reach("recall@5")
+    if sure := min(mrr.above(at.HIGH_MRR), recall.below(at.GOOD_RECALL_AT_5)):
+        said = f"MRR is {decimal(mrr)}, where 1 means that every first hit is right; {_said(e, 'recall@5', recall)}."
+        yield Proof(sure, said, [mrr.number, recall.number])
+
+
+@rule(
+    "same_documents",
+    "The first five hits come from few documents, while right items are missing.",
+    "allow only one or two hits from the same document, or give a bonus to new documents",
+    "check whether the corpus holds the same text several times, such as old versions",
+)
+def same_documents(e: Evidence) -> Iterator[Proof]:
+    """More than 40% of the top 5 are further hits from a document already there, and recall@5 is not good."""
+    hits = np.where(e.depths > 0, np.minimum(e.depths, 5), np.nan)
+    redundancy = e.estimate("redundancy@5", 1 - e.column("distinct_docs@5") / hits)
+    recall = e.reach("recall@5")
+    if sure := min(redundancy.above(at.REDUNDANT), recall.below(at.GOOD_RECALL_AT_5)):
+        said = (
+            f"{share(redundancy)} of the top 5 come from a document that is there already; "
+            f"{_said(e, 'recall@5', recall)}."
+        )
+        yield Proof(sure, said, [redundancy.number, recall.number])
+
+
+def _said(e: Evidence, name: str, reach: Estimate, of: Bools | None = None) -> str:
+    """`37% of the right items are among the first 5 hits (recall@5)`, and where not all of them fit there, how many of
+    those that do."""
+    k = name.rpartition("@")[2]
+    what, how = ("documents", " by document") if "level=doc" in name else ("items", "")
+    place = "are the first hit" if k == "1" else f"are among the first {k} hits"
+    where = f"{place} (recall@{k}{how})"
+    if e.uncapped(name):
+        return f"{share(reach)} of the right {what} {where}"
+    found = percent(e.score(name, of).value)
+    return f"{found} of the right {what} {where}, which is {share(reach)} of those that fit there"

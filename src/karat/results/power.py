@@ -1,0 +1,151 @@
+"""How sure can this set be: the smallest difference it can find, and how many queries a wanted one needs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.gold import Dataset
+from karat.data.ids import Floats
+from karat.errors import ConfigError
+from karat.results.comparison.compare import paired_sides
+from karat.results.result import Result
+from karat.results.summary import FEW, Scores
+from karat.scoring.metrics.base import Metric
+from karat.statistics.power import detectable_difference, units_needed
+
+SCHEMA: Literal["karat/plan/1"] = "karat/plan/1"
+DETECT = 0.03
+# How alike two versions of a system score the same queries. A guess, said to be one; a second run replaces it.
+_ASSUMED = 0.5
+_SMALLEST = 1e-6  # no set of queries could find less
+_NO_SPREAD = 1e-9
+
+
+class PlanRow(msgspec.Struct, frozen=True):
+    """What the set can tell of one metric."""
+
+    metric: str
+    n: int  # queries on which it is defined
+    units: int  # what is resampled: conversations where queries belong together, else queries
+    spread: float | None  # standard deviation of the paired difference of one unit
+    detectable: float | None  # smallest true difference that is found; null where no unit differs from another
+    detect: float  # the wanted one
+    needed: int | None  # queries that would find it
+    enough: bool | None
+    few: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What `karat power` saves."""
+
+    schema: Literal["karat/plan/1"] = SCHEMA
+    karat: str
+    run: str
+    against: str | None  # the second run that the spread was measured with
+    correlation: float | None  # assumed where there is none
+    gold: str
+    dataset: Dataset
+    level: float
+    power: float
+    cluster: str | None
+    rows: list[PlanRow]
+
+
+def plan(
+    result: Result,
+    against: Result | None = None,
+    *,
+    detect: float = DETECT,
+    power: float = 0.8,
+    correlation: float = _ASSUMED,
+) -> Plan:
+    """What a set of queries can tell, by the spread of a result's scores.
+
+    `detect`: the difference that should be found (in the metric's unit: 0.03 is three percentage points).
+    `against`: another result on the same queries; the spread of the differences is then measured, otherwise
+    `correlation` between the scores of the two versions is assumed.
+    """
+    from karat import __version__
+
+    level = result.sampling.level
+    _check(detect, power, correlation, level)
+    metrics = [m for m in result.metrics if m.aggregate is None and m.range == (0.0, 1.0)]
+    if against is None:
+        rows = [_row(m, _spread(result.columns, m, correlation), detect, level, power) for m in metrics]
+    else:
+        paired = paired_sides(result, against)
+        metrics = [m for m in metrics if m in paired.baseline.metrics]
+        rows = [_row(m, _unit_spread(paired.deltas(m), paired.baseline, m), detect, level, power) for m in metrics]
+    if not rows:
+        raise ConfigError("no metric that is a share between 0 and 1", hint="name one, such as recall@5")
+    return Plan(
+        karat=__version__,
+        run=result.system or result.run,
+        against=None if against is None else against.system or against.run,
+        correlation=correlation if against is None else None,
+        gold=result.gold.label,
+        dataset=result.gold.dataset,
+        level=level,
+        power=power,
+        cluster=result.cluster,
+        rows=rows,
+    )
+
+
+def _check(detect: float, power: float, correlation: float, level: float) -> None:
+    if not _SMALLEST <= detect < 1:
+        what = "the difference to detect is a share, above 0 and under 1"
+        raise ConfigError(what, got=detect, expected="such as 0.03 for three percentage points")
+    chance = (1 - level) / 2  # so often a difference is "found" in this direction where there is none
+    if not chance < power < 1:
+        raise ConfigError(f"the power lies between {chance:g} (chance) and 1", got=power, expected="such as 0.8")
+    if not -1 <= correlation < 1:
+        raise ConfigError("the correlation lies between -1 and 1", got=correlation, expected="such as 0.5")
+
+
+class _Measured(msgspec.Struct):
+    n: int
+    units: int
+    spread: float | None
+
+
+def _spread(scores: Scores, metric: Metric, correlation: float) -> _Measured:
+    """Two versions with this spread each and this much alike differ by √(2 (1 − correlation)) of it."""
+    alone = _unit_spread(scores.values[str(metric)], scores, metric)
+    if alone.spread is not None:
+        alone.spread *= (2 * (1 - correlation)) ** 0.5
+    return alone
+
+
+def _unit_spread(values: Floats, scores: Scores, metric: Metric) -> _Measured:
+    """Standard deviation of what one unit (query, conversation) adds to the mean."""
+    sums = Scores([metric], {str(metric): values}, scores.weights, scores.clusters).sums([str(metric)])
+    n, units = int((~np.isnan(values)).sum()), int(sums.defined[0])
+    if units < 2:
+        return _Measured(n, units, None)
+    away = (sums.above - sums.estimate * sums.below)[:, 0] / sums.usual[0]
+    return _Measured(n, units, float(np.sqrt(sums.counts @ away**2 / (units - 1))))
+
+
+def _row(metric: Metric, found: _Measured, detect: float, level: float, power: float) -> PlanRow:
+    detectable = needed = enough = None
+    # Where all units are alike nothing is known of how they could differ, and 0 would promise too much.
+    if found.spread is not None and found.spread > _NO_SPREAD:
+        detectable = detectable_difference(found.spread, found.units, level, power)
+        units = units_needed(found.spread, detect, level, power)
+        needed = -(-units * found.n // found.units)  # as many queries as these units hold, rounded up
+        enough = found.units >= units
+    return PlanRow(
+        metric=str(metric),
+        n=found.n,
+        units=found.units,
+        spread=found.spread,
+        detectable=detectable,
+        detect=detect,
+        needed=needed,
+        enough=enough,
+        few=found.n < FEW,
+    )

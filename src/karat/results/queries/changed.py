@@ -1,0 +1,125 @@
+"""Two runs, query by query: where the hits changed, with both lists beside each other."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from karat.data.attributes import language_of
+from karat.data.ids import DocRule
+from karat.results.differences import SAME
+from karat.results.queries.lists import ListedHit, top_lists
+from karat.results.queries.shown import (
+    Passages,
+    ShownGold,
+    ShownHit,
+    Texts,
+    passage_length,
+    ranks_of,
+    tags_of,
+)
+from karat.results.queries.triage import sample_of
+from karat.results.result import Result
+from karat.scoring.metrics.base import Metric
+
+DEPTH = 10
+Kind = Literal["lost", "gained", "changed"]
+
+
+class ChangedQuery(msgspec.Struct, frozen=True):
+    """A query that lost or gained, or whose first hits are others although its score is the same."""
+
+    query_id: str
+    query: str | None
+    kind: Kind
+    metric: str
+    before: float | None
+    after: float | None
+    tags: dict[str, str]
+    gold: list[ShownGold]  # with its place in the candidate's list
+    gold_items: int
+    baseline: list[ShownHit]
+    candidate: list[ShownHit]
+
+
+class ChangedQueries(msgspec.Struct, frozen=True):
+    """How many queries changed, and some of them: the greatest losses first, then the greatest gains."""
+
+    counts: dict[Kind, int]
+    shown: list[ChangedQuery]
+    sampled: int  # of those shown, how many stand for all others
+
+
+def changed_queries(
+    baseline: Result, candidate: Result, metric: Metric, most: int, *, sample: int, letters: int | None = None
+) -> ChangedQueries:
+    """The greatest losses and gains in a metric, and a sample of the rest; none where a side keeps no hits.
+
+    `letters`: of each text at most; else as many as can be read.
+    """
+    if baseline.source is None or candidate.source is None:
+        return ChangedQueries({"lost": 0, "gained": 0, "changed": 0}, [], 0)
+    deltas = _deltas(baseline, candidate, metric)
+    before, after = (_ids(top_lists(side, dict.fromkeys(deltas, DEPTH))) for side in (baseline, candidate))
+    kinds = {q: kind for q, delta in deltas.items() if (kind := _kind(delta, before.get(q), after.get(q)))}
+    order = sorted(kinds, key=lambda q: (("lost", "gained", "changed").index(kinds[q]), -abs(deltas[q]), q))
+    lost, rest = [q for q in order if kinds[q] == "lost"], [q for q in order if kinds[q] != "lost"]
+    # Half of the room for losses, which matter most; what they leave is for gains.
+    first = [*lost[: max(most // 2, most - len(rest))], *rest[: max(most // 2, most - len(lost))]]
+    others = [q for q in order if q not in set(first)]
+    drawn = [others[i] for i in sample_of(list(range(len(others))), sample, candidate.sampling.seed)]
+    counts: dict[Kind, int] = {kind: list(kinds.values()).count(kind) for kind in ("lost", "gained", "changed")}
+    shown = _shown(baseline, candidate, metric, {q: kinds[q] for q in (*first, *drawn)}, letters)
+    return ChangedQueries(counts, shown, len(drawn))
+
+
+def _deltas(baseline: Result, candidate: Result, metric: Metric) -> dict[str, float]:
+    """Query → by how much it got better, of those that both sides have a score for."""
+    before, after = baseline.score(metric), candidate.score(metric)
+    sign = 1.0 if metric.direction == "higher" else -1.0
+    shared = ((q, before[q], after[q]) for q in before if q in after and q not in baseline.missing)
+    return {q: sign * (new - old) for q, old, new in shared if old is not None and new is not None}
+
+
+def _kind(delta: float, before: list[str] | None, after: list[str] | None) -> Kind | None:
+    if abs(delta) > SAME:
+        return "lost" if delta < 0 else "gained"
+    return None if before == after else "changed"
+
+
+def _ids(lists: dict[str, list[ListedHit]]) -> dict[str, list[str]]:
+    return {query: [hit.id for hit in hits] for query, hits in lists.items()}
+
+
+def _shown(
+    baseline: Result, candidate: Result, metric: Metric, kinds: dict[str, Kind], letters: int | None
+) -> list[ChangedQuery]:
+    depths = dict.fromkeys(kinds, DEPTH)
+    before, after = (top_lists(side, depths, texts=True) for side in (baseline, candidate))
+    gold, old, new = candidate.gold, baseline.score(metric), candidate.score(metric)
+    texts = Texts(candidate.corpus or baseline.corpus, {**before, **after}, DocRule(candidate.rules.doc_of))
+    length = letters or passage_length(len(kinds) * 3 * DEPTH)
+    found = []
+    for query_id, kind in kinds.items():
+        row = gold.index[query_id]
+        passages = Passages(gold.text(row), language_of(gold, row), texts, length)
+        lists = [side.get(query_id, []) for side in (before, after)]
+        relevant, items = passages.relevant(gold, row, ranks_of(lists[1]))
+        first, second = ([passages.hit(hit) for hit in hits] for hits in lists)
+        found.append(
+            ChangedQuery(
+                query_id=query_id,
+                query=gold.text(row),
+                kind=kind,
+                metric=str(metric),
+                before=old[query_id],
+                after=new[query_id],
+                tags=tags_of(gold, row),
+                gold=relevant,
+                gold_items=items,
+                baseline=first,
+                candidate=second,
+            )
+        )
+    return found

@@ -1,0 +1,201 @@
+"""Triage: the queries that failed, with what should have been found, what was, and what plain word search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.attributes import language_of
+from karat.data.corpus import Corpus
+from karat.data.gold import Dataset
+from karat.data.ids import DocRule, Floats
+from karat.errors import ConfigError, MissingExtra
+from karat.results.analyses.waterfall import Waterfall, locate
+from karat.results.bm25_baseline import word_search
+from karat.results.queries.lists import ListedHit, top_lists
+from karat.results.queries.shown import Passages, ShownGold, ShownHit, Texts, passage_length, ranks_of, tags_of
+from karat.results.result import Result
+from karat.retrievers.bm25 import BM25
+
+SCHEMA: Literal["karat/triage/1"] = "karat/triage/1"
+DEPTH = 10
+Kind = Literal["nothing found", "loss", "nothing lost"]
+MISSED, LOSS = f"recall@{DEPTH}", f"ndcg@{DEPTH}"
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One query that failed; or one that did not, where all were asked for."""
+
+    query_id: str
+    query: str | None
+    kind: Kind
+    scores: dict[str, float | None]
+    tags: dict[str, str]
+    gold: list[ShownGold]  # best grades first
+    gold_items: int  # relevant items in all
+    hits: list[ShownHit]
+    bm25: list[ShownHit] | None = None  # what word search finds in the corpus; null: no corpus, or in brief
+    bm25_relevant: int | None = None  # how many of the first ten that it finds are relevant; null: no corpus
+    lost: dict[str, int] = {}  # stage → relevant items that it lost, as in the waterfall
+
+
+class Triage(msgspec.Struct, frozen=True, kw_only=True):
+    """What `karat triage` saves."""
+
+    schema: Literal["karat/triage/1"] = SCHEMA
+    karat: str
+    system: str
+    run: str
+    gold: str
+    dataset: Dataset
+    queries: int  # that have something to find
+    nothing_found: int  # queries without a single relevant hit among the first ten
+    losing: int  # queries that fall short of what the gold allows, besides
+    k: int  # `lost` speaks of the top k
+    cases: list[Case]
+    brief: int = 0  # of the cases, those after the worst: without the list of word search
+    sampled: int = 0  # of the brief ones, those at the end: not the worst, but any of the others
+    notes: list[str]
+
+
+def triage(
+    result: Result, most: int = 20, *, brief: int = 0, sample: int = 0, letters: int | None = None, good: bool = False
+) -> Triage:
+    """The failed queries of a result, worst first: those with recall@10 of 0, then the greatest losses of nDCG@10.
+
+    `brief`: so many more follow without the list of word search; `sample`: of those that are left out then, so many are
+    shown after all, drawn by the seed of the result. `letters`: of each text at most; else as many as can be read.
+    `good`: the queries that lost nothing come last.
+    """
+    from karat import __version__
+
+    if result.again is None:
+        raise ConfigError("a saved result keeps no hits to look at", hint="give the run itself")
+    if most < 1:
+        raise ConfigError("nothing to show", expected="1 or more queries", got=most)
+    measured = result.measure([MISSED, LOSS], facts=Waterfall.facts)
+    missed, losing, rest = _failed(measured)
+    places = [*missed, *losing, *(rest if good else ())]
+    drawn = sample_of(places[most + brief :], sample, result.sampling.seed)
+    full, short = places[:most], [*places[most : most + brief], *drawn]
+    notes: list[str] = []
+    maker = _CaseMaker(measured, full, short, notes, letters)
+    return Triage(
+        karat=__version__,
+        system=result.system,
+        run=result.run,
+        gold=result.gold.label,
+        dataset=result.gold.dataset,
+        queries=int((~np.isnan(measured.values[MISSED])).sum()),
+        nothing_found=len(missed),
+        losing=len(losing),
+        k=result.rules.k,
+        cases=[*map(maker.case, full), *map(maker.brief, short)],
+        brief=len(short),
+        sampled=len(drawn),
+        notes=notes,
+    )
+
+
+def _failed(result: Result) -> tuple[list[int], list[int], list[int]]:
+    """Places of the queries that found nothing, in the gold's order, of those that lost most, worst first, and of
+    those that lost nothing."""
+    recall, short = result.values[MISSED], _short(result)
+    losing = np.flatnonzero((recall > 0) & (short > 0))
+    worst_first = losing[np.argsort(-short[losing], kind="stable")]
+    rest = np.flatnonzero((recall > 0) & (short == 0))
+    return np.flatnonzero(recall == 0).tolist(), worst_first.tolist(), rest.tolist()
+
+
+def _short(result: Result) -> Floats:
+    """By how much each query falls short of what the gold allows; 0 where by nothing but rounding."""
+    short = np.nan_to_num(result.ceilings[LOSS] - result.values[LOSS])
+    return np.where(short > 1e-9, short, 0.0)
+
+
+def sample_of(places: list[int], size: int, seed: int) -> list[int]:
+    if len(places) <= size:
+        return places
+    drawn = np.random.default_rng(seed).choice(len(places), size, replace=False)
+    return [places[i] for i in np.sort(drawn).tolist()]
+
+
+class _CaseMaker:
+    """Turns places of a result into cases; lists and BM25 are read once for all of them."""
+
+    def __init__(
+        self, result: Result, full: Sequence[int], short: Sequence[int], notes: list[str], letters: int | None
+    ) -> None:
+        self.result, self.gold = result, result.gold
+        self.lists = top_lists(result, {result.queries[i]: DEPTH for i in (*full, *short)}, texts=True)
+        self.texts = Texts(result.corpus, self.lists, DocRule(result.rules.doc_of))
+        self.search = _word_search(result.corpus, notes)
+        self.lost = locate(result).by_query()
+        lines = len(full) * (2 * DEPTH if result.corpus is None else 3 * DEPTH)
+        self.length = letters or passage_length(lines)
+        self.short = _short(result)
+
+    def case(self, place: int) -> Case:
+        row = int(self.result.rows[place])
+        listed = self._searched(row)
+        found = None if listed is None else [*map(self._passages(row).hit, listed)]
+        return msgspec.structs.replace(self._case(place, listed), bm25=found)
+
+    def brief(self, place: int) -> Case:
+        return self._case(place, self._searched(int(self.result.rows[place])))
+
+    def _case(self, place: int, by_words: list[ListedHit] | None) -> Case:
+        query_id, row = self.result.queries[place], int(self.result.rows[place])
+        listed, passages = self.lists.get(query_id, []), self._passages(row)
+        relevant, gold_items = passages.relevant(self.gold, row, ranks_of(listed))
+        return Case(
+            query_id=query_id,
+            query=self.gold.text(row),
+            kind=self._kind(place),
+            scores={n: _number(self.result.values[n][place]) for n in (MISSED, LOSS)},
+            tags=tags_of(self.gold, row),
+            gold=relevant,
+            gold_items=gold_items,
+            hits=[passages.hit(hit) for hit in listed],
+            lost=self.lost.get(query_id, {}),
+            bm25_relevant=None if by_words is None else sum((hit.grade or 0) > 0 for hit in by_words),
+        )
+
+    def _kind(self, place: int) -> Kind:
+        if self.result.values[MISSED][place] == 0:
+            return "nothing found"
+        return "loss" if self.short[place] else "nothing lost"
+
+    def _passages(self, row: int) -> Passages:
+        return Passages(self.gold.text(row), language_of(self.gold, row), self.texts, self.length)
+
+    def _searched(self, row: int) -> list[ListedHit] | None:
+        """What word search finds for a query; None where it cannot be asked."""
+        query, language = self.gold.text(row), language_of(self.gold, row)
+        if self.search is None or query is None:
+            return None
+        items = range(*self.gold.offsets[row : row + 2].tolist())
+        grades = {self.gold.ids[i]: float(self.gold.grades[i]) for i in items}
+        docs = self.texts.rule.doc
+        return [
+            ListedHit(rank, name, docs(name), grades.get(name, grades.get(docs(name))), score)
+            for rank, (name, score) in enumerate(self.search.search(query, DEPTH, language=language), 1)
+        ]
+
+
+def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:
+    """BM25 over the corpus; where the package for it is not installed, that is said and the rest is shown."""
+    if corpus is None:
+        return None
+    try:
+        return word_search(corpus)
+    except MissingExtra as error:
+        notes.append(f"no word search beside the hits: {error}")
+        return None
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

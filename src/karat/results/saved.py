@@ -1,0 +1,143 @@
+"""The saved form of a result: what a file holds, and how it is read back."""
+
+from __future__ import annotations
+
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from karat.data.audit import Entry
+from karat.data.gold import Dataset
+from karat.errors import InputError
+from karat.files.decode_errors import refusal
+from karat.formats.base import Source
+from karat.registry import Registry
+from karat.results.diagnosis.bands import Reading
+from karat.results.diagnosis.finding import Finding
+from karat.results.summary import SummaryRow
+
+SCHEMA: Literal["karat/result/1"] = "karat/result/1"
+SEVERAL: Literal["karat/results/1"] = "karat/results/1"
+_SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
+
+
+class SegmentRow(msgspec.Struct, frozen=True):
+    """One group of queries, with all metrics over it."""
+
+    segment: str  # what the groups go by, such as language
+    value: str
+    queries: int
+    few: bool  # too few queries to judge by
+    summary: list[SummaryRow]
+
+
+class SavedResult(msgspec.Struct, kw_only=True):
+    """The saved form of a result. Later versions add keys and never change the meaning of these."""
+
+    schema: Literal["karat/result/1"] = SCHEMA
+    karat: str
+    system: str
+    run: str
+    gold: str
+    dataset: Dataset
+    settings: dict[str, Any]
+    provenance: dict[str, Any]
+    audit: list[Entry]
+    summary: list[SummaryRow]
+    scores: dict[str, dict[str, float | None]]
+    queries: dict[str, str | None]  # text of each query, null where the gold set has none
+    statistics: dict[str, Any] = {}  # how the intervals were made
+    segments: list[SegmentRow] = []
+    attributes: dict[str, list[Any]] = {}  # what is known of the queries, in their order
+    votes: dict[str, list[float]] = {}  # of each query in a micro average, in their order
+    definitions: dict[str, int] = {}  # version of each metric's definition
+    missing: list[str] = []  # queries that the run lacks, and that were scored as failed
+    bands: list[Reading] = []  # poor, acceptable, good or excellent
+    findings: list[Finding] = []  # what stands out beyond noise, and what to try
+    analyses: dict[str, Any] = {}  # what the run's own data tells beyond the scores, by name
+    bm25: dict[str, float | None] = {}  # metric → what plain word search scores; empty where that is not known
+    lacking: dict[str, str] = {}  # analyses that could not be made, and which data they miss
+    wrong_hits_judged: bool | None = None  # the gold says of some items that they are not relevant; null: not known
+
+
+class SavedResults(msgspec.Struct, kw_only=True):
+    """Several results in one file, one for each system of a run."""
+
+    schema: Literal["karat/results/1"] = SEVERAL
+    results: list[SavedResult]
+
+
+class _Schema(msgspec.Struct):
+    schema: str = ""
+
+
+def is_saved_result(path: Path) -> bool:
+    """Whether a file says of itself that it is a saved result, or several."""
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return _SAYS_SO.match(stream.read(200)) is not None
+
+
+def read_results(path: str | PathLike[str]) -> list[SavedResult]:
+    """All results of a file saved with `karat eval … -o out.json`."""
+    source = Source(str(path))
+    with source.open() as stream:
+        text = stream.read()
+    try:
+        if msgspec.json.decode(text, type=_Schema).schema == SEVERAL:
+            return msgspec.json.decode(text, type=SavedResults).results
+        return [msgspec.json.decode(text, type=SavedResult)]
+    except msgspec.ValidationError as error:
+        problem = refusal(error, source.label, None, text)
+        problem.hint = f"expected a result saved by Karat ({SCHEMA})"
+        raise problem from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not a saved result: {error}", file=source.label) from error
+
+
+def read_result(path: str | PathLike[str]) -> SavedResult:
+    """A result that was saved with `karat eval … -o out.json`."""
+    results = read_results(path)
+    if len(results) > 1:
+        systems = ", ".join(r.system or "(unnamed)" for r in results)
+        raise InputError("the file holds several results", file=str(path), hint=f"read_results reads all of: {systems}")
+    return results[0]
+
+
+class SavedSource:
+    """Somewhere else than in files where results are kept: `history:main` names `main` in the source `history`."""
+
+    name: ClassVar[str]  # what stands before the colon
+
+    def read(self, reference: str) -> SavedResult:
+        """The result of this name."""
+        raise NotImplementedError
+
+
+SOURCES: Registry[SavedSource] = Registry(
+    "source of saved results", "karat.history.sources", SavedSource, "karat.saved_results"
+)
+
+
+def is_saved(side: Any) -> bool:
+    """Whether a side of a comparison needs neither run nor gold set."""
+    if isinstance(side, SavedResult) or is_reference(side):
+        return True
+    return isinstance(side, (str, PathLike)) and is_saved_result(Path(side))
+
+
+def is_reference(side: Any) -> bool:
+    """Whether this is the name of a result that is kept somewhere else than in a file."""
+    return isinstance(side, str) and ":" in side and SOURCES.get(side.partition(":")[0]) is not None
+
+
+def read_saved(side: str | PathLike[str]) -> list[SavedResult]:
+    """The results that a file or a reference leads to."""
+    if isinstance(side, str) and is_reference(side):
+        source, _, name = side.partition(":")
+        return [SOURCES.require(source)().read(name)]
+    return read_results(side)

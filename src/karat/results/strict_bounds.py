@@ -1,0 +1,62 @@
+"""Strict bounds: how low and how high a score, or a difference of two, could be once every hit had a label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from karat.data.ids import Floats, Ints
+from karat.scoring.metrics.base import Metric
+from karat.scoring.unjudged import OpenLists
+from karat.statistics.fewest import fewest_changes
+
+SAME = 1e-9  # sums that differ by less differ by rounding
+Bounds = tuple[Floats, Floats]
+
+
+def strict_bounds(metric: Metric, lists: OpenLists) -> Bounds | None:
+    """(low, high) of `second − first` for every query, NaN where undefined; None for a metric without such bounds."""
+    influence = metric.influence(lists)
+    if influence is None:
+        return None
+    low, high = metric.lowest(lists, influence), -metric.lowest(lists.swapped, -influence)
+    ends = metric.range[1] - metric.range[0]
+    return np.clip(low, -ends, ends) + 0.0, np.clip(high, -ends, ends) + 0.0  # rounding may leave a hair, or a −0
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Items that, if all of them were relevant, would bring the difference of two means down to 0."""
+
+    items: Ints  # of the open lists
+    exact: bool  # no smaller set could; else one might
+
+
+def flip(metric: Metric, lists: OpenLists, rows: Ints) -> Flip | None:
+    """The smallest set of labels after which the second is no longer ahead in the mean over these queries.
+
+    None where it is not ahead, and where no labels could take its lead.
+    """
+    influence = metric.influence(lists)
+    if influence is None:
+        return None
+    known = metric.lowest(lists, influence, labels=0)[rows]
+    rows, known = rows[~np.isnan(known)], known[~np.isnan(known)]
+    if not known.sum() > SAME:
+        return None
+    lowered = [np.zeros(len(rows))]
+    best = known - metric.lowest(lists, influence, labels=_every(lists))[rows]
+    while not np.allclose(lowered[-1], best, rtol=0, atol=1e-12):
+        lowered.append(known - metric.lowest(lists, influence, labels=len(lowered))[rows])
+    found = fewest_changes(np.column_stack(lowered), float(known.sum()))
+    if found is None:
+        return None
+    wanted = np.zeros(lists.second.n, np.int64)
+    wanted[rows] = found.changes
+    item, place = lists.place(influence)
+    return Flip(item[place < wanted[lists.query[item]]], found.exact)
+
+
+def _every(lists: OpenLists) -> int:
+    return int(np.bincount(lists.query).max(initial=0))

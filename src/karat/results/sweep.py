@@ -1,0 +1,158 @@
+"""How deep should we look: recall and nDCG over k, their knees, and what a reranker could still win."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.gold import Dataset
+from karat.data.ids import Floats, Ints
+from karat.errors import ConfigError
+from karat.results.summary import FEW, Scores, SummaryRow, summarise
+from karat.statistics.intervals import Sampling
+from karat.statistics.resampling import bayesian_sums
+
+SCHEMA: Literal["karat/sweep/1"] = "karat/sweep/1"
+DEFAULT_KS = (1, 3, 5, 10, 20)
+ALL = "all queries"
+_CURVES: tuple[Literal["recall"], Literal["ndcg"]] = ("recall", "ndcg")
+_WITHIN = 0.01  # a knee is as good as the deepest k to within one percentage point
+_ROUNDING = 1e-9
+_EVERYTHING = 2**53  # a cutoff deeper than any list
+
+
+class Point(msgspec.Struct, frozen=True):
+    """The curves at one k."""
+
+    k: int
+    recall: SummaryRow
+    ndcg: SummaryRow
+
+
+class Knee(msgspec.Struct, frozen=True):
+    """The smallest k that is within a percentage point of the deepest, and how sure that is."""
+
+    metric: Literal["recall", "ndcg"]
+    k: int
+    chosen: dict[int, float]  # k → share of the resamples in which it is the knee
+
+
+class Headroom(msgspec.Struct, frozen=True):
+    """Where the recall at k that is missing was lost. The three parts and recall@k add up to 1."""
+
+    k: int
+    depth: int  # of the deepest list
+    recall: float  # recall@k
+    recoverable: float  # found deeper than k: a better order could win it
+    lost: float  # not found at any depth: only a better index could
+    cap: float  # the most that recall@k can be: min(k, relevant) / relevant
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """One system on one group of queries."""
+
+    segment: str
+    value: str
+    queries: int
+    few: bool
+    points: list[Point]
+    auc_recall: SummaryRow
+    knees: list[Knee]
+    headroom: list[Headroom]
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """What `karat sweep` saves."""
+
+    schema: Literal["karat/sweep/1"] = SCHEMA
+    karat: str
+    system: str
+    run: str
+    gold: str
+    dataset: Dataset
+    statistics: dict[str, Any]
+    ks: list[int]
+    depth: int
+    notes: list[str]
+    curves: list[Curve]  # all queries first, then each segment
+
+
+def sweep_metrics(ks: Iterable[int]) -> list[str]:
+    """What must be measured for a sweep."""
+    wanted = checked_depths(ks)
+    return [*(f"{name}@{k}" for k in wanted for name in (*_CURVES, "auc_recall")), f"recall@{_EVERYTHING}"]
+
+
+def checked_depths(ks: Iterable[int]) -> list[int]:
+    wanted = sorted(set(ks))
+    if not wanted or wanted[0] < 1 or wanted[-1] >= _EVERYTHING:
+        what = "the depths of a sweep are whole numbers from 1 on"
+        raise ConfigError(what, expected="such as 1,3,5,10,20", got=wanted)
+    return wanted
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A group of queries with all that a sweep needs of it."""
+
+    segment: str
+    value: str
+    scores: Scores
+    ceilings: Mapping[str, Floats]
+    queries: int
+
+
+def measured_depths(wanted: list[int], depth: int) -> tuple[list[int], list[str]]:
+    """Depths that the lists reach: past their end a curve is flat because nobody looked."""
+    ks = [k for k in wanted if k <= depth] or wanted[:1]
+    if ks[0] > depth:
+        return ks, [f"the lists are {depth} deep: recall@{ks[0]} is that of {depth} hits, and no k tells more."]
+    if len(ks) == len(wanted):
+        return ks, []
+    left_out = ", ".join(str(k) for k in wanted if k not in ks)
+    return ks, [f"the lists are {depth} deep: k = {left_out} would measure nothing new and is left out."]
+
+
+def draw_curve(measured: Measured, ks: list[int], depth: int, sampling: Sampling) -> Curve:
+    """The curves of one group. `depth`: of the deepest list."""
+    names = {f"auc_recall@{ks[-1]}", f"recall@{_EVERYTHING}", *(f"{curve}@{k}" for curve in _CURVES for k in ks)}
+    shown = replace(measured.scores, metrics=[m for m in measured.scores.metrics if str(m) in names])
+    rows = {row.metric: row for row in summarise(shown, sampling, measured.ceilings, {})}
+    knees = [knee for name in _CURVES if (knee := _knee(name, ks, measured.scores, sampling)) is not None]
+    return Curve(
+        segment=measured.segment,
+        value=measured.value,
+        queries=measured.queries,
+        few=measured.queries < FEW,
+        points=[Point(k, rows[f"recall@{k}"], rows[f"ndcg@{k}"]) for k in ks],
+        auc_recall=rows[f"auc_recall@{ks[-1]}"],
+        knees=knees,
+        headroom=[h for k in ks if (h := _headroom(k, depth, rows)) is not None],
+    )
+
+
+def _knee(name: Literal["recall", "ndcg"], ks: list[int], scores: Scores, sampling: Sampling) -> Knee | None:
+    sums = scores.sums([f"{name}@{k}" for k in ks])
+    if not sums.defined.all():
+        return None
+    above, below = bayesian_sums(sums, sampling.seed, sampling.resamples)
+    chosen = np.bincount(_knees(above / below), minlength=len(ks)) / sampling.resamples
+    observed = int(_knees(sums.estimate[None, :])[0])
+    return Knee(name, ks[observed], {k: round(float(share), 4) for k, share in zip(ks, chosen, strict=True)})
+
+
+def _knees(curves: Floats) -> Ints:
+    """The first place of each curve that is good enough."""
+    good = curves >= curves[:, -1:] - _WITHIN - _ROUNDING
+    return np.asarray(np.argmax(good, axis=1), np.int64)
+
+
+def _headroom(k: int, depth: int, rows: dict[str, SummaryRow]) -> Headroom | None:
+    at_k, everywhere = rows[f"recall@{k}"], rows[f"recall@{_EVERYTHING}"].mean
+    if at_k.mean is None or everywhere is None or at_k.ceiling is None:
+        return None
+    return Headroom(k, depth, at_k.mean, everywhere - at_k.mean, 1 - everywhere, at_k.ceiling)

@@ -1,1 +1,0 @@
-"""Running a retriever over queries, and the log that comes of it."""

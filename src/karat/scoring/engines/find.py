@@ -1,0 +1,44 @@
+"""What a user calls an engine → the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from karat.errors import ConfigError
+from karat.registry import Registry
+from karat.scoring.engines.base import Engine
+from karat.scoring.engines.local import Local
+
+REGISTRY: Registry[Engine] = Registry("engine", "karat.scoring.engines", Engine, "karat.engines")  # type: ignore[type-abstract]
+
+
+def find_engine(engine: Any, run: Any = None) -> Engine:
+    """An engine, its name, or the user's own Spark session. A Spark frame stays where it is, whatever is said."""
+    if isinstance(engine, Engine):
+        return engine
+    if _of_spark(engine) or (engine in (None, "spark") and _of_spark(run)):
+        from karat.scoring.engines.spark import Spark
+
+        return Spark(engine if _of_spark(engine) else run.sparkSession)
+    if engine in (None, "local"):
+        return Local()
+    if isinstance(engine, str):
+        return REGISTRY.require(engine)()
+    expected = ", ".join(sorted(REGISTRY.everything())) + " or a SparkSession"
+    raise ConfigError("this is no engine", expected=expected, got=type(engine).__name__)
+
+
+def named_engine(name: str, spark_master: str | None = None) -> Engine:
+    """As the command line names one."""
+    if spark_master is None:
+        return find_engine(name)
+    if name != "spark":
+        raise ConfigError("a Spark master is for the engine spark", got=name, hint="add --engine spark")
+    from karat.scoring.engines.spark import Spark
+
+    return Spark(master=spark_master)
+
+
+def _of_spark(thing: Any) -> bool:
+    """Told by the name of its module, so that nobody without Spark pays for it."""
+    return type(thing).__module__.partition(".")[0] == "pyspark"

@@ -1,0 +1,233 @@
+"""On a Spark cluster: hits stay there, queries come together by a shuffle, and one row of scores a query returns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from karat.data.audit import Audit
+from karat.data.corpus import DescribedRun
+from karat.data.gold import Gold
+from karat.data.hits import Hits, Run
+from karat.errors import ConfigError, InputError
+from karat.formats.layout import LISTS, NAMES, Layout, find_column, read_layout
+from karat.scoring.engines.base import Engine, Scored, Task
+from karat.scoring.engines.spark_files import Schema, refuse_delta, refuse_mixed, refuse_unreadable, schemas_of
+from karat.scoring.engines.spark_gold import GOLD, gold_rows
+from karat.scoring.engines.spark_session import find_session, friendly
+from karat.scoring.engines.spark_work import SCORES, Shipped, score_partition, unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from karat.results.result import Result
+
+_BROADCAST = 128 << 20  # bytes of gold that every executor may be given whole
+_MESSAGE = 32 << 20  # the same over Spark Connect, where it is part of a message of limited size
+_LOCAL_ONLY = "gold of passages, and whatever looks at single hits, need the engine local"
+_COLUMNS = "karat.Spark(session).read_run(path_or_frame, columns={'query_id': …})"
+_ON_THE_CLUSTER = "the hits of a Spark frame stay on the cluster"
+
+
+class Spark(Engine):
+    """`session`: the user's own, also one of Spark Connect; without one, a local one or what spark-defaults says.
+
+    `broadcast`: bytes up to which the gold set is sent whole to every executor; beyond, it is shuffled as hits are.
+    `partitions`: tasks that score; default: Spark decides, as for any shuffle (few for little data).
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        session: SparkSession | None = None,
+        *,
+        master: str | None = None,
+        broadcast: int = _BROADCAST,
+        partitions: int | None = None,
+    ) -> None:
+        if broadcast < 0:
+            raise ConfigError("broadcast is no number of bytes", expected="0 or more", got=broadcast)
+        if partitions is not None and partitions < 1:
+            raise ConfigError("partitions is no number of tasks", expected="1 or more", got=partitions)
+        self._session, self._master, self.broadcast, self.partitions = session, master, broadcast, partitions
+
+    @property
+    def session(self) -> SparkSession:
+        if self._session is None:
+            self._session = find_session(self._master)
+        return self._session
+
+    def read_run(self, run: Any, **options: Any) -> Run:
+        if isinstance(run, Run):
+            if isinstance(run, SparkRun):
+                return run
+            raise ConfigError(
+                "this run is read already, and not by Spark",
+                got=run.label,
+                hint=f"give the engine a path or a Spark DataFrame; where columns have other names: {_COLUMNS}",
+            )
+        if options.get("hits", "topk") != "topk":
+            raise ConfigError("Spark reads final lists only", got=options["hits"])
+        layout = read_layout(options.get("columns"))
+        system = options.get("system")
+        if type(run).__module__.startswith("pyspark"):
+            return SparkRun("a Spark DataFrame", lambda: (run, {}), system, layout)
+        if not isinstance(run, str) and not hasattr(run, "__fspath__"):
+            got, expected = type(run).__name__, "a path to Parquet files, or a Spark DataFrame"
+            raise InputError("Spark cannot read this run", expected=expected, got=got)
+        path = str(run)
+        refuse_unreadable(path)
+        if self._session is None:
+            refuse_delta(path, self._master)
+        return SparkRun(path, lambda: self._table(path), system, layout)
+
+    def _table(self, path: str) -> tuple[DataFrame, dict[str, Schema]]:
+        """Parquet, and what each file has; or a Delta table, whose folder holds Parquet of former versions as well."""
+        if self._is_delta(path):
+            return self.session.read.format("delta").load(path), {}
+        pattern = re.search(r"/?[^/]*[*?\[{]", path)
+        # Else the columns that folders are named by (`system=bm25/`) would be lost above the files of a pattern.
+        above = {} if pattern is None else {"basePath": path[: pattern.start()] or "."}
+        table = self.session.read.options(**above).parquet(path)
+        return table, schemas_of(self.session, table)
+
+    def _is_delta(self, path: str) -> bool:
+        """Spark itself is asked, for it knows file systems that this process does not."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return bool(self.session.read.text(path.rstrip("/") + "/_delta_log/*.json").columns)
+        except AnalysisException:
+            return False
+
+    def scores(self, run: Run, task: Task) -> Iterator[Scored]:
+        if not isinstance(run, SparkRun):
+            given = "--corpus" if isinstance(run, DescribedRun) else "--raw, --original or --route"
+            raise ConfigError(
+                f"the engine spark cannot work with {given}: it scores final lists, and nothing beside them",
+                file=run.label,
+                hint=f"leave out {given}, or use --engine local",
+            )
+        hits = run.frame(task.columns)
+        shipped = Shipped.of(task, run.label, run.layout)
+        with friendly(run.label):
+            yield from self._scored(hits, shipped, task.gold_of(""))
+
+    def _scored(self, hits: DataFrame, shipped: Shipped, gold: Gold) -> Iterator[Scored]:
+        from pyspark.sql import functions as F
+
+        if shipped.size() > (min(self.broadcast, _MESSAGE) if self._is_connect else self.broadcast):
+            hits, shipped = self._with_gold(hits, gold), shipped.without_gold()
+        order = [F.col(name).desc() if name == "score" else F.col(name) for name in _ORDER if name in hits.columns]
+        gold_first = [F.col(GOLD).isNull()] if GOLD in hits.columns else []
+        # Without a number, small partitions may be put together on the way.
+        number: tuple[Any, ...] = () if self.partitions is None else (self.partitions,)
+        together = hits.repartition(*number, "query_id")
+        sorted_ = together.sortWithinPartitions("query_id", *gold_first, *order)
+        scored = sorted_.mapInArrow(score_partition(self._sent(shipped)), SCORES)
+        yield from map(unpack, scored.toArrow()["scored"].to_pylist())  # a few bytes a query and metric
+
+    def frame(self, result: Result) -> DataFrame:
+        """The scores of a result, a row a query, as a frame of the session: to be joined, or written where hits are."""
+        return self.session.createDataFrame(result.scores.to_arrow())
+
+    def _with_gold(self, hits: DataFrame, gold: Gold) -> DataFrame:
+        for table in gold_rows(gold):
+            hits = hits.unionByName(self.session.createDataFrame(table), allowMissingColumns=True)
+        return hits
+
+    @property
+    def _is_connect(self) -> bool:
+        return type(self.session).__module__.startswith("pyspark.sql.connect")
+
+    def _sent(self, shipped: Shipped) -> Callable[[], Shipped]:
+        """How a worker gets it: once for all of its tasks, or, over Spark Connect, with every task."""
+        if self._is_connect:
+            return lambda: shipped
+        sent = self.session.sparkContext.broadcast(shipped)
+        return lambda: sent.value
+
+
+# A frame has no order of rows: a list stands in this one, so that a retried task gives the same again.
+_ORDER = ("system", "rank", "score", "chunk_id", "doc_id")
+
+
+class SparkRun(Run):
+    """A Spark frame with a row a hit, or a row a query with the list of its hits."""
+
+    here = False
+
+    def __init__(
+        self, label: str, open_: Callable[[], tuple[DataFrame, dict[str, Schema]]], system: str | None, layout: Layout
+    ) -> None:
+        self.label, self._open, self._system, self.layout = label, open_, system, layout
+
+    @cached_property
+    def _opened(self) -> tuple[DataFrame, dict[str, Schema]]:
+        """Not before it is needed: what is refused for other reasons should not wait for a session."""
+        with friendly(self.label):
+            return self._open()
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        raise InputError(_ON_THE_CLUSTER, file=self.label, hint=_LOCAL_ONLY)
+
+    def frame(self, columns: frozenset[str]) -> DataFrame:
+        """Only what is needed, under the names of its roles: less to shuffle."""
+        from pyspark.sql import functions as F
+
+        frame, files = self._opened
+        types = {field.name: field.dataType for field in frame.schema.fields}
+        nested = types.get(self.layout.columns.get(LISTS, LISTS))
+        marks: dict[str, Any] = {name: _Kind(getattr(kind, "elementType", None)) for name, kind in types.items()}
+        # Columns that Spark does not see, since they are not in the file that it looked into, are looked for as well.
+        anywhere = {name: _Kind(None) for schema in files.values() for name in schema}
+        refuse_mixed(files, self.layout.picked(anywhere | marks, columns, self.label))
+        picked = self.layout.picked(marks, columns, self.label)
+        roles = {name: _role(name, role, nested is None) for name, role in picked.items()}
+        self._check(types, roles)
+        frame = frame.select(*(F.col(f"`{name}`").alias(role) for name, role in roles.items()))
+        frame = frame.withColumn("query_id", F.col("query_id").cast("string"))
+        if "system" in frame.columns and self._system is not None:
+            frame = frame.filter(F.coalesce("system", F.lit("")) == self._system)
+        return frame
+
+    def _check(self, types: dict[str, Any], roles: dict[str, str]) -> None:
+        there, got = set(roles.values()), ", ".join(types)
+        for role in ("query_id", *(() if LISTS in there else ("chunk_id",))):
+            if role not in there and not (role == "chunk_id" and "doc_id" in there):
+                expected = "one of " + ", ".join(NAMES[role])
+                hint = f"rename the column, or name it with --run-columns, in Python {_COLUMNS}"
+                raise InputError(f"no column for {role}", file=self.label, expected=expected, got=got, hint=hint)
+        if LISTS not in there and not there & {"rank", "score"}:
+            raise InputError(
+                "nothing puts the hits in order: rows of a Spark frame have no order of their own",
+                file=self.label,
+                expected="a column rank or score",
+                got=got,
+            )
+        for name, role in roles.items():
+            kind = types[name].simpleString()
+            if role in ("rank", "score") and not kind.startswith(_NUMBERS):
+                what = "wrong type of column"
+                raise InputError(what, file=self.label, field=name, expected="numbers", got=kind)
+
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "void")
+
+
+class _Kind:
+    """What `Layout` asks of a type: what its lists hold."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+
+def _role(name: str, said: str, flat: bool) -> str:
+    """The role that a column of a usual name plays, so that the workers and the sorting know it by one name."""
+    if said != name:
+        return said
+    roles = ("query_id", "system", *(("chunk_id", "doc_id", "score", "rank") if flat else ()))
+    return next((role for role in roles if find_column([name], role)), name)

@@ -1,0 +1,56 @@
+"""What was labelled beside the gold set, and whether hits without a label are to be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from karat.data.gold import Gold
+
+Named: TypeAlias = tuple[str, str]  # query and item
+
+
+class JudgedStratum(msgspec.Struct, frozen=True):
+    """All pairs to which a judge gave one grade."""
+
+    grade: float
+    pairs: int
+    labelled: int  # by people
+    relevant: int  # of these
+
+
+class KnownJudge(msgspec.Struct, frozen=True):
+    """A judge as another calibration found it."""
+
+    sensitivity: float
+    specificity: float
+    relevant: int  # pairs that people called so, which sensitivity was measured on
+    irrelevant: int
+    rel: float | None  # lowest grade that counted as relevant; null: any above 0
+    strata: list[JudgedStratum]
+    same_labels: bool = False  # on these very labels: then what it says of each grade holds here, too
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Labelling:
+    """Grades by pair. A pair that a judge failed on, or people disagree on, is not there."""
+
+    bounds: bool = False
+    judge: Mapping[Named, float] = field(default_factory=dict, repr=False)
+    human: Mapping[Named, float] = field(default_factory=dict, repr=False)
+    probability: Mapping[Named, float] = field(default_factory=dict, repr=False)  # with which people were asked
+    known: KnownJudge | None = None
+    with_judge: Callable[[Gold], Gold] | None = field(default=None, repr=False)
+    pooled: Sequence[Named] = field(default=(), repr=False)  # what other runs found
+
+    @property
+    def asked(self) -> bool:
+        return self.bounds or bool(self.judge)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether people labelled some pairs with more chance than others."""
+        return len(set(self.probability.values())) > 1

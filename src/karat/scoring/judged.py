@@ -1,0 +1,468 @@
+"""HITS + GOLD → Judged: the one place where ties, duplicates, missing queries, document-level gold and
+thresholds are settled. What was settled is counted in the audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.audit import Audit
+from karat.data.gold import DOC, Gold
+from karat.data.hits import Hits
+from karat.data.ids import (
+    Bools,
+    DocRule,
+    Floats,
+    Hashes,
+    Ints,
+    as_list,
+    find,
+    hashes_if_needed,
+    like,
+    may_repeat,
+    take,
+    take_list,
+)
+from karat.data.prices import Prices, unpriced
+from karat.data.tokens import estimate_tokens
+from karat.data.versions import is_said
+from karat.errors import InputError
+from karat.matching.cover import THRESHOLD
+from karat.scoring.dates import newer
+from karat.scoring.ranking import drop_repeats, inspect_order, places_of, rank_order
+
+if TYPE_CHECKING:
+    from karat.data.ids import Ids
+
+
+_SIZED = ("tokens", "text")
+_EXACT = 2.0**52  # up to here every whole number is a float
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Choices that change what counts, made by the user."""
+
+    missing: Literal["worst", "skip"] = "worst"
+    min_score: float | None = None
+    doc_of: str = "#"
+    k: int = 5
+    fuzzy_threshold: float = THRESHOLD  # from which likeness on a text covers an evidence
+    no_future: bool = False  # hits newer than their query's as_of are removed
+    target_false_evidence: float = 0.1  # share of the queries without an answer that may get hits
+    top_k: int | None = None  # lists are cut after so many hits
+    prices: Prices | None = None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Optional columns of hits."""
+        return frozenset({"doc_version"}) if self.no_future else frozenset()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Judged:
+    """Some queries with the rank and grade of every judged hit: all that an id-based metric needs."""
+
+    gold: Gold
+    queries: Ints  # row of each query in the gold set
+    present: Bools  # does the run have the query
+    depth: Ints  # hits returned
+    k: Ints  # cutoff for metrics that name none
+    gold_query: Ints  # items of the gold, by query and then grade, highest first
+    gold_grade: Floats
+    hit_query: Ints  # judged hits, by query and then rank; one that holds several passages has a row for each
+    hit_rank: Ints
+    hit_grade: Floats
+    hit_new: Bools  # False for a later chunk of a document, or of a passage, that was found already
+    by_document: Bools | None = None  # queries with hits matched by document or by passage; None = no query
+    hits: Hits | None = None  # the hits themselves, in ranking order as deep as was asked for
+    order: Ints | None = None  # row at each place of the ranking; None = as listed
+    doc_rule: DocRule = field(default_factory=DocRule)
+    fuzzy_threshold: float = THRESHOLD
+    hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
+    prices: Prices | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self.queries)
+
+    def relevant(self, rel: float | None) -> Ints:
+        """Number of relevant gold items of each query."""
+        cache: dict[float | None, Ints] = self.__dict__.setdefault("_relevant", {})
+        if rel not in cache:
+            cache[rel] = np.bincount(self.gold_query[relevance(self.gold_grade, rel)], minlength=self.n)
+        return cache[rel]
+
+    def per_query(self, query: Ints, values: Floats | None = None) -> Floats:
+        """Sum of values (or count) by query."""
+        return np.bincount(query, values, self.n).astype(np.float64)
+
+    @cached_property
+    def perfect(self) -> Judged:
+        """The same queries answered by the gold itself, best grades first: the ceiling of every metric."""
+        first = np.searchsorted(self.gold_query, np.arange(self.n))
+        depth = np.bincount(self.gold_query, minlength=self.n)
+        return Judged(
+            gold=self.gold,
+            queries=self.queries,
+            present=np.ones(self.n, np.bool_),
+            depth=depth,
+            k=self.k,
+            gold_query=self.gold_query,
+            gold_grade=self.gold_grade,
+            hit_query=self.gold_query,
+            hit_rank=np.arange(len(self.gold_query)) - first[self.gold_query] + 1,
+            hit_grade=self.gold_grade,
+            hit_new=np.ones(len(self.gold_query), np.bool_),
+            by_document=self.by_document,
+        )
+
+    def once_a_hit(self, rows: Bools) -> Bools:
+        """Of these rows of judged hits the first of each hit, which has its highest grade."""
+        if self.gold.located is None:
+            return rows
+        at = np.flatnonzero(rows)
+        query, rank = self.hit_query[at], self.hit_rank[at]
+        again = np.flatnonzero((query[1:] == query[:-1]) & (rank[1:] == rank[:-1])) + 1
+        kept = rows.copy()
+        kept[at[again]] = False
+        return kept
+
+    def top(self, k: Ints | int) -> tuple[Ints, Ints]:
+        """(query, row) of the first k hits of each query, in ranking order."""
+        assert self.hits is not None
+        counts = np.minimum(self.depth, k)
+        query = np.repeat(np.arange(self.n), counts)
+        at = np.arange(len(query)) + (self.hits.offsets[:-1] - (np.cumsum(counts) - counts))[query]
+        return query, at if self.order is None else self.order[at]
+
+    def fitting(self, budget: int) -> tuple[Ints, Bools]:
+        """How many hits of each query fit into a budget of tokens, and whether that is known.
+
+        The first that does not fit ends the list, whatever comes after it. Of one that says neither tokens nor text
+        nobody knows whether it fits.
+        """
+        cache: dict[int, tuple[Ints, Bools]] = self.__dict__.setdefault("_fitting", {})
+        if budget not in cache:
+            cache[budget] = self._fit(budget)
+        return cache[budget]
+
+    def _fit(self, budget: int) -> tuple[Ints, Bools]:
+        counts, known = np.zeros(self.n, np.int64), np.ones(self.n, np.bool_)
+        if self.hits is None:
+            return counts, known
+        starts = self.hits.offsets.tolist()
+        for query in range(self.n):
+            left = budget
+            for place in range(starts[query], starts[query + 1]):
+                size = self._tokens(place if self.order is None else int(self.order[place]))
+                known[query] = size is not None
+                if size is None or size > left:
+                    break
+                left -= size
+                counts[query] += 1
+        return counts, known
+
+    def _tokens(self, row: int) -> int | None:
+        """Of one hit: as logged, else estimated from its text."""
+        sizes: dict[int, int | None] = self.__dict__.setdefault("_sizes", {})
+        if row not in sizes:
+            assert self.hits is not None
+            said, text = (self.hits.columns[name][row] if name in self.hits.columns else None for name in _SIZED)
+            sizes[row] = _whole(said) if said is not None else None if text is None else estimate_tokens(text)
+        return sizes[row]
+
+    def docs_of(self, rows: Ints) -> list[str]:
+        assert self.hits is not None
+        guessed = [self.doc_rule.doc(i) for i in take_list(self.hits.ids, rows)]
+        if self.hits.docs is None:
+            return guessed
+        return [d or g for d, g in zip(take_list(self.hits.docs, rows), guessed, strict=True)]
+
+
+def relevance(grade: Floats, rel: float | None) -> Bools:
+    """Relevant is any grade above 0, or from the asked level on."""
+    return grade > 0 if rel is None else grade >= rel
+
+
+def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, start: int = 0) -> Judged:
+    """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits; `start`: where
+    in the gold set its queries begin, if they stand in that order."""
+    hits, queries = _known_queries(hits, gold, audit, start)
+    count_states(hits, audit)
+    _count_unpriced(hits, rules, audit)
+    inspect_order(hits, audit)
+    hits = _prune(_cut(hits, rules, audit), rules, audit)
+    _count_estimated(hits, audit)
+    doc_rule = DocRule(rules.doc_of)
+    hashed = hashes_if_needed(hits.ids)
+    if may_repeat(hits.ids, hits.offsets, hashed):
+        hits = drop_repeats(hits, audit)
+        hashed = None
+    if rules.no_future:
+        hits, hashed = _drop_newer(hits, gold, queries, doc_rule, audit), None
+    query = hits.query_of_row
+    rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit, hashed)
+    order = rank_order(hits, query, rows, depth)
+    place = places_of(order, rows)
+    by_place = np.argsort(place) if gold.located is None else np.lexsort((-gold.grades[items], place))
+    rows, items = rows[by_place], items[by_place]
+    rank = place[by_place] - hits.offsets[query[rows]] + 1
+    gold_query, gold_grade = _gold_side(gold, queries)
+    return Judged(
+        gold=gold,
+        queries=queries,
+        present=np.ones(len(queries), np.bool_),
+        depth=np.diff(hits.offsets),
+        k=cutoffs(gold, queries, rules),
+        gold_query=gold_query,
+        gold_grade=gold_grade,
+        hit_query=query[rows],
+        hit_rank=rank,
+        hit_grade=gold.grades[items],
+        hit_new=np.ones(len(rows), np.bool_) if by_document is None else _first_of_item(items),
+        by_document=by_document,
+        hits=hits,
+        order=order,
+        doc_rule=doc_rule,
+        fuzzy_threshold=rules.fuzzy_threshold,
+        hit_item=items,
+        prices=rules.prices,
+    )
+
+
+def judge_places(gold: Gold, queries: Ints, places: Ints, rules: Rules) -> Judged:
+    """Queries of which only the place of each gold item (all of the set's) is known, 0 = not in the list."""
+    gold_query, gold_grade = _gold_side(gold, queries)
+    items = gold.items_of(queries)
+    query = np.repeat(np.arange(len(queries)), gold.offsets[queries + 1] - gold.offsets[queries])
+    found = np.flatnonzero(places[items])
+    found = found[np.lexsort((places[items[found]], query[found]))]
+    return Judged(
+        gold=gold,
+        queries=queries,
+        present=np.ones(len(queries), np.bool_),
+        depth=np.zeros(len(queries), np.int64),
+        k=cutoffs(gold, queries, rules),
+        gold_query=gold_query,
+        gold_grade=gold_grade,
+        hit_query=query[found],
+        hit_rank=places[items[found]],
+        hit_grade=gold.grades[items[found]],
+        hit_new=np.ones(len(found), np.bool_),
+        hit_item=items[found],
+    )
+
+
+def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
+    """Queries that the run does not have."""
+    return _unanswered(gold, queries, rules, present=False)
+
+
+def judge_none(gold: Gold, queries: Ints, by_document: Bools | None, rules: Rules) -> Judged:
+    """Queries without any of their hits: enough to say what a perfect or a random ranking scores."""
+    return _unanswered(gold, queries, rules, present=True, by_document=by_document)
+
+
+def _unanswered(gold: Gold, queries: Ints, rules: Rules, *, present: bool, by_document: Bools | None = None) -> Judged:
+    gold_query, gold_grade = _gold_side(gold, queries)
+    none: Any = np.zeros(0, np.int64)
+    return Judged(
+        gold=gold,
+        queries=queries,
+        present=np.full(len(queries), present),
+        depth=np.zeros(len(queries), np.int64),
+        k=cutoffs(gold, queries, rules),
+        gold_query=gold_query,
+        gold_grade=gold_grade,
+        hit_query=none,
+        hit_rank=none,
+        hit_grade=none.astype(np.float64),
+        hit_new=none.astype(np.bool_),
+        by_document=by_document,
+    )
+
+
+def _known_queries(hits: Hits, gold: Gold, audit: Audit, start: int) -> tuple[Hits, Ints]:
+    end = start + len(hits.queries)
+    if gold.queries[start:end] == hits.queries:  # in the same order: nothing to look up
+        return hits, np.arange(start, end)
+    queries = np.fromiter(map(gold.index.get, hits.queries, repeat(-1)), np.int64, len(hits.queries))
+    known = queries >= 0
+    if known.all():
+        return hits, queries
+    unknown = np.flatnonzero(~known)
+    audit.count("unknown_queries", len(unknown), (hits.queries[i] for i in unknown[:3]))
+    return hits.select_queries(known), queries[known]
+
+
+def count_states(hits: Hits, audit: Audit) -> None:
+    """Queries that came back empty or failed."""
+    empty = np.flatnonzero(np.diff(hits.offsets) == 0)
+    audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
+    failed = [q for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
+    audit.count("failed_queries", len(failed), failed)
+
+
+def _count_unpriced(hits: Hits, rules: Rules, audit: Audit) -> None:
+    """Queries whose cost is not known although there is a price table."""
+    if rules.prices is None:
+        return
+    reasons = [
+        next((why for used in usage or () if (why := unpriced(used, rules.prices))), None)
+        for usage in hits.fields.get("usage", ())
+    ]
+    found = [why for why in reasons if why]
+    audit.count("unpriced_queries", len(found), dict.fromkeys(found))
+
+
+def _count_estimated(hits: Hits, audit: Audit) -> None:
+    """Only where somebody asked for tokens."""
+    if "tokens" in hits.columns:
+        said, texts = hits.columns["tokens"], hits.columns.get("text", [])
+        estimated = sum(own is None and text is not None for own, text in zip(said, texts, strict=False))
+        audit.count("estimated_tokens", estimated)
+
+
+def _whole(tokens: Any) -> int:
+    """A number of tokens, whatever it comes from: a log, a column of a table, a field of the corpus."""
+    text = str(tokens)
+    if isinstance(tokens, bool) or not text.isdecimal():
+        raise InputError("not a number of tokens", field="tokens", expected="a whole number, 0 or more", got=tokens)
+    return int(text)
+
+
+def _cut(hits: Hits, rules: Rules, audit: Audit) -> Hits:
+    """The first hits as they were returned, before anything else is taken out of the list."""
+    if rules.top_k is None:
+        return hits
+    query = hits.query_of_row
+    over = np.arange(len(query)) - hits.offsets[query] >= rules.top_k
+    if not over.any():
+        return hits
+    audit.count("cut_hits", int(over.sum()))
+    order = rank_order(hits, query, np.zeros(0, np.int64), rules.top_k)
+    kept = np.flatnonzero(~over)
+    return hits.select_rows(kept if order is None else np.sort(order[kept]))
+
+
+def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
+    if rules.min_score is None or hits.score is None:
+        return hits
+    low = hits.score < rules.min_score
+    if not low.any():
+        return hits
+    audit.count("pruned_hits", int(low.sum()))
+    return hits.select_rows(np.flatnonzero(~low))
+
+
+def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit: Audit) -> Hits:
+    """Hits that did not exist yet at their query's as_of. The gold stays whole: what it lists is still asked for."""
+    late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
+    dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
+    said = np.array([is_said(v) for v in hits.columns.get("doc_version") or [None] * len(late)], np.bool_)
+    audit.count("undated_hits", int((~said & dated[hits.query_of_row]).sum()))
+    if not (late == 1).any():
+        return hits
+    gone = hits.select_rows(np.flatnonzero(late == 1))
+    query = gone.query_of_row
+    named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
+    audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
+    kept = hits.select_rows(np.flatnonzero(late != 1))
+    _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit(), None)
+    _, older, _ = _match(kept, gold, queries, kept.query_of_row, doc_rule, Audit(), None)
+    wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may stand in an older chunk too
+    examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
+    audit.count("future_gold", len(wanted), examples)
+    return kept
+
+
+def _match(
+    hits: Hits,
+    gold: Gold,
+    queries: Ints,
+    query: Ints,
+    doc_rule: DocRule,
+    audit: Audit,
+    hashed: Hashes | None,
+) -> tuple[Ints, Ints, Bools | None]:
+    """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks.
+
+    A hit that holds several passages has a row for each.
+    """
+    items = gold.items_of(queries)
+    gold_query = queries[query]
+    named_exactly = items[gold.kinds[items] != DOC]
+    rows, matched = _find(hits.ids, gold_query, gold, named_exactly, hashed)
+    by_document = None
+    if gold.located is not None:
+        holding, held = gold.located.find(hits.ids, gold_query, queries)
+        rows, matched = np.concatenate([rows, holding]), np.concatenate([matched, held])
+        by_document = np.bincount(query[holding], minlength=len(queries)) > 0
+    of_document = items[gold.names_document(doc_rule)[items]]
+    if not len(of_document) or not _has_documents(hits, gold, of_document, doc_rule):
+        return rows, matched, by_document
+    left = np.ones(len(query), np.bool_)
+    left[rows] = False
+    rest = np.flatnonzero(left)
+    more, by_doc = _find(_docs(hits, doc_rule, rest), gold_query[rest], gold, of_document)
+    if not len(more):
+        return rows, matched, by_document
+    documents = np.unique(by_doc)
+    audit.count("doc_level_gold", len(documents), (gold.ids[i] for i in documents[:3]))
+    by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
+    by_document[query[rest[more]]] = True
+    return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
+
+
+def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:
+    names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.items, items)
+    owners = np.searchsorted(gold.offsets, items, "right") - 1
+    rows, at = find(ids, gold_query, names, owners, hashed)
+    return rows, items[at]
+
+
+def _has_documents(hits: Hits, gold: Gold, of_document: Ints, doc_rule: DocRule) -> bool:
+    """Whether a hit's document can differ from its id at all."""
+    if hits.docs is not None or (gold.kinds[of_document] == DOC).any():
+        return True
+    return doc_rule.any_chunk(hits.ids, hits.written)
+
+
+def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Ids:
+    guessed = doc_rule.docs(take(hits.ids, rows))
+    if hits.docs is None:
+        return guessed
+    said = take_list(hits.docs, rows)
+    return like(guessed, [s or g for s, g in zip(said, as_list(guessed), strict=True)])
+
+
+def _first_of_item(items: Ints) -> Bools:
+    """Items come by query and rank: the first row of each item is where it was found."""
+    order = np.argsort(items, kind="stable")
+    first = np.ones(len(items), np.bool_)
+    first[order[1:]] = items[order[1:]] != items[order[:-1]]
+    return first
+
+
+def _gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
+    """The queries of all gold items and their grades, the highest first in each."""
+    counts = gold.offsets[queries + 1] - gold.offsets[queries]
+    query, grade = np.repeat(np.arange(len(queries)), counts), gold.grades[gold.items_of(queries)]
+    if not ((grade[1:] > grade[:-1]) & (query[1:] == query[:-1])).any():
+        return query, grade
+    span = grade.max() - grade.min() + 1
+    if len(queries) * span < _EXACT and (grade == np.round(grade)).all():
+        above = query * span  # whole numbers are sorted as one key, in a fifth of the time
+        return query, above - np.sort(above - grade)
+    return query, grade[np.lexsort((-grade, query))]
+
+
+def cutoffs(gold: Gold, queries: Ints, rules: Rules) -> Ints:
+    """How deep to look where a metric does not say it: the query's own k, else the configured one."""
+    own = gold.k[queries]
+    return np.where(own > 0, own, rules.k)

@@ -1,0 +1,150 @@
+"""Text ↔ metric: `recall@5`, `ndcg(gain=linear)@10`, `recall@2000tok`, and the names other tools use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Literal, get_args, get_origin
+
+import msgspec
+
+from karat.errors import ConfigError, UnknownName, did_you_mean
+from karat.files.decode_errors import refusal
+from karat.registry import Registry
+from karat.scoring.metrics.base import CUTOFFS, LARGEST_CUTOFF, Metric
+
+REGISTRY: Registry[Metric] = Registry("metric", "karat.scoring.metrics", Metric, "karat.metrics")
+
+_FORM = re.compile(
+    r"\s*(?P<name>[\w.-]+?)\s*(?:\((?P<given>[^()]*)\))?\s*(?:@\s*(?P<k>k|\d+(?:\s*tok(?:ens?)?)?))?\s*", re.I
+)
+_CUTOFF_NAMES = {"k": "cutoff", "budget": "token budget"}
+# retrieval-recall-at-k, recall_at_5, ndcg_cut_10, P_5
+_TAIL = re.compile(r"(?:[-_ ]at[-_ ](?P<at>k|\d+)|(?:_cut)?_(?P<cut>\d+))$", re.I)
+
+
+def parse_metric(text: str | Metric) -> Metric:
+    """The metric that `text` names.
+
+    >>> str(parse_metric("nDCG(gain=linear) @ 10"))
+    'ndcg(gain=linear)@10'
+    >>> str(parse_metric("retrieval-recall-at-k")), str(parse_metric("P_5")), str(parse_metric("hit_rate@10"))
+    ('recall@k', 'precision@5', 'hit@10')
+    """
+    return text if isinstance(text, Metric) else _parsed(text)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Metric:
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise ConfigError(
+            f"cannot read the metric {text!r}",
+            hint="write it like recall@5, ndcg(gain=linear)@10, recall@2000tok or map",
+        )
+    name, k = _resolve(form["name"], form["k"])
+    base = _FORM.fullmatch(name)
+    assert base is not None
+    found = REGISTRY.get(base["name"])
+    if found is None:
+        raise UnknownName("metric", form["name"], _known_names(), hint="`karat metrics` lists them all")
+    given = {**_parameters(base["given"], text), **_parameters(form["given"], text)}
+    return _build(found, given, k, text)
+
+
+def parse_metrics(texts: Iterable[str | Metric]) -> list[Metric]:
+    """Metrics in the order asked for, each once; a single name may stand alone."""
+    asked = [texts] if isinstance(texts, (str, Metric)) else texts
+    return list(dict.fromkeys(parse_metric(t) for t in asked))
+
+
+def all_metrics() -> dict[str, type[Metric]]:
+    """Every metric there is by name, built in or brought by a plug-in."""
+    return dict(sorted(REGISTRY.everything().items()))
+
+
+def aliases() -> dict[str, str]:
+    return {alias.lower(): text for metric in REGISTRY.everything().values() for alias, text in metric.aliases.items()}
+
+
+def _resolve(name: str, k: str | None) -> tuple[str, str | None]:
+    """The registered name behind a name, and the cutoff that may be part of it."""
+    lower = name.lower()
+    for candidate, cut in ((lower, k), _without_tail(lower, k)):
+        for form in (candidate, re.sub(r"^retrieval[-_]", "", candidate)):
+            if REGISTRY.get(form) is not None:
+                return form, cut
+            if form in aliases():
+                return aliases()[form], cut
+    return lower, k
+
+
+def _without_tail(name: str, k: str | None) -> tuple[str, str | None]:
+    tail = _TAIL.search(name)
+    if tail is None or k is not None:
+        return name, k
+    head = name[: tail.start()]
+    return (head + "_cut" if "_cut_" in tail[0] else head), tail["at"] or tail["cut"]
+
+
+def _parameters(given: str | None, text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in (given or "").split(","):
+        if not part.strip():
+            continue
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise ConfigError(f"cannot read {part.strip()!r} in the metric {text!r}", hint="write name=value")
+        if name.strip() in pairs:
+            raise ConfigError(f"{name.strip()!r} is given twice in the metric {text!r}")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str) -> Metric:
+    fields = [name for name in found.__struct_fields__ if name not in CUTOFFS]
+    for name in given:
+        if name not in fields:
+            known = ", ".join(fields) or "none"
+            raise ConfigError(f"{found.name} has no parameter {name!r} (in {text!r})", hint=f"it has: {known}")
+    values: dict[str, object] = dict(given)
+    if k is not None and "tok" in k.lower():
+        if not found.by_tokens:
+            raise ConfigError(f"{found.name} counts places, not tokens (in {text!r})", hint=f"write {found.name}@10")
+        values["budget"] = k.lower().partition("tok")[0].strip()
+    elif k is not None and k.lower() != "k":
+        values["k"] = k
+    elif k is not None and found.cutoff == "optional":
+        raise ConfigError(
+            f"{found.name} has no default cutoff that the letter k could stand for (in {text!r})",
+            hint=f"write {found.name}@10 for a cutoff, {found.name} for the whole list",
+        )
+    if found.cutoff == "none" and k is not None:
+        raise ConfigError(f"{found.name} takes no cutoff (in {text!r})", hint=f"write {found.name}")
+    if not values:
+        return found()
+    if values == {"k": k} and k is not None and 0 < int(k) <= LARGEST_CUTOFF:
+        return found(k=int(k))  # what nearly all are; msgspec would study the types of the class first
+    try:
+        return msgspec.convert(values, found, strict=False)
+    except msgspec.ValidationError as error:
+        raise _refused(found, values, text, error) from error
+
+
+def _refused(found: type[Metric], values: dict[str, object], text: str, error: msgspec.ValidationError) -> ConfigError:
+    """What is wrong with a parameter in words of the metric, not of the library that noticed it."""
+    problem = refusal(error, text, None, values)
+    name = problem.field or ""
+    kinds = {f.name: f.type for f in msgspec.structs.fields(found)}
+    choices = [str(choice) for choice in get_args(kinds.get(name)) if get_origin(kinds[name]) is Literal]
+    return ConfigError(
+        f"bad {_CUTOFF_NAMES.get(name, f'parameter {name}')} in the metric {text!r}",
+        expected=" or ".join(choices) or (problem.expected or "a usable value").removesuffix(" or null"),
+        got=values.get(name),
+        hint=did_you_mean(str(values.get(name)), choices) if choices else None,
+    )
+
+
+def _known_names() -> list[str]:
+    return sorted({*REGISTRY.everything(), *aliases()})

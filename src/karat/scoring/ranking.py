@@ -1,0 +1,191 @@
+"""In which order do the hits of a query stand: rank where given, else score, else position.
+
+Nothing is sorted that stands in order already, and ties are settled only where somebody looks."""
+
+from __future__ import annotations
+
+from itertools import islice
+from operator import lt
+
+import numpy as np
+
+from karat.data.audit import Audit
+from karat.data.hits import Hits
+from karat.data.ids import Bools, Floats, Ints, take_list
+
+
+def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int) -> Ints | None:
+    """The row at each place of the ranking, or None where rows stand in ranking order already.
+
+    Exact for the places of `rows` (the judged hits) and for the first `depth` places of every query.
+    """
+    key = _sort_key(hits, query)
+    if key is None:
+        return None
+    order = _sorted(key, query)
+    ordered = key if order is None else key[order]
+    tied = _neighbours(query, ordered[1:] == ordered[:-1])
+    if tied.any() and (hits.rank is not None or hits.score is None):
+        tied &= _scored(hits, query)[query[1:]]  # equal ranks stay as listed
+    return _settle_ties(hits, query, tied, order, rows, depth) if tied.any() else order
+
+
+def inspect_order(hits: Hits, audit: Audit) -> None:
+    """Count what is odd about ranks and scores, before anything is cut or removed."""
+    query = hits.query_of_row
+    ranked, scored = _ranked(hits, query), _scored(hits, query)
+    if hits.rank is not None:
+        _inspect_ranks(hits, query, hits.rank, ranked, audit)
+    if hits.score is not None and scored.any():
+        order = _sorted(-hits.score, query)
+        ordered = hits.score if order is None else hits.score[order]
+        tied = _neighbours(query, ordered[1:] == ordered[:-1])
+        _count_queries("score_ties", hits, query[1:][np.flatnonzero(tied)], audit, scored)
+    _inspect_partial(hits, query, ranked | scored, audit)
+
+
+def _inspect_ranks(hits: Hits, query: Ints, rank: Floats, ranked: Bools, audit: Audit) -> None:
+    place = np.arange(len(query)) - hits.offsets[query] + 1
+    order = None
+    if not (rank == place).all():
+        _count_queries("rank_order", hits, query[1:][_neighbours(query, rank[1:] < rank[:-1])], audit, ranked)
+        order = _sorted(rank, query)
+        ordered = rank if order is None else rank[order]
+        _count_queries("rank_ties", hits, query[1:][_neighbours(query, ordered[1:] == ordered[:-1])], audit, ranked)
+        _count_queries("rank_gaps", hits, query[ordered != place], audit, ranked)
+    if hits.score is not None:
+        score = hits.score if order is None else hits.score[order]
+        rises = _neighbours(query, score[1:] > score[:-1])
+        _count_queries("rank_against_score", hits, query[1:][rises], audit, ranked)
+
+
+def _inspect_partial(hits: Hits, query: Ints, settled: Bools, audit: Audit) -> None:
+    said = np.zeros(len(hits.queries), np.bool_)
+    for column in (hits.rank, hits.score):
+        if column is not None and not settled.all():
+            said[query[~np.isnan(column)]] = True
+    _count_queries("partial_order", hits, np.flatnonzero(said), audit, ~settled)
+
+
+def drop_repeats(hits: Hits, audit: Audit) -> Hits:
+    """Keep the first place of every id in its query."""
+    query = hits.query_of_row
+    order = rank_order(hits, query, np.arange(len(query)), 0)
+    ids = take_list(hits.ids, np.arange(len(query)))
+    seen: set[tuple[int, str]] = set()
+    keep = np.ones(len(query), np.bool_)
+    for row in range(len(query)) if order is None else order.tolist():
+        key = (int(query[row]), ids[row])
+        keep[row] = key not in seen
+        seen.add(key)
+    repeats = np.flatnonzero(~keep)
+    audit.count("duplicate_hits", len(repeats), (f"{hits.queries[query[i]]}: {ids[i]}" for i in repeats[:3]))
+    return hits.select_rows(np.flatnonzero(keep))
+
+
+def _sort_key(hits: Hits, query: Ints) -> Floats | None:
+    """What each hit is sorted by, lowest first: its rank, its negated score, or its position. None: as listed.
+
+    Each query goes by what all of its hits have.
+    """
+    ranked, scored = _ranked(hits, query), _scored(hits, query)
+    if hits.rank is not None and ranked.all():
+        return hits.rank
+    if hits.score is not None and scored.all():
+        return -hits.score
+    if not (ranked.any() or scored.any()):
+        return None
+    position = np.arange(len(query), dtype=np.float64)
+    by_score = position if hits.score is None else -hits.score
+    by_rank = position if hits.rank is None else hits.rank
+    return np.where(ranked[query], by_rank, np.where(scored[query], by_score, position))
+
+
+def _ranked(hits: Hits, query: Ints) -> Bools:
+    """Queries all of whose hits have a rank."""
+    return _complete(hits.rank, query, len(hits.queries))
+
+
+def _scored(hits: Hits, query: Ints) -> Bools:
+    """Queries whose order is decided by score."""
+    return _complete(hits.score, query, len(hits.queries)) & ~_ranked(hits, query)
+
+
+def _complete(column: Floats | None, query: Ints, size: int) -> Bools:
+    if column is None:
+        return np.zeros(size, np.bool_)
+    gaps = np.isnan(column)
+    if not gaps.any():
+        return np.ones(size, np.bool_)
+    return np.asarray(np.bincount(query[gaps], minlength=size) == 0)
+
+
+def _sorted(key: Floats, query: Ints) -> Ints | None:
+    """Rows by query and key, equal ones as listed; None where they stand so already."""
+    return np.lexsort((key, query)) if _neighbours(query, key[1:] < key[:-1]).any() else None
+
+
+def _neighbours(query: Ints, holds: Bools) -> Bools:
+    """Where something holds of a row and the one before it, and both are of the same query."""
+    together: Bools = query[1:] == query[:-1]
+    return together & holds
+
+
+def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows: Ints, depth: int) -> Ints | None:
+    """Sort by id, descending, inside the runs of equal score that hold a judged hit or reach the top.
+
+    `tied[i]`: places i and i + 1 of the ranking have the same query and score.
+    """
+    n = len(query)
+    edges = np.concatenate([[False], tied, [False]])
+    looked_at = np.concatenate([places_of(order, rows), _top_places(hits, depth)])
+    looked_at = looked_at[edges[looked_at] | edges[looked_at + 1]]
+    if not len(looked_at):
+        return order
+    breaks = np.flatnonzero(~edges)
+    last = np.flatnonzero(np.bincount(np.searchsorted(breaks, looked_at, "right")))
+    starts, ends = breaks[last - 1], breaks[last]
+    sizes = ends - starts
+    run = np.repeat(np.arange(len(starts)), sizes)
+    places = np.arange(len(run)) + (starts - (np.cumsum(sizes) - sizes))[run]
+    order = np.arange(n) if order is None else order
+    ids = take_list(hits.ids, order[places])
+    wrong = np.fromiter(map(lt, ids, islice(ids, 1, None)), np.bool_, len(ids) - 1) & (run[1:] == run[:-1])
+    if wrong.any():
+        unsorted = np.bincount(run[1:][wrong], minlength=len(starts)).astype(np.bool_)
+        _swap(order, starts[unsorted & (sizes == 2)])
+        _sort_by_id(order, places, ids, run, np.flatnonzero((unsorted & (sizes > 2))[run]))
+    return order
+
+
+def _swap(order: Ints, first: Ints) -> None:
+    """Most ties are of two hits."""
+    order[first], order[first + 1] = order[first + 1], order[first]
+
+
+def _sort_by_id(order: Ints, places: Ints, ids: list[str], run: Ints, among: Ints) -> None:
+    # Python orders text by code point, which is the order of its UTF-8 bytes, and so trec_eval's.
+    by_id = sorted(among.tolist(), key=ids.__getitem__, reverse=True)
+    by_id.sort(key=run.tolist().__getitem__)
+    order[places[among]] = order[places[np.array(by_id, np.int64)]]
+
+
+def places_of(order: Ints | None, rows: Ints) -> Ints:
+    """Where in the ranking the given rows stand."""
+    if order is None:
+        return rows
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    return inverse[rows]
+
+
+def _top_places(hits: Hits, depth: int) -> Ints:
+    """The first `depth` places of every query."""
+    counts = np.minimum(np.diff(hits.offsets), depth)
+    first = np.repeat(hits.offsets[:-1] - (np.cumsum(counts) - counts), counts)
+    return first + np.arange(counts.sum())
+
+
+def _count_queries(code: str, hits: Hits, queries: Ints, audit: Audit, among: Bools) -> None:
+    found = np.flatnonzero(np.bincount(queries, minlength=len(among)).astype(np.bool_) & among)
+    audit.count(code, len(found), (hits.queries[i] for i in found[:3]))

@@ -1,0 +1,209 @@
+"""Hits without a grade, as items whose grade is open: what the scores could become once somebody labels them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from karat.data.audit import Audit
+from karat.data.gold import DOC, Gold
+from karat.data.hits import Run, Ungrouped
+from karat.data.ids import Floats, Ints, take_list
+from karat.scoring.judged import Judged, Rules, judge, judge_missing
+
+FAR = 2**62  # the rank of what is not in a list
+_WHOLE_SCALE = 100  # up to this highest grade every whole number may be given, whether the gold uses it or not
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lists:
+    """The lists of one system, whole: what is judged in them, and what is not. Queries are rows of the gold set."""
+
+    judged: Judged
+    query: Ints  # of each unjudged hit
+    rank: Ints
+    names: list[str] = field(repr=False)  # the chunk, or its document where the gold of the query names documents
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Seen:
+    """Other things that were found for a query, by whatever else was pooled."""
+
+    query: Ints
+    names: list[str]
+
+
+def read_lists(run: Run, systems: Sequence[str] | None, gold: Gold, rules: Rules) -> dict[str, Lists]:
+    """The lists of some systems (None: of all), judged to their end."""
+    try:
+        return _read(run, systems, gold, rules)
+    except Ungrouped:
+        return _read(run.grouped(), systems, gold, rules)
+
+
+def _read(run: Run, systems: Sequence[str] | None, gold: Gold, rules: Rules) -> dict[str, Lists]:
+    slices: dict[str, list[Judged]] = {system: [] for system in systems or ()}
+    for hits in run.slices(rules.needs, Audit()):
+        if systems is None or hits.system in slices:
+            slices.setdefault(hits.system, []).append(judge(hits, gold, rules, Audit(), depth=FAR))
+    return {system: _together(parts, gold, rules) for system, parts in slices.items()}
+
+
+def no_lists(gold: Gold, rules: Rules) -> Lists:
+    """What a system that finds nothing returns: every score is a difference to it."""
+    none: Ints = np.zeros(0, np.int64)
+    return Lists(judge_missing(gold, np.arange(len(gold.queries)), rules), none, none, [])
+
+
+def _together(parts: list[Judged], gold: Gold, rules: Rules) -> Lists:
+    whole = no_lists(gold, rules)
+    if not parts:
+        return whole
+    query = np.concatenate([part.queries[part.hit_query] for part in parts])
+    order = np.argsort(query, kind="stable")  # within a query they stand by rank already
+    depth, present = whole.judged.depth.copy(), whole.judged.present.copy()
+    for part in parts:
+        depth[part.queries], present[part.queries] = part.depth, True
+    judged = replace(
+        whole.judged,
+        present=present,
+        depth=depth,
+        hit_query=query[order],
+        hit_rank=np.concatenate([part.hit_rank for part in parts])[order],
+        hit_grade=np.concatenate([part.hit_grade for part in parts])[order],
+        hit_new=np.concatenate([part.hit_new for part in parts])[order],
+    )
+    opened = [_unjudged(part, gold) for part in parts]
+    return Lists(
+        judged,
+        np.concatenate([query for query, _, _ in opened]),
+        np.concatenate([rank for _, rank, _ in opened]),
+        [name for _, _, names in opened for name in names],
+    )
+
+
+def _unjudged(judged: Judged, gold: Gold) -> tuple[Ints, Ints, list[str]]:
+    """(row of the query, rank, name) of every hit that the gold does not know."""
+    query, row = judged.top(FAR)
+    first = np.cumsum(judged.depth) - judged.depth
+    known = np.zeros(len(query), np.bool_)
+    known[first[judged.hit_query] + judged.hit_rank - 1] = True
+    at = np.flatnonzero(~known)
+    return judged.queries[query[at]], at - first[query[at]] + 1, _names(judged, gold, query[at], row[at])
+
+
+def _names(judged: Judged, gold: Gold, query: Ints, row: Ints) -> list[str]:
+    """Where the gold of a query names documents, a label would be of a document, and its chunks are one item."""
+    assert judged.hits is not None
+    names = take_list(judged.hits.ids, row)
+    items = np.flatnonzero(gold.names_document(judged.doc_rule))
+    if not len(items):
+        return names
+    size = len(gold.queries)
+    named = np.bincount(gold.query_of_item[items], minlength=size) > 0
+    said = np.bincount(gold.query_of_item[items[gold.kinds[items] == DOC]], minlength=size) > 0
+    if judged.by_document is not None:
+        said[judged.queries[judged.by_document]] = True
+    of = judged.queries[query]
+    by_log, by_id = np.flatnonzero(named[of] & said[of]), np.flatnonzero(named[of] & ~said[of])
+    for place, doc in zip(by_log.tolist(), judged.docs_of(row[by_log]), strict=True):
+        names[place] = doc
+    for place in by_id.tolist():
+        names[place] = judged.doc_rule.doc(names[place])
+    return names
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OpenLists:
+    """Two lists of every query with the items in them, or seen elsewhere, that have no grade yet.
+
+    One assignment of grades counts for both. A list alone is held against one that found nothing.
+    """
+
+    first: Judged
+    second: Judged
+    query: Ints  # of each open item
+    names: list[str] = field(repr=False)
+    first_hits: tuple[Ints, Ints]  # (item, rank) of every open hit of the first list
+    second_hits: tuple[Ints, Ints]
+    levels: Floats  # grades that an item may get, ascending, 0 among them
+
+    @property
+    def swapped(self) -> OpenLists:
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            first_hits=self.second_hits,
+            second_hits=self.first_hits,
+        )
+
+    @cached_property
+    def ranks(self) -> tuple[Ints, Ints]:
+        """Where each open item stands in both lists, FAR where it does not."""
+        found = []
+        for item, rank in (self.first_hits, self.second_hits):
+            best = np.full(len(self.query), FAR)
+            np.minimum.at(best, item, rank)
+            found.append(best)
+        return found[0], found[1]
+
+    def count(self, hits: tuple[Ints, Ints], limit: Ints) -> Ints:
+        """How many hits of each open item stand within the limit of its query."""
+        item, rank = hits
+        inside = rank <= limit[self.query[item]]
+        return np.bincount(item[inside], minlength=len(self.query))
+
+    def place(self, influence: Floats) -> tuple[Ints, Ints]:
+        """(item, place among those of its query) by influence, lowest first."""
+        known: dict[int, tuple[Floats, Ints, Ints]] = self.__dict__.setdefault("_placed", {})
+        if id(influence) not in known:  # asked again and again, for one label, two labels …
+            order = np.lexsort((influence, self.query))
+            query = self.query[order]
+            known[id(influence)] = influence, order, np.arange(len(query)) - np.searchsorted(query, query)
+        return known[id(influence)][1:]
+
+    def sum_lowest(self, influence: Floats, labels: int | None) -> Floats:
+        """What the most harmful labels of each query add up to."""
+        if labels is not None:
+            order, place = self.place(influence)
+            influence = influence.copy()
+            influence[order[place >= labels]] = 0
+        return self.second.per_query(self.query, np.minimum(influence, 0))
+
+    def lowest_one(self, influence: Floats, labels: int | None) -> Floats:
+        """What the one most harmful label of each query does."""
+        lowest = np.zeros(self.second.n)
+        if labels != 0:
+            np.fmin.at(lowest, self.query, influence)  # NaN: a query without a score
+        return lowest
+
+
+def open_lists(first: Lists, second: Lists, seen: Sequence[Seen] = (), grades: Sequence[float] = ()) -> OpenLists:
+    """`seen`: what else was found and is not judged; `grades`: that labels use beside the gold's."""
+    index: dict[tuple[int, str], int] = {}
+    everything: list[Lists | Seen] = [first, second, *seen]
+    numbers = [
+        np.array([index.setdefault(pair, len(index)) for pair in zip(found.query.tolist(), found.names, strict=True)])
+        for found in everything
+    ]
+    return OpenLists(
+        first=first.judged,
+        second=second.judged,
+        query=np.array([query for query, _ in index], np.int64),
+        names=[name for _, name in index],
+        first_hits=(numbers[0].astype(np.int64), first.rank),
+        second_hits=(numbers[1].astype(np.int64), second.rank),
+        levels=_levels(second.judged.gold, grades),
+    )
+
+
+def _levels(gold: Gold, extra: Sequence[float]) -> Floats:
+    """Every grade that the gold or a labeller uses, and the whole numbers below the highest of them."""
+    used = np.unique(np.concatenate([[0.0], gold.grades, np.asarray(extra, np.float64)]))
+    if used[-1] > _WHOLE_SCALE:
+        return used
+    return np.unique(np.concatenate([used, np.arange(np.floor(used[-1]) + 1)]))

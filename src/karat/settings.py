@@ -1,0 +1,81 @@
+"""`karat.yaml`, found upward from the working directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from karat.errors import ConfigError, InputError, did_you_mean
+from karat.files.decode_errors import refusal
+from karat.files.yaml import load_yaml
+
+
+class RetrievalConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings of the retrieval metrics."""
+
+    default_k: Annotated[int, msgspec.Meta(ge=1)] = 5
+
+
+class MetricsConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings of metrics, by family."""
+
+    retrieval: RetrievalConfig = msgspec.field(default_factory=RetrievalConfig)
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True):
+    """The whole file."""
+
+    metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
+    prices: str | None = None  # a price table; its path as seen from this file
+    save: bool = False  # keep every result of `karat eval` and `karat gate` in the history
+    store: str | None = None  # where the history is: a folder, its path as seen from this file, or a URL
+
+
+def fields(kind: type[msgspec.Struct] = Config, above: str = "") -> dict[str, msgspec.structs.FieldInfo]:
+    """Every setting there is, by its full name such as `metrics.retrieval.default_k`."""
+    found: dict[str, msgspec.structs.FieldInfo] = {}
+    for field in msgspec.structs.fields(kind):
+        name = f"{above}{field.name}"
+        inner = isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
+        found |= fields(field.type, f"{name}.") if inner else {name: field}
+    return found
+
+
+def _hint(unknown: str) -> str | None:
+    """The setting, or the group of settings, that may have been meant."""
+    groups = {name.rsplit(".", dots)[0]: None for name in fields() for dots in range(name.count(".") + 1)}
+    return did_you_mean(unknown, groups)
+
+
+def load_config(start: Path | None = None) -> Config:
+    folder = (start or Path.cwd()).resolve()
+    for place in (folder, *folder.parents):
+        file = place / "karat.yaml"
+        if file.is_file():
+            return _read(file)
+    return Config()
+
+
+def _read(file: Path) -> Config:
+    try:
+        value, _ = load_yaml(file.read_bytes(), str(file))
+        config = msgspec.convert(value or {}, Config)
+    except msgspec.ValidationError as error:
+        found = refusal(error, str(file), None, value)
+        raise ConfigError(
+            found.what,
+            file=str(file),
+            field=found.field,
+            expected=found.expected,
+            got=found.got,
+            hint=_hint(found.field or "") if found.what == "unknown field" else None,
+        ) from error
+    except InputError as error:
+        raise ConfigError(error.what, file=error.file, line=error.line) from error
+    if config.prices is not None:
+        config.prices = str(file.parent / config.prices)
+    if config.store is not None and "://" not in config.store:
+        config.store = str(file.parent / config.store)
+    return config

@@ -1,0 +1,1 @@
+"""Makes runs: retrievers asked, laddered, stressed, and queries made for them."""

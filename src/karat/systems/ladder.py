@@ -1,0 +1,164 @@
+"""The ladder: random, titles, full text, meaning, both, and where a run stands among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from karat.data.corpus import Corpus
+from karat.data.gold import Dataset, Gold
+from karat.errors import ConfigError, MissingExtra
+from karat.formats.corpus import read_corpus
+from karat.formats.questions import read_questions
+from karat.formats.read import read_gold
+from karat.results.comparison.compare import paired_sides
+from karat.results.comparison.sides import as_results
+from karat.results.differences import Difference
+from karat.results.evaluate import evaluate_all
+from karat.results.result import Result
+from karat.results.summary import SummaryRow
+from karat.retrievers.base import Nothing
+from karat.scoring.metrics.grammar import parse_metrics
+from karat.statistics.intervals import Sampling
+from karat.systems.run import run_retriever
+
+SCHEMA: Literal["karat/ladder/1"] = "karat/ladder/1"
+BASELINES = ("random", "bm25:title", "bm25", "dense", "hybrid")
+METRICS = ("recall@5", "ndcg@5")
+_REFERENCE = "bm25"
+
+
+class Rung(msgspec.Struct, frozen=True):
+    """One system. Differences are paired, query by query; empty where there is nothing to compare with."""
+
+    system: str
+    baseline: bool  # False: a run that was given
+    values: list[SummaryRow]
+    above_next: list[Difference] = []  # against the rung below
+    above_bm25: list[Difference] = []
+
+
+class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+    """What `karat baseline` saves: rungs from the lowest to the highest, by the first metric."""
+
+    schema: Literal["karat/ladder/1"] = SCHEMA
+    karat: str
+    gold: str
+    dataset: Dataset
+    corpus: dict[str, Any]
+    statistics: dict[str, Any]
+    units: dict[str, str]
+    rungs: list[Rung]
+    ceilings: dict[str, float | None]  # what a perfect ranking of the gold would score
+    floors: dict[str, float | None]  # what chance would score on average
+    skipped: dict[str, str]  # baseline → why it is not there
+    notes: list[str]
+
+
+def baseline_ladder(
+    corpus: Any,
+    gold: Any,
+    *,
+    runs: Sequence[Any] = (),
+    metrics: Iterable[str] = METRICS,
+    baselines: Sequence[str] = BASELINES,
+    k: int = 50,
+    sampling: Sampling | None = None,
+    keep: str | None = None,
+    progress: Callable[[str, int], AbstractContextManager[Callable[[], None]]] | None = None,
+    **options: Any,
+) -> Ladder:
+    """Run the baselines over a corpus, score them, and place any other runs among them.
+
+    `runs`: run files, records, or results. `baselines`: specs of retrievers. `keep`: a folder for the run logs of the
+    baselines. Other options are those of `evaluate_all`. A baseline that needs a package which is not installed is
+    skipped, with a word.
+    """
+    from karat import __version__
+
+    searched = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
+    judged = gold if isinstance(gold, Gold) else read_gold(gold)
+    parsed = parse_metrics(metrics)
+    if not parsed:
+        raise ConfigError("a ladder needs a metric", expected="such as recall@5")
+    asked, k = list(map(str, parsed)), max(k, *(metric.k or 0 for metric in parsed))  # recall@100 needs a hundred
+    sampling = sampling or Sampling()
+    scoring = {**options, "sampling": sampling, "corpus": searched}
+    results, skipped, notes = _baselines(searched, judged, asked, baselines, k, keep, progress, scoring)
+    own = set(results)
+    for run in runs:
+        for result in as_results(run, judged, asked, scoring):
+            results[_free(result.system or result.run, results)] = result
+    if not results:
+        raise ConfigError("no baseline can run here", hint="; ".join(f"{n}: {why}" for n, why in skipped.items()))
+    ordered = sorted(results, key=lambda name: (_first(results[name]), name not in own, name))
+    first = results[ordered[0]]
+    return Ladder(
+        karat=__version__,
+        gold=judged.label,
+        dataset=judged.dataset,
+        corpus={"name": Path(searched.label).name, "size": len(searched), "hash": searched.hash},
+        statistics={**msgspec.structs.asdict(sampling), "cluster": first.cluster},
+        units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit for m in first.metrics},
+        rungs=[_rung(name, ordered[:at], results, name in own, sampling) for at, name in enumerate(ordered)],
+        ceilings={row.metric: row.ceiling for row in first.summary_rows},
+        floors={row.metric: row.floor for row in first.summary_rows},
+        skipped=skipped,
+        notes=notes,
+    )
+
+
+def _baselines(
+    corpus: Corpus,
+    gold: Gold,
+    metrics: list[str],
+    baselines: Sequence[str],
+    k: int,
+    keep: str | None,
+    progress: Any,
+    scoring: dict[str, Any],
+) -> tuple[dict[str, Result], dict[str, str], list[str]]:
+    if not len(corpus):
+        raise ConfigError("the corpus is empty", file=corpus.label)
+    questions = read_questions(gold)
+    results: dict[str, Result] = {}
+    skipped: dict[str, str] = {}
+    notes: list[str] = []
+    for spec in baselines:
+        output = None if keep is None else Path(keep) / (re.sub(r"[^\w.-]+", "_", spec).strip("_") + ".jsonl")
+        try:
+            done = run_retriever(spec, questions, corpus=corpus, k=k, output=output, progress=progress)
+        except (MissingExtra, Nothing) as error:
+            skipped[spec] = str(error).replace("\nhint: ", "; ")
+            continue
+        notes += [f"{spec}: {note}" for note in done.notes]
+        results[spec] = evaluate_all(done.run, gold, metrics, **scoring)[done.system]
+    return results, skipped, notes
+
+
+def _first(result: Result) -> float:
+    """By which rungs are ordered; what is undefined stands lowest."""
+    row = result.summary_rows[0]
+    mean = float("-inf") if row.mean is None else row.mean
+    return mean if result.metrics[0].direction == "higher" else -mean
+
+
+def _free(name: str, taken: dict[str, Result]) -> str:
+    return name if name not in taken else next(n for i in range(2, 10**6) if (n := f"{name} #{i}") not in taken)
+
+
+def _rung(name: str, below: list[str], results: dict[str, Result], own: bool, sampling: Sampling) -> Rung:
+    result = results[name]
+
+    def above(other: str | None) -> list[Difference]:
+        if other is None or other == name:
+            return []
+        return paired_sides(results[other], result).differences(sampling, sampling.resamples)
+
+    reference = _REFERENCE if _REFERENCE in results else None
+    return Rung(name, own, result.summary_rows, above(below[-1] if below else None), above(reference))

@@ -1,0 +1,111 @@
+"""The lists that negatives are put into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container
+from typing import Any
+
+import numpy as np
+
+from karat.data.audit import Audit
+from karat.data.corpus import Corpus, DescribedRun
+from karat.data.gold import Gold
+from karat.data.hits import NoLists, Run, Ungrouped
+from karat.data.ids import DocRule, take_list
+from karat.errors import ConfigError
+from karat.formats.base import Lists
+from karat.formats.read import read_run
+from karat.scoring.judged import Judged, Rules, judge
+from karat.systems.stress.reranking import Hit
+
+
+def choose_lists(run: Any, system: str | None, hits: Lists | None, *, reranked: bool) -> tuple[Run, Lists]:
+    """The lists that a reranker gets (`raw`, else the final ones), else those that the user gets."""
+    read = read_run(run, system=system, hits="topk" if hits is None else hits)
+    if hits is None:
+        raw = _other_lists(read, "raw") if reranked else None
+        return (read, "topk") if raw is None else (raw, "raw")
+    if hits != "topk" and isinstance(run, Run):
+        other = _other_lists(run, hits)
+        if other is None:
+            raise ConfigError(f"the run has no {hits} lists", file=run.label)
+        return other, hits
+    return read, hits
+
+
+def _other_lists(run: Run, name: Lists) -> Run | None:
+    try:
+        lists = run.lists(name)
+        next(lists.slices(frozenset(), Audit()), None)  # whether there are any shows when they are read
+    except NoLists:
+        return None
+    return lists
+
+
+def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
+    """The run, grouped where it must be, its system, and its queries with at least one hit."""
+    systems: set[str] = set()
+    listed: set[str] = set()
+    try:
+        for hits in run.slices(frozenset(), Audit()):
+            systems.add(hits.system)
+            sizes = np.diff(hits.offsets).tolist()
+            listed.update(query for query, size in zip(hits.queries, sizes, strict=True) if size)
+    except Ungrouped:
+        return listed_queries(run.grouped())
+    if len(systems) > 1:
+        names = ", ".join(sorted(systems))
+        hint = "pick one with --system"
+        raise ConfigError(f"the run holds {len(systems)} systems: {names}", file=run.label, hint=hint)
+    return run, next(iter(systems), ""), listed
+
+
+def read_hits(
+    run: Run, gold: Gold, queries: Container[str], corpus: Corpus | None, doc_of: str
+) -> dict[str, list[Hit]]:
+    """The lists of some queries in the order that Karat gives them everywhere."""
+    found: dict[str, list[Hit]] = {}
+    described = run if corpus is None else DescribedRun(run, corpus, DocRule(doc_of))
+    for hits in described.slices(frozenset({"text"}), Audit()):
+        wanted = hits.select_queries(np.array([query in queries for query in hits.queries], np.bool_))
+        if wanted.queries:
+            depth = int(np.diff(wanted.offsets).max())
+            found |= _as_dicts(judge(wanted, gold, Rules(doc_of=doc_of), Audit(), depth), depth)
+    return found
+
+
+def _as_dicts(judged: Judged, depth: int) -> dict[str, list[Hit]]:
+    hits = judged.hits
+    assert hits is not None
+    query, rows = judged.top(depth)
+    found: dict[str, list[Hit]] = {name: [] for name in hits.queries}
+    texts = hits.columns.get("text", [None] * len(hits.ids))
+    for of, row, item, doc in zip(
+        query.tolist(), rows.tolist(), take_list(hits.ids, rows), judged.docs_of(rows), strict=True
+    ):
+        listed = found[hits.queries[of]]
+        hit: Hit = {"chunk_id": item, "doc_id": doc, "rank": len(listed) + 1}
+        if hits.score is not None and not math.isnan(hits.score[row]):
+            hit["score"] = float(hits.score[row])
+        if texts[row] is not None:
+            hit["text"] = texts[row]
+        listed.append(hit)
+    return found
+
+
+def insert(hits: list[Hit], negatives: list[Hit], at: list[int]) -> list[Hit]:
+    """Hits with negatives at these ranks, lowest first, or at the end of a list that is shorter.
+
+    One that is there already is moved. It takes the score of the hit whose place it takes, as if the retriever had
+    put it there.
+    """
+    own = {hit["chunk_id"]: hit for hit in hits}
+    names = {hit["chunk_id"] for hit in negatives}
+    listed = [hit for hit in hits if hit["chunk_id"] not in names]
+    for negative, rank in zip(negatives, at, strict=False):
+        place = min(rank - 1, len(listed))
+        hit = {name: v for name, v in own.get(negative["chunk_id"], negative).items() if name != "score"}
+        neighbour = listed[min(place, len(listed) - 1)] if listed else {}
+        listed.insert(place, hit | ({"score": neighbour["score"]} if "score" in neighbour else {}))
+    return [{**hit, "rank": rank} for rank, hit in enumerate(listed, 1)]

@@ -1,0 +1,81 @@
+"""One query: made up from a chunk, then put to the test."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from karat.data.corpus import Corpus
+from karat.llm.base import Request
+from karat.llm.client import Client
+from karat.llm.conversation import NoAnswer, converse
+from karat.retrievers.bm25 import BM25
+from karat.systems.synthesize import prompts
+from karat.systems.synthesize.drafts import Draft, Tried, agree, read_draft, read_tried
+from karat.systems.synthesize.drawing import Wish, passage_of
+
+LOOKED_AT = 5  # chunks in which an answer is looked for that should be nowhere
+_AGAIN = "Answer with one JSON object only."
+
+
+class Made(NamedTuple):
+    """A draft that withstood; or none, and why."""
+
+    wish: Wish
+    draft: Draft | None
+    rejected: str = ""  # one of a few reasons, so that they can be counted
+    about: str = ""
+
+
+class Maker:
+    """Makes queries with one model. `searched`: for those without an answer, the corpus is searched for one."""
+
+    def __init__(self, client: Client, corpus: Corpus, *, searched: bool) -> None:
+        self._client, self._corpus = client, corpus
+        self._search = BM25()
+        if searched:
+            self._search.index(corpus)
+
+    def make(self, wish: Wish, has_answer: bool) -> Made:
+        try:
+            return self._answered(wish) if has_answer else self._unanswered(wish)
+        except NoAnswer as error:
+            return Made(wish, None, error.kind, error.about)
+
+    def request(self, wish: Wish, has_answer: bool) -> Request:
+        passage = passage_of(self._corpus, wish.chunk)
+        return (prompts.write if has_answer else prompts.ask_beyond)(passage, wish.kind)
+
+    def _answered(self, wish: Wish) -> Made:
+        """The round trip: a query whose answer is found again by somebody who has nothing but the chunk."""
+        draft = self._draft(wish, has_answer=True)
+        if draft is None:
+            return Made(wish, None, "no such query", f"{wish.kind.type}, {self._corpus.ids[wish.chunk]}")
+        tried = self._try(draft.query, [passage_of(self._corpus, wish.chunk)])
+        if not tried.answerable:
+            return Made(wish, None, "not answerable from its chunk", draft.query)
+        if not agree(draft, tried):
+            return Made(wish, None, "answered otherwise the second time", draft.query)
+        return Made(wish, draft)
+
+    def _unanswered(self, wish: Wish) -> Made:
+        """A query whose answer is neither in its chunk nor in those that come nearest to it."""
+        draft = self._draft(wish, has_answer=False)
+        if draft is None:
+            return Made(wish, None, "no such query", f"without an answer, {self._corpus.ids[wish.chunk]}")
+        near = [self._corpus.index[item] for item, _ in self._search.search(draft.query, LOOKED_AT)]
+        chunks = dict.fromkeys([wish.chunk, *near])
+        if self._try(draft.query, [passage_of(self._corpus, at) for at in chunks]).answerable:
+            return Made(wish, None, "has an answer after all", draft.query)
+        return Made(wish, draft)
+
+    def _draft(self, wish: Wish, has_answer: bool) -> Draft | None:
+        def read(answer: str) -> Draft | None:
+            return read_draft(answer, passage_of(self._corpus, wish.chunk), has_answer=has_answer)
+
+        return converse(self._client, self.request(wish, has_answer), read, _AGAIN)[0]
+
+    def _try(self, query: str, passages: list[str]) -> Tried:
+        def read(answer: str) -> Tried:
+            return read_tried(answer, passages)
+
+        return converse(self._client, prompts.try_to_answer(query, passages), read, _AGAIN)[0]

@@ -1,0 +1,88 @@
+"""Trends tell which numbers cannot be compared, and what they leave out."""
+
+from __future__ import annotations
+
+import pytest
+
+from karat.data.gold import Dataset
+from karat.history.report import trend_blocks, trend_chart
+from karat.history.rows import Measure, TrendPoint
+from karat.report.blocks import Chart, Series, Table, Text
+from karat.report.charts.lines import draw_lines
+
+OLD, NEW = Dataset("v3", None, "sha256:aaaaaaaa11", "helpdesk"), Dataset("v4", None, "sha256:bbbbbbbb22", "helpdesk")
+
+
+def point(number: int, system: str = "bm25", dataset: Dataset = OLD) -> TrendPoint:
+    measure = Measure(20, 0.5, 0.4, 0.6, False, "d")
+    return TrendPoint(
+        f"{number:064}"[::-1], f"2025-06-0{number}T08:00:00.000000Z", system, "main", None, 20, measure, [], dataset
+    )
+
+
+def warnings(points: list[TrendPoint]) -> list[str]:
+    blocks = trend_blocks("recall@5", points)
+    return [block.text for block in blocks if isinstance(block, Text) and block.kind == "warning"]
+
+
+def columns(points: list[TrendPoint]) -> list[str]:
+    (table,) = [block for block in trend_blocks("recall@5", points) if isinstance(block, Table)]
+    return [column.title for column in table.columns]
+
+
+def test_a_line_breaks_where_the_gold_set_changes_and_it_is_said() -> None:
+    points = [point(1), point(2), point(3, dataset=NEW), point(4, dataset=NEW)]
+    chart = trend_chart("recall@5", points)
+    assert [y is None for y in chart.series[0].y] == [False, False, True, False, False]
+    assert [(mark.x, mark.text) for mark in chart.marks] == [(3.0, "other gold set")]
+    assert str(draw_lines(chart, "x")).count("<polyline") == 2
+    (said,) = warnings(points)
+    assert "gold set of the newest (helpdesk v4 bbbbbbbb)" in said
+    assert said.endswith("On helpdesk v3 aaaaaaaa: 2000000000, 1000000000.")
+    assert columns(points)[-1] == "gold set"
+
+
+def test_two_systems_on_two_gold_sets_have_whole_lines_and_a_warning() -> None:
+    points = [point(1), point(2, "dense", NEW), point(3), point(4, "dense", NEW)]
+    chart = trend_chart("recall@5", points)
+    assert all(None not in series.y for series in chart.series)
+    assert chart.marks == []
+    assert len(warnings(points)) == 1
+
+
+@pytest.mark.parametrize("other", [OLD, Dataset("renamed", None, OLD.hash, "desk")])
+def test_one_gold_set_needs_no_word(other: Dataset) -> None:
+    points = [point(1), point(2, dataset=other)]
+    assert warnings(points) == []
+    assert "gold set" not in columns(points)
+    assert trend_chart("recall@5", points).marks == []
+
+
+def test_without_a_hash_the_name_and_the_version_decide() -> None:
+    points = [point(1, dataset=Dataset("v3", name="helpdesk")), point(2, dataset=Dataset("v4", name="helpdesk"))]
+    assert "On helpdesk v3: 1000000000." in warnings(points)[0]
+
+
+def test_many_runs_on_other_gold_sets_are_counted() -> None:
+    points = [*(point(i) for i in range(1, 6)), point(6, dataset=NEW)]
+    assert "5000000000, 4000000000, 3000000000 and 2 more." in warnings(points)[0]
+
+
+def test_systems_without_a_line_are_named() -> None:
+    systems = ["a", "b", "c", "d", "e", "f", "g"]
+    title = trend_chart("recall@5", [point(i, system) for i, system in enumerate(systems, 1)]).title
+    assert title == "recall@5, run by run, the oldest first; not drawn: d, c, b and 1 more"
+    four = trend_chart("recall@5", [point(i, system) for i, system in enumerate(systems[:4], 1)])
+    assert four.title.endswith("; not drawn: a")
+    assert trend_chart("recall@5", [point(1), point(2)]).title == "recall@5, run by run, the oldest first"
+
+
+def test_a_value_alone_shows_its_interval() -> None:
+    alone = Chart("t", "run", "y", [Series("a", [1, 2, 2, 3], [0.5, None, 0.5, 0.6], [0.4] * 4, [0.6] * 4)])
+    assert str(draw_lines(alone, "x")).count('class="whisker s0"') == 1  # the first; the others have a band
+    bare = Chart("t", "run", "y", [Series("a", [1.0], [0.5], [None], [None])])
+    assert "whisker" not in str(draw_lines(bare, "x"))
+
+
+def test_a_segment_that_no_run_has_is_named() -> None:
+    assert trend_blocks("recall@5", [], "language=xx") == [Text("No run has recall@5 for the segment language=xx.")]

@@ -1,0 +1,333 @@
+"""The four readings of a run, and what unjudged hits leave open in a comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import karat
+from karat.labels.beside_gold import read_labelling
+from karat.report.build import brief_report, evaluation_report
+from karat.report.comparison import comparison_report
+from karat.report.renderers.markdown import render_markdown
+from karat.results.analyses.bounds import BoundsFound, BoundsRow
+from karat.results.comparison.compare import Pair
+from karat.results.result import restore
+from karat.scoring.extra_labels import Labelling
+
+QUICK = karat.Sampling(resamples=300)
+GOLD = {f"q{i}": {"a": 1, "b": 2, "n": 0} for i in range(30)}
+RUN = {f"q{i}": ["u", "a", "n", "v", "w"] for i in range(30)}
+
+
+def label(query: str, item: str, grade: float | None, annotator: str = "m", **more: Any) -> dict[str, Any]:
+    return {"query_id": query, "chunk_id": item, "grade": grade, "annotator": annotator, **more}
+
+
+def write(path: Path, labels: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(one) + "\n" for one in labels))
+    return str(path)
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> str:
+    """Calls u relevant everywhere and v irrelevant; w it has not seen."""
+    labels = [label(q, item, grade, kind="judge") for q in RUN for item, grade in (("u", 1), ("v", 0))]
+    return write(tmp_path / "judge.jsonl", labels)
+
+
+@pytest.fixture
+def human(tmp_path: Path) -> str:
+    """Of the first 20 queries: u is right in three of four, v wrong but once in ten."""
+    right = [label(f"q{i}", "u", int(i % 4 > 0), "ann") for i in range(20)]
+    return write(tmp_path / "human.jsonl", right + [label(f"q{i}", "v", int(i % 10 == 0), "ann") for i in range(20)])
+
+
+def readings(labelling: Labelling, metrics: list[str], **options: Any) -> BoundsFound:
+    result = karat.evaluate(RUN, GOLD, metrics, labelling=labelling, sampling=QUICK, **options)
+    found: BoundsFound = result.analyses.found["bounds"]
+    return found
+
+
+def of(found: BoundsFound, metric: str, kind: str) -> BoundsRow:
+    (row,) = [row for row in found.rows if (row.metric, row.kind) == (metric, kind)]
+    return row
+
+
+def test_each_reading_by_hand(judge: str, human: str) -> None:
+    found = readings(read_labelling([judge], human, bounds=True), ["precision@5", "recall@5"])
+    assert of(found, "precision@5", "gold only").value == pytest.approx(1 / 5)
+    assert of(found, "precision@5", "gold plus judge").value == pytest.approx(2 / 5)
+    strict = of(found, "precision@5", "strict bounds")
+    assert (strict.value, strict.lower, strict.upper) == (None, pytest.approx(1 / 5), pytest.approx(4 / 5))
+    estimate = of(found, "precision@5", "judge-calibrated estimate")
+    # 15 + 2 hits are known to be relevant; of ten u each counts for 15/20, of ten v each for 2/20.
+    assert estimate.value == pytest.approx((30 + 15 + 2 + 10 * 15 / 20 + 10 * 2 / 20) / 150)
+    assert estimate.low is not None
+    assert estimate.high is not None
+    assert 1 / 5 < estimate.low < estimate.value < estimate.high < 1
+    assert (found.hits, found.unjudged, found.by_judge, found.by_people, found.unlabelled) == (150, 90, 20, 40, 30)
+
+
+def test_hit_recall_and_mrr_stay_with_the_gold(judge: str) -> None:
+    found = readings(read_labelling([judge]), ["hit@1", "recall@5", "mrr", "ndcg@5", "rbp@5"])
+    for metric in ("hit@1", "recall@5", "mrr"):
+        assert of(found, metric, "gold plus judge").value == of(found, metric, "gold only").value
+    labelled = {q: {**grades, "u": 1, "v": 0} for q, grades in GOLD.items()}
+    means = karat.evaluate(RUN, labelled, ["ndcg@5", "rbp@5"]).means
+    for metric in ("ndcg@5", "rbp@5"):
+        assert of(found, metric, "gold plus judge").value == pytest.approx(means[metric])
+    assert not [row for row in found.rows if row.kind in ("strict bounds", "judge-calibrated estimate")]
+
+
+def test_every_reading_lies_within_the_strict_bounds(judge: str, human: str) -> None:
+    found = readings(read_labelling([judge], human, bounds=True), ["precision@3", "ndcg@3", "rbp@3"])
+    for metric in ("precision@3", "ndcg@3", "rbp@3"):
+        strict = of(found, metric, "strict bounds")
+        assert strict.lower is not None
+        assert strict.upper is not None
+        others = [row.value for row in found.rows if row.metric == metric and row.value is not None]
+        assert all(strict.lower - 1e-9 <= value <= strict.upper + 1e-9 for value in others)
+
+
+def test_bounds_alone_need_no_labels() -> None:
+    found = readings(Labelling(bounds=True), ["map"])
+    assert {row.kind for row in found.rows} == {"gold only", "strict bounds"}
+    assert [row.metric for row in found.rows][::2] == ["hit@5", "precision@5", "recall@5", "mrr", "ndcg@5", "rbp"]
+
+
+def test_nothing_is_said_where_nobody_asked() -> None:
+    analyses = karat.evaluate(RUN, GOLD, ["recall@5"]).analyses
+    assert "bounds" not in analyses.found
+    assert "bounds" not in analyses.lacking
+
+
+def test_what_other_systems_and_the_pool_found_counts(tmp_path: Path) -> None:
+    """Each unjudged thing that may be relevant and is not in the top makes recall's lower end lower."""
+    gold, run = {"q": ["a", "b"]}, [{"query_id": "q", "system": "one", "topk": ["a"]}]
+    two = [*run, {"query_id": "q", "system": "two", "topk": ["x"]}]
+    pool = write(tmp_path / "pool.jsonl", [{"query_id": "q", "chunk_id": item} for item in ("x", "y", "a")])
+    ends = []
+    for records, labelling in (
+        (run, Labelling(bounds=True)),
+        (two, Labelling(bounds=True)),
+        (two, read_labelling(bounds=True, pool=pool)),
+    ):
+        result = karat.evaluate_all(records, gold, ["recall@5"], labelling=labelling)["one"]
+        ends.append(of(result.analyses.found["bounds"], "recall@5", "strict bounds").lower)
+    assert ends == pytest.approx([1 / 2, 1 / 3, 1 / 4])
+
+
+def test_a_saved_calibration_of_the_same_labels_corrects_by_grade(judge: str, human: str, tmp_path: Path) -> None:
+    saved = karat.calibrate(judge, human)
+    path = tmp_path / "calibration.json"
+    path.write_bytes(json.dumps(to_builtins(saved)).encode())
+    found = readings(read_labelling([judge], path), ["precision@5"])
+    row = of(found, "precision@5", "judge-calibrated estimate")
+    assert row.value == pytest.approx((30 + 30 * 15 / 20 + 30 * 2 / 20) / 150)
+    assert row.method is not None
+    assert "post-stratification" in row.method
+
+
+def test_a_calibration_of_another_set_corrects_by_sensitivity_and_specificity(
+    judge: str, human: str, tmp_path: Path
+) -> None:
+    saved = karat.calibrate(judge, human)
+    path = tmp_path / "calibration.json"
+    path.write_bytes(json.dumps(to_builtins(saved)).encode())
+    other = write(tmp_path / "other.jsonl", [label(q, item, int(item != "v")) for q in RUN for item in ("u", "v", "w")])
+    row = of(readings(read_labelling([other], path), ["precision@5"]), "precision@5", "judge-calibrated estimate")
+    sensitivity, specificity = saved.overall.sensitivity.value, saved.overall.specificity.value
+    assert sensitivity is not None
+    assert specificity is not None
+    share = (2 / 3 + specificity - 1) / (sensitivity + specificity - 1)
+    assert row.value == pytest.approx(1 / 5 + 3 / 5 * share, abs=1e-4)
+    assert row.method is not None
+    assert "another set" in row.method
+
+
+def test_a_judge_worse_than_useful_is_refused_on_another_set(judge: str, tmp_path: Path) -> None:
+    noise = [label(f"q{i}", item, i % 2, "ann") for i in range(20) for item in ("u", "v")]
+    saved = karat.calibrate(judge, write(tmp_path / "noise.jsonl", noise))
+    assert any("hardly tells" in note for note in saved.notes)
+    path = tmp_path / "calibration.json"
+    path.write_bytes(json.dumps(to_builtins(saved)).encode())
+    other = write(tmp_path / "other.jsonl", [label(q, "u", 1) for q in RUN])
+    with pytest.raises(karat.KaratError, match="cannot be corrected"):
+        readings(read_labelling([other], path), ["precision@5"])
+
+
+def test_labels_that_carry_weights_are_corrected_by_ppi(judge: str, tmp_path: Path) -> None:
+    chances = [label(f"q{i}", "u", int(i % 4 > 0), "ann", inclusion_probability=0.5) for i in range(20)]
+    chances += [label(f"q{i}", "v", 0, "ann", inclusion_probability=0.25) for i in range(20)]
+    human = write(tmp_path / "human.jsonl", chances)
+    row = of(readings(read_labelling([judge], human), ["precision@5"]), "precision@5", "judge-calibrated estimate")
+    assert row.method is not None
+    assert row.method.startswith("PPI++")
+    # Half of the hits with a label are u, of which three quarters are right, with half of v's weight.
+    assert row.value == pytest.approx(1 / 5 + 2 / 5 * 0.5 * 0.75, abs=0.03)
+
+
+def test_it_is_saved_restored_and_shown(judge: str, human: str, shown: Callable[[karat.Result, str], str]) -> None:
+    labelling = read_labelling([judge], human, bounds=True)
+    result = karat.evaluate(RUN, GOLD, ["precision@5", "map"], labelling=labelling, sampling=QUICK)
+    text = shown(result, "bounds")
+    assert "metric | gold only | gold plus judge | strict bounds | judge-calibrated estimate" in text
+    assert "precision@5 | 0.200" in text
+    assert "0.200 to 0.800" in text
+    assert "Hits of the top 5 that nobody labelled, which count as irrelevant: 30." in text
+    again = restore(result.saved())
+    assert to_builtins(again.analyses.found["bounds"]) == to_builtins(result.analyses.found["bounds"])
+    assert "strict bounds" in render_markdown(evaluation_report(again))
+    assert "strict bounds" in render_markdown(brief_report(result))
+    assert "strict bounds" not in render_markdown(brief_report(karat.evaluate(RUN, GOLD, ["map"], sampling=QUICK)))
+
+
+def to_builtins(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+# --- two runs
+
+
+def pair(first: Any, second: Any, gold: Any, metrics: str, **options: Any) -> Pair:
+    return karat.compare(first, second, gold, [metrics], sampling=QUICK, **options).pairs[0]
+
+
+def test_a_gold_that_knows_one_run_better_is_said_aloud() -> None:
+    gold = {f"q{i}": {"a": 1, "n": 0} for i in range(30)}
+    known, unknown = ({q: [item, "a"] for q in gold} for item in ("n", "u"))
+    found = pair(known, unknown, gold, "recall@2")
+    assert found.judged is not None
+    assert (found.judged.k, found.judged.baseline, found.judged.candidate) == (2, 1.0, 0.5)
+    assert found.judged.warning is not None
+    assert found.judged.warning.startswith("The gold knows more of the baseline's top 2")
+    assert "no irrelevant items" not in found.judged.warning
+    slightly = {q: (["u", "a"] if q == "q0" else ["n", "a"]) for q in gold}
+    close = pair(known, slightly, gold, "recall@2")
+    assert close.judged is not None
+    assert (close.judged.candidate, close.judged.warning) == (pytest.approx(59 / 60), None)
+
+
+def test_a_gold_of_relevant_items_only_says_so_beside_the_warning() -> None:
+    gold = {f"q{i}": ["a"] for i in range(30)}
+    found = karat.compare({q: ["x"] for q in gold}, {q: ["a"] for q in gold}, gold, ["hit@1"], sampling=QUICK)
+    judged = found.pairs[0].judged
+    assert judged is not None
+    assert judged.warning is not None
+    assert "a real gain looks the same" in judged.warning
+    assert "judged@1: baseline 0.0%, candidate 100.0%. The gold knows more" in render_markdown(comparison_report(found))
+
+
+@pytest.mark.parametrize(("wrong", "said"), [(True, False), (False, True)])
+def test_saved_results_keep_whether_the_gold_names_irrelevant_items(wrong: bool, said: bool) -> None:
+    gold = {f"q{i}": {"a": 1, "n": 0} if wrong else {"a": 1} for i in range(30)}
+    lists = (dict.fromkeys(gold, items) for items in (["x", "y"], ["a", "y"]))
+    sides = [karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK).saved() for run in lists]
+    judged = karat.compare(sides[0], sides[1]).pairs[0].judged
+    assert judged is not None
+    assert judged.warning is not None
+    assert ("a real gain looks the same" in judged.warning) == said
+    old = [msgspec.structs.replace(side, wrong_hits_judged=None) for side in sides]  # saved before it was kept
+    judged = karat.compare(old[0], old[1]).pairs[0].judged
+    assert judged is not None
+    assert judged.warning is not None
+    assert "a real gain looks the same" not in judged.warning
+
+
+def test_the_difference_under_one_assignment_is_narrower_than_that_of_two() -> None:
+    """Both runs have u at the same rank: whatever it is, it is the same for both."""
+    gold = {f"q{i}": ["a"] for i in range(10)}
+    first, second = ({q: ["u", item] for q in gold} for item in ("x", "a"))
+    (bound,) = pair(first, second, gold, "precision@2", bounds=True).bounds
+    assert (bound.delta, bound.low, bound.high) == pytest.approx((0.5, 0.0, 0.5))
+    assert not bound.settled
+    assert bound.flip is not None
+    assert (bound.flip.labels, bound.flip.exact) == (10, True)
+    assert {p.item for p in bound.flip.pairs} == {"x"}
+
+
+def test_the_fewest_labels_take_the_lead_of_the_baseline_too() -> None:
+    gold = {f"q{i}": ["a"] for i in range(10)}
+    first, second = {q: ["a", "y"] for q in gold}, {q: ["a", "y"] for q in gold} | {"q0": ["u", "a"], "q1": ["v", "a"]}
+    (bound,) = pair(first, second, gold, "mrr", bounds=True).bounds
+    assert bound.delta == pytest.approx(-0.1)
+    assert bound.flip is not None
+    assert bound.flip.labels == 2
+    assert sorted(p.item for p in bound.flip.pairs) == ["u", "v"]
+
+
+def test_a_lead_that_no_label_can_take() -> None:
+    gold = {f"q{i}": {"a": 1, "n": 0} for i in range(10)}
+    first, second = {q: ["n"] for q in gold}, {q: ["a"] for q in gold}
+    (bound,) = pair(first, second, gold, "hit@1", bounds=True).bounds
+    assert bound.settled
+    assert bound.flip is None
+
+
+def test_bounds_of_saved_results_are_not_invented() -> None:
+    saved = [karat.evaluate(run, GOLD, ["recall@5"]).saved() for run in (RUN, RUN)]
+    found = karat.compare(*saved, bounds=True).pairs[0]
+    assert found.bounds == []
+    assert found.judged is None
+    assert any("keeps no hits" in note for note in found.notes)
+
+
+def test_a_comparison_with_the_judges_labels_by_hand(judge: str) -> None:
+    other = {query: ["a", "b", "n", "v", "w"] for query in RUN}
+    labelling = read_labelling([judge])
+    options: dict[str, Any] = {"labelling": labelling, "sampling": QUICK}
+    metrics = ["recall@5", "precision@5", "ndcg@5", "judged@5"]
+    (pair,) = karat.compare(RUN, other, GOLD, metrics, **options).pairs
+    by_judge = {found.metric: found for found in pair.by_judge}
+    assert list(by_judge) == ["precision@5", "ndcg@5", "judged@5"]  # recall stays with the gold
+    # By the gold a against a and b; with the judge's labels u and a against a and b.
+    gold_only = next(found for found in pair.differences if found.metric == "precision@5")
+    assert gold_only.delta == pytest.approx(1 / 5)
+    precision = by_judge["precision@5"]
+    assert (precision.baseline, precision.candidate, precision.ties) == (pytest.approx(2 / 5), pytest.approx(2 / 5), 30)
+    assert (by_judge["judged@5"].baseline, by_judge["judged@5"].candidate) == (pytest.approx(0.8), pytest.approx(0.8))
+    readings_of = of(readings(labelling, ["ndcg@5"]), "ndcg@5", "gold plus judge")
+    assert by_judge["ndcg@5"].baseline == pytest.approx(readings_of.value)
+
+
+def test_a_judge_gives_no_query_an_answer_in_a_comparison(judge: str) -> None:
+    gold = {**GOLD, "q0": {"n": 0}}
+    options: dict[str, Any] = {"labelling": read_labelling([judge]), "sampling": QUICK}
+    (pair,) = karat.compare(RUN, RUN, gold, ["ndcg@5"], **options).pairs
+    assert [found.n for found in pair.by_judge] == [29]
+
+
+def test_where_the_judges_labels_cannot_count_it_is_said(judge: str) -> None:
+    options: dict[str, Any] = {"labelling": read_labelling([judge]), "sampling": QUICK}
+    (pair,) = karat.compare(RUN, RUN, GOLD, ["recall@5"], **options).pairs
+    assert (pair.by_judge, "precision, nDCG and RBP" in pair.notes[-1]) == ([], True)
+    saved = karat.evaluate(RUN, GOLD, ["ndcg@5"], sampling=QUICK).saved()
+    (pair,) = karat.compare(saved, RUN, GOLD, ["ndcg@5"], **options).pairs
+    assert (pair.by_judge, "one side only" in pair.notes[-1]) == ([], True)
+
+
+def test_labels_on_the_command_line_of_a_comparison(
+    judge: str, tmp_path: Path, karat_command: Callable[..., Any]
+) -> None:
+    run, gold = tmp_path / "run.json", tmp_path / "gold.json"
+    run.write_text(json.dumps(RUN))
+    gold.write_text(json.dumps(GOLD))
+    asked = ["compare", str(run), str(run), "--gold", str(gold), "--resamples", "300", "--labels"]
+    code, out, _ = karat_command(*asked, judge)
+    assert (code, "With the judge's labels" in out) == (0, True)
+    strange = write(tmp_path / "strange.jsonl", [label("nobody", "u", 1)])
+    code, _, err = karat_command(*asked, strange)
+    assert code == 2
+    assert f"{strange}: no query of the labels stands in" in err.replace("\n", " ")
+    saved = str(tmp_path / "saved.json")
+    assert karat_command("eval", str(run), "--gold", str(gold), "--resamples", "300", "-o", saved)[0] == 0
+    code, _, err = karat_command("compare", saved, saved, "--labels", judge)
+    assert (code, "a saved result keeps no hits" in err) == (2, True)

@@ -1,0 +1,229 @@
+"""The retriever apart from the reranker."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import karat
+from karat.cli.main import karat_command
+from karat.results.analyses.reranker import Reranked, best_places
+from karat.scoring.judged import Rules, judge_places
+from karat.scoring.metrics.grammar import parse_metric
+
+DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
+GOLD = DEMO / "gold.jsonl"
+Shown = Callable[[karat.Result, str], str]
+
+
+def found(result: karat.Result) -> Reranked:
+    reranked: Reranked = result.analyses.found["reranker"]
+    return reranked
+
+
+def log(**lists: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """`log(topk={"q": ["a"]}, raw={"q": ["b"]})` as records."""
+    return [
+        {"query_id": query, **{name: of[query] for name, of in lists.items() if query in of}} for query in lists["topk"]
+    ]
+
+
+def test_what_was_possible_and_what_was_won() -> None:
+    """Three relevant items at 1, 4 and 6 of the raw list; reranking brings the second to place 2."""
+    raw = ["r1", "x", "y", "r2", "z", "r3"]
+    run = log(topk={"q": ["r1", "r2", "x"]}, raw={"q": raw})
+    gain = found(karat.evaluate(run, {"q": ["r1", "r2", "r3"]}, ["recall@3"], k=3)).gain
+    assert gain is not None
+    ideal = 1 + 1 / np.log2(3) + 1 / 2
+    assert (gain.metric, gain.best) == ("ndcg@3", 1.0)
+    assert gain.possible == pytest.approx(1 - 1 / ideal)
+    assert gain.captured is not None
+    assert gain.captured.mean == pytest.approx((1 / np.log2(3)) / (ideal - 1))
+
+
+def test_what_the_raw_list_lacks_no_order_wins() -> None:
+    run = log(topk={"q": ["x", "r1"]}, raw={"q": ["x", "r1"]})
+    gain = found(karat.evaluate(run, {"q": {"r1": 1, "gone": 2}})).gain
+    assert gain is not None
+    assert gain.best == pytest.approx(1 / (3 + 1 / np.log2(3)))
+
+
+def test_losing_where_nothing_could_be_won_counts() -> None:
+    """One query gains all that it can, the other stood perfectly and loses as much: together nothing was captured."""
+    run = log(topk={"a": ["r", "x"], "b": ["x", "r"]}, raw={"a": ["x", "r"], "b": ["r", "x"]})
+    gain = found(karat.evaluate(run, {"a": ["r"], "b": ["r"]})).gain
+    assert gain is not None
+    assert gain.captured is not None
+    assert gain.captured.mean == pytest.approx(0.0)
+
+
+def test_nothing_to_win(shown: Shown) -> None:
+    run = log(topk={"q": ["x", "r"]}, raw={"q": ["r", "x"]})
+    result = karat.evaluate(run, {"q": ["r"]})
+    gain = found(result).gain
+    assert gain is not None
+    assert (gain.possible, gain.captured) == (0.0, None)
+    assert "nothing to win" in shown(result, "reranker")
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_the_best_order_is_that_of_a_sorted_list(data: st.DataObject) -> None:
+    """Sorting each list by grade and scoring it says the same as the places alone do."""
+    items = [f"d{i}" for i in range(8)]
+    grades = st.dictionaries(st.sampled_from(items), st.sampled_from([0.0, 1.0, 2.0, 3.0]), min_size=1)
+    gold = {f"q{i}": data.draw(grades) for i in range(data.draw(st.integers(1, 4)))}
+    lists = {query: data.draw(st.permutations(items))[: data.draw(st.integers(1, 8))] for query in gold}
+    ordered = {query: sorted(hits, key=lambda item: -gold[query].get(item, 0.0)) for query, hits in lists.items()}
+    result = karat.evaluate(lists, gold, ["ndcg@3"])
+    judged = judge_places(result.gold, result.rows, best_places(result.gold, result.places), Rules())
+    expected = karat.evaluate(ordered, gold, ["ndcg@3"]).values["ndcg@3"]
+    np.testing.assert_allclose(parse_metric("ndcg@3").score(judged), expected)
+
+
+def test_no_reranker_is_said_in_one_line(shown: Shown) -> None:
+    result = karat.evaluate(DEMO / "bm25.jsonl", GOLD)
+    assert not found(result).reordered
+    assert "No reranker is at work" in shown(result, "reranker")
+    assert "difference" not in shown(result, "reranker")
+    assert found(karat.evaluate(DEMO / "bm25_rerank.jsonl", GOLD)).reordered
+
+
+@pytest.mark.parametrize(
+    ("topk", "reordered"),
+    [
+        (["a", "r"], False),
+        (["a"], False),
+        (["a", "r", "b"], False),
+        (["r", "a"], True),
+        (["a", "b"], True),  # r stood second and is gone, though there is room
+    ],
+)
+def test_a_cut_is_no_new_order(topk: list[str], reordered: bool) -> None:
+    run = log(topk={"q": topk}, raw={"q": ["a", "r", "b"]})
+    assert found(karat.evaluate(run, {"q": {"r": 1, "b": 0}})).reordered is reordered
+
+
+def test_lists_of_which_nothing_is_judged_say_nothing_about_order() -> None:
+    assert found(karat.evaluate(log(topk={"q": ["a"]}, raw={"q": ["a"]}), {"q": ["r"]})).reordered
+
+
+def test_short_raw_lists_do_not_claim_a_depth() -> None:
+    run = log(topk={"q": ["a"]}, raw={"q": ["a", "b", "r"]})
+    assert [row.metric for row in found(karat.evaluate(run, {"q": ["r"]})).raw] == ["recall@3", "mrr@3"]
+    deep = [f"d{i}" for i in range(70)]
+    rows = found(karat.evaluate(log(topk={"q": ["a"]}, raw={"q": deep}), {"q": ["d60"]})).raw
+    assert [(row.metric, row.mean) for row in rows] == [("recall@50", 0.0), ("recall@70", 1.0), ("mrr@50", 0.0)]
+
+
+def test_queries_without_a_raw_list_are_left_out_and_counted(shown: Shown) -> None:
+    run = log(topk={"a": ["r"], "b": ["r"], "c": ["r"]}, raw={"a": ["x", "r"]})
+    result = karat.evaluate(run, {key: ["r"] for key in "abcd"})
+    reranked = found(result)
+    assert (reranked.queries, reranked.without_raw) == (1, 2)  # d is in no list at all
+    assert reranked.raw[0].mean == 1.0
+    assert {d.n for d in reranked.differences} == {1}
+    assert "2 queries without a raw list" in shown(result, "reranker")
+
+
+def test_raw_lists_of_queries_that_the_gold_lacks_are_none() -> None:
+    run = [{"query_id": "a", "topk": ["r"]}, {"query_id": "unknown", "topk": ["r"], "raw": ["r"]}]
+    assert karat.evaluate(run, {"a": ["r"]}).analyses.lacking["reranker"] == "`raw` in the run log"
+
+
+def test_a_threshold_is_for_final_scores() -> None:
+    """Raw scores are on a scale of their own: a threshold of 5 would leave nothing of them."""
+    run = [
+        {
+            "query_id": "q",
+            "topk": [{"chunk_id": "r", "score": 9.0}, {"chunk_id": "x", "score": 1.0}],
+            "raw": [{"chunk_id": "x", "score": 0.9}, {"chunk_id": "r", "score": 0.8}],
+        }
+    ]
+    reranked = found(karat.evaluate(run, {"q": ["r"]}, min_score=5.0))
+    assert reranked.raw_depth == 2
+    assert reranked.differences[0].baseline == pytest.approx(1 / np.log2(3))
+
+
+# Raw lists in another run
+
+
+def test_raw_lists_of_another_run(tmp_path: Path) -> None:
+    """The log without its raw lists, and these in a file of their own: the same numbers."""
+    whole = karat.evaluate(DEMO / "bm25_rerank.jsonl", GOLD, ["recall@5"])
+    lines = [json.loads(line) for line in (DEMO / "bm25_rerank.jsonl").read_text().splitlines()]
+    final = [{k: v for k, v in line.items() if k != "raw"} for line in lines]
+    trec = tmp_path / "raw.trec"
+    trec.write_text(
+        "".join(f"{x['query_id']} Q0 {h['chunk_id']} {h['rank']} {h['score']} bm25\n" for x in lines for h in x["raw"])
+    )
+    with_raw = karat.evaluate(final, GOLD, ["recall@5"], raw=trec)
+    assert found(with_raw) == found(whole)
+    assert with_raw.analyses.found["waterfall"] == whole.analyses.found["waterfall"]
+
+
+def test_raw_lists_serve_the_system_of_their_name_or_all() -> None:
+    finals = [{"query_id": "q", "system": name, "topk": ["r"]} for name in ("one", "two")]
+    gold = {"q": ["r"]}
+    for_all = karat.evaluate_all(finals, gold, raw=[{"query_id": "q", "system": "bm25", "topk": ["x", "r"]}])
+    assert [found(result).raw_depth for result in for_all.values()] == [2, 2]
+    own = [{"query_id": "q", "system": name, "topk": ["x"] * n + ["r"]} for name, n in (("one", 0), ("two", 1))]
+    by_name = karat.evaluate_all(finals, gold, raw=own)
+    assert [found(result).raw_depth for result in by_name.values()] == [1, 2]
+    strangers = [{"query_id": "q", "system": name, "topk": ["r"]} for name in ("three", "four")]
+    with pytest.raises(karat.KaratError, match="several systems"):
+        _ = karat.evaluate_all(finals, gold, raw=strangers)["one"].analyses
+
+
+def test_another_run_without_any_common_query_is_an_error() -> None:
+    result = karat.evaluate({"q": ["r"]}, {"q": ["r"]}, raw={"other": ["r"]})
+    with pytest.raises(karat.KaratError, match="no query of run stands in gold"):
+        _ = result.analyses
+
+
+def run_eval(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(karat_command, ["eval", *map(str, arguments)])
+
+
+def test_the_command_takes_lists_of_other_runs(tmp_path: Path) -> None:
+    raw, original, faq, final, gold = (tmp_path / name for name in ("raw", "original", "faq", "final", "gold"))
+    raw.write_text('{"q": ["x", "r"]}')
+    original.write_text('{"q": ["x", "y", "r"]}')
+    faq.write_text('{"q": ["r"]}')
+    final.write_text('{"query_id": "q", "topk": ["r"], "route": "web"}')
+    gold.write_text('{"query_id": "q", "gold": ["r"], "source": "faq"}')
+    others = ("--raw", raw, "--original", original, "--route", f"faq={faq}")
+    done = run_eval(final, "-g", gold, *others, "--json")
+    assert done.exit_code == 0, done.output
+    analyses = json.loads(done.stdout)["analyses"]
+    assert analyses["reranker"]["raw_depth"] == 2
+    assert analyses["rewriter"]["differences"][0]["baseline"] == 0.5
+    assert analyses["router"]["regret"]["against"] == ["faq"]
+    assert "would be overwritten" in str(run_eval(final, "-g", gold, *others, "-o", f"summary={faq}").exception)
+
+
+@pytest.mark.parametrize("given", ["faq", "faq=", "=run.jsonl"])
+def test_a_route_without_name_or_run(given: str) -> None:
+    done = run_eval("run", "-g", "gold", "--route", given)
+    assert done.exit_code == 2
+    assert "is not of the form NAME=RUN" in done.output
+
+
+def test_the_page_about_components_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (DEMO.parents[1] / "docs" / "components.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    (tmp_path / "run.jsonl").write_bytes((DEMO / "bm25_rerank.jsonl").read_bytes())
+    (tmp_path / "gold.jsonl").write_bytes(GOLD.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"karat": karat}
+    exec(block, names)
+    assert names["tested"].queries == 50

@@ -1,0 +1,126 @@
+"""Where findings go: the demo's own words, saved results, reports, the documentation."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+import karat
+from karat.report.build import evaluation_report
+from karat.report.export import to_json
+from karat.report.sections.findings import NOTHING
+from karat.results.diagnosis import changes, rules
+from karat.results.diagnosis.diagnose import reference
+from karat.results.result import restore
+from karat.results.saved import read_result
+from karat.schemas import schema_text
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "golden"
+DEMO = ROOT / "examples" / "helpdesk"
+RUNS = ("bm25", "bm25_rerank")
+
+
+@pytest.fixture(scope="module")
+def demo() -> dict[str, karat.Result]:
+    return {name: karat.evaluate(DEMO / f"{name}.jsonl", DEMO / "gold.jsonl", corpus_size=708) for name in RUNS}
+
+
+def written(findings: list[karat.Finding]) -> str:
+    parts = [f"{f.sure}: {f.title}\n  {f.evidence}\n" + "".join(f"  - {t}\n" for t in f.what_to_try) for f in findings]
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_said_of_the_demo(name: str, demo: dict[str, karat.Result]) -> None:
+    """`KARAT_UPDATE_GOLDEN=1` writes the files anew: read them aloud then."""
+    file, text = GOLDEN / f"findings_{name}.txt", written(demo[name].findings)
+    if os.environ.get("KARAT_UPDATE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def test_findings_are_saved_and_come_back(demo: dict[str, karat.Result], tmp_path: Path) -> None:
+    result, file = demo["bm25"], tmp_path / "result.json"
+    file.write_bytes(to_json([result]))
+    jsonschema.validate(json.loads(file.read_bytes()), json.loads(schema_text("result")))
+    assert result.findings
+    assert read_result(file).findings == result.findings
+    assert karat.diagnose(restore(read_result(file))) == result.findings
+
+
+def test_a_result_of_an_older_version_has_none(demo: dict[str, karat.Result], tmp_path: Path) -> None:
+    saved = json.loads(to_json([demo["bm25"]]))
+    del saved["findings"], saved["bands"]
+    (tmp_path / "old.json").write_text(json.dumps(saved))
+    assert read_result(tmp_path / "old.json").findings == []
+
+
+def test_they_are_the_last_words_before_where_it_came_from(demo: dict[str, karat.Result]) -> None:
+    names = [section.name for section in evaluation_report(demo["bm25"]).sections]
+    assert names[-2:] == ["findings", "artifacts"]
+
+
+def test_silence_is_said_aloud() -> None:
+    fine = {f"q{i}": ["a", "b", "c", "d", "e"] for i in range(30)}
+    few = {query: fine[query] for query in list(fine)[:5]}
+    for run, expected in ((fine, NOTHING), (few, "Too few queries to say: 5 of the 20 that it takes.")):
+        report = evaluation_report(karat.evaluate(run, {query: ["a"] for query in run}))
+        (blocks,) = [section.blocks for section in report.sections if section.name == "findings"]
+        assert [block.text for block in blocks] == [expected]
+
+
+def test_metrics_that_were_asked_for_by_name_cost_nothing_more() -> None:
+    result = karat.evaluate(DEMO / "bm25.jsonl", DEMO / "gold.jsonl", ["ndcg@5"])
+    assert result.background == {}
+    assert "findings" not in [section.name for section in evaluation_report(result).sections]
+
+
+def test_the_background_is_never_shown(demo: dict[str, karat.Result]) -> None:
+    result = demo["bm25"]
+    assert {"recall@50", "recall(level=doc)@10", "latency(stage=retrieve)"} <= set(result.background)
+    shown = {row.metric for row in result.summary_rows} | set(result.values) | set(result.saved().definitions)
+    assert shown.isdisjoint(result.background)
+
+
+def test_the_same_findings_in_any_order_of_the_queries() -> None:
+    lines = (DEMO / "bm25.jsonl").read_text().splitlines()
+    gold = [json.loads(line) for line in (DEMO / "gold.jsonl").read_text().splitlines()]
+    found = []
+    for seed in (0, 1):
+        order = np.random.default_rng(seed).permutation(len(lines))
+        run = [json.loads(lines[i]) for i in order]
+        found.append(karat.evaluate(run, gold).findings)
+    assert found[0] == found[1]
+
+
+def test_text_from_data_stands_in_a_title_as_it_is() -> None:
+    """Braces in a tag are no place-holders, and a long value is cut."""
+    name, value = "{0}", "{title}" + "x" * 100
+    run = {f"q{i}": ["a" if i % 2 else "b", "c", "d", "e", "f"] for i in range(200)}
+    gold = [{"query_id": q, "gold": ["a"], "tags": {name: value if run[q][0] == "b" else "y"}} for q in run]
+    (found,) = [f for f in karat.evaluate(run, gold).findings if f.code == "weak_segment"]
+    assert found.title.startswith("Queries whose {0} is {title}xxx")
+    assert len(found.title) < 120
+
+
+def test_every_rule_says_when_it_fires() -> None:
+    entries = [*rules.TABLE.rules, *changes.TABLE.rules]
+    assert len({rule.code for rule in entries}) == len(entries)
+    assert all(rule.when.endswith((".", ")")) and rule.what_to_try for rule in entries)
+    told = [rule.code for rule in rules.TABLE.rules]
+    for place, rule in enumerate(rules.TABLE.rules):
+        assert rule.unless <= set(told[:place]), "`unless` names a rule that comes later or not at all"
+
+
+def test_the_page_has_the_table_of_the_code() -> None:
+    page = (ROOT / "docs" / "diagnosis.md").read_text()
+    assert page.partition("<!-- rules -->\n")[2].partition("<!-- /rules -->")[0] == reference(), "run `make docs`"
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", page)
+    assert [t for t in targets if not (ROOT / "docs" / t).exists()] == []

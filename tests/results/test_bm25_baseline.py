@@ -1,0 +1,90 @@
+"""What plain word search scores stands beside the scores of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import karat
+from karat.data.corpus import Corpus
+from karat.errors import MissingExtra
+from karat.report.build import evaluation_report, full_report
+from karat.report.renderers.html import render_html
+from karat.report.renderers.markdown import render_markdown
+from karat.results import bm25_baseline
+from karat.results.result import restore
+from karat.retrievers.bm25 import BM25
+from karat.systems.run import run_retriever
+
+DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
+RUN, GOLD, CORPUS = (DEMO / f"{name}.jsonl" for name in ("bm25_rerank", "gold", "corpus"))
+METRICS = ["recall@5", "ndcg@5", "mrr", "latency_p50"]
+
+PETS = Corpus("pets", ["a", "b"], ["", ""], ["the cat sleeps", "a dog barks"])
+PET_RUN = [{"query_id": "q1", "topk": ["b"]}, {"query_id": "q2", "topk": ["b"]}]
+PET_GOLD = [
+    {"query_id": "q1", "query": "cat", "gold": ["a"]},
+    {"query_id": "q2", "query": "barks", "gold": ["b"]},
+    {"query_id": "q3", "query": "horse", "gold": ["b"]},  # word search finds nothing, and has failed
+]
+
+
+def test_a_corpus_is_searched_as_the_retriever_would() -> None:
+    result = karat.evaluate(RUN, GOLD, METRICS, corpus=CORPUS)
+    alone = karat.evaluate(run_retriever("bm25", GOLD, corpus=CORPUS).run, GOLD, METRICS)
+    assert {**alone.means, "latency_p50": None} == result.bm25
+    assert karat.evaluate(PET_RUN, PET_GOLD, ["recall@1"], corpus=PETS).bm25 == {"recall@1": 2 / 3}
+
+
+def test_a_threshold_for_the_scores_of_the_run_says_nothing_of_those_of_word_search() -> None:
+    scored = [{"query_id": "q1", "topk": [{"chunk_id": "b", "score": 900.0}]}]
+    assert karat.evaluate(scored, PET_GOLD, ["recall@1"], corpus=PETS, min_score=500).bm25 == {"recall@1": 2 / 3}
+
+
+def test_a_run_of_it_may_stand_beside_instead(karat_command: Any) -> None:
+    code, out, err = karat_command(
+        "eval", str(RUN), "-g", str(GOLD), "-m", "recall@5", "--bm25", str(DEMO / "bm25.jsonl")
+    )
+    assert (code, err) == (0, "")
+    row = next(line.split() for line in out.splitlines() if line.startswith("recall@5"))
+    before = karat.evaluate(DEMO / "bm25.jsonl", GOLD, ["recall@5"]).means["recall@5"]
+    assert f"{before:.4f}" in row
+
+
+@pytest.mark.parametrize("options", [{}, {"corpus_size": 708}, {"corpus": CORPUS}])
+def test_every_report_shows_what_is_known(options: dict[str, Any]) -> None:
+    result = karat.evaluate(RUN, GOLD, **options)
+    shown = render_markdown(evaluation_report(result)), render_html(full_report([result])).decode()
+    for name, known in (("ceiling", True), ("random floor", options), ("BM25", "corpus" in options)):
+        assert [f"| {name} " in shown[0], f"<span>{name}</span></li>" in shown[1]] == [bool(known)] * 2, name
+
+
+def test_a_saved_result_keeps_all_three() -> None:
+    result = karat.evaluate(RUN, GOLD, METRICS, corpus=CORPUS)
+    saved = restore(result.saved())
+    assert saved.bm25 == result.bm25
+    bounds = [(row.ceiling, row.floor) for row in result.summary_rows]
+    assert [(row.ceiling, row.floor) for row in saved.summary_rows] == bounds
+    assert bounds[0][1] is not None
+
+
+def test_where_it_cannot_be_had_the_report_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    mute = [{"query_id": "q1", "gold": ["a"]}]
+
+    def said(gold: Any) -> str:
+        result = karat.evaluate(PET_RUN, gold, ["recall@1"], corpus=Corpus("pets", PETS.ids, PETS.titles, PETS.texts))
+        assert result.bm25 == {}
+        return render_markdown(evaluation_report(result))
+
+    assert "BM25 is not shown: the queries of the gold set have no text." in said(mute)
+    with monkeypatch.context() as patch:
+        patch.setattr(bm25_baseline, "_MOST", 10)
+        assert "BM25 is not shown: the corpus is too large to search on the way" in said(PET_GOLD)
+
+    def index(self: BM25, corpus: Corpus) -> None:
+        raise MissingExtra("word search", "Stemmer", "baselines")
+
+    monkeypatch.setattr(BM25, "index", index)
+    assert "pip install" in said(PET_GOLD)

@@ -1,0 +1,213 @@
+"""Results that were saved say the same as those that were not, and broken ones are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+import karat
+from karat.errors import InputError, KaratError
+from karat.report.export import export
+from karat.results.result import Result, restore
+from karat.results.saved import SavedResult, is_saved_result, read_results
+from karat.schemas import schema_text
+
+DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
+RUN, GOLD = str(DEMO / "bm25.jsonl"), str(DEMO / "gold.jsonl")
+METRICS = ["recall@5", "ndcg@5", "recall(average=micro)@5", "latency", "latency_p90"]
+Saved = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def live() -> Result:
+    sampling = karat.Sampling(method="percentile", level=0.9, resamples=250, seed=3)
+    return karat.evaluate(RUN, GOLD, METRICS, segments=["language", "query_length×gold_items"], sampling=sampling)
+
+
+@pytest.fixture
+def file(live: Result, tmp_path: Path) -> Path:
+    return export([live], str(tmp_path / "result.json"))
+
+
+def without_ceiling(rows: Any) -> Any:
+    return [msgspec.structs.replace(row, ceiling=None) for row in rows]
+
+
+def test_a_restored_result_says_the_same(live: Result, file: Path) -> None:
+    again = restore(karat.read_result(file))
+    assert again.means == live.means
+    assert again.summary_rows == live.summary_rows
+    assert (again.sampling, again.cluster, again.rules) == (live.sampling, live.cluster, live.rules)
+    assert again.segmented_by == live.segmented_by
+    assert again.scores.equals(live.scores)
+    for mine, its in zip(again.segment_rows, live.segment_rows, strict=True):
+        assert (mine.segment, mine.value, mine.queries) == (its.segment, its.value, its.queries)
+        assert mine.summary == without_ceiling(its.summary)
+
+
+@pytest.mark.parametrize("name", ["topic", "tier", "as_of", "query_length", "gold_items", "language×difficulty"])
+def test_a_restored_result_can_be_cut_in_other_ways(live: Result, file: Path, name: str) -> None:
+    mine, its = restore(karat.read_result(file)).segment_by(name), live.segment_by(name)
+    assert [(s.value, s.queries) for s in mine] == [(s.value, s.queries) for s in its]
+    assert [s.summary[0].low for s in mine] == [s.summary[0].low for s in its]
+
+
+def test_tags_of_any_kind_survive() -> None:
+    tags: list[dict[str, Any]] = [
+        {"n": 2, "b": True, "constraints": ["x", "y", "z"]},
+        {"n": 1.5, "constraints": []},
+        {},
+    ]
+    gold = [{"query_id": f"q{i}", "gold": ["a"], "tags": t} for i, t in enumerate(tags)]
+    live = karat.evaluate({"q0": ["a"]}, gold, "recall@1")
+    again = restore(msgspec.json.decode(msgspec.json.encode(live.saved()), type=SavedResult))
+    for name in ("n", "b", "constraints"):
+        assert [s.value for s in again.segment_by(name)] == [s.value for s in live.segment_by(name)], name
+    assert [s.value for s in again.segment_by("constraints")] == ["0", "3–4", "(not given)"]
+
+
+def test_saving_what_was_restored_changes_nothing_but_the_ceilings(live: Result) -> None:
+    first = live.saved()
+    second = restore(first).saved()
+    assert (second.scores, second.queries, second.attributes) == (first.scores, first.queries, first.attributes)
+    assert (second.votes, second.definitions, second.statistics) == (first.votes, first.definitions, first.statistics)
+    assert (second.settings, second.dataset, second.audit) == (first.settings, first.dataset, first.audit)
+
+
+def test_saved_results_follow_their_schema(file: Path) -> None:
+    jsonschema.validate(json.loads(file.read_text()), json.loads(schema_text("result")))
+
+
+def test_a_file_is_known_by_what_it_says(file: Path, tmp_path: Path) -> None:
+    assert is_saved_result(file)
+    assert not is_saved_result(Path(RUN))
+    assert not is_saved_result(tmp_path / "missing.json")
+    assert not is_saved_result(tmp_path)
+    other = tmp_path / "run.json"
+    other.write_text('{"q": ["a"], "schema": ["karat/result/1"]}')
+    assert not is_saved_result(other)
+
+
+def test_results_saved_by_an_earlier_version_can_be_compared(file: Path, live: Result) -> None:
+    """The first saved form had neither statistics nor attributes."""
+    value = json.loads(file.read_text())
+    for name in ("statistics", "segments", "attributes", "votes", "definitions"):
+        del value[name]
+    for row in value["summary"]:
+        for name in ("low", "high", "few", "distribution"):
+            row.pop(name, None)
+    file.write_text(json.dumps(value))
+    found = karat.compare(str(file), live, metrics=["recall@5"])
+    assert found.pairs[0].identical
+    assert found.statistics["method"] == "bayes"
+
+
+def several(tmp_path: Path) -> str:
+    log = [{"query_id": "q", "system": s, "topk": hits} for s, hits in (("one", ["a"]), ("two", ["x"]))]
+    results = karat.evaluate_all(log, {"q": ["a"]}, "recall@1")
+    return str(export(list(results.values()), str(tmp_path / "both.json")))
+
+
+def test_several_results_of_a_file_are_compared_with_each_other(tmp_path: Path) -> None:
+    from karat.results.comparison.compare import compare_results
+    from karat.results.comparison.sides import as_results
+
+    path = several(tmp_path)
+    assert [r.system for r in read_results(path)] == ["one", "two"]
+    with pytest.raises(InputError, match="several results") as error:
+        karat.read_result(path)
+    assert "one, two" in str(error.value)
+    found = compare_results(as_results(path, None, None, {}))
+    assert (found.baseline, found.pairs[0].candidate) == ("one", "two")
+    assert found.pairs[0].differences[0].delta == -1
+
+
+def _drop_score(value: Saved) -> None:
+    next(iter(value["scores"].values())).pop("recall@5")
+
+
+def _no_scores(value: Saved) -> None:
+    value["scores"] = {}
+
+
+def _drop_query(value: Saved) -> None:
+    value["queries"].popitem()
+
+
+def _short_votes(value: Saved) -> None:
+    value["votes"]["recall(average=micro)@5"].pop()
+
+
+def _short_tag(value: Saved) -> None:
+    value["attributes"]["language"].pop()
+
+
+def _bad_level(value: Saved) -> None:
+    value["statistics"]["level"] = "high"
+
+
+def _impossible_level(value: Saved) -> None:
+    value["statistics"]["level"] = 95
+
+
+def _bad_cluster(value: Saved) -> None:
+    value["statistics"]["cluster"] = 7
+
+
+def _unknown_cluster(value: Saved) -> None:
+    value["statistics"]["cluster"] = "nobody"
+
+
+def _bad_setting(value: Saved) -> None:
+    value["settings"]["missing"] = "sometimes"
+
+
+def _text_score(value: Saved) -> None:
+    next(iter(value["scores"].values()))["recall@5"] = "much"
+
+
+def _later_schema(value: Saved) -> None:
+    value["schema"] = "karat/result/2"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _drop_score,
+        _no_scores,
+        _drop_query,
+        _short_votes,
+        _short_tag,
+        _bad_level,
+        _impossible_level,
+        _bad_cluster,
+        _unknown_cluster,
+        _bad_setting,
+        _text_score,
+        _later_schema,
+    ],
+)
+def test_a_spoilt_file_is_refused_and_never_trusted(file: Path, live: Result, spoil: Callable[[Saved], None]) -> None:
+    value = json.loads(file.read_text())
+    spoil(value)
+    file.write_text(json.dumps(value))
+    for sides in ((str(file), live), (live, str(file))):
+        if spoil is _unknown_cluster and sides[0] is live:
+            continue  # the baseline's clusters are the ones that count
+        with pytest.raises(KaratError):
+            karat.compare(*sides)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"schema": "karat/result/1"', '{"schema": "karat/result/1"}', '{"schema":"karat/results/1"}']
+)
+def test_a_torn_file_is_refused_by_name(tmp_path: Path, live: Result, text: str) -> None:
+    (tmp_path / "torn.json").write_text(text)
+    with pytest.raises(InputError, match=r"torn\.json"):
+        karat.compare(str(tmp_path / "torn.json"), live)

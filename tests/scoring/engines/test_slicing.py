@@ -1,0 +1,175 @@
+"""However a run is cut into slices, and wherever they are scored: the same numbers to the last bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_table
+
+import karat
+from karat.data.audit import Audit
+from karat.data.hits import Hits, Run
+from karat.errors import ConfigError, InputError, UnknownName
+from karat.formats.parquet import ParquetRun, Scan
+from karat.scoring.engines.base import Task
+from karat.scoring.engines.find import find_engine
+from karat.scoring.engines.local import Local
+from karat.scoring.engines.processes import Processes
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.grammar import parse_metrics
+
+ROOT = Path(__file__).parents[3]
+DEMO = ROOT / "examples" / "helpdesk"
+
+
+GOLD = karat.read_gold(gold_of(400, 12))
+TASK = Task(lambda system: GOLD, None, parse_metrics(METRICS), Rules(), 10, frozenset(), frozenset())
+
+
+class CutRun(Run):
+    """Another run in other slices."""
+
+    def __init__(self, run: Run, cuts: list[int]) -> None:
+        self._run, self._cuts, self.label = run, cuts, run.label
+
+    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        for hits in self._run.slices(columns, audit):
+            bounds = sorted({0, len(hits.queries), *(cut % (len(hits.queries) + 1) for cut in self._cuts)})
+            for start, end in pairwise(bounds):
+                keep = np.zeros(len(hits.queries), np.bool_)
+                keep[start:end] = True
+                yield hits.select_queries(keep)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(0, 10_000), max_size=6))
+def test_slices_do_not_change_a_bit(cuts: list[int]) -> None:
+    run = karat.read_run(DEMO / "bm25_rerank.jsonl")
+    whole = karat.evaluate(run, DEMO / "gold.jsonl", METRICS, corpus=DEMO / "corpus.jsonl")
+    assert_same(whole, karat.evaluate(CutRun(run, cuts), DEMO / "gold.jsonl", METRICS, corpus=DEMO / "corpus.jsonl"))
+
+
+def test_slices_do_not_change_a_bit_of_any_metric() -> None:
+    from karat.scoring.metrics.grammar import REGISTRY
+
+    names = sorted(REGISTRY.builtin())
+    run = karat.read_run(DEMO / "bm25_rerank.jsonl")
+    options = {"corpus": DEMO / "corpus.jsonl", "k": 5}
+    usable = []
+    for name in names:
+        try:
+            karat.parse_metric(name)
+            usable.append(name)
+        except karat.KaratError:
+            pass  # it needs a parameter
+    assert len(usable) > 25
+    whole = karat.evaluate(run, DEMO / "gold.jsonl", usable, **options)
+    assert_same(whole, karat.evaluate(CutRun(run, [7, 20, 21, 33]), DEMO / "gold.jsonl", usable, **options))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100, 10_000])
+def test_rows_at_a_time_do_not_matter(tmp_path: Path, rows: int) -> None:
+    table, gold = hits_table(60, 10), gold_of(60, 10)
+    table.write_parquet(tmp_path / "run.parquet")
+    streamed = ParquetRun("run", [Scan(str(tmp_path / "run.parquet"))], rows=rows)
+    assert_same(karat.evaluate(table, gold, METRICS), karat.evaluate(streamed, gold, METRICS))
+
+
+def test_a_scattered_table_is_read_whole(tmp_path: Path) -> None:
+    table, gold = hits_table(60, 10), gold_of(60, 10)
+    table.sample(fraction=1.0, shuffle=True, seed=3).write_parquet(tmp_path / "run.parquet")
+    scattered = ParquetRun("run", [Scan(str(tmp_path / "run.parquet"))], rows=50)
+    found, expected = karat.evaluate(scattered, gold, METRICS), karat.evaluate(table, gold, METRICS)
+    assert all(found.values[m].tobytes() == expected.values[m].tobytes() for m in METRICS)
+    assert found.audit["rank_order"] > 50
+
+
+def write_jsonl(table: pl.DataFrame, path: Path) -> None:
+    grouped = table.group_by("query_id", maintain_order=True).agg(pl.struct(pl.exclude("query_id")).alias("topk"))
+    with path.open("w") as file:
+        for row in grouped.to_dicts():
+            file.write(json.dumps({**row, "system": "s", "index_version": f"v{int(row['query_id'][1:]) % 2}"}) + "\n")
+
+
+def write_trec(table: pl.DataFrame, path: Path) -> None:
+    path.write_text("".join(f"{q} Q0 {i} {r} {s:.6f} tag\n" for q, i, r, s in table.iter_rows()))
+
+
+@pytest.mark.parametrize(
+    "write", [write_jsonl, write_trec, lambda table, path: table.write_parquet(path)], ids=["jsonl", "trec", "parquet"]
+)
+def test_processes_give_the_same(tmp_path: Path, write: Callable[[pl.DataFrame, Path], None]) -> None:
+    table, gold = hits_table(400, 12), gold_of(400, 12)
+    write(table, tmp_path / "run")
+    engine = Processes(2, part=20_000, parts=2)
+    assert len(karat.read_run(tmp_path / "run").parts(engine.part) or []) > 3
+    local = karat.evaluate(tmp_path / "run", gold, METRICS)
+    assert_same(local, apart := karat.evaluate(tmp_path / "run", gold, METRICS, engine=engine))
+    assert local.provenance == apart.provenance
+
+
+def test_processes_are_used_where_they_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = hits_table(400, 12)
+    table.write_parquet(tmp_path / "table")
+    write_jsonl(table, tmp_path / "log")
+    started: list[str] = []
+    monkeypatch.setattr(Processes, "_scored", lambda self, run, parts, task: started.append(run.label) or [])
+    for cores, paid in ((1, []), (2, ["log"]), (4, ["log", "table"])):
+        monkeypatch.setattr("karat.scoring.engines.processes._cores", lambda cores=cores: cores)
+        for name in ("log", "table"):
+            engine = Processes(part=20_000, parts=2)
+            list(engine.scores(karat.read_run(tmp_path / name), TASK))
+        assert [Path(label).name for label in started] == paid
+        started.clear()
+
+
+def test_processes_give_the_same_of_a_scattered_file(tmp_path: Path) -> None:
+    table, gold = hits_table(400, 12), gold_of(400, 12)
+    write_trec(table.sample(fraction=1.0, shuffle=True, seed=3), tmp_path / "run")
+    local = karat.evaluate(tmp_path / "run", gold, METRICS)
+    assert_same(local, karat.evaluate(tmp_path / "run", gold, METRICS, engine=Processes(2, part=20_000, parts=2)))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_query_in_two_parts_of_a_log_is_refused_as_ever(tmp_path: Path, known: bool) -> None:
+    write_jsonl(hits_table(400, 12), tmp_path / "run")
+    lines = (tmp_path / "run").read_text().splitlines(keepends=True)
+    again = lines[1] if known else lines[0]  # q00000 has no gold
+    (tmp_path / "run").write_text("".join([*lines, again]))
+    with pytest.raises(InputError, match=r"run:401: query 'q0000\d': system 's' has this query already"):
+        karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000, parts=2))
+
+
+def test_a_bad_line_is_named_as_ever(tmp_path: Path) -> None:
+    write_jsonl(hits_table(400, 12), tmp_path / "run")
+    with (tmp_path / "run").open("a") as file:
+        file.write('{"query_id": "q9", "topk": [{"chunk_id": "a", "score": "high"}]}\n')
+    with pytest.raises(InputError, match=r"run:401: .*score"):
+        karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000, parts=2))
+
+
+def test_engines_by_name() -> None:
+    assert isinstance(find_engine(None), Local)
+    assert isinstance(find_engine("processes"), Processes)
+    with pytest.raises(UnknownName, match="did you mean processes"):
+        find_engine("process")
+    with pytest.raises(ConfigError, match="this is no engine"):
+        find_engine(3)
+
+
+def test_the_command_line_names_an_engine(tmp_path: Path, karat_command: Callable[..., tuple[int, str, str]]) -> None:
+    run, gold = str(DEMO / "bm25.jsonl"), str(DEMO / "gold.jsonl")
+    plain = karat_command("eval", run, "--gold", gold, "--json")
+    assert karat_command("eval", run, "--gold", gold, "--json", "--engine", "processes") == plain
+    code, _, said = karat_command("eval", run, "--gold", gold, "--engine", "sparc")
+    assert (code, "did you mean spark" in said) == (2, True)
+    code, _, said = karat_command("eval", run, "--gold", gold, "--spark-master", "local[2]")
+    assert (code, "add --engine spark" in said) == (2, True)

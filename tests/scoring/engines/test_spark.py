@@ -1,0 +1,375 @@
+"""On a real Spark: the same numbers as here, and one clear message for whatever may be wrong."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_table, write_nested
+
+import karat
+from karat.data.ids import take_list
+from karat.errors import ConfigError, InputError, MissingExtra
+from karat.scoring.engines.spark_session import find_session
+
+pytestmark = pytest.mark.xdist_group("spark")
+DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
+TABLE, GOLD = hits_table(300, 12), gold_of(300, 12)
+
+
+def rows(run: karat.Run) -> pl.DataFrame:
+    """The hits of any run as a table."""
+    found = []
+    for hits in run.slices(frozenset(), karat.Audit()):
+        for query, start, end in zip(hits.queries, hits.offsets, hits.offsets[1:], strict=False):
+            ids = take_list(hits.ids, np.arange(start, end))
+            scores = [None] * len(ids) if hits.score is None else hits.score[start:end].tolist()
+            found += [(query, i, rank, s) for rank, (i, s) in enumerate(zip(ids, scores, strict=True), 1)]
+    return pl.DataFrame(found, ["query_id", "chunk_id", "rank", "score"], orient="row")
+
+
+def scattered(table: pl.DataFrame) -> pl.DataFrame:
+    return table.sample(fraction=1.0, shuffle=True, seed=5)
+
+
+def test_unsorted_rows_over_partitions(spark: Any) -> None:
+    frame = spark.createDataFrame(scattered(TABLE).to_arrow()).repartition(7)
+    assert_same(karat.evaluate(TABLE, GOLD, METRICS), karat.evaluate(frame, GOLD, METRICS, engine=spark))
+
+
+def test_gold_that_is_not_broadcast(spark: Any) -> None:
+    frame = spark.createDataFrame(scattered(TABLE).to_arrow())
+    joined = karat.evaluate(frame, GOLD, [*METRICS, "recall(level=doc)@5"], engine=karat.Spark(spark, broadcast=100))
+    assert_same(karat.evaluate(TABLE, GOLD, [*METRICS, "recall(level=doc)@5"]), joined)
+
+
+def test_the_demo_set_with_all_that_is_reported(spark: Any, tmp_path: Path) -> None:
+    table = rows(karat.read_run(DEMO / "bm25.jsonl"))
+    table.write_parquet(tmp_path / "run.parquet")
+    local = karat.evaluate(tmp_path / "run.parquet", DEMO / "gold.jsonl")
+    there = karat.evaluate(str(tmp_path / "run.parquet"), DEMO / "gold.jsonl", engine=spark)
+    assert_same(local, there)
+    assert local.saved().summary == there.saved().summary
+
+
+def test_a_real_trec_run(spark: Any, shared_data: Path) -> None:
+    folder = shared_data / "trec_covid_r1"
+    table = rows(karat.read_run(folder / "runs" / "BERT")).drop("rank")
+    frame = spark.createDataFrame(scattered(table).to_arrow())
+    assert_same(
+        karat.evaluate(table, folder / "qrels-rnd1.txt", METRICS),
+        karat.evaluate(frame, folder / "qrels-rnd1.txt", METRICS, engine=spark),
+    )
+
+
+def test_two_million_rows_in_no_order(spark: Any, tmp_path: Path) -> None:
+    table, gold = hits_table(20_000, 100), gold_of(20_000, 100)
+    table.sample(fraction=1.0, shuffle=True, seed=5).write_parquet(tmp_path / "run.parquet")
+    local = karat.evaluate(table, gold, METRICS)
+    assert_same(local, karat.evaluate(str(tmp_path / "run.parquet"), gold, METRICS, engine=spark))
+
+
+def test_a_delta_table_without_a_reader(spark: Any, tmp_path: Path) -> None:
+    """Its folder holds former versions too: read as Parquet, it would give hits that are no longer there."""
+    TABLE.write_delta(tmp_path / "run")
+    with pytest.raises(InputError, match=r"this is a Delta table(.|\n)*io.delta:delta-spark(.|\n)*--engine local"):
+        karat.evaluate(str(tmp_path / "run"), GOLD, METRICS, engine=spark)
+
+
+def test_skewed_queries_and_empty_partitions(spark: Any) -> None:
+    """One query has nearly all hits, and there are more partitions than queries."""
+    giant = hits_table(1, 20_000).with_columns(query_id=pl.lit("q00001"))
+    table = pl.concat([giant, TABLE.filter(pl.col("query_id") > "q00295")])
+    engine = karat.Spark(spark, partitions=16)
+    assert_same(
+        karat.evaluate(table, GOLD, METRICS),
+        karat.evaluate(spark.createDataFrame(table.to_arrow()), GOLD, METRICS, engine=engine),
+    )
+
+
+def test_duplicates_across_partitions(spark: Any) -> None:
+    twice = pl.concat([TABLE, TABLE.with_columns(pl.col("rank") + 12)])
+    found = karat.evaluate(spark.createDataFrame(twice.to_arrow()).repartition(5), GOLD, METRICS, engine=spark)
+    assert found.audit["duplicate_hits"] == len(TABLE) - 12  # the hits of q00000, which has no gold, are left out
+    assert_same(karat.evaluate(twice.sort("query_id", "rank"), GOLD, METRICS), found)
+
+
+def test_nested_lists_under_names_of_their_own(spark: Any, tmp_path: Path) -> None:
+    path = write_nested(TABLE.rename({"chunk_id": "passage"}), tmp_path / "run.parquet", topk="found", query_id="asked")
+    engine = karat.Spark(spark)
+    run = engine.read_run(path, columns={"query_id": "asked", "topk": "found", "chunk_id": "passage"})
+    assert_same(karat.evaluate(TABLE, GOLD, METRICS), karat.evaluate(run, GOLD, METRICS, engine=engine))
+
+
+def test_several_systems(spark: Any) -> None:
+    both = pl.concat([TABLE.with_columns(system=pl.lit("a")), TABLE[:2400].with_columns(system=pl.lit("b"))])
+    frame = spark.createDataFrame(both.to_arrow())
+    there, here = karat.evaluate_all(frame, GOLD, METRICS), karat.evaluate_all(both, GOLD, METRICS)
+    assert set(there) == {"a", "b"}
+    for system, result in there.items():
+        assert_same(here[system], result)
+    assert_same(here["b"], karat.evaluate(frame, GOLD, METRICS, system="b"))
+
+
+def test_folders_named_by_columns(spark: Any, tmp_path: Path) -> None:
+    for system, part in (("a", TABLE), ("b", TABLE[:2400])):
+        (folder := tmp_path / f"system={system}").mkdir()
+        part.write_parquet(folder / "part-0.parquet")
+    for path in (str(tmp_path), f"{tmp_path}/*/*.parquet"):
+        there, here = (karat.evaluate_all(path, GOLD, METRICS, engine=engine) for engine in (spark, "local"))
+        assert set(there) == {"a", "b"}
+        for system, result in there.items():
+            assert_same(here[system], result)
+
+
+def test_scores_can_be_written_back(spark: Any, tmp_path: Path) -> None:
+    result = karat.evaluate(spark.createDataFrame(TABLE.to_arrow()), GOLD, METRICS)
+    karat.Spark(spark).frame(result).write.parquet(str(tmp_path / "scores"))
+    back = pl.read_parquet(tmp_path / "scores" / "*.parquet").sort("query_id")
+    assert back["map"].to_list() == result.scores.sort("query_id")["map"].to_list()
+
+
+def test_the_command_line(spark: Any, tmp_path: Path, karat_command: Callable[..., tuple[int, str, str]]) -> None:
+    table = rows(karat.read_run(DEMO / "bm25.jsonl"))
+    table.write_parquet(tmp_path / "part-1.parquet")
+    run, gold = str(tmp_path / "part-*.parquet"), str(DEMO / "gold.jsonl")
+    local = karat_command("eval", run, "--gold", gold)
+    code, out, err = karat_command("eval", run, "--gold", gold, "--engine", "spark")
+    assert (code, err) == (0, "")
+    panel = [line for line in local[1].splitlines() if "recall@5" in line]
+    assert panel
+    assert set(panel) <= set(out.splitlines())
+
+
+# A process of its own: which Spark a Python process speaks to is settled once.
+CLIENT = """
+import sys
+import polars as pl
+import karat
+from pyspark.sql import SparkSession
+from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_table
+
+master, run = sys.argv[1:]
+table, gold = hits_table(300, 12), gold_of(300, 12)
+table.write_parquet(run)
+local = karat.evaluate(table, gold, METRICS)
+spark = SparkSession.builder.remote(master).getOrCreate()
+assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
+assert_same(local, karat.evaluate(spark.read.parquet(run), gold, METRICS, engine=spark))
+assert_same(local, karat.evaluate(run, gold, METRICS, engine=karat.Spark(master=master, broadcast=100)))
+assert karat.Spark(spark).frame(local).count() == len(local.queries)
+print("the same")
+"""
+
+
+def test_spark_connect(spark: Any, tmp_path: Path) -> None:
+    master = f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", CLIENT, master, str(tmp_path / "run.parquet")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr[-3000:]
+
+
+def test_a_list_that_says_nothing_of_order(spark: Any) -> None:
+    frame = spark.createDataFrame(TABLE.select("query_id", "chunk_id").to_arrow())
+    with pytest.raises(InputError, match="expected a column rank or score, got query_id, chunk_id"):
+        karat.evaluate(frame, GOLD, METRICS)
+
+
+def test_a_missing_column(spark: Any) -> None:
+    frame = spark.createDataFrame(TABLE.rename({"query_id": "asked"}).to_arrow())
+    with pytest.raises(InputError, match=r"no column for query_id: .* got asked(.|\n)*--run-columns"):
+        karat.evaluate(frame, GOLD, METRICS)
+
+
+def test_a_column_of_the_wrong_type(spark: Any) -> None:
+    frame = spark.createDataFrame(TABLE.with_columns(rank=pl.lit(True)).to_arrow())
+    with pytest.raises(InputError, match="rank: wrong type of column: expected numbers, got boolean"):
+        karat.evaluate(frame, GOLD, METRICS)
+
+
+def test_what_a_worker_finds_wrong(spark: Any) -> None:
+    frame = spark.createDataFrame(TABLE.with_columns(score=pl.lit("high")).to_arrow())
+    with pytest.raises(InputError, match="score: not usable: expected a finite number, got high"):
+        karat.evaluate(frame, GOLD, METRICS)
+
+
+def test_files_whose_types_differ(spark: Any, tmp_path: Path) -> None:
+    TABLE[:100].write_parquet(tmp_path / "a.parquet")
+    TABLE[100:].with_columns(pl.col("score").cast(pl.String)).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="do not have the same columns and types"):
+        karat.evaluate(str(tmp_path), GOLD, METRICS, engine=spark)
+
+
+ORDERED, BY_SCORE = TABLE[1200:], TABLE[:1200].drop("rank")
+TEXT_RANK = TABLE[:1200].with_columns(pl.col("rank").cast(pl.String))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (BY_SCORE, ORDERED, r"a.parquet: rank: .*expected integer as in b.parquet, got no such column"),
+        (ORDERED, BY_SCORE, r"b.parquet: rank: .*expected integer as in a.parquet, got no such column"),
+        (ORDERED, TEXT_RANK, r"b.parquet: rank: .*expected integer as in a.parquet, got String"),
+    ],
+)
+@pytest.mark.parametrize("remote", [False, True])
+def test_files_whose_columns_differ(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Any, second: Any, said: str, remote: bool
+) -> None:
+    """Spark takes the columns of one file for those of all: ranks would be lost without a word."""
+    first.write_parquet(tmp_path / "a.parquet")
+    second.write_parquet(tmp_path / "b.parquet")
+    if remote:  # as of a file that this process does not see
+        monkeypatch.setattr("karat.scoring.engines.spark_files._path_here", lambda file: None)
+        said = said.replace("String", "string")
+    for path in (str(tmp_path), f"{tmp_path}/*.parquet"):
+        with pytest.raises(InputError, match=said):
+            karat.evaluate(path, GOLD, ["mrr"], engine=spark)
+    if "no such column" in said:  # numbers that are text in some file are numbers here
+        with pytest.raises(InputError, match="do not have the same columns"):
+            karat.evaluate(str(tmp_path), GOLD, ["mrr"])
+
+
+def test_columns_that_do_not_matter_may_differ(spark: Any, tmp_path: Path) -> None:
+    TABLE[:1200].with_columns(note=pl.lit("x")).write_parquet(tmp_path / "a.parquet")
+    TABLE[1200:].with_columns(pl.col("rank").cast(pl.Int32)).write_parquet(tmp_path / "b.parquet")
+    assert_same(karat.evaluate(TABLE, GOLD, METRICS), karat.evaluate(str(tmp_path), GOLD, METRICS, engine=spark))
+
+
+def test_no_such_path(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        karat.evaluate(str(tmp_path / "nothing"), GOLD, METRICS, engine=spark)
+
+
+def test_gold_of_passages_needs_the_hits_here(spark: Any) -> None:
+    gold = [{"query_id": q, "gold": [{"doc_id": "d1", "quote": "some words"}]} for q in GOLD]
+    with pytest.raises(InputError, match=r"stay on the cluster\nhint: gold of passages"):
+        karat.evaluate(spark.createDataFrame(TABLE.to_arrow()), gold, METRICS)
+
+
+def test_names_of_columns_for_a_frame(spark: Any) -> None:
+    engine = karat.Spark(spark)
+    frame = spark.createDataFrame(TABLE.rename({"query_id": "asked"}).to_arrow())
+    run = engine.read_run(frame, columns={"query_id": "asked"})
+    assert_same(karat.evaluate(TABLE, GOLD, METRICS), karat.evaluate(run, GOLD, METRICS, engine=engine))
+
+
+def test_a_run_that_was_not_read_by_spark(spark: Any, tmp_path: Path) -> None:
+    TABLE.rename({"query_id": "asked"}).write_parquet(tmp_path / "run.parquet")
+    run = karat.read_run(tmp_path / "run.parquet", columns={"query_id": "asked"})
+    with pytest.raises(ConfigError, match=r"not by Spark(.|\n)*karat.Spark\(session\).read_run\(.*columns="):
+        karat.evaluate(run, GOLD, METRICS, engine=spark)
+
+
+# In a process of its own, in which Spark cannot start: there is no Java.
+WITHOUT_SPARK = [
+    (["run.jsonl"], "run.jsonl: this is no Parquet file or folder"),
+    (["run.parquet", "--corpus", str(DEMO / "corpus.jsonl")], "the engine spark cannot work with --corpus"),
+    (["run.parquet", "--raw", "run.jsonl"], "the engine spark cannot work with --raw, --original or --route"),
+    (["delta"], "delta: this is a Delta table, and the Spark session has no reader for Delta"),
+    (["run.parquet"], "the engine spark needs Java"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), WITHOUT_SPARK)
+def test_what_is_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    table = rows(karat.read_run(DEMO / "bm25.jsonl"))
+    table.write_parquet(tmp_path / "run.parquet")
+    table.write_delta(tmp_path / "delta")
+    (tmp_path / "run.jsonl").write_bytes((DEMO / "bm25.jsonl").read_bytes())
+    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+    env = {**os.environ, "JAVA_HOME": "nowhere", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "karat", "eval", *arguments, "--gold", str(DEMO / "gold.jsonl")]
+    command += ["--engine", "spark"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+OTHER_PYTHON = """
+import sys
+import karat
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.createDataFrame([("q", "a", 1)], "query_id string, chunk_id string, rank int")
+try:
+    karat.evaluate(frame, {"q": {"a": 1.0}}, ["mrr"])
+except karat.KaratError as error:
+    assert f"PYSPARK_PYTHON={sys.executable} " in str(error), error
+    print("told")
+"""
+
+
+def test_workers_with_another_python(spark: Any, tmp_path: Path) -> None:
+    """As from a virtual environment that is not activated: its packages are not those of the workers."""
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec {sys._base_executable} "$@"\n')  # type: ignore[attr-defined]
+    bare.chmod(0o755)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYSPARK_PYTHON": str(bare)}
+    command = [sys.executable, "-c", OTHER_PYTHON]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "told\n", done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("settings", [{"broadcast": -1}, {"partitions": 0}])
+def test_settings_that_make_no_sense(settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        karat.Spark(**settings)  # type: ignore[arg-type]
+
+
+def test_what_needs_single_hits_here(spark: Any) -> None:
+    frame = spark.createDataFrame(TABLE.to_arrow())
+    with pytest.raises(ConfigError, match="the engine spark cannot work with --corpus"):
+        karat.evaluate(frame, GOLD, METRICS, corpus=DEMO / "corpus.jsonl")
+    for other in ({"raw": TABLE}, {"original": TABLE}, {"routes": {"a": TABLE}}):
+        with pytest.raises(ConfigError, match="the engine spark cannot work with --raw, --original or --route"):
+            karat.evaluate(frame, GOLD, METRICS, **other)
+    with pytest.raises(InputError, match="Spark cannot read this run"):
+        karat.evaluate({"q": {"a": 1.0}}, GOLD, METRICS, engine=spark)
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigError, match=r"needs Java, and there is none(.|\n)*default-jre-headless"):
+        find_session("local[1]")
+
+
+def test_the_wrong_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="too old for Spark: expected 17 or 21, got 11"):
+        find_session("local[1]")
+
+
+def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingExtra, match=r"needs the package 'pyspark'(.|\n)*karat\[spark\]"):
+        find_session("local[1]")
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "sc://127.0.0.1:1", "spark://127.0.0.1:nine"])
+def test_an_unreachable_master(master: str) -> None:
+    with pytest.raises(ConfigError, match="the Spark master cannot be reached"):
+        find_session(master)
+
+
+def test_no_master_at_all() -> None:
+    with pytest.raises(ConfigError, match=r"this is no Spark master: expected spark://host:port"):
+        find_session("http://127.0.0.1")
