@@ -34,7 +34,7 @@ from karat.history.opening import open_store
 from karat.history.queries import query_over_time, scores_of, side_by_side
 from karat.history.rows import Filter, written
 from karat.history.store import Store
-from karat.results.queries.highlight import Passage
+from karat.results.queries.highlight import MarkedText
 from karat.results.queries.shown import ShownGold, ShownHit
 from karat.results.queries.triage import Case, Triage
 from karat.results.result import restore
@@ -95,8 +95,8 @@ def fill(store: Store, runs: int, large: int) -> dict[str, float]:
 
 
 def failed(query: str) -> Case:
-    hits = [ShownHit(rank, f"doc{rank}#p1", "miss", 0.0, 1.0, Passage(TEXT, [(4, 9)])) for rank in range(1, 11)]
-    gold = [ShownGold("doc11#p1", 2.0, None, Passage(TEXT))]
+    hits = [ShownHit(rank, f"doc{rank}#p1", "miss", 0.0, 1.0, MarkedText(TEXT, [(4, 9)])) for rank in range(1, 11)]
+    gold = [ShownGold("doc11#p1", 2.0, None, MarkedText(TEXT))]
     return Case(query, "What?", "nothing found", {"recall@10": 0.0, "ndcg@10": 0.0}, {}, gold, 1, hits, hits)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karat.gates.rules import (
-    Estimate,
-    Levels,
+    ConfidenceLevels,
+    GatedValue,
     failing_level,
     floor_on_bound,
     floor_on_mean,
@@ -23,21 +23,21 @@ from karat.statistics.special import normal_cdf, normal_quantile
 
 GRID = [i / 10 for i in range(-4, 5)]
 ORDERS = [(low, value, high) for low, value, high in itertools.product(GRID, repeat=3) if low <= value <= high]
-LEVELS = Levels(0.95, 0.95)
+LEVELS = ConfidenceLevels(0.95, 0.95)
 
 
-def fixed(low: float | None, value: float, high: float | None, n: int = 100) -> Estimate:
-    return Estimate(value, lambda level: (low, high), n)
+def fixed(low: float | None, value: float, high: float | None, n: int = 100) -> GatedValue:
+    return GatedValue(value, lambda level: (low, high), n)
 
 
-def around(value: float, error: float, n: int = 100) -> Estimate:
+def around(value: float, error: float, n: int = 100) -> GatedValue:
     """With a normal interval."""
 
     def limits(level: float) -> tuple[float, float]:
         reach = normal_quantile((1 + level) / 2) * error
         return value - reach, value + reach
 
-    return Estimate(value, limits, n)
+    return GatedValue(value, limits, n)
 
 
 @pytest.mark.parametrize("floor", GRID)
@@ -96,7 +96,7 @@ def test_a_mean_that_is_at_the_limit_on_paper_passes() -> None:
 
 def test_one_of_many_fails_only_with_more_certainty_but_passes_with_the_same() -> None:
     drop = around(-0.05, 0.02)  # 2.5 standard errors
-    many = Levels(0.95, 0.99)
+    many = ConfidenceLevels(0.95, 0.99)
     assert regression_on_mean(drop, 0.02, LEVELS).outcome == "fail"
     found = regression_on_mean(drop, 0.02, many)
     assert found.outcome == "inconclusive"

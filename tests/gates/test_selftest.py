@@ -14,7 +14,7 @@ from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import as_criteria
 from karat.gates.selftest import SelfTest, selftest
-from karat.gates.verdicts import Baseline, Judge
+from karat.gates.verdicts import Baseline, GateJudge
 from karat.report.selftest import selftest_report
 from karat.results.result import Result
 from karat.statistics.intervals import Sampling
@@ -86,7 +86,7 @@ def test_the_drop_that_it_names_is_caught_in_four_of_five_rounds(text: str, on: 
         ones = np.flatnonzero(one)
         lost = rng.choice(ones, round(alarm.caught * size), replace=False)
         one[lost] = 0.0
-        judge = Judge(_with(result, one), Baseline("before", _with(result, other)))
+        judge = GateJudge(_with(result, one), Baseline("before", _with(result, other)))
         failed += judge.judge(gate)[0].outcome == "fail"
     assert 0.6 <= failed / rounds <= 0.97
 

@@ -16,7 +16,7 @@ import karat
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import gate, judge_result
-from karat.gates.verdicts import GateVerdict, Judge, Verdicts, overall
+from karat.gates.verdicts import GateJudge, GateVerdict, Verdicts, overall
 from karat.results.result import Result
 from karat.statistics.intervals import Sampling
 
@@ -310,7 +310,7 @@ def test_segments_of_noise_go_red_rarely() -> None:
         chance = rng.random(size) < 0.8
         sides = [np.where(rng.random(size) < 0.8, chance, rng.random(size) < 0.8).astype(float) for _ in range(2)]
         before, after = (_with(one, values) for values in sides)
-        judge = Judge(after, baseline=None)
+        judge = GateJudge(after, baseline=None)
         judge.baseline = _baseline(before)
         verdicts = judge.verdicts(asked)
         red += any(v.blocks for v in verdicts)

@@ -67,9 +67,9 @@ def test_and_takes_what_is_new(old_place: str) -> None:
 
 
 def test_a_migration_that_fails_leaves_the_old_history(old_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from karat.history.schema import VERSIONS, Version
+    from karat.history.schema import VERSIONS, SchemaVersion
 
-    broken = (VERSIONS[0], Version(("CREATE TABLE extra (x INTEGER)", "SELECT nothing FROM nowhere")))
+    broken = (VERSIONS[0], SchemaVersion(("CREATE TABLE extra (x INTEGER)", "SELECT nothing FROM nowhere")))
     with monkeypatch.context() as changed:
         changed.setattr("karat.history.store.VERSIONS", broken)
         with pytest.raises(StoreError):

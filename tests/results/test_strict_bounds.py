@@ -15,7 +15,7 @@ from karat.formats.read import read_gold, read_run
 from karat.results.strict_bounds import flip, strict_bounds
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.grammar import parse_metric
-from karat.scoring.unjudged import OpenLists, Seen, no_lists, open_lists, read_lists
+from karat.scoring.unjudged import OpenLists, PooledItems, no_lists, open_lists, read_lists
 from karat.statistics.fewest import fewest_changes
 
 METRICS = [
@@ -52,7 +52,7 @@ def between(
         no_lists(judged, rules) if found is None else read_lists(read_run({"q": found}), [""], judged, rules)[""]
         for found in (first, second)
     ]
-    return open_lists(*sides, [Seen(np.zeros(len(seen), np.int64), seen)] if seen else [])
+    return open_lists(*sides, [PooledItems(np.zeros(len(seen), np.int64), seen)] if seen else [])
 
 
 def possible(gold: dict[str, int], lists: list[list[str]], metrics: list[str]) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import pytest
 
 from karat.errors import ConfigError
 from karat.statistics.calibration import (
-    Estimate,
+    CalibratedValue,
     Strata,
     labels_for_width,
     post_stratified,
@@ -56,20 +56,20 @@ def strata(world: World) -> Strata:
     )
 
 
-def corrected(world: World) -> Estimate:
+def corrected(world: World) -> CalibratedValue:
     people = np.zeros(PAIRS, np.bool_)
     people[world.labelled] = True
     open_ = np.column_stack([~people & (world.judge == 0), ~people & (world.judge == 1)]).astype(float)
     return post_stratified(world.truth * people, open_, strata(world), QUICK)
 
 
-def people_alone(world: World) -> Estimate:
+def people_alone(world: World) -> CalibratedValue:
     ones = int(world.truth[world.labelled].sum())
     low, high = (beta_quantile(at, ones + 0.5, LABELS - ones + 0.5) for at in (0.025, 0.975))
-    return Estimate(ones / LABELS, low, high)
+    return CalibratedValue(ones / LABELS, low, high)
 
 
-def weighted(world: World) -> Estimate:
+def weighted(world: World) -> CalibratedValue:
     at = world.labelled
     return prediction_powered(world.judge, world.judge[at], world.truth[at], np.full(LABELS, LABELS / PAIRS), QUICK)
 

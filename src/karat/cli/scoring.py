@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from karat.data.corpus import Corpus
     from karat.formats.base import Lists
     from karat.gates.criteria import Criteria
-    from karat.llm.client import Estimate
+    from karat.llm.client import CostEstimate
     from karat.report.blocks import Report
     from karat.results.result import Result
     from karat.scoring.extra_labels import Labelling
@@ -215,7 +215,7 @@ def show(
         click.echo(f"wrote {output}", err=True)
 
 
-def show_estimate(estimate: Estimate, dry_run: bool, as_json: bool) -> None:
+def show_estimate(estimate: CostEstimate, dry_run: bool, as_json: bool) -> None:
     """What a model will be asked: told before it is paid for; the only output of a dry run."""
     from karat.report.spending import estimate_text
 

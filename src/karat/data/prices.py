@@ -135,9 +135,9 @@ def read_prices(given: str | PathLike[str] | dict[str, Any] | Prices) -> Prices:
     """A price table from a YAML file (a mistake is told with its line and column), from a dict, or as it is."""
     if isinstance(given, Prices):
         return given
-    from karat.files.yaml import Document, read_document  # most who score have no prices and need no YAML
+    from karat.files.yaml import YamlDocument, read_document  # most who score have no prices and need no YAML
 
-    document = Document(None, given, {}) if isinstance(given, dict) else read_document(Path(given))
+    document = YamlDocument(None, given, {}) if isinstance(given, dict) else read_document(Path(given))
     if not isinstance(document.value, dict):
         expected = "a mapping with currency and models"
         raise document.placed(ConfigError("no prices", expected=expected, got=document.value), ())

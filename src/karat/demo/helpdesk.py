@@ -22,7 +22,7 @@ _EVERY = 2  # every second query: enough to tell a good search from a bad one, a
 
 
 @dataclass(frozen=True)
-class Question:
+class DemoQuestion:
     """One query: what keyword search found, and the order in which a reranker put the best of it."""
 
     query_id: str
@@ -36,7 +36,7 @@ class Question:
 class Helpdesk:
     gold: Gold
     corpus: Corpus
-    questions: list[Question]
+    questions: list[DemoQuestion]
     keyword: list[dict[str, Any]]  # the run log of keyword search alone
 
 
@@ -47,7 +47,7 @@ def read_helpdesk() -> Helpdesk:
     corpus = read_corpus(folder / "corpus.jsonl")
     keyword, reranked = (_records(_lines(folder / name)) for name in ("bm25.jsonl", "bm25_rerank.jsonl"))
     questions = [
-        Question(
+        DemoQuestion(
             query_id=plain["query_id"],
             text=plain["query"],
             found=[hit["chunk_id"] for hit in plain["raw"]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from karat.demo.helpdesk import Helpdesk, Question
+from karat.demo.helpdesk import DemoQuestion, Helpdesk
 from karat.demo.story import Step
 
 _TOP = 10
@@ -30,7 +30,7 @@ def run_log(helpdesk: Helpdesk, step: Step) -> list[dict[str, Any]]:
     return [_record(question, step, indexed, share) | common for question in helpdesk.questions]
 
 
-def _record(question: Question, step: Step, indexed: set[str], share: float) -> dict[str, Any]:
+def _record(question: DemoQuestion, step: Step, indexed: set[str], share: float) -> dict[str, Any]:
     raw = [chunk for chunk in question.found if chunk in indexed]
     final = [chunk for chunk in _fused(question, step.rerank) if chunk in indexed]
     final = list(_one_per_article(final)) if step.one_per_article else final
@@ -51,7 +51,7 @@ def _indexed(helpdesk: Helpdesk, step: Step) -> Iterator[str]:
             yield chunk
 
 
-def _fused(question: Question, weight: float) -> list[str]:
+def _fused(question: DemoQuestion, weight: float) -> list[str]:
     """Both orders, by reciprocal ranks."""
     score = {chunk: (1 - weight) / (_SMOOTH + rank) for rank, chunk in enumerate(question.found)}
     for rank, chunk in enumerate(question.reranked):

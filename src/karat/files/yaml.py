@@ -166,7 +166,7 @@ _OPEN = "..."  # how msgspec calls a key of a mapping, whichever it is
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """What a file holds, and where."""
 
     file: str | None  # None: from memory, where there are no lines
@@ -198,7 +198,7 @@ class Document:
         return self.places.get(path, (1, 1))
 
 
-def read_document(file: File) -> Document:
+def read_document(file: File) -> YamlDocument:
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -207,7 +207,7 @@ def read_document(file: File) -> Document:
         value, places = load_yaml_places(text, str(file))
     except InputError as error:
         raise ConfigError(error.what, file=error.file, line=error.line, column=error.column, hint=error.hint) from error
-    return Document(str(file), value, places)
+    return YamlDocument(str(file), value, places)
 
 
 def _explain(message: str, value: Any, kind: Any) -> tuple[ConfigError, Path]:

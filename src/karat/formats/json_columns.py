@@ -70,7 +70,7 @@ class Places(NamedTuple):
     end: Ints
 
 
-class Text:
+class PaddedBytes:
     """Bytes to cut pieces out of, many at once; followed by NULs, so that one can look beyond their end."""
 
     def __init__(self, *parts: Any) -> None:
@@ -135,7 +135,7 @@ class _Shape:
 
 def read_columns(lists: Sequence[Any], wanted: Mapping[str, ValueKind]) -> Columns | None:
     """Columns out of lists in JSON; None where they are not all alike, or their values not of the wanted kind."""
-    text = Text(*lists)
+    text = PaddedBytes(*lists)
     if not text.is_plain():
         return None
     ends = np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)))
@@ -145,7 +145,7 @@ def read_columns(lists: Sequence[Any], wanted: Mapping[str, ValueKind]) -> Colum
 
 
 def columns_at(
-    text: Text, lists: Places, bounds: Places, quotes: Ints, wanted: Mapping[str, ValueKind]
+    text: PaddedBytes, lists: Places, bounds: Places, quotes: Ints, wanted: Mapping[str, ValueKind]
 ) -> Columns | None:
     """The same out of lists that stand at given places of a plain text. `quotes` are all of the text, and between the
     `bounds` those of each list.
@@ -182,7 +182,7 @@ def _learn(joined: bytes, at: int, wanted: Mapping[str, ValueKind]) -> _Shape | 
 
 
 class _Reader:
-    def __init__(self, text: Text, shape: _Shape, lists: Places) -> None:
+    def __init__(self, text: PaddedBytes, shape: _Shape, lists: Places) -> None:
         self.text, self.shape, self.lists = text, shape, lists
 
     def columns(self, quotes: Ints, bounds: Places, wanted: Mapping[str, ValueKind]) -> Columns | None:
@@ -244,7 +244,7 @@ class _Reader:
         return None
 
 
-def read_numbers(text: Text, places: Places, *, whole: bool = False) -> Floats | None:
+def read_numbers(text: PaddedBytes, places: Places, *, whole: bool = False) -> Floats | None:
     """Numbers as JSON writes them; None where one is anything else."""
     first, end = places
     if whole and (numbers := _one_or_two_digits(text, places)) is not None:
@@ -263,7 +263,7 @@ def read_numbers(text: Text, places: Places, *, whole: bool = False) -> Floats |
     return numbers
 
 
-def _one_or_two_digits(text: Text, places: Places) -> Floats | None:
+def _one_or_two_digits(text: PaddedBytes, places: Places) -> Floats | None:
     """Ranks and grades, mostly; None where a number is anything else."""
     first, end = places
     sizes = end - first
@@ -276,7 +276,7 @@ def _one_or_two_digits(text: Text, places: Places) -> Floats | None:
     return np.where(two, tens * np.uint8(10) + ones, ones).astype(np.float64)
 
 
-def _any_numbers(text: Text, places: Places) -> list[float] | None:
+def _any_numbers(text: PaddedBytes, places: Places) -> list[float] | None:
     listed = b"[%b]" % b",".join(text.pieces(places))
     try:
         numbers = msgspec.json.decode(listed, type=list[float])

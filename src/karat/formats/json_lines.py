@@ -21,7 +21,7 @@ import numpy as np
 
 from karat.data.ids import Ints, as_list
 from karat.files.decode_errors import DECODE_ERRORS
-from karat.formats.json_columns import BEYOND, Columns, Places, Text, ValueKind, columns_at
+from karat.formats.json_columns import BEYOND, Columns, PaddedBytes, Places, ValueKind, columns_at
 
 _KEY = re.compile(rb'\s*[{,]\s*"([^"]*)"\s*:\s*')
 _BREAK, _SPACE = b"\n "
@@ -33,7 +33,7 @@ class LineTable:
 
     size: int
     lists: Columns
-    text: Text
+    text: PaddedBytes
     texts: Mapping[str, Places]  # field → where its texts stand
     values: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ def read_lines(
 ) -> LineTable | None:
     """The lines of a block, `lists` being the field whose objects have the `wanted` fields; None where they are not all
     alike. Values other than texts are read by the decoder of their field. The first line is known to be right."""
-    text = Text(block, b"" if block.endswith(b"\n") else b"\n")
+    text = PaddedBytes(block, b"" if block.endswith(b"\n") else b"\n")
     shape = _learn(block[: text.joined.index(b"\n")], lists)
     if shape is None or not text.is_plain():
         return None
@@ -106,7 +106,7 @@ def _learn(line: bytes, lists: str) -> _Shape | None:
 
 
 class _Reader:
-    def __init__(self, text: Text, shape: _Shape, breaks: Ints) -> None:
+    def __init__(self, text: PaddedBytes, shape: _Shape, breaks: Ints) -> None:
         self.text, self.shape = text, shape
         self.starts, self.ends = np.append(0, breaks[:-1] + 1), breaks
         self.quotes = text.quotes()
@@ -164,7 +164,7 @@ def _bounds(quotes: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     return np.searchsorted(quotes, starts), np.searchsorted(quotes, ends)
 
 
-def _same(text: Text, places: Places) -> bytes | None:
+def _same(text: PaddedBytes, places: Places) -> bytes | None:
     """What stands at all of the places, if it is the same."""
     size = int(places.end[0] - places.first[0])
     piece = text.joined[places.first[0] : places.end[0]]
@@ -172,7 +172,7 @@ def _same(text: Text, places: Places) -> bytes | None:
     return piece if same else None
 
 
-def _strings(text: Text, places: Places) -> list[str]:
+def _strings(text: PaddedBytes, places: Places) -> list[str]:
     same = _same(text, places)
     if same is not None:
         return [same.decode()] * len(places.first)
@@ -180,7 +180,7 @@ def _strings(text: Text, places: Places) -> list[str]:
     return [piece.decode() for piece in text.pieces(places)] if packed is None else as_list(packed)
 
 
-def _decoded(decoder: Any, text: Text, places: Places) -> list[Any]:
+def _decoded(decoder: Any, text: PaddedBytes, places: Places) -> list[Any]:
     """A value for each place, for none is empty and no piece has a line break inside; more where two values stand at
     one, and none where a place may be empty."""
     if not (text.bytes[places.first] > _SPACE).all() or (places.end <= places.first).any():

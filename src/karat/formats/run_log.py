@@ -15,7 +15,7 @@ from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.json_columns import ValueKind
 from karat.formats.records import ListField, RecordDecoder, decode_entries, no_gc, read_batches, read_column_batches
-from karat.formats.run_parts import Part, Slice
+from karat.formats.run_parts import Slice, SystemRecords
 from karat.formats.run_records import RunRecord, SlimRecord
 
 _SLICE_HITS = 64_000
@@ -112,21 +112,21 @@ class RunLog(Run):
         first = next(iter(self._records), None) if isinstance(self._records, list) else None
         return first if isinstance(first, dict) else {}
 
-    def _parts(self, columns: frozenset[str]) -> Iterator[Part]:
+    def _parts(self, columns: frozenset[str]) -> Iterator[SystemRecords]:
         if self._hits != "topk":
             yield from self._other_parts()
             return
         if not isinstance(self._records, Source):
             decoder = RecordDecoder(RunRecord)
             for records, lines in decode_entries(enumerate(self._records, 1), decoder, self.label):
-                yield from Part(self.label, records, lines, decoder.extra_names).by_system()
+                yield from SystemRecords(self.label, records, lines, decoder.extra_names).by_system()
             return
         decoder = RecordDecoder(RunRecord) if columns & OPTIONAL_COLUMNS else RecordDecoder(SlimRecord, lists=_TOPK)
         for batch, lines, hits in read_column_batches(self._records, decoder):
-            part = Part(self.label, batch, lines, decoder.extra_names)
+            part = SystemRecords(self.label, batch, lines, decoder.extra_names)
             yield from (part if hits is None else part.with_columns(hits)).by_system()
 
-    def _other_parts(self) -> Iterator[Part]:
+    def _other_parts(self) -> Iterator[SystemRecords]:
         """The lists before reranking or rewriting, in the place of the final ones."""
         decoder = RecordDecoder(RunRecord)
         from_file = isinstance(self._records, Source)
@@ -135,7 +135,7 @@ class RunLog(Run):
         there, absent = False, set(_OTHER_LISTS)
         for records, lines in batches:
             absent -= {name for name in absent if any(getattr(record, name) is not None for record in records)}
-            part = Part(self.label, records, lines, decoder.extra_names)
+            part = SystemRecords(self.label, records, lines, decoder.extra_names)
             lists = [getattr(record, self._hits) for record in records]
             if None in lists and self._needed:
                 at = lists.index(None)
@@ -173,7 +173,7 @@ class RunLog(Run):
                     )
                 seen[query] = line
 
-    def _note_provenance(self, part: Part) -> None:
+    def _note_provenance(self, part: SystemRecords) -> None:
         noted = self._noted.setdefault(part.system, {})
         try:
             for name, values in part.provenance():

@@ -38,7 +38,7 @@ def _different(values: list[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Part:
+class SystemRecords:
     """Some records of one system."""
 
     label: str
@@ -46,7 +46,7 @@ class Part:
     lines: Sequence[int | None]
     extra_names: dict[str, str]
 
-    def by_system(self) -> Iterator[Part]:
+    def by_system(self) -> Iterator[SystemRecords]:
         systems = column(self.records, "system")
         if systems.count(systems[0]) == len(systems):
             yield self
@@ -54,7 +54,7 @@ class Part:
         for system in dict.fromkeys(systems):
             yield self.pick([i for i, s in enumerate(systems) if s == system])
 
-    def pick(self, at: list[int]) -> Part:
+    def pick(self, at: list[int]) -> SystemRecords:
         return replace(self, records=pick(self.records, at), lines=[self.lines[i] for i in at])
 
     def with_columns(self, columns: Columns) -> ColumnPart:
@@ -165,7 +165,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class ColumnPart(Part):
+class ColumnPart(SystemRecords):
     """Some records whose hits are columns already."""
 
     columns: Columns
@@ -215,7 +215,7 @@ class Slice:
         self.latency: list[tuple[int, dict[str, Floats]]] = []
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
 
-    def add(self, part: Part) -> None:
+    def add(self, part: SystemRecords) -> None:
         if "latency" in self.wanted:
             self.latency.append((len(self.queries), part.latency()))
         self.queries += part.queries

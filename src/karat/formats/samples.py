@@ -16,7 +16,7 @@ from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.dataset import dataset_of, header_of
 from karat.formats.records import RecordDecoder, S, decode_entries, list_entries, read_batches, read_document
 from karat.formats.run_log import RunLog
-from karat.formats.run_parts import Part
+from karat.formats.run_parts import SystemRecords
 from karat.formats.run_records import RunRecord
 
 Expected: TypeAlias = list[str | int] | dict[str, float]
@@ -95,10 +95,10 @@ class OutputRun(RunLog):
     def __init__(self, source: Source, system: str | None) -> None:
         super().__init__(source.label, source, system)
 
-    def _parts(self, columns: frozenset[str]) -> Iterator[Part]:
+    def _parts(self, columns: frozenset[str]) -> Iterator[SystemRecords]:
         decoder = RecordDecoder(RunRecord)
         for records, lines in decode_entries(self._entries(), decoder, self.label):
-            yield from Part(self.label, records, lines, decoder.extra_names).by_system()
+            yield from SystemRecords(self.label, records, lines, decoder.extra_names).by_system()
 
     def _entries(self) -> Iterator[tuple[int | None, dict[str, Any]]]:
         decoder = RecordDecoder(Output)

@@ -14,7 +14,7 @@ from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
 from karat.formats.gold_records import TARGET_FIELD
 from karat.formats.table_file import ParquetColumns
-from karat.formats.tabular import Runs, Table, grouped_rows, in_order, runs_of
+from karat.formats.tabular import CheckedTable, Runs, grouped_rows, in_order, runs_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,7 +28,7 @@ def gold_from_frame(
     source: Source | None = None,
 ) -> Gold:
     """A row a judgement; other columns with one value a query become tags."""
-    table = Table(frame, label, source)
+    table = CheckedTable(frame, label, source)
     query = table.require("query_id")
     if target is not None and target not in frame.columns:
         raise InputError("the target column is missing", file=label, field=target, got=", ".join(frame.columns))
@@ -63,7 +63,7 @@ def gold_from_frame(
 
 
 def _judgements(
-    frame: pl.DataFrame | ParquetColumns, whole: Table, query: str, item: str, grade: str | None
+    frame: pl.DataFrame | ParquetColumns, whole: CheckedTable, query: str, item: str, grade: str | None
 ) -> tuple[Runs, list[str] | Packed, Floats]:
     """Queries, items and grades, row by row."""
     names: list[str] = []
@@ -71,7 +71,7 @@ def _judgements(
     ids, grades = PackedIds(whole.frame.height), np.ones(whole.frame.height)
     columns = list(dict.fromkeys(name for name in (query, item, grade) if name is not None))
     for first, piece in frame.pieces(columns) if isinstance(frame, ParquetColumns) else [(0, frame)]:
-        table = Table(piece, whole.label, whole.source, first)
+        table = CheckedTable(piece, whole.label, whole.source, first)
         queries, lengths = runs_of(table.ids(query))
         if names and names[-1] == queries[0]:  # it goes on in this piece
             sizes[-1][-1] += lengths[0]
@@ -86,7 +86,7 @@ def _judgements(
     return (names, np.concatenate(sizes)), ids.ids, grades
 
 
-def _passages(table: Table, item: str, kind: int) -> tuple[list[Passage | None], list[str]]:
+def _passages(table: CheckedTable, item: str, kind: int) -> tuple[list[Passage | None], list[str]]:
     """Where the items stand in their documents, and the columns that say so; nothing where there is no document."""
     doc = item if kind == DOC else table.find("doc_id", taken=item)
     there = {c.strip().lower(): c for c in table.frame.columns}

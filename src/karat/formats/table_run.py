@@ -15,7 +15,7 @@ from karat.data.ids import Floats, Ints
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
 from karat.formats.layout import LATENCY, LISTS, Layout
-from karat.formats.tabular import Table, grouped_rows, is_gold, plain_title, refuse_other_system, runs_of
+from karat.formats.tabular import CheckedTable, grouped_rows, is_gold, plain_title, refuse_other_system, runs_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,7 +44,7 @@ class FrameRun(Run):
         if self._layout.columns and not self._named:
             picked = self._layout.picked(frame.schema, columns, self.label)
             frame = frame.select(list(picked)).rename(picked)
-        table = Table(frame, self.label, self._source, self._first)
+        table = CheckedTable(frame, self.label, self._source, self._first)
         if is_gold([plain_title(c) for c in frame.columns]):
             raise InputError(
                 "this looks like a gold set: it has grades, and neither ranks nor scores",
@@ -67,11 +67,11 @@ class FrameRun(Run):
                 yield replace(whole, system=system, queries=names, offsets=offsets)
 
     def _listed(
-        self, table: Table, query: pl.Series, hits: pl.DataFrame, counts: pl.Series, columns: frozenset[str]
+        self, table: CheckedTable, query: pl.Series, hits: pl.DataFrame, counts: pl.Series, columns: frozenset[str]
     ) -> Iterator[Hits]:
         """A row a query, with the list of its hits."""
         offsets = np.append(0, np.cumsum(counts.to_numpy(), dtype=np.int64))
-        inner = Table(hits, self.label, None) if hits.height else None
+        inner = CheckedTable(hits, self.label, None) if hits.height else None
         nothing = Hits(system="", queries=[], offsets=offsets, ids=[])
         whole = nothing if inner is None else _hit_columns(inner, columns)
         whole = replace(whole, queries=query.to_list(), offsets=offsets, latency=_latency(table, columns))
@@ -83,7 +83,7 @@ class FrameRun(Run):
                 raise _repeated_query(part.queries, self.label)
             yield part
 
-    def _systems(self, table: Table) -> Iterator[tuple[str, Ints | None]]:
+    def _systems(self, table: CheckedTable) -> Iterator[tuple[str, Ints | None]]:
         """Each system with its rows; None: all of them."""
         column = table.find("system")
         if column is None:
@@ -98,7 +98,7 @@ class FrameRun(Run):
                 yield name, None if len(names) == 1 else np.flatnonzero((systems == name).to_numpy())
 
 
-def _hit_columns(table: Table, columns: frozenset[str]) -> Hits:
+def _hit_columns(table: CheckedTable, columns: frozenset[str]) -> Hits:
     """A row a hit, whatever query it belongs to."""
     item = table.find("chunk_id") or table.find("doc_id") or table.require("chunk_id")
     doc = table.find("doc_id", taken=item)
@@ -114,7 +114,7 @@ def _hit_columns(table: Table, columns: frozenset[str]) -> Hits:
     )
 
 
-def _latency(table: Table, columns: frozenset[str]) -> dict[str, Floats]:
+def _latency(table: CheckedTable, columns: frozenset[str]) -> dict[str, Floats]:
     """Stage → ms, from a column that holds an object a query."""
     if "latency" not in columns or LATENCY not in table.frame.columns:
         return {}
@@ -123,7 +123,7 @@ def _latency(table: Table, columns: frozenset[str]) -> dict[str, Floats]:
     said = table.frame[LATENCY]
     if not isinstance(said.dtype, pl.Struct):
         return {}
-    stages = Table(said.struct.unnest(), table.label, None)
+    stages = CheckedTable(said.struct.unnest(), table.label, None)
     return {stage: ms for stage in stages.frame.columns if (ms := stages.numbers(stage)) is not None}
 
 

@@ -20,7 +20,7 @@ Runs: TypeAlias = tuple[list[str], Ints]  # names in a row, and how many rows ea
 Groups: TypeAlias = tuple[list[str], Ints, "Ints | None"]  # names, where their rows begin, and the order of the rows
 
 
-class Table:
+class CheckedTable:
     """Columns by what they are for, checked; errors name the column and the row."""
 
     def __init__(self, frame: pl.DataFrame | ParquetColumns, label: str, source: Source | None, first: int = 0) -> None:

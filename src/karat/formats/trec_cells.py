@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.data.ids import Floats, Ints, Packed
-from karat.formats.json_columns import BEYOND, Places, Text, read_numbers
+from karat.formats.json_columns import BEYOND, PaddedBytes, Places, read_numbers
 
 _PIECE = 1 << 17
 _SPACE, _TAB, _BREAK = b" \t\n"
@@ -15,7 +15,7 @@ _SPACE, _TAB, _BREAK = b" \t\n"
 class Cells:
     """Columns of a block of lines."""
 
-    def __init__(self, text: Text, first: Ints, end: Ints) -> None:
+    def __init__(self, text: PaddedBytes, first: Ints, end: Ints) -> None:
         self._text, self._first, self._end = text, first, end
 
     def packed(self, column: int) -> Packed | None:
@@ -37,7 +37,7 @@ def cells(block: bytes, columns: int) -> Cells | None:
         block += b"\n"
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
-    text = Text(block)
+    text = PaddedBytes(block)
     inside = text.bytes[:-BEYOND]
     end = np.flatnonzero(inside <= _SPACE)
     if len(end) % columns:

@@ -13,7 +13,7 @@ import msgspec
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
-from karat.gates.verdicts import Baseline, Judge, Verdicts, overall
+from karat.gates.verdicts import Baseline, GateJudge, Verdicts, overall
 from karat.results.comparison.compare import Comparison, compare_results
 from karat.results.comparison.sides import as_results, refuse_different
 from karat.results.result import Result
@@ -87,7 +87,7 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None) ->
     from karat import __version__
 
     said: list[str] = []
-    judge = Judge(result, max_missing=criteria.max_missing)
+    judge = GateJudge(result, max_missing=criteria.max_missing)
     comparison = None
     if baseline is not None:
         judge.baseline = Baseline(baseline.system or baseline.run, baseline)

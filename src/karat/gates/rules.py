@@ -13,7 +13,7 @@ _ROUNDING = 1e-9  # a mean of thirds that is 0.85 on paper may miss it in the la
 
 
 @dataclass(frozen=True)
-class Estimate:
+class GatedValue:
     """A number, its interval at any level, and how many queries stand behind it."""
 
     value: float
@@ -31,14 +31,14 @@ class Ruling:
 
 
 @dataclass(frozen=True)
-class Levels:
+class ConfidenceLevels:
     """How sure it must be that something passes, and that it fails: surer, where it is one of many looked at."""
 
     passing: float
     failing: float
 
 
-def floor_on_mean(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
+def floor_on_mean(estimate: GatedValue, floor: float, levels: ConfidenceLevels) -> Ruling:
     """The value decides; whether that is certain is said beside it."""
     low, high = estimate.limits(levels.passing)
     straddles = low is None or high is None or low < floor <= high
@@ -46,7 +46,7 @@ def floor_on_mean(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
     return Ruling(outcome, not straddles, _needed(estimate, floor, levels.passing) if straddles else None)
 
 
-def floor_of_many(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
+def floor_of_many(estimate: GatedValue, floor: float, levels: ConfidenceLevels) -> Ruling:
     """The value decides, but of many segments only one that is surely under the floor is named as failing."""
     by_value = floor_on_mean(estimate, floor, levels)
     _, high = estimate.limits(levels.failing)
@@ -55,7 +55,7 @@ def floor_of_many(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
     return Ruling("inconclusive", False, _settled(estimate, floor, levels))
 
 
-def floor_on_bound(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
+def floor_on_bound(estimate: GatedValue, floor: float, levels: ConfidenceLevels) -> Ruling:
     """The near end of the interval must clear the floor."""
     low, _ = estimate.limits(levels.passing)
     _, high = estimate.limits(levels.failing)
@@ -66,7 +66,7 @@ def floor_on_bound(estimate: Estimate, floor: float, levels: Levels) -> Ruling:
     return Ruling("inconclusive", False, _settled(estimate, floor, levels))
 
 
-def regression_on_mean(change: Estimate, most: float, levels: Levels) -> Ruling:
+def regression_on_mean(change: GatedValue, most: float, levels: ConfidenceLevels) -> Ruling:
     """Effect plus evidence: fails when the drop exceeds the limit and is beyond chance."""
     if change.value >= -most - _ROUNDING:
         return Ruling("pass")
@@ -76,7 +76,7 @@ def regression_on_mean(change: Estimate, most: float, levels: Levels) -> Ruling:
     return Ruling("inconclusive", False, _needed(change, 0.0, levels.failing))
 
 
-def regression_on_bound(change: Estimate, most: float, levels: Levels) -> Ruling:
+def regression_on_bound(change: GatedValue, most: float, levels: ConfidenceLevels) -> Ruling:
     """Proof of safety: passes only when a drop over the limit is ruled out."""
     low, _ = change.limits(levels.passing)
     _, high = change.limits(levels.failing)
@@ -87,11 +87,11 @@ def regression_on_bound(change: Estimate, most: float, levels: Levels) -> Ruling
     return Ruling("inconclusive", False, _settled(change, -most, levels))
 
 
-def _settled(estimate: Estimate, line: float, levels: Levels) -> int | None:
+def _settled(estimate: GatedValue, line: float, levels: ConfidenceLevels) -> int | None:
     return _needed(estimate, line, levels.passing if estimate.value > line else levels.failing)
 
 
-def _needed(estimate: Estimate, line: float, level: float) -> int | None:
+def _needed(estimate: GatedValue, line: float, level: float) -> int | None:
     """Queries after which an interval around the same value would clear the line; None where it stands on it."""
     low, high = estimate.limits(level)
     gap = abs(estimate.value - line)

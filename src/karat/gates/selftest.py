@@ -16,7 +16,7 @@ from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
-from karat.gates.verdicts import Baseline, GateVerdict, Judge
+from karat.gates.verdicts import Baseline, GateJudge, GateVerdict
 from karat.results.comparison.compare import paired_sides
 from karat.results.result import Result
 from karat.results.summary import Scores
@@ -128,14 +128,16 @@ class _Sides:
         units = [np.flatnonzero(clusters == c) for c in np.unique(clusters)]
         return cls(result, after, before, attributes, units)
 
-    def drawn(self, rng: np.random.Generator, max_missing: float) -> Judge:
+    def drawn(self, rng: np.random.Generator, max_missing: float) -> GateJudge:
         picked = rng.integers(0, len(self.units), len(self.units))
         at = np.concatenate([self.units[i] for i in picked])
         clusters = np.repeat(np.arange(len(picked)), [len(self.units[i]) for i in picked])
         one, other = self._versions(at, rng)
         gold = self._gold(at)
         candidate = self._result(gold, one, at, clusters)
-        return Judge(candidate, Baseline("itself", self._result(gold, other, at, clusters)), max_missing=max_missing)
+        return GateJudge(
+            candidate, Baseline("itself", self._result(gold, other, at, clusters)), max_missing=max_missing
+        )
 
     def _versions(self, at: Ints, rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Two versions of which neither is better."""

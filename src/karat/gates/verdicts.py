@@ -16,8 +16,8 @@ from karat.data.ids import Ints
 from karat.errors import ConfigError, did_you_mean
 from karat.gates.criteria import Criteria, Gate, Outcome
 from karat.gates.rules import (
-    Estimate,
-    Levels,
+    ConfidenceLevels,
+    GatedValue,
     Limits,
     Ruling,
     failing_level,
@@ -41,7 +41,7 @@ _KINDS = ("floor", "regression")
 _WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
 
 
-class Part(msgspec.Struct, frozen=True):
+class Condition(msgspec.Struct, frozen=True):
     """One condition of a gate: its floor, or its regression against one baseline."""
 
     kind: Literal["floor", "regression", "queries", "data"]
@@ -68,7 +68,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
     high: float | None
     n: int
     unit: str
-    parts: list[Part]
+    parts: list[Condition]
     file: str | None = None  # where the gate is written
     line: int | None = None
     limit: float | None = None  # the least, or the most, that the value may be
@@ -102,7 +102,7 @@ class Baseline:
 
 
 @dataclass
-class Judge:
+class GateJudge:
     """One result with its baselines, ready for any gate."""
 
     result: Result
@@ -131,14 +131,18 @@ class Judge:
             places = self._places(gate)
             if isinstance(places, str):
                 return [self._invalid(gate, _label(gate), places)]
-            return [self._verdict(gate, _label(gate), places, dict.fromkeys(_KINDS, Levels(self.level, self.level)))]
+            return [
+                self._verdict(
+                    gate, _label(gate), places, dict.fromkeys(_KINDS, ConfidenceLevels(self.level, self.level))
+                )
+            ]
         groups = self.result.groups(gate.each)
         # Passing needs no correction, for all must pass; to be named as failing, one of many must be surely bad.
         usable = [at for _, at in groups if self._unusable(gate, at) is None]
         levels = {}
         for kind in _KINDS:  # a missed floor is no evidence of a regression elsewhere
             tests = [partial(self._fails, gate, at, kind) for at in usable]
-            levels[kind] = Levels(self.level, failing_level(tests, self.level))
+            levels[kind] = ConfidenceLevels(self.level, failing_level(tests, self.level))
         return [self._verdict(gate, f"{gate.each} {value}", at, levels) for value, at in groups]
 
     @property
@@ -149,10 +153,10 @@ class Judge:
         return "pp" if metric.range == (0.0, 1.0) else metric.unit_by(self.result.rules)
 
     def _fails(self, gate: Gate, at: Ints, kind: str, level: float) -> bool:
-        parts = self._parts(gate, at, dict.fromkeys(_KINDS, Levels(self.level, level)))
+        parts = self._parts(gate, at, dict.fromkeys(_KINDS, ConfidenceLevels(self.level, level)))
         return any(p.outcome == "fail" for p in parts if p.kind == kind)
 
-    def _verdict(self, gate: Gate, segment: str | None, at: Ints, levels: dict[str, Levels]) -> GateVerdict:
+    def _verdict(self, gate: Gate, segment: str | None, at: Ints, levels: dict[str, ConfidenceLevels]) -> GateVerdict:
         metric = gate.parsed
         scores = self._scores(metric).select(at)
         n = _count(scores, metric)
@@ -179,7 +183,7 @@ class Judge:
             limit=gate.threshold if gate.max is None else gate.max,
         )
 
-    def _parts(self, gate: Gate, at: Ints, levels: dict[str, Levels]) -> list[Part]:
+    def _parts(self, gate: Gate, at: Ints, levels: dict[str, ConfidenceLevels]) -> list[Condition]:
         parts = []
         if gate.threshold is not None or gate.max is not None:
             parts.append(self._floor(gate, at, levels["floor"]))
@@ -190,7 +194,7 @@ class Judge:
                 parts.append(_NOT_CHECKED)
         return parts
 
-    def _floor(self, gate: Gate, at: Ints, levels: Levels) -> Part:
+    def _floor(self, gate: Gate, at: Ints, levels: ConfidenceLevels) -> Condition:
         metric = gate.parsed
         scores = self._scores(metric).select(at)
         value = scores.mean(metric)
@@ -198,27 +202,27 @@ class Judge:
         sign = -1.0 if gate.max is not None else 1.0
         line = gate.max if gate.max is not None else gate.threshold
         assert line is not None
-        estimate = Estimate(
+        estimate = GatedValue(
             sign * value, lambda lv: _turned(self._limits(metric, at, lv), sign), _count(scores, metric)
         )
         rule = floor_on_bound if gate.on == "bound" else floor_of_many if gate.each else floor_on_mean
         ruling = rule(estimate, sign * line, levels)
         limits = self._limits(metric, at, self.level)
         reason = floor_reason(metric, self._unit(metric), value, limits, line, gate.max is not None, gate.on, ruling)
-        return Part("floor", ruling.outcome, reason, ruling.certain, ruling.needed)
+        return Condition("floor", ruling.outcome, reason, ruling.certain, ruling.needed)
 
-    def _regression(self, gate: Gate, at: Ints, levels: Levels, side: Baseline) -> Part:
+    def _regression(self, gate: Gate, at: Ints, levels: ConfidenceLevels, side: Baseline) -> Condition:
         metric, most = gate.parsed, gate.regression_max
         assert most is not None
         if not self._shared(side, at):
             reason = f"The baseline has none of these queries for {metric}."
-            return Part("regression", "invalid", reason, baseline=side.name)
+            return Condition("regression", "invalid", reason, baseline=side.name)
         shown = self._difference(side, metric, at, self.level)
         if shown.delta is None:
             reason = f"{metric} is undefined on every query that both have."
-            return Part("regression", "invalid", reason, baseline=side.name)
+            return Condition("regression", "invalid", reason, baseline=side.name)
         sign = 1.0 if metric.direction == "higher" else -1.0
-        change = Estimate(
+        change = GatedValue(
             sign * shown.delta,
             lambda lv: _turned(_ends(self._difference(side, metric, at, lv)), sign),
             shown.n,
@@ -230,7 +234,7 @@ class Judge:
             ruling = rule(change, most, levels)
         other = None if side is self.baseline else side.name
         reason = regression_reason(metric, self._unit(metric), shown, most, gate.on, ruling, other)
-        return Part("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
+        return Condition("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
 
     def _limits(self, metric: Metric, at: Ints, level: float) -> Limits:
         key = (str(metric), at.tobytes(), level)
@@ -339,11 +343,11 @@ class Judge:
             high=None,
             n=n,
             unit=self._unit(gate.parsed),
-            parts=[Part("data", "invalid", reason)],
+            parts=[Condition("data", "invalid", reason)],
         )
 
 
-_NOT_CHECKED = Part(
+_NOT_CHECKED = Condition(
     "regression",
     "not checked",
     "Regression was not checked: there is no baseline. Save one with `karat eval … -o baseline.json`.",
@@ -363,11 +367,11 @@ def _few(n: int) -> str:
     return f" Too few to judge by: {n} {'query' if n == 1 else 'queries'}." if n < FEW else ""
 
 
-def _gravity(part: Part) -> int:
+def _gravity(part: Condition) -> int:
     return len(_WORST) if part.outcome == "not checked" else _WORST.index(part.outcome)
 
 
-def _worst(parts: list[Part]) -> Outcome:
+def _worst(parts: list[Condition]) -> Outcome:
     outcomes = {part.outcome for part in parts}
     return next((outcome for outcome in _WORST if outcome in outcomes), "pass")
 

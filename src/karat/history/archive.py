@@ -22,7 +22,7 @@ LARGEST = 512 << 20  # bytes of one run: a hundred times a run of 100,000 querie
 _MANIFEST = "history.json"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of the file."""
 
     id: str
@@ -45,7 +45,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal["karat/history/1"] = SCHEMA
     karat: str
-    runs: list[Entry]
+    runs: list[ArchivedRun]
 
 
 def export_runs(store: Store, ids: Sequence[str], path: Path) -> None:
@@ -73,13 +73,13 @@ def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
     return [store.save(run) if entry is None else _save(store, run, entry) for entry, run in checked]
 
 
-def _save(store: Store, run: KeptRun, entry: Entry) -> Saved:
+def _save(store: Store, run: KeptRun, entry: ArchivedRun) -> Saved:
     return store.save(run, branch=entry.branch, tags=entry.tags, judgements=entry.judgements, saved_at=entry.saved_at)
 
 
-def _entry(store: Store, run_id: str, digest: str) -> Entry:
+def _entry(store: Store, run_id: str, digest: str) -> ArchivedRun:
     row = store.row(run_id)
-    return Entry(
+    return ArchivedRun(
         id=run_id,
         sha256=digest,
         saved_at=row.saved_at,
@@ -89,7 +89,7 @@ def _entry(store: Store, run_id: str, digest: str) -> Entry:
     )
 
 
-def _checked(source: Path | bytes, label: str) -> Iterator[tuple[Entry | None, KeptRun]]:
+def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun | None, KeptRun]]:
     if isinstance(source, Path):
         if not source.is_file():
             raise InputError("no such file", file=label)
@@ -132,7 +132,7 @@ def _whole(run: KeptRun, wanted: str | None, label: str) -> KeptRun:
     return run
 
 
-def _check_entry(entry: Entry, label: str) -> None:
+def _check_entry(entry: ArchivedRun, label: str) -> None:
     for tag in entry.tags:
         checked_name(tag, "tag")
     for time in (entry.saved_at, *(one.judged_at for one in entry.judgements)):

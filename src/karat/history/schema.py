@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Version(NamedTuple):
+class SchemaVersion(NamedTuple):
     """Statements that lead here from the version before."""
 
     shared: tuple[str, ...]
@@ -13,7 +13,7 @@ class Version(NamedTuple):
 
 
 VERSIONS = (
-    Version(
+    SchemaVersion(
         shared=(
             "CREATE TABLE runs (id TEXT PRIMARY KEY, saved_at TEXT NOT NULL, system TEXT NOT NULL, branch TEXT, "
             "dataset TEXT NOT NULL, head TEXT NOT NULL)",
@@ -40,7 +40,7 @@ VERSIONS = (
         ),
     ),
     # What gates said of a run: it depends on the criteria and the baseline too, so a run may have several.
-    Version(
+    SchemaVersion(
         shared=(
             "CREATE TABLE verdicts (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, digest TEXT NOT NULL, "
             "judged_at TEXT NOT NULL, outcome TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (run_id, digest))",

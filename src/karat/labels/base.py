@@ -37,7 +37,7 @@ class Pair(msgspec.Struct, kw_only=True, omit_defaults=True):
         return Key(str(self.query_id), str(self.chunk_id))
 
 
-class Place(NamedTuple):
+class SourcePlace(NamedTuple):
     """Where something was read."""
 
     file: str
@@ -53,14 +53,14 @@ class Place(NamedTuple):
 P = TypeVar("P", bound=Pair)
 
 
-def read_pairs(path: str, kind: type[P]) -> list[tuple[P, Place]]:
+def read_pairs(path: str, kind: type[P]) -> list[tuple[P, SourcePlace]]:
     """Every line of a JSONL file (or entry of a JSON list), with its place. Unknown fields are passed over."""
     source = Source(path)
     source.refuse_nonsense()
     found = []
     for entries, lines in read_batches(source, RecordDecoder(kind)):
         for entry, line in zip(entries, lines, strict=True):
-            place = Place(source.label, line)
+            place = SourcePlace(source.label, line)
             if entry.chunk_id is None and entry.doc_id is None:
                 raise place.error("the field is missing", field="chunk_id", hint="or doc_id, for a whole document")
             found.append((entry, place))

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from karat.errors import ConfigError, InputError
-from karat.labels.base import Place
+from karat.labels.base import SourcePlace
 from karat.labels.calibration_file import is_calibration, known_judge, labels_hash, read_calibration
 from karat.labels.labelled_gold import with_labels
 from karat.labels.labels_file import HIGHEST, Label, Labels, read_labels
@@ -38,7 +38,7 @@ def read_labelling(
     files = " and ".join(map(str, judge))
     settled = settled_labels(read_labels(*judge, highest=highest), files)
     grades = by_name(settled)
-    labels = Labels(settled, [Place(files, None)] * len(settled))  # what is wrong with them is said of the files
+    labels = Labels(settled, [SourcePlace(files, None)] * len(settled))  # what is wrong with them is said of the files
     said = Labelling(
         bounds=bounds, judge=grades, with_judge=partial(with_labels, labels=labels, doc_of=doc_of), pooled=pooled
     )

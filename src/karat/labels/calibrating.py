@@ -38,7 +38,7 @@ from karat.scoring.extra_labels import Labelling, Named
 from karat.scoring.judged import relevance
 from karat.statistics.calibration import (
     LEAST_YOUDEN,
-    Estimate,
+    CalibratedValue,
     labels_for_width,
     post_stratified,
     prediction_powered,
@@ -173,7 +173,7 @@ def _rates(of: str, value: str, pairs: _Pairs) -> JudgeRates:
     )
 
 
-def _rate(found: Estimate) -> Rate:
+def _rate(found: CalibratedValue) -> Rate:
     return Rate(*(None if (given := number(value)) is None else round(given, 6) for value in found))
 
 
@@ -182,10 +182,12 @@ def _by_people(relevant: int, labelled: int, sampling: Sampling) -> Rate:
     if not labelled:
         return Rate(None)
     low, high = (beta_quantile(at, relevant + 0.5, labelled - relevant + 0.5) for at in sampling.tails)
-    return _rate(Estimate(relevant / labelled, 0.0 if not relevant else low, 1.0 if relevant == labelled else high))
+    return _rate(
+        CalibratedValue(relevant / labelled, 0.0 if not relevant else low, 1.0 if relevant == labelled else high)
+    )
 
 
-def _by_strata(pairs: _Pairs) -> Estimate:
+def _by_strata(pairs: _Pairs) -> CalibratedValue:
     known, open_, clusters = _units(pairs)
     strata, _, _ = as_strata(judge_strata(pairs.judge, pairs.human, pairs.rel), pairs.rel)
     return post_stratified(known, open_, strata, pairs.sampling, clusters)
@@ -204,7 +206,7 @@ def _units(pairs: _Pairs) -> tuple[Floats, Floats, Ints]:
     return known, open_, clusters
 
 
-def _by_weights(pairs: _Pairs, shared: list[Named]) -> Estimate:
+def _by_weights(pairs: _Pairs, shared: list[Named]) -> CalibratedValue:
     def says(grades: dict[Named, float], of: Iterable[Named]) -> Floats:
         return relevance(np.array([grades[pair] for pair in of]), pairs.rel).astype(np.float64)
 

@@ -23,7 +23,7 @@ _DEEP = 1 << 40
 
 
 @dataclass
-class Found:
+class FoundPair:
     """A pair that some run found."""
 
     query: str
@@ -46,12 +46,12 @@ class Influence:
     possible: dict[Key, float]
     expected: dict[Key, float]
 
-    def total(self, pairs: Sequence[Found]) -> float:
+    def total(self, pairs: Sequence[FoundPair]) -> float:
         return sum(self.expected[pair.key] for pair in pairs)
 
 
 def find_influence(
-    results: dict[str, Result], pairs: list[Found], ranks: list[tuple[int, float]], metric: Metric, gold: Gold
+    results: dict[str, Result], pairs: list[FoundPair], ranks: list[tuple[int, float]], metric: Metric, gold: Gold
 ) -> Influence:
     """The influence of each pair on the means of a metric.
 
@@ -90,7 +90,7 @@ class _Chances:
         return (self.relevant.get(rank, 0) + _PRIOR * self.overall) / (self.judged.get(rank, 0) + _PRIOR)
 
 
-def _effects(result: Result, pairs: list[Found], metric: Metric, grade: float) -> Floats:
+def _effects(result: Result, pairs: list[FoundPair], metric: Metric, grade: float) -> Floats:
     """The change of each pair's query in one run; 0 where the run lacks the query, for it failed in any case."""
     at_query: dict[str, list[int]] = {}
     for at, pair in enumerate(pairs):
@@ -107,7 +107,9 @@ def _effects(result: Result, pairs: list[Found], metric: Metric, grade: float) -
     return look_again(result, dict.fromkeys(at_query, depth), measured) if at_query else np.zeros(0)
 
 
-def _places(judged: Judged, pairs: list[Found], at_query: dict[str, list[int]], depth: int) -> tuple[Ints, Ints, Ints]:
+def _places(
+    judged: Judged, pairs: list[FoundPair], at_query: dict[str, list[int]], depth: int
+) -> tuple[Ints, Ints, Ints]:
     """(row of the query, place among the pairs, rank or 0) of all pairs of these queries."""
     assert judged.hits is not None
     of, rows = judged.top(depth)

@@ -18,7 +18,7 @@ from karat.errors import InputError, NoOverlap, shorten
 from karat.formats.base import Source
 from karat.formats.questions import is_bare, read_questions
 from karat.formats.read import read_gold
-from karat.labels.base import Key, Place
+from karat.labels.base import Key, SourcePlace
 from karat.labels.labels_file import Label, Labels, read_labels
 
 
@@ -45,7 +45,7 @@ def with_labels(gold: Gold, labels: Labels | str | PathLike[str] | Sequence[Labe
     if isinstance(labels, (str, PathLike)):
         labels = read_labels(labels)
     elif not isinstance(labels, Labels):
-        labels = Labels(list(labels), [Place("labels", None)] * len(labels))
+        labels = Labels(list(labels), [SourcePlace("labels", None)] * len(labels))
     grades = _one_grade(labels)
     merging = _Merging(gold, DocRule(doc_of))
     for key, grade in grades.items():
@@ -59,7 +59,7 @@ def with_labels(gold: Gold, labels: Labels | str | PathLike[str] | Sequence[Labe
 
 
 def _one_grade(labels: Labels) -> dict[Key, float]:
-    found: dict[Key, tuple[Label, Place]] = {}
+    found: dict[Key, tuple[Label, SourcePlace]] = {}
     for label, place in zip(labels.entries, labels.places, strict=True):
         if label.grade is None:
             continue
@@ -69,7 +69,7 @@ def _one_grade(labels: Labels) -> dict[Key, float]:
     return {key: label.grade for key, (label, _) in found.items() if label.grade is not None}
 
 
-def _conflict(before: Label, where: Place, label: Label, place: Place) -> InputError:
+def _conflict(before: Label, where: SourcePlace, label: Label, place: SourcePlace) -> InputError:
     return place.error(
         f"{label.annotator} and {before.annotator} ({where}) disagree on {label.key.item}",
         query=label.key.query,

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from karat.errors import InputError
-from karat.labels.base import Key, Pair, Place, Probability, read_pairs, write_pairs
+from karat.labels.base import Key, Pair, Probability, SourcePlace, read_pairs, write_pairs
 
 HIGHEST = 2.0  # strong 2, partial 1, irrelevant 0
 
@@ -43,7 +43,7 @@ class Labels:
     """Labels with their places: of one pair at most one by each annotator, in the order of the files."""
 
     entries: list[Label] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[SourcePlace] = field(default_factory=list)
     repeated: int = 0  # lines that said again what stood there already
     replaced: int = 0  # lines without a grade for which another line of the same annotator has one
 
@@ -98,7 +98,7 @@ def gathered(given: Sequence[Label], file: str) -> Labels:
     """Labels that were read from a file before, of each annotator one a pair."""
     labels, seen = Labels(), dict[tuple[str, Key], int]()
     for label in given:
-        _add(labels, label, Place(file, None), seen)
+        _add(labels, label, SourcePlace(file, None), seen)
     return labels
 
 
@@ -112,7 +112,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, Place]]:
+def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]:
     try:
         return read_pairs(path, Label)
     except InputError as error:
@@ -123,7 +123,7 @@ def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, Place]]:
         raise
 
 
-def _check(label: Label, place: Place, highest: float) -> None:
+def _check(label: Label, place: SourcePlace, highest: float) -> None:
     if label.grade is None:
         if not label.reason:
             hint = "say why there is no grade; a passage that is irrelevant has the grade 0"
@@ -139,7 +139,7 @@ def _check(label: Label, place: Place, highest: float) -> None:
         raise place.error("out of the scale", field="grade", expected=expected, got=label.grade, hint=hint)
 
 
-def _add(labels: Labels, label: Label, place: Place, seen: dict[tuple[str, Key], int]) -> None:
+def _add(labels: Labels, label: Label, place: SourcePlace, seen: dict[tuple[str, Key], int]) -> None:
     at = seen.setdefault((label.annotator, label.key), len(labels))
     if at == len(labels):
         labels.entries.append(label)

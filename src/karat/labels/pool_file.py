@@ -8,7 +8,7 @@ from os import PathLike
 import msgspec
 
 from karat.errors import InputError
-from karat.labels.base import Key, Pair, Place, Probability, read_pairs, write_pairs
+from karat.labels.base import Key, Pair, Probability, SourcePlace, read_pairs, write_pairs
 from karat.labels.labels_file import CONFLICT, Label, Labels
 
 
@@ -33,7 +33,7 @@ class PoolEntry(Pair, kw_only=True, omit_defaults=True):
 
 def read_pool(path: str | PathLike[str]) -> list[PoolEntry]:
     """The pairs of a pool, each once."""
-    seen: dict[Key, Place] = {}
+    seen: dict[Key, SourcePlace] = {}
     found = []
     for entry, place in read_pairs(str(path), PoolEntry):
         before = seen.setdefault(entry.key, place)
@@ -66,7 +66,7 @@ def conflict_pool(pool: Sequence[PoolEntry], settled: Sequence[Label]) -> list[P
     return [entry for entry in pool if entry.key in conflicts]
 
 
-def _unknown(label: Pair, place: Place) -> InputError:
+def _unknown(label: Pair, place: SourcePlace) -> InputError:
     return place.error(
         f"{label.key.item} is not in the pool for this query",
         query=label.key.query,

@@ -15,7 +15,7 @@ from karat.data.ids import DocRule
 from karat.errors import ConfigError, InputError
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_run
-from karat.labels.choosing import Found, Influence, find_influence
+from karat.labels.choosing import FoundPair, Influence, find_influence
 from karat.labels.labelled_gold import read_gold_or_queries
 from karat.labels.pool_file import Origin, PoolEntry
 from karat.matching.near_duplicates import near_duplicates
@@ -126,7 +126,7 @@ def _facts(entries: list[PoolEntry]) -> dict[str, int]:
     }
 
 
-def _moved(influence: Influence, waiting: list[Found], picked: list[Found]) -> dict[str, Any]:
+def _moved(influence: Influence, waiting: list[FoundPair], picked: list[FoundPair]) -> dict[str, Any]:
     total = influence.total(waiting)
     return {"metric": influence.metric, "influence_share": influence.total(picked) / total if total else 1.0}
 
@@ -149,7 +149,7 @@ class _Collected:
         self.gold, self.texts = gold, texts
         wanted = {query: k for at, query in enumerate(gold.queries) if not gold.no_answer[at]}
         self.lists = {name: top_lists(result, wanted, texts=True) for name, result in results.items()}
-        by_query: dict[str, dict[str, Found]] = {}
+        by_query: dict[str, dict[str, FoundPair]] = {}
         for name, lists in self.lists.items():
             for query, hits in lists.items():
                 for hit in hits:
@@ -157,13 +157,13 @@ class _Collected:
         self.pairs = [pair for query in gold.queries for pair in self._sorted(by_query.get(query, {}))]
         self.waiting = [pair for pair in self.pairs if pair.grade is None]
 
-    def _add(self, pairs: dict[str, Found], query: str, name: str, hit: ListedHit) -> None:
-        pair = pairs.setdefault(hit.id, Found(query, hit.id))
+    def _add(self, pairs: dict[str, FoundPair], query: str, name: str, hit: ListedHit) -> None:
+        pair = pairs.setdefault(hit.id, FoundPair(query, hit.id))
         pair.ranks[name] = hit.rank
         pair.text = pair.text or hit.text or self.texts.of(hit.id)
         pair.grade = hit.grade if pair.grade is None else pair.grade
 
-    def _sorted(self, pairs: dict[str, Found]) -> list[Found]:
+    def _sorted(self, pairs: dict[str, FoundPair]) -> list[FoundPair]:
         """Of one query, in an order that does not depend on that of the runs: what is judged first, for a text that
         repeats a judged one should name it."""
         ordered = sorted(pairs.values(), key=lambda p: (p.grade is None, min(p.ranks.values()), p.item))
@@ -178,8 +178,12 @@ class _Collected:
 
 
 def _choose(
-    pairs: list[Found], influence: Influence | None, budget: int | None, sample: int | None, rng: np.random.Generator
-) -> tuple[list[Found], float | None]:
+    pairs: list[FoundPair],
+    influence: Influence | None,
+    budget: int | None,
+    sample: int | None,
+    rng: np.random.Generator,
+) -> tuple[list[FoundPair], float | None]:
     """The pairs for the pool, and with which probability each came in; a picked one has none."""
     wanted = budget if budget is not None else sample
     if wanted is not None and wanted < 1:
@@ -196,10 +200,10 @@ def _choose(
     return [pairs[i] for i in np.sort(order[:wanted]).tolist()], None
 
 
-def _shuffled(pairs: list[Found], rng: np.random.Generator) -> list[Found]:
+def _shuffled(pairs: list[FoundPair], rng: np.random.Generator) -> list[FoundPair]:
     """Queries in any order, and the passages of each: neither ranks nor runs can be told from it. Those of one query
     stay together, so that whoever labels reads it once."""
-    by_query: dict[str, list[Found]] = {}
+    by_query: dict[str, list[FoundPair]] = {}
     for pair in pairs:
         by_query.setdefault(pair.query, []).append(pair)
     groups = list(by_query.values())
@@ -208,7 +212,7 @@ def _shuffled(pairs: list[Found], rng: np.random.Generator) -> list[Found]:
 
 
 def _entry(
-    pair: Found, gold: Gold, corpus: Corpus | None, influence: Influence | None, probability: float | None
+    pair: FoundPair, gold: Gold, corpus: Corpus | None, influence: Influence | None, probability: float | None
 ) -> PoolEntry:
     row = gold.index[pair.query]
     at = None if corpus is None else corpus.index.get(pair.item)

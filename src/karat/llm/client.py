@@ -38,7 +38,7 @@ class Spending(msgspec.Struct):
     currency: str | None = None
 
 
-class Estimate(msgspec.Struct):
+class CostEstimate(msgspec.Struct):
     """What is still to be asked, and about what that costs."""
 
     calls: int
@@ -72,7 +72,7 @@ class Client:
     def has(self, request: Request) -> bool:
         return not self._fresh and self._cache.get(self._key(request)) is not None
 
-    def estimate(self, requests: Iterable[Request], said: int, prices: Prices | None) -> Estimate:
+    def estimate(self, requests: Iterable[Request], said: int, prices: Prices | None) -> CostEstimate:
         """`said`: tokens of a usual answer."""
         calls = tokens = there = 0
         for request in requests:
@@ -82,7 +82,7 @@ class Client:
                 calls += 1
                 tokens += sum(estimate_tokens(message["content"]) for message in request.messages)
         used = Usage(model=self.model.model, prompt_tokens=tokens, completion_tokens=calls * said, calls=calls)
-        return Estimate(calls, there, tokens, calls * said, *cost_of(used, prices))
+        return CostEstimate(calls, there, tokens, calls * said, *cost_of(used, prices))
 
     def spending(self, prices: Prices | None) -> Spending:
         with self._lock:

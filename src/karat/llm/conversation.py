@@ -14,11 +14,11 @@ _ASKED_AGAIN = 2  # times, where an answer cannot be used
 _ECHO = 2_000  # letters of a bad answer that the model is shown again
 
 
-class Unusable(Exception):
+class UnusableReply(Exception):
     """What is wrong with an answer, as one would say it to the model."""
 
 
-class NoAnswer(KaratError):
+class NoModelAnswer(KaratError):
     """The model was asked and asked again. `kind` is one of a few, so that they can be counted; `time`: of the last."""
 
     def __init__(self, kind: str, about: str, time: str) -> None:
@@ -32,12 +32,12 @@ def converse(client: Client, request: Request, read: Callable[[str], T], again: 
     for _ in range(_ASKED_AGAIN + 1):
         reply = client.ask(request)
         if reply.refusal is not None:
-            raise NoAnswer("refusal", reply.refusal, reply.time)
+            raise NoModelAnswer("refusal", reply.refusal, reply.time)
         try:
             return read(reply.text or ""), reply
-        except Unusable as error:
+        except UnusableReply as error:
             wrong = str(error)
         said = (reply.text or "")[:_ECHO] or "(nothing)"
         request = request.answered(said, f"That cannot be used: {wrong}. {again}", longer=reply.is_cut)
     assert reply is not None
-    raise NoAnswer("no usable answer", f"{wrong}; it said {shorten(reply.text or 'nothing', 80)!r}", reply.time)
+    raise NoModelAnswer("no usable answer", f"{wrong}; it said {shorten(reply.text or 'nothing', 80)!r}", reply.time)

@@ -17,7 +17,7 @@ from karat.report.sections.findings import finding_blocks
 from karat.report.sections.triage import ALL, SAMPLE, in_full
 from karat.report.triage import changed_blocks
 from karat.results.comparison.changes import Change, Moved
-from karat.results.comparison.compare import Comparison, Pair, SegmentDifferences, headline_metric
+from karat.results.comparison.compare import CandidateComparison, Comparison, SegmentDifferences, headline_metric
 from karat.results.differences import Difference
 from karat.results.queries.changed import changed_queries
 from karat.results.result import Result
@@ -62,7 +62,7 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
     return Report(f"Compared with {comparison.baseline}{on}", sections)
 
 
-def _by_query(comparison: Comparison, pair: Pair, sides: Sequence[Result], number: int) -> list[Section]:
+def _by_query(comparison: Comparison, pair: CandidateComparison, sides: Sequence[Result], number: int) -> list[Section]:
     """On a page every list that changed can be looked at; elsewhere those that changed most are named."""
     blocks = _both_lists(pair, sides[0], sides[number]) if sides else []
     if blocks:
@@ -80,7 +80,7 @@ def _by_query(comparison: Comparison, pair: Pair, sides: Sequence[Result], numbe
     return [Section(f"changes-{number}", title, [_changes(comparison, pair), *notes])]
 
 
-def _both_lists(pair: Pair, baseline: Result, candidate: Result) -> list[Block]:
+def _both_lists(pair: CandidateComparison, baseline: Result, candidate: Result) -> list[Block]:
     metric = headline_metric([parse_metric(d.metric) for d in pair.differences])
     if metric is None:
         return []
@@ -88,14 +88,14 @@ def _both_lists(pair: Pair, baseline: Result, candidate: Result) -> list[Block]:
     return changed_blocks(found, baseline.system or baseline.run, pair.candidate, in_full(len(found.shown)))
 
 
-def _notes(pair: Pair) -> list[Block]:
+def _notes(pair: CandidateComparison) -> list[Block]:
     blocks: list[Block] = [Text(note, "warning") for note in pair.notes]
     if pair.identical:
         blocks.append(Text("Both score the same on every query."))
     return blocks
 
 
-def _judged(pair: Pair) -> list[Block]:
+def _judged(pair: CandidateComparison) -> list[Block]:
     """How much of both lists the gold knows; without a word where a row of the table says it and all is well."""
     found = pair.judged
     if found is None:
@@ -181,7 +181,7 @@ def _all(comparison: Comparison) -> list[Block]:
     ]
 
 
-def _segments(comparison: Comparison, pair: Pair) -> list[Block]:
+def _segments(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
     names = [d.metric for d in pair.differences]
     shown = [*(n for n in _PREFERRED if n in names), *(n for n in names if n not in _PREFERRED)][:_SEGMENT_METRICS]
     tested, blocks = _tested([d for group in pair.segments for d in group.differences]), list[Block]()
@@ -208,7 +208,7 @@ def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[
     return cells
 
 
-def _changes(comparison: Comparison, pair: Pair) -> Table:
+def _changes(comparison: Comparison, pair: CandidateComparison) -> Table:
     # Saved results keep no hits, and many gold sets no text: a column of dashes would tell nothing.
     lists = any(change.fell_out or change.came_in for change in pair.changes)
     texts = any(change.query for change in pair.changes)

@@ -18,7 +18,7 @@ from markupsafe import escape
 from karat.data.ids import Floats, Ints
 from karat.report.blocks import Block, Example, Line, Listing, Report, Section, Text
 from karat.report.readable import is_verbatim
-from karat.results.queries.highlight import Passage, cut
+from karat.results.queries.highlight import MarkedText, cut
 
 SIGNS = "✓ hit, ✗ miss (judged not relevant), ? not judged."
 LIMIT = 1_495_000  # bytes of a page that is to stay under 1.5 MB: headings and notes are only estimated
@@ -184,12 +184,12 @@ class _Plan:
 
     def _line(self, line: Line, brief: bool, stands: bool, letters: int) -> Line:
         if brief:
-            passage = cut(Passage(line.text or "", list(line.marks)), letters) if stands else Passage("")
+            passage = cut(MarkedText(line.text or "", list(line.marks)), letters) if stands else MarkedText("")
             name = self.numbers.get(line.id, line.id)
             return msgspec.structs.replace(line, id=name, text=passage.text or None, marks=())
         if line.text is None:
             return line
-        passage = cut(Passage(line.text, list(line.marks)), max(letters, _full(letters)))
+        passage = cut(MarkedText(line.text, list(line.marks)), max(letters, _full(letters)))
         return msgspec.structs.replace(line, text=passage.text, marks=passage.marks)
 
     def _all_pieces(self) -> Iterator[_Piece]:
@@ -254,7 +254,7 @@ def _full(letters: int) -> int:
 
 
 def _short(text: str, letters: int) -> str:
-    return cut(Passage(text), letters).text
+    return cut(MarkedText(text), letters).text
 
 
 def _bytes(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Interval, Table, Text
 from karat.report.numbers import difference
-from karat.results.comparison.compare import Pair
+from karat.results.comparison.compare import CandidateComparison
 from karat.results.comparison.open_labels import BoundedDifference
 
 _SHOWN = 5
@@ -15,7 +15,7 @@ _NOTE = (
 )
 
 
-def open_label_blocks(pair: Pair) -> list[Block]:
+def open_label_blocks(pair: CandidateComparison) -> list[Block]:
     if not pair.bounds:
         return []
     rows = [_row(found) for found in pair.bounds]
@@ -23,7 +23,7 @@ def open_label_blocks(pair: Pair) -> list[Block]:
     return [Table(columns, rows, _NOTE), *_hangs_on(pair)]
 
 
-def _hangs_on(pair: Pair) -> list[Block]:
+def _hangs_on(pair: CandidateComparison) -> list[Block]:
     """The pairs behind the metric by which the changed queries go, or else behind the first that can be flipped."""
     leading = {change.metric for change in pair.changes}
     flips = [(found.metric, found.flip) for found in pair.bounds if found.flip]

@@ -11,7 +11,7 @@ from karat.data.ids import Floats
 from karat.report.blocks import Block, Dot, Dots, Scatter, Spot
 from karat.report.cells import around, difference_cell
 from karat.report.sections.panel import panel_picture
-from karat.results.comparison.compare import Comparison, Pair, headline_metric, paired_sides
+from karat.results.comparison.compare import CandidateComparison, Comparison, headline_metric, paired_sides
 from karat.results.differences import SAME
 from karat.results.result import Result
 from karat.scoring.metrics.base import Metric
@@ -21,7 +21,7 @@ _SPOTS = 400  # more are drawn on a grid
 _GRID = 40
 
 
-def differences_picture(comparison: Comparison, pair: Pair) -> list[Block]:
+def differences_picture(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
     """The differences of all shares, on one axis with zero on it."""
     rows = [Dot(d.metric, difference_cell(d, "pp")) for d in pair.differences if comparison.units[d.metric] == "pp"]
     shown = [row for row in rows if row.value.value is not None]
@@ -32,7 +32,7 @@ def differences_picture(comparison: Comparison, pair: Pair) -> list[Block]:
     return [Dots(title, axis, shown, (-reach, reach), told=True)] if shown else []
 
 
-def sides_pictures(pair: Pair, baseline: Result, candidate: Result) -> list[Block]:
+def sides_pictures(pair: CandidateComparison, baseline: Result, candidate: Result) -> list[Block]:
     """The candidate's scores beside the baseline's, and query by query in the metric that decides what changed."""
     blocks = panel_picture(candidate, baseline)
     if metric := headline_metric([parse_metric(d.metric) for d in pair.differences]):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from karat.data.prices import Usage, money
-from karat.llm.client import Estimate, Spending
+from karat.llm.client import CostEstimate, Spending
 from karat.report.blocks import Block, Column, Table, Text
 
 _NO_PRICE = "cost not known: --prices names a table with this model"
 
 
-def estimate_text(estimate: Estimate) -> str:
+def estimate_text(estimate: CostEstimate) -> str:
     """
-    >>> estimate_text(Estimate(115, 0, 48_000, 12_650, 0.0148, "USD"))
+    >>> estimate_text(CostEstimate(115, 0, 48_000, 12_650, 0.0148, "USD"))
     'about 115 calls, 48,000 tokens in and 12,650 out, 0.015 USD'
-    >>> estimate_text(Estimate(0, 115, 0, 0))
+    >>> estimate_text(CostEstimate(0, 115, 0, 0))
     'nothing to ask: all 115 answers are there already'
     """
     if not estimate.calls:

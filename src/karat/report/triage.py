@@ -9,7 +9,7 @@ import msgspec
 from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
 from karat.report.sections.waterfall import WORDS
 from karat.results.queries.changed import ChangedQueries, ChangedQuery
-from karat.results.queries.highlight import Passage
+from karat.results.queries.highlight import MarkedText
 from karat.results.queries.shown import ShownGold, ShownHit
 from karat.results.queries.triage import DEPTH, Case, Triage
 
@@ -150,7 +150,7 @@ def _score(score: float | None) -> dict[str, Cell]:
     return {} if score is None else {"score": f"{score:.4g}"}
 
 
-def _text(passage: Passage | None) -> tuple[str | None, list[tuple[int, int]]]:
+def _text(passage: MarkedText | None) -> tuple[str | None, list[tuple[int, int]]]:
     if passage is None:
         return None, []
     return passage.text, list(passage.marks)

@@ -26,7 +26,7 @@ from karat.matching.cover import THRESHOLD
 from karat.results.analyses.base import route_lists
 from karat.results.bm25_baseline import LISTS, WordSearch
 from karat.results.result import Result
-from karat.scoring.ceilings import Extremes, LazyColumns, Side, level_of
+from karat.scoring.ceilings import Extremes, GoldLevel, LazyColumns, level_of
 from karat.scoring.dates import NoVersions, OddVersion, with_versions
 from karat.scoring.engines.base import Engine, Scored, Task, collect
 from karat.scoring.engines.find import find_engine
@@ -326,7 +326,7 @@ class _Scorer:
         size = len(gold.queries)
         self.seen = np.zeros(size, np.bool_)
         self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in self.metrics}
-        self.sides = {"chunk": Side(gold), "doc": Side(task.documents or gold)}
+        self.sides = {"chunk": GoldLevel(gold), "doc": GoldLevel(task.documents or gold)}
         self.votes: dict[str, Floats] = {}
         self.depths = np.zeros(size, np.int64)
         self.places: Any = np.zeros(len(gold.items), np.int32)

@@ -35,8 +35,8 @@ from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.results.sweep import (
     ALL,
     DEFAULT_KS,
-    Measured,
     Sweep,
+    SweptGroup,
     checked_depths,
     draw_curve,
     measured_depths,
@@ -259,9 +259,9 @@ class Result:
             curves=[draw_curve(self._measured(*group), ks, depth, self.sampling) for group in (*everything, *groups)],
         )
 
-    def _measured(self, segment: str, value: str, at: Ints) -> Measured:
+    def _measured(self, segment: str, value: str, at: Ints) -> SweptGroup:
         ceilings = {name: values[at] for name, values in self.ceilings.items()}
-        return Measured(segment, value, self.columns.select(at), ceilings, len(at))
+        return SweptGroup(segment, value, self.columns.select(at), ceilings, len(at))
 
     def _segment(self, name: str, label: str, at: Ints, columns: Scores) -> SegmentRow:
         ceilings = {n: values[at] for n, values in self.ceilings.items()}

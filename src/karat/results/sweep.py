@@ -96,7 +96,7 @@ def checked_depths(ks: Iterable[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SweptGroup:
     """A group of queries with all that a sweep needs of it."""
 
     segment: str
@@ -117,7 +117,7 @@ def measured_depths(wanted: list[int], depth: int) -> tuple[list[int], list[str]
     return ks, [f"the lists are {depth} deep: k = {left_out} would measure nothing new and is left out."]
 
 
-def draw_curve(measured: Measured, ks: list[int], depth: int, sampling: Sampling) -> Curve:
+def draw_curve(measured: SweptGroup, ks: list[int], depth: int, sampling: Sampling) -> Curve:
     """The curves of one group. `depth`: of the deepest list."""
     names = {f"auc_recall@{ks[-1]}", f"recall@{_EVERYTHING}", *(f"{curve}@{k}" for curve in _CURVES for k in ks)}
     shown = replace(measured.scores, metrics=[m for m in measured.scores.metrics if str(m) in names])

@@ -14,7 +14,7 @@ _USUAL = ("hits", "results", "documents", "matches", "items", "data", "topk")
 _PATHS = ("score", "text", "doc_id", "doc_version", "source")
 
 
-class Endpoint(Retriever):
+class HttpEndpoint(Retriever):
     """Sends a request built from a template, finds the hits in the JSON that comes back.
 
     `request` is the JSON body (default: {query, k}), `params` the query string, `hits` the path to the list (found by

@@ -20,7 +20,7 @@ def level_of(metric: Metric) -> str:
     return metric.level if isinstance(metric, Relevance) else "chunk"
 
 
-class Side:
+class GoldLevel:
     """The gold of one level, and of which queries hits were matched by document or by passage."""
 
     def __init__(self, gold: Gold) -> None:
@@ -38,7 +38,12 @@ class Extremes:
     say."""
 
     def __init__(
-        self, metrics: Iterable[Metric], sides: Mapping[str, Side], rows: Ints, rules: Rules, corpus_size: int | None
+        self,
+        metrics: Iterable[Metric],
+        sides: Mapping[str, GoldLevel],
+        rows: Ints,
+        rules: Rules,
+        corpus_size: int | None,
     ) -> None:
         self._metrics = {str(m): m for m in metrics}
         self._sides, self._rows, self._rules, self._corpus_size = sides, rows, rules, corpus_size or 1
@@ -74,7 +79,7 @@ class Extremes:
                     found[name][some] = values
         return found
 
-    def _unanswered(self, side: Side, rows: Ints) -> Judged:
+    def _unanswered(self, side: GoldLevel, rows: Ints) -> Judged:
         matched = None if side.by_document is None else side.by_document[rows]
         return judge_none(side.gold, rows, matched, self._rules)
 

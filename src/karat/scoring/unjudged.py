@@ -29,7 +29,7 @@ class Lists:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Seen:
+class PooledItems:
     """Other things that were found for a query, by whatever else was pooled."""
 
     query: Ints
@@ -182,10 +182,12 @@ class OpenLists:
         return lowest
 
 
-def open_lists(first: Lists, second: Lists, seen: Sequence[Seen] = (), grades: Sequence[float] = ()) -> OpenLists:
+def open_lists(
+    first: Lists, second: Lists, seen: Sequence[PooledItems] = (), grades: Sequence[float] = ()
+) -> OpenLists:
     """`seen`: what else was found and is not judged; `grades`: that labels use beside the gold's."""
     index: dict[tuple[int, str], int] = {}
-    everything: list[Lists | Seen] = [first, second, *seen]
+    everything: list[Lists | PooledItems] = [first, second, *seen]
     numbers = [
         np.array([index.setdefault(pair, len(index)) for pair in zip(found.query.tolist(), found.names, strict=True)])
         for found in everything

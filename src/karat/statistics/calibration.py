@@ -26,7 +26,7 @@ LEAST_YOUDEN = 0.3  # under it a judge tells relevant from irrelevant so badly t
 FEW = 10  # labels of a stratum, under which its share is not known well enough to stand alone
 
 
-class Estimate(NamedTuple):
+class CalibratedValue(NamedTuple):
     """A number with its interval; NaN where nothing can be said."""
 
     value: float
@@ -82,9 +82,9 @@ def strata_by(positive: NDArray[np.bool_], pairs: Ints, labelled: Ints, relevant
 class Rates:
     """How a judge compares with people. Youden's index: sensitivity + specificity − 1; 0 is a coin."""
 
-    sensitivity: Estimate
-    specificity: Estimate
-    kappa: Estimate
+    sensitivity: CalibratedValue
+    specificity: CalibratedValue
+    kappa: CalibratedValue
 
     @property
     def youden(self) -> float:
@@ -93,7 +93,7 @@ class Rates:
 
 def rates(strata: Strata, sampling: Sampling) -> Rates:
     if not strata.told:
-        nothing = Estimate(math.nan, math.nan, math.nan)
+        nothing = CalibratedValue(math.nan, math.nan, math.nan)
         return Rates(nothing, nothing, nothing)
     exact = _rates(strata, strata.shares[None, :])[:, 0]
     drawn = _rates(strata, strata.draws(sampling))
@@ -107,7 +107,7 @@ def rates(strata: Strata, sampling: Sampling) -> Rates:
             np.minimum(low, exact),
             np.maximum(high, exact),
         )  # with few labels the middle of all draws is elsewhere
-    found = (Estimate(*map(float, values)) for values in zip(exact, low, high, strict=True))
+    found = (CalibratedValue(*map(float, values)) for values in zip(exact, low, high, strict=True))
     return Rates(*found)
 
 
@@ -126,14 +126,14 @@ def _rates(strata: Strata, shares: Floats) -> Floats:
 
 def post_stratified(
     known: Floats, open_: Floats, strata: Strata, sampling: Sampling, clusters: Ints | None = None
-) -> Estimate:
+) -> CalibratedValue:
     """Mean over units (pairs, queries) of what is known plus what is open × the share of its stratum; NaN where people
     have labelled nothing of a stratum.
 
     `open_`: unit × stratum. The interval allows for both: other units might have been drawn, and other pairs labelled.
     """
     if not strata.told:
-        return Estimate(math.nan, math.nan, math.nan)
+        return CalibratedValue(math.nan, math.nan, math.nan)
     units = np.column_stack([known, open_])
     sums = ratio(units, np.ones_like(units), clusters)
     above, below = bayesian_sums(sums, sampling.seed, sampling.resamples)
@@ -143,7 +143,7 @@ def post_stratified(
     means = ((above * drawn).sum(axis=1) + high_end * size) / (below[:, 0] + (low_end + high_end) * size)
     value = float((units.sum(axis=0) / len(units)) @ np.concatenate([[1.0], strata.shares]))
     low, high = np.quantile(means, sampling.tails)
-    return Estimate(value, min(float(low), value), max(float(high), value))
+    return CalibratedValue(value, min(float(low), value), max(float(high), value))
 
 
 def _for_the_rest(strata: Strata, drawn: Floats) -> Floats:
@@ -156,7 +156,7 @@ def _for_the_rest(strata: Strata, drawn: Floats) -> Floats:
 
 def prediction_powered(
     judge_all: Floats, judge: Floats, human: Floats, probability: Floats, sampling: Sampling
-) -> Estimate:
+) -> CalibratedValue:
     """PPI++ (Angelopoulos, Duchi and Zrnic 2023) for a mean, with labels that were drawn with unequal chances.
 
     The judge's mean over all pairs, corrected by how far it is off on those that people labelled, each counted by the
@@ -175,7 +175,7 @@ def prediction_powered(
     value = trust * float(judge_all.mean()) + float(weight @ left)
     error = math.sqrt(trust**2 * own + spread(left, left))
     z = normal_quantile(sampling.tails[1])
-    return Estimate(min(max(value, 0.0), 1.0), max(value - z * error, 0.0), min(value + z * error, 1.0))
+    return CalibratedValue(min(max(value, 0.0), 1.0), max(value - z * error, 0.0), min(value + z * error, 1.0))
 
 
 def _few(n: int) -> float:
@@ -190,7 +190,7 @@ def rogan_gladen(
     specificity: float,
     irrelevant: float,
     level: float,
-) -> Estimate:
+) -> CalibratedValue:
     """The share of relevant pairs from that which a judge of known sensitivity and specificity calls relevant.
 
     Both come from another set, on `relevant` and `irrelevant` pairs of it (Rogan and Gladen 1978); the interval is that
@@ -211,7 +211,7 @@ def rogan_gladen(
     shift = 2 * z**2 * (middle * of_se - (1 - middle) * of_sp)
     error = math.sqrt(p * (1 - p) / n + middle**2 * of_se + (1 - middle) ** 2 * of_sp) / (se + sp - 1)
     low, high = (_share(middle + shift + side * z * error) for side in (-1, 1))
-    return Estimate(_share(value), low, high)
+    return CalibratedValue(_share(value), low, high)
 
 
 def _uncovered(apparent: float, sensitivity: float, specificity: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from karat.errors import ConfigError, KaratError
-from karat.net.hosts.client import Client, HostError
+from karat.net.hosts.client import HostClient, HostError
 from karat.net.hosts.posting import find_host, plan
 
 MARK = "<!-- karat:karat -->"
@@ -252,7 +252,7 @@ def test_the_token_is_taken_out_of_the_text(server: Any) -> None:
 
 def test_no_object_shows_the_token(server: Any) -> None:
     host = find_host(server.environment())
-    assert TOKEN not in repr(host) + repr(Client(host.headers(), host.token, 1)) + plan(host, "karat", "x")
+    assert TOKEN not in repr(host) + repr(HostClient(host.headers(), host.token, 1)) + plan(host, "karat", "x")
 
 
 @pytest.mark.parametrize("bad", ["secret\nX-Evil: 1", "sec ret", "secrét", "secret\x00"])

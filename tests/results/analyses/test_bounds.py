@@ -16,7 +16,7 @@ from karat.report.build import brief_report, evaluation_report
 from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
 from karat.results.analyses.bounds import BoundsFound, BoundsRow
-from karat.results.comparison.compare import Pair
+from karat.results.comparison.compare import CandidateComparison
 from karat.results.result import restore
 from karat.scoring.extra_labels import Labelling
 
@@ -197,7 +197,7 @@ def to_builtins(value: Any) -> Any:
 # --- two runs
 
 
-def pair(first: Any, second: Any, gold: Any, metrics: str, **options: Any) -> Pair:
+def pair(first: Any, second: Any, gold: Any, metrics: str, **options: Any) -> CandidateComparison:
     return karat.compare(first, second, gold, [metrics], sampling=QUICK, **options).pairs[0]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import karat
 from karat.formats.corpus import read_corpus
-from karat.results.analyses.no_answer import Point, Unanswerable, shortest_between
+from karat.results.analyses.no_answer import ThresholdPoint, Unanswerable, shortest_between
 from karat.retrievers.bm25 import BM25
 
 Record = dict[str, Any]
@@ -37,7 +37,7 @@ def found(run: Any, gold: Any, **options: Any) -> Unanswerable:
     return unanswerable
 
 
-def rates(point: Point | None) -> tuple[float | None, ...]:
+def rates(point: ThresholdPoint | None) -> tuple[float | None, ...]:
     assert point is not None
     return point.false_evidence.value, point.miss.value, point.coverage, point.risk.value
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import karat
 from karat.errors import ConfigError
 from karat.report.export import export
-from karat.results.comparison.compare import Pair, compare_results
+from karat.results.comparison.compare import CandidateComparison, compare_results
 from karat.results.differences import Difference
 from karat.statistics.corrections import benjamini_hochberg, holm
 
@@ -24,11 +24,11 @@ BEFORE, AFTER, GOLD = (str(DEMO / name) for name in ("bm25.jsonl", "bm25_rerank.
 QUICK = karat.Sampling(resamples=300)
 
 
-def pair(a: Any, b: Any, gold: Any = None, metrics: Any = "recall@2", **options: Any) -> Pair:
+def pair(a: Any, b: Any, gold: Any = None, metrics: Any = "recall@2", **options: Any) -> CandidateComparison:
     return karat.compare(a, b, gold, metrics, sampling=options.pop("sampling", QUICK), **options).pairs[0]
 
 
-def of(found: Pair, metric: str) -> Difference:
+def of(found: CandidateComparison, metric: str) -> Difference:
     return next(d for d in found.differences if d.metric == metric)
 
 

@@ -12,7 +12,7 @@ import pytest
 import karat
 from karat.data.corpus import Corpus
 from karat.errors import ConfigError
-from karat.results.queries.highlight import Passage, shared_words
+from karat.results.queries.highlight import MarkedText, shared_words
 from karat.schemas import schema_text
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
@@ -78,13 +78,13 @@ def test_hits_are_marked_and_gold_says_where_it_stands() -> None:
 def test_a_document_is_found_by_its_chunk() -> None:
     assert [(g.id, g.rank) for g in case("document").gold] == [("d4", 2)]
     (gold,) = case("document", corpus=CORPUS).gold
-    assert gold.passage == Passage("Statement", [(0, 9)])
+    assert gold.passage == MarkedText("Statement", [(0, 9)])
 
 
 def test_texts_come_from_the_log_else_from_the_corpus() -> None:
-    assert [h.passage for h in case("lost").hits] == [None, Passage("The fees of a wire", [(4, 8), (14, 18)])]
+    assert [h.passage for h in case("lost").hits] == [None, MarkedText("The fees of a wire", [(4, 8), (14, 18)])]
     assert case("lost").gold[0].passage is None
-    assert case("lost", corpus=CORPUS).gold[0].passage == Passage("A wire fee", [(2, 6), (7, 10)])
+    assert case("lost", corpus=CORPUS).gold[0].passage == MarkedText("A wire fee", [(2, 6), (7, 10)])
 
 
 def test_word_search_stands_beside_the_hits_where_there_is_a_corpus() -> None:

@@ -19,7 +19,7 @@ from karat.data.prices import Prices, read_prices
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_fit, make_canaries
-from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, Judged, ModelJudge
+from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, ModelJudge, TimedVerdict
 from karat.labels.judge.merging import write_beside
 from karat.labels.judge.prompt import USUAL_TOKENS, Prompt, read_prompt
 from karat.labels.judge.verdicts import missing
@@ -27,7 +27,7 @@ from karat.labels.labels_file import Label, now
 from karat.labels.pool_file import PoolEntry, read_pool
 from karat.llm.base import NoReply
 from karat.llm.chat import Chat
-from karat.llm.client import Estimate, Spending, chat_of, client_of
+from karat.llm.client import CostEstimate, Spending, chat_of, client_of
 from karat.llm.options import ModelOptions, Option, spelled_out
 from karat.llm.parallel import Progress, each
 
@@ -111,7 +111,7 @@ class Judging:
             raise ConfigError(f"no pair of the pool has a {lacking}", file=self.label, field=lacking, hint=hint)
         return found
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> CostEstimate:
         """Requests that no earlier time has answered. A judge that has to be asked again costs more."""
         requests = (self._judge.request(task.query, task.passage) for task in self._mixed)
         return self.client.estimate(requests, 0 if self._judge.version is None else USUAL_TOKENS, self.prices)
@@ -119,13 +119,13 @@ class Judging:
     def run(self, output: str | PathLike[str] | None = None, progress: Progress | None = None) -> Judgements:
         started = time.monotonic()
         shown = nullcontext(lambda: None) if progress is None else progress("judging", len(self._mixed))
-        given: dict[int, Judged] = {}
+        given: dict[int, TimedVerdict] = {}
         with shown as tick:
             for task, judged in each(
                 self._mixed, lambda task: self._judge.judge(task.query, task.passage), self._workers
             ):
                 given[id(task)] = (
-                    Judged(missing("no reply", str(judged)), now()) if isinstance(judged, NoReply) else judged
+                    TimedVerdict(missing("no reply", str(judged)), now()) if isinstance(judged, NoReply) else judged
                 )
                 tick()
         canaries = count_canaries([(t.canary, given[id(t)].verdict.grade) for t in self._mixed if t.canary is not None])
@@ -136,8 +136,8 @@ class Judging:
         self.client.close()
         return self._summary(labels, canaries, kept, time.monotonic() - started)
 
-    def _label(self, entry: PoolEntry, judged: Judged | None) -> Label:
-        verdict, when = judged or Judged(missing("no text", "" if entry.query else "the query has none"), now())
+    def _label(self, entry: PoolEntry, judged: TimedVerdict | None) -> Label:
+        verdict, when = judged or TimedVerdict(missing("no text", "" if entry.query else "the query has none"), now())
         return Label(
             query_id=entry.query_id,
             chunk_id=entry.chunk_id,

@@ -11,10 +11,10 @@ import msgspec
 
 from karat.errors import ConfigError, KaratError, shorten
 from karat.labels.judge.prompt import Prompt
-from karat.labels.judge.verdicts import Verdict, missing, read_verdict
+from karat.labels.judge.verdicts import JudgeVerdict, missing, read_verdict
 from karat.llm.base import NoReply, Reply, Request
 from karat.llm.client import Client
-from karat.llm.conversation import NoAnswer, Unusable, converse
+from karat.llm.conversation import NoModelAnswer, UnusableReply, converse
 from karat.net.waiting import settled
 from karat.retrievers.function import code_hash
 from karat.retrievers.named import load, title_of
@@ -24,10 +24,10 @@ _AGAIN = (
 )
 
 
-class Judged(NamedTuple):
+class TimedVerdict(NamedTuple):
     """A verdict, and when it was given."""
 
-    verdict: Verdict
+    verdict: JudgeVerdict
     time: str
 
 
@@ -38,7 +38,7 @@ class Judge(Protocol):
     version: str | None  # of what it was told
 
     def request(self, query: str, passage: str) -> Request: ...
-    def judge(self, query: str, passage: str) -> Judged: ...
+    def judge(self, query: str, passage: str) -> TimedVerdict: ...
 
 
 class ModelJudge:
@@ -51,15 +51,15 @@ class ModelJudge:
     def request(self, query: str, passage: str) -> Request:
         return self._prompt.request(query, passage)
 
-    def judge(self, query: str, passage: str) -> Judged:
-        def read(answer: str) -> Verdict:
+    def judge(self, query: str, passage: str) -> TimedVerdict:
+        def read(answer: str) -> JudgeVerdict:
             return read_verdict(answer, passage, needs_quote=True)
 
         try:
             verdict, reply = converse(self.client, self.request(query, passage), read, _AGAIN)
-        except NoAnswer as error:
-            return Judged(missing(error.kind, error.about), error.time)
-        return Judged(verdict, reply.time)
+        except NoModelAnswer as error:
+            return TimedVerdict(missing(error.kind, error.about), error.time)
+        return TimedVerdict(verdict, reply.time)
 
 
 class FunctionJudge:
@@ -72,13 +72,13 @@ class FunctionJudge:
     def request(self, query: str, passage: str) -> Request:
         return Request([{"role": "query", "content": query}, {"role": "passage", "content": passage}], 0)
 
-    def judge(self, query: str, passage: str) -> Judged:
+    def judge(self, query: str, passage: str) -> TimedVerdict:
         reply = self.client.ask(self.request(query, passage))
         try:
-            return Judged(read_verdict(reply.text or "", passage, needs_quote=False), reply.time)
-        except Unusable as error:
+            return TimedVerdict(read_verdict(reply.text or "", passage, needs_quote=False), reply.time)
+        except UnusableReply as error:
             said = shorten(reply.text or "nothing", 80)
-            return Judged(missing("no usable answer", f"{error}; it returned {said}"), reply.time)
+            return TimedVerdict(missing("no usable answer", f"{error}; it returned {said}"), reply.time)
 
 
 class FunctionModel:

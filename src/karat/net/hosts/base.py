@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from karat.errors import ConfigError
-from karat.net.hosts.client import Client
+from karat.net.hosts.client import HostClient
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Host(ABC):
         """Headers of every request, with the token."""
 
     @abstractmethod
-    def whoami(self, client: Client) -> str:
+    def whoami(self, client: HostClient) -> str:
         """The login of the token's owner."""
 
     @abstractmethod

@@ -58,7 +58,7 @@ def check_token(token: str, variable: str) -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HostReply:
     """What a server said."""
 
     status: int
@@ -124,14 +124,14 @@ def timestamp(date: str) -> float | None:
 
 
 @dataclass(frozen=True)
-class Client:
+class HostClient:
     """Sends one request at a time, and gives back good answers only."""
 
     headers: dict[str, str] = field(repr=False)
     token: str = field(repr=False)
     timeout: float
 
-    def send(self, method: str, url: str, payload: object = None) -> Answer:
+    def send(self, method: str, url: str, payload: object = None) -> HostReply:
         data = None if payload is None else json.dumps(payload).encode()
         target = url
         for _ in range(_HOPS):
@@ -144,12 +144,12 @@ class Client:
     def redact(self, text: str) -> str:
         return text.replace(self.token, "***") if self.token else text
 
-    def _exchange(self, method: str, url: str, data: bytes | None) -> Answer:
+    def _exchange(self, method: str, url: str, data: bytes | None) -> HostReply:
         headers = {"User-Agent": "karat", "Content-Type": "application/json", **self.headers}
         deadline = time.monotonic() + self.timeout
         try:
             with _opener().open(Request(url, data, headers, method=method), timeout=self.timeout) as response:
-                return Answer(response.status, response.headers, _read(response, deadline))
+                return HostReply(response.status, response.headers, _read(response, deadline))
         except (OSError, HTTPException, UnicodeError) as error:
             raise self._failed(f"{method} {url}", error) from None
 
@@ -162,7 +162,7 @@ class Client:
             return Unavailable(f"{request}: no answer within {self.timeout:g} s")
         return Unavailable(f"{request}: {shorten(said, 200)}")
 
-    def _moved(self, url: str, answer: Answer) -> str:
+    def _moved(self, url: str, answer: HostReply) -> str:
         """The new address of a renamed project. The token goes nowhere but to the server it was meant for."""
         try:
             target = urljoin(url, answer.headers.get("Location", ""))
@@ -177,7 +177,7 @@ class Client:
             )
         return target
 
-    def _good(self, request: str, answer: Answer) -> Answer:
+    def _good(self, request: str, answer: HostReply) -> HostReply:
         if 200 <= answer.status < 300:
             return answer
         said = shorten(self.redact(answer.message()), 200)

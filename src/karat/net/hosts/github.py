@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from karat.errors import ConfigError
 from karat.net.hosts.base import Host, Outcome, login, require
 from karat.net.hosts.body import cut, utf8
-from karat.net.hosts.client import Client, Denied, HostError, NotFound, check_token, check_url
+from karat.net.hosts.client import Denied, HostClient, HostError, NotFound, check_token, check_url
 
 _API = "https://api.github.com"
 _SUMMARY_BYTES = 1 << 20
@@ -76,7 +76,7 @@ class GitHub(Host):
             "X-GitHub-Api-Version": "2022-11-28",
         }
 
-    def whoami(self, client: Client) -> str:
+    def whoami(self, client: HostClient) -> str:
         """Asked by GraphQL, because REST does not tell it to the tokens of workflows and apps."""
         try:
             said = client.send("POST", self.graphql, {"query": "{viewer{login}}"}).json()

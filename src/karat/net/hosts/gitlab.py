@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from karat.errors import ConfigError, printable
 from karat.net.hosts.base import Host, Outcome, login, require
-from karat.net.hosts.client import Client, HostError, check_token, check_url
+from karat.net.hosts.client import HostClient, HostError, check_token, check_url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class GitLab(Host):
     def headers(self) -> dict[str, str]:
         return {"PRIVATE-TOKEN": self.token, "Accept": "application/json"}
 
-    def whoami(self, client: Client) -> str:
+    def whoami(self, client: HostClient) -> str:
         name = login(client.send("GET", f"{self.api}/user").json(), "username")
         if name is None:
             raise HostError(f"{self.api}/user: does not say whose token this is", hint="is CI_API_V4_URL right?")

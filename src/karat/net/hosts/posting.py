@@ -8,7 +8,7 @@ from typing import Any
 from karat.errors import ConfigError, UnknownName, shorten
 from karat.net.hosts.base import Host, Outcome
 from karat.net.hosts.body import cut, is_marked, marker
-from karat.net.hosts.client import Answer, Client, Denied, HostError, NotFound
+from karat.net.hosts.client import Denied, HostClient, HostError, HostReply, NotFound
 from karat.net.hosts.github import GitHub
 from karat.net.hosts.gitlab import GitLab
 from karat.net.hosts.patience import Patience
@@ -45,7 +45,7 @@ def plan(host: Host, name: str, body: str) -> str:
 
 def post(host: Host, name: str, body: str, patience: Patience | None = None, timeout: float = 20.0) -> Outcome:
     """Write the comment. Where the token may not, the body is shown elsewhere and the outcome says so."""
-    client = Client(host.headers(), host.token, timeout)
+    client = HostClient(host.headers(), host.token, timeout)
     body = client.redact(body)
     text = _marked(host, name, body)
     if reason := host.unable():
@@ -61,7 +61,7 @@ def _marked(host: Host, name: str, body: str) -> str:
     return f"{mark}\n{cut(body, host.limit - len(mark) - 1)}"
 
 
-def _create_or_update(host: Host, client: Client, mark: str, text: str) -> Outcome:
+def _create_or_update(host: Host, client: HostClient, mark: str, text: str) -> Outcome:
     """One try. It always looks first, so that it can be repeated even if the last try got no answer to its POST."""
     payload = {"body": text}
     for number in _own_comments(host, client, mark):
@@ -75,13 +75,13 @@ def _create_or_update(host: Host, client: Client, mark: str, text: str) -> Outco
         raise Denied(error.what) from None  # it could be read, so it is there
 
 
-def _done(verb: str, host: Host, client: Client, answer: Answer) -> Outcome:
+def _done(verb: str, host: Host, client: HostClient, answer: HostReply) -> Outcome:
     comment = answer.json()
     page = shorten(client.redact(host.page_of(comment)), 500) if isinstance(comment, dict) else ""
     return Outcome(f"{verb} the comment" + (f": {page}" if page else ""))
 
 
-def _own_comments(host: Host, client: Client, mark: str) -> Iterator[int]:
+def _own_comments(host: Host, client: HostClient, mark: str) -> Iterator[int]:
     me = host.whoami(client)
     for comment in _comments(host, client):
         number, body = comment.get("id"), comment.get("body")
@@ -89,7 +89,7 @@ def _own_comments(host: Host, client: Client, mark: str) -> Iterator[int]:
             yield number
 
 
-def _comments(host: Host, client: Client) -> Iterator[dict[str, Any]]:
+def _comments(host: Host, client: HostClient) -> Iterator[dict[str, Any]]:
     """All comments, page by page. The pages' addresses are made here, so that no server can send the token away."""
     for page in range(1, _PAGES + 1):
         url = f"{host.comments_url}?{host.oldest_first}per_page={_PAGE}&page={page}"

@@ -8,7 +8,7 @@ from karat.data.prices import money
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
-from karat.results.analyses.cost import Costs, Part
+from karat.results.analyses.cost import CostPart, Costs
 from karat.results.result import Result
 
 
@@ -52,14 +52,14 @@ def _sentences(found: Costs) -> Iterator[str]:
         yield f"In all: {money(found.total)} {found.currency} for {rows['cost'].n:,} {queries}."
 
 
-def _table(title: str, parts: list[Part], currency: str | None) -> Table:
+def _table(title: str, parts: list[CostPart], currency: str | None) -> Table:
     counts = ("queries", "calls", "tokens in", "tokens out")
     money_columns = [Column(currency), Column("share")] if currency else []
     rows = [_cells(part) if currency else _cells(part)[:-2] for part in parts]
     return Table([Column(title), *(Column(name, "count") for name in counts), *money_columns], rows)
 
 
-def _cells(part: Part) -> list[Cell]:
+def _cells(part: CostPart) -> list[Cell]:
     return [
         part.name or "not said",
         part.queries,

@@ -6,7 +6,7 @@ from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.numbers import listed
 from karat.report.sections.base import ReportSection
-from karat.results.analyses.label_health import LabelHealth, Labels
+from karat.results.analyses.label_health import LabelCount, LabelHealth
 from karat.results.result import Result
 
 _ADVICE = (
@@ -36,7 +36,7 @@ class LabelHealthSection(ReportSection):
         return [_table(found, named), *_warnings(found)]
 
 
-def _table(found: LabelHealth, named: dict[str, Labels]) -> Table:
+def _table(found: LabelHealth, named: dict[str, LabelCount]) -> Table:
     corpus = found.against == "corpus"
     columns = [
         Column("the gold set names"),
@@ -49,7 +49,7 @@ def _table(found: LabelHealth, named: dict[str, Labels]) -> Table:
     return Table(columns, [_row(name, labels) for name, labels in named.items()], None if corpus else _ONLY_RETURNED)
 
 
-def _row(name: str, labels: Labels) -> list[Cell]:
+def _row(name: str, labels: LabelCount) -> list[Cell]:
     moved = labels.moved if name == "chunks" else None
     examples = listed([shorten(example, 30) for example in labels.examples[:2]])
     return [name, labels.count, labels.there, f"{labels.there / labels.count:.0%}", moved, examples or None]

@@ -23,7 +23,7 @@ from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.metrics.precision import Precision
 from karat.scoring.metrics.rbp import RBP
-from karat.scoring.unjudged import Lists, OpenLists, Seen, no_lists, open_lists, read_lists
+from karat.scoring.unjudged import Lists, OpenLists, PooledItems, no_lists, open_lists, read_lists
 from karat.statistics.intervals import mean_intervals
 from karat.statistics.sums import sum_up
 
@@ -144,16 +144,16 @@ def _lists(side: Side, source: Run, level: str) -> _Lists:
     # Passages are looked for in the chunks of one system, and what other systems hold of them is not known here.
     found = read_lists(source, None if gold.located is None else [side.system], gold, side.rules)
     own = found.pop(side.system)
-    seen = [Seen(lists.query, lists.names) for lists in found.values()]
+    seen = [PooledItems(lists.query, lists.names) for lists in found.values()]
     seen.append(_pooled(gold, side.labelling.pooled))
     alone = no_lists(gold, side.rules)
     return _Lists(own, open_lists(alone, own, seen, sorted(set(side.labelling.judge.values()))))
 
 
-def _pooled(gold: Gold, pairs: Sequence[Named]) -> Seen:
+def _pooled(gold: Gold, pairs: Sequence[Named]) -> PooledItems:
     known = set(zip((gold.queries[q] for q in gold.query_of_item.tolist()), gold.ids, strict=True)) if pairs else set()
     fresh = [(gold.index[query], item) for query, item in pairs if query in gold.index and (query, item) not in known]
-    return Seen(np.array([query for query, _ in fresh], np.int64), [item for _, item in fresh])
+    return PooledItems(np.array([query for query, _ in fresh], np.int64), [item for _, item in fresh])
 
 
 def _strict(side: Side, metric: Relevance, lists: _Lists) -> BoundsRow:

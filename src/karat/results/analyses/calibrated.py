@@ -17,7 +17,7 @@ from karat.scoring.metrics.rbp import RBP
 from karat.scoring.unjudged import Lists
 from karat.statistics.calibration import (
     FEW,
-    Estimate,
+    CalibratedValue,
     Strata,
     post_stratified,
     prediction_powered,
@@ -70,7 +70,7 @@ def _looked_up(grades: Mapping[Named, float], pairs: list[Named]) -> Floats:
     return np.array([grades.get(pair, np.nan) for pair in pairs], np.float64)
 
 
-def corrected(side: Side, metric: Precision | RBP, lists: Lists) -> tuple[Estimate, str] | None:
+def corrected(side: Side, metric: Precision | RBP, lists: Lists) -> tuple[CalibratedValue, str] | None:
     """The mean over queries as people would have labelled all hits, and how it was reached; None: cannot be told."""
     if np.isnan(side.values[str(metric)]).all():
         return None
@@ -114,7 +114,7 @@ def as_strata(counted: list[JudgedStratum], rel: float | None) -> tuple[Strata, 
     return *strata_by(relevance(grades, rel), pairs, labelled, relevant), grades
 
 
-def _by_strata(side: Side, metric: Relevance, hits: OpenHits, counted: list[JudgedStratum]) -> Estimate:
+def _by_strata(side: Side, metric: Relevance, hits: OpenHits, counted: list[JudgedStratum]) -> CalibratedValue:
     """Hits that people labelled are known; of the others the share of their stratum counts."""
     values = side.values[str(metric)]
     size = len(values)
@@ -131,7 +131,7 @@ def _by_strata(side: Side, metric: Relevance, hits: OpenHits, counted: list[Judg
     )
 
 
-def _by_weights(side: Side, metric: Relevance, hits: OpenHits) -> Estimate | None:
+def _by_weights(side: Side, metric: Relevance, hits: OpenHits) -> CalibratedValue | None:
     """Of all hits with a judge's label the share that is relevant, corrected on the pairs that people labelled."""
     said = side.labelling
     shared = [pair for pair in said.human if pair in said.judge and pair in said.probability]
@@ -151,12 +151,12 @@ def _by_weights(side: Side, metric: Relevance, hits: OpenHits) -> Estimate | Non
     return _with_known(side, metric, hits.weight[judged], share)
 
 
-def _by_rates(side: Side, metric: Relevance, hits: OpenHits, known: KnownJudge) -> Estimate:
+def _by_rates(side: Side, metric: Relevance, hits: OpenHits, known: KnownJudge) -> CalibratedValue:
     judged = ~np.isnan(hits.judge)
     weight, said = hits.weight[judged], relevance(hits.judge[judged], metric.rel)
     pairs = int(judged.sum())
     if not pairs:
-        return _with_known(side, metric, weight, Estimate(0.0, 0.0, 0.0))
+        return _with_known(side, metric, weight, CalibratedValue(0.0, 0.0, 0.0))
     positive = pairs * float((weight * said).sum() / weight.sum())  # hits further down may count less
     share = rogan_gladen(
         positive, pairs, known.sensitivity, known.relevant, known.specificity, known.irrelevant, side.sampling.level
@@ -164,8 +164,8 @@ def _by_rates(side: Side, metric: Relevance, hits: OpenHits, known: KnownJudge) 
     return _with_known(side, metric, weight, share)
 
 
-def _with_known(side: Side, metric: Relevance, weight: Floats, share: Estimate) -> Estimate:
+def _with_known(side: Side, metric: Relevance, weight: Floats, share: CalibratedValue) -> CalibratedValue:
     """What the gold knows, and the share of the rest."""
     values = side.values[str(metric)]
     known, rest = float(np.nanmean(values)), float(weight.sum()) / int((~np.isnan(values)).sum())
-    return Estimate(*(known + rest * part for part in share))
+    return CalibratedValue(*(known + rest * part for part in share))

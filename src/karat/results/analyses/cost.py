@@ -14,7 +14,7 @@ from karat.results.summary import SummaryRow
 _METRICS = ("cost", "prompt_tokens", "completion_tokens")
 
 
-class Part(msgspec.Struct, frozen=True):
+class CostPart(msgspec.Struct, frozen=True):
     """What one stage, or one model, used over all queries."""
 
     name: str | None  # null: the log does not say
@@ -41,8 +41,8 @@ class Costs(msgspec.Struct, frozen=True):
     currency: str | None  # null: there is no price table
     per_query: list[SummaryRow]  # cost, prompt and completion tokens
     total: float | None  # null without a price table
-    stages: list[Part]
-    models: list[Part]
+    stages: list[CostPart]
+    models: list[CostPart]
     unpriced: list[str]  # why the cost of some queries is not known
     one_off: list[OneOffLine]
 
@@ -77,7 +77,7 @@ class CostAnalysis(Analysis):
         )
 
 
-def _parts(logged: list[list[Usage]], by: str, prices: Prices | None) -> list[Part]:
+def _parts(logged: list[list[Usage]], by: str, prices: Prices | None) -> list[CostPart]:
     """The dearest first; where costs are not known, the one with the most tokens."""
     groups: dict[str | None, list[list[Usage]]] = {}
     for usage in logged:
@@ -91,9 +91,9 @@ def _parts(logged: list[list[Usage]], by: str, prices: Prices | None) -> list[Pa
     return sorted(parts, key=lambda p: (-(p.cost or 0.0), -p.prompt_tokens - p.completion_tokens, p.name or ""))
 
 
-def _part(name: str | None, group: list[list[Usage]], prices: Prices | None) -> Part:
+def _part(name: str | None, group: list[list[Usage]], prices: Prices | None) -> CostPart:
     used = [one for usage in group for one in usage]
-    return Part(
+    return CostPart(
         name=name,
         queries=len(group),
         calls=sum(one.calls for one in used),

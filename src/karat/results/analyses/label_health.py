@@ -25,7 +25,7 @@ _FEW = 5  # labels that say nothing yet
 _EXAMPLES = 3
 
 
-class Labels(msgspec.Struct, frozen=True):
+class LabelCount(msgspec.Struct, frozen=True):
     """Relevant gold items of one kind, and how many of the things they name are there."""
 
     count: int = 0
@@ -38,9 +38,9 @@ class LabelHealth(msgspec.Struct, frozen=True):
     """Whether the gold set still speaks of what is searched."""
 
     against: Literal["corpus", "hits"]  # what is there: all of the corpus, or what the run returned for any query
-    chunks: Labels
-    documents: Labels  # also bare ids without the mark of a chunk
-    passages: Labels  # there: a chunk holds it
+    chunks: LabelCount
+    documents: LabelCount  # also bare ids without the mark of a chunk
+    passages: LabelCount  # there: a chunk holds it
     changed: int  # chunks that are there, but do not hold the quote that stands beside their id
     changed_examples: list[str]
     quoted: int  # labels of chunks that moved or changed which have a quote or offsets to find them by
@@ -94,9 +94,9 @@ class _Count:
     moved: int = 0
     absent: list[str] = field(default_factory=list)
 
-    def labels(self) -> Labels:
+    def labels(self) -> LabelCount:
         examples = list(dict.fromkeys(self.absent))[:_EXAMPLES]
-        return Labels(self.there + len(self.absent), self.there, self.moved, examples)
+        return LabelCount(self.there + len(self.absent), self.there, self.moved, examples)
 
 
 class _Health:

@@ -29,7 +29,7 @@ class Share(msgspec.Struct, frozen=True):
     high: float | None = None
 
 
-class Point(msgspec.Struct, frozen=True):
+class ThresholdPoint(msgspec.Struct, frozen=True):
     """What happens when hits under a score are not shown."""
 
     threshold: float | None  # null: everything is shown
@@ -60,9 +60,9 @@ class Unanswerable(msgspec.Struct, frozen=True):
     unscored: int  # queries with hits of which none has a score; left out of all that follows
     target: float  # share of the queries without an answer that may get a hit
     separation: Separation | None = None  # null where the run has no scores
-    everything: Point | None = None  # without a threshold
-    chosen: Point | None = None  # the lowest threshold that keeps to the target; null where none is needed
-    curve: list[Point] = []
+    everything: ThresholdPoint | None = None  # without a threshold
+    chosen: ThresholdPoint | None = None  # the lowest threshold that keeps to the target; null where none is needed
+    curve: list[ThresholdPoint] = []
 
 
 class NoAnswer(Analysis):
@@ -134,7 +134,7 @@ class _Scored:
         limits = auroc_interval(self.top, ~self.without, self.sampling, self.clusters)
         return Separation(len(self.top), auroc(self.top, ~self.without), *limits)
 
-    def points(self, thresholds: Sequence[float | None]) -> list[Point]:
+    def points(self, thresholds: Sequence[float | None]) -> list[ThresholdPoint]:
         columns: list[Floats] = []
         for threshold in thresholds:
             at = -math.inf if threshold is None else threshold
@@ -149,7 +149,7 @@ class _Scored:
         limits = mean_intervals(sum_up(values, None, self.clusters), [(0.0, 1.0)] * len(columns), self.sampling)
         shares = [_share(column, *pair) for column, pair in zip(columns, limits.tolist(), strict=True)]
         return [
-            Point(threshold, shares[i], shares[i + 1], shares[i + 2].n / len(self.top), shares[i + 2])
+            ThresholdPoint(threshold, shares[i], shares[i + 1], shares[i + 2].n / len(self.top), shares[i + 2])
             for i, threshold in zip(range(0, len(shares), 3), thresholds, strict=True)
         ]
 
@@ -165,7 +165,7 @@ class _Scored:
         at = np.unique(np.quantile(top, np.arange(_POINTS) / _POINTS, method="higher"))
         return [self._short(self.scores[self.scores < score], score) for score in at.tolist()]
 
-    def chosen(self, target: float) -> Point | None:
+    def chosen(self, target: float) -> ThresholdPoint | None:
         """The lowest threshold at which no more than the target's share of the queries without an answer get a hit."""
         top = np.sort(self.top[self.without])[::-1]
         allowed = math.floor(target * len(top) + 1e-9)

@@ -48,7 +48,7 @@ class Reranked(msgspec.Struct, frozen=True):
     reordered: bool = True  # False: every judged item stands where it stood in the raw list, so no reranker is at work
 
 
-class Reranker(Analysis):
+class RerankerAnalysis(Analysis):
     """Final lists against `raw` lists, of the same log or of another run."""
 
     name = "reranker"

@@ -125,7 +125,7 @@ class Waterfall(Analysis):
 
 
 @dataclass(frozen=True)
-class Located:
+class LocatedItems:
     """Relevant items of a side, one entry each."""
 
     side: Side
@@ -175,7 +175,7 @@ class Located:
         )
 
 
-def locate(side: Side) -> Located:
+def locate(side: Side) -> LocatedItems:
     """The stage of every relevant item: the first reason that holds."""
     gold = side.gold
     place_of_row = np.full(len(gold.queries), -1)
@@ -189,7 +189,7 @@ def locate(side: Side) -> Located:
     told = {name for name, _ in reasons}
     told -= set() if (raw >= 0).any() else {NOT_RETRIEVED, DEMOTED, CUT_EARLY}
     told -= set() if (raw < 0).any() else {NOT_LISTED}
-    return Located(side, rows, query, stages, raw, steps[0][1].places[rows], frozenset(told))
+    return LocatedItems(side, rows, query, stages, raw, steps[0][1].places[rows], frozenset(told))
 
 
 def _reasons(side: Side, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[str, Side]]) -> list[tuple[str, Bools]]:

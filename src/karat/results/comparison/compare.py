@@ -43,7 +43,7 @@ class SegmentDifferences(msgspec.Struct, frozen=True):
     differences: list[Difference]
 
 
-class Pair(msgspec.Struct, frozen=True):
+class CandidateComparison(msgspec.Struct, frozen=True):
     """One candidate against the baseline."""
 
     candidate: str
@@ -69,7 +69,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     statistics: dict[str, Any]
     units: dict[str, str]  # of each metric's difference: pp (of a share, to be written × 100), ms, or empty
     lower_is_better: list[str]
-    pairs: list[Pair]
+    pairs: list[CandidateComparison]
 
 
 def compare(
@@ -150,7 +150,7 @@ def _pair(
     shown: int,
     bounds: bool,
     permutations: int,  # for each resample; a tenth of them in a segment
-) -> Pair:
+) -> CandidateComparison:
     notes = refuse_different(first, other, force)
     paired, at, of = _paired(first, other, notes)
     metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
@@ -160,7 +160,7 @@ def _pair(
     notes += _disagreements(differences, groups, metrics)
     headline = headline_metric(metrics)
     judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
-    return Pair(
+    return CandidateComparison(
         candidate=name,
         queries=len(queries),
         identical=any(d.n for d in differences) and all(d.wins == d.losses == 0 for d in differences),
@@ -284,7 +284,7 @@ def _disagreement(overall: Difference, name: str, against: list[str], parts: int
     )
 
 
-def _adjusted(pairs: list[Pair]) -> list[Pair]:
+def _adjusted(pairs: list[CandidateComparison]) -> list[CandidateComparison]:
     """With p-values that allow for the number of comparisons in the whole table."""
     p = np.array([d.p for pair in pairs for d in pair.differences if d.p is not None])
     adjusted = iter(zip(holm(p).tolist(), benjamini_hochberg(p).tolist(), strict=True))

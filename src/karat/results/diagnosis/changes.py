@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from karat.data.prices import money
 from karat.results.diagnosis import thresholds as at
-from karat.results.diagnosis.evidence import NotMeasured
+from karat.results.diagnosis.evidence import MissingEvidence
 from karat.results.diagnosis.finding import Finding, Number
-from karat.results.diagnosis.rule import Proof, Table
+from karat.results.diagnosis.rule import Proof, RuleTable
 
 if TYPE_CHECKING:
     from karat.results.differences import Difference
 
-TABLE: Table[Mapping[str, Difference]] = Table()
+TABLE: RuleTable[Mapping[str, Difference]] = RuleTable()
 rule = TABLE.rule
 
 
 def find_changes(differences: list[Difference]) -> list[Finding]:
     """Everything that a change did beyond noise."""
-    return TABLE.apply({d.metric: d for d in differences if not d.few}, silent=NotMeasured)
+    return TABLE.apply({d.metric: d for d in differences if not d.few}, silent=MissingEvidence)
 
 
 @rule(

@@ -10,7 +10,7 @@ from karat.results.diagnosis.finding import Finding
 from karat.results.diagnosis.rule import Rule
 
 if TYPE_CHECKING:
-    from karat.results.comparison.compare import Comparison, Pair
+    from karat.results.comparison.compare import CandidateComparison, Comparison
     from karat.results.result import Result
 
 
@@ -24,7 +24,7 @@ def diagnose(result: Result, comparison: Comparison | None = None) -> list[Findi
     return [*result.findings, *_pair(result, comparison).findings]
 
 
-def _pair(result: Result, comparison: Comparison) -> Pair:
+def _pair(result: Result, comparison: Comparison) -> CandidateComparison:
     if len(comparison.pairs) == 1:
         return comparison.pairs[0]
     name = result.system or result.run

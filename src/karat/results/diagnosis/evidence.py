@@ -26,7 +26,7 @@ SHARE: Range = (0.0, 1.0)
 DIFFERENCE: Range = (-1.0, 1.0)
 
 
-class NotMeasured(Exception):
+class MissingEvidence(Exception):
     """A rule asked for something that was not measured, or on too few queries; it stays silent then."""
 
 
@@ -34,7 +34,7 @@ Limits = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class LazyInterval:
     """A number with its interval, drawn only if somebody asks."""
 
     name: str
@@ -55,14 +55,14 @@ class Estimate:
     def number(self) -> Number:
         return Number(self.name, self.value, *self.limits)
 
-    def mirrored(self, name: str, around: float) -> Estimate:
+    def mirrored(self, name: str, around: float) -> LazyInterval:
         """What is left of `around`: 1 − a share, or with 0 the same with the other sign."""
 
         def limits_at(level: float) -> Limits:
             low, high = self.limits_at(level)
             return around - high, around - low
 
-        return Estimate(name, around - self.value, limits_at, self.level)
+        return LazyInterval(name, around - self.value, limits_at, self.level)
 
     def above(self, line: float) -> int:
         """How sure is it that the true value lies above a line: 0 not, 1 likely, 2 strong."""
@@ -98,32 +98,32 @@ class Evidence:
     def analysis(self, name: str) -> Any:
         found = self.analyses().get(name)
         if found is None:
-            raise NotMeasured(name)
+            raise MissingEvidence(name)
         return found
 
-    def told(self, name: str, value: float | None, limits: tuple[float | None, float | None], n: int) -> Estimate:
+    def told(self, name: str, value: float | None, limits: tuple[float | None, float | None], n: int) -> LazyInterval:
         """A number that an analysis measured on n queries. At other levels its limits lie as far away as a normal
         distribution says."""
         low, high = limits
         if value is None or low is None or high is None or n < FEW:
-            raise NotMeasured(name)
+            raise MissingEvidence(name)
 
         def limits_at(level: float) -> Limits:
             wider = normal_quantile((1 + level) / 2) / normal_quantile((1 + self.sampling.level) / 2)
             return value - (value - low) * wider, value + (high - value) * wider
 
-        return Estimate(name, value, limits_at, self.sampling.level)
+        return LazyInterval(name, value, limits_at, self.sampling.level)
 
     def column(self, name: str) -> Floats:
         if name not in self.values:
-            raise NotMeasured(name)
+            raise MissingEvidence(name)
         return self.values[name]
 
     def ceiling(self, name: str) -> Floats:
         self.column(name)
         return self.ceilings[name]
 
-    def score(self, name: str, of: Bools | None = None) -> Estimate:
+    def score(self, name: str, of: Bools | None = None) -> LazyInterval:
         """A metric's mean, over all queries or over some."""
         return self.estimate(name, _only(self.column(name), of))
 
@@ -131,7 +131,7 @@ class Evidence:
         """A metric in shares of its ceiling: with seven relevant items a top 5 that holds five of them is perfect."""
         return self.column(name) / self.ceiling(name)
 
-    def reach(self, name: str, of: Bools | None = None) -> Estimate:
+    def reach(self, name: str, of: Bools | None = None) -> LazyInterval:
         return self.estimate(name if self.uncapped(name) else f"{name} / ceiling", _only(self.reached(name), of))
 
     def uncapped(self, name: str) -> bool:
@@ -144,11 +144,11 @@ class Evidence:
         # Five places, R relevant items, f of them found: min(f, 5) / min(R, 5).
         return np.minimum(self.column(f"recall@{depth}") / self.ceiling("recall@5"), 1.0)
 
-    def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> Estimate:
+    def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> LazyInterval:
         """The mean of a column; refused on fewer than `few` queries."""
         mean = mean_of(values)
         if mean is None or int((~np.isnan(values)).sum()) < few:
-            raise NotMeasured(name)
+            raise MissingEvidence(name)
 
         def limits_at(level: float) -> Limits:
             sampling = msgspec.structs.replace(
@@ -157,18 +157,18 @@ class Evidence:
             low, high = mean_intervals(sum_up(values[:, None], None, self.clusters), [ends], sampling)[0].tolist()
             return low, high
 
-        return Estimate(name, mean, limits_at, self.sampling.level)
+        return LazyInterval(name, mean, limits_at, self.sampling.level)
 
-    def quantile(self, name: str, values: Floats, at: float) -> Estimate:
+    def quantile(self, name: str, values: Floats, at: float) -> LazyInterval:
         """A quantile of a column."""
         defined = values[~np.isnan(values)]
         if len(defined) < FEW:
-            raise NotMeasured(name)
+            raise MissingEvidence(name)
 
         def limits_at(level: float) -> Limits:
             return quantile_interval(defined, at, level) or (-np.inf, np.inf)
 
-        return Estimate(name, float(np.quantile(defined, at)), limits_at, self.sampling.level)
+        return LazyInterval(name, float(np.quantile(defined, at)), limits_at, self.sampling.level)
 
     @cached_property
     def depth(self) -> int:
@@ -182,7 +182,7 @@ class Evidence:
                 if f"recall@{k}" not in self.values:
                     break  # deeper lists are there, and recall was not asked for
                 return k
-        raise NotMeasured("recall at any depth")
+        raise MissingEvidence("recall at any depth")
 
 
 def _only(values: Floats, of: Bools | None) -> Floats:

@@ -49,14 +49,14 @@ class Rule(Generic[T]):
         )
 
 
-class Table(Generic[T]):
+class RuleTable(Generic[T]):
     """Rules in the order in which their findings are told."""
 
     def __init__(self) -> None:
         self.rules: list[Rule[T]] = []
 
     @classmethod
-    def of(cls, *tables: Table[T]) -> Table[T]:
+    def of(cls, *tables: RuleTable[T]) -> RuleTable[T]:
         """All of them in one, in this order."""
         whole = cls()
         whole.rules = [rule for table in tables for rule in table.rules]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from karat.results.diagnosis.evidence import Estimate
+from karat.results.diagnosis.evidence import LazyInterval
 
 
 def percent(value: float) -> str:
@@ -16,19 +16,19 @@ def percent(value: float) -> str:
     return text.replace("-", "−")
 
 
-def share(estimate: Estimate) -> str:
+def share(estimate: LazyInterval) -> str:
     """`37% (34% to 40%)`."""
     low, high = estimate.limits
     return f"{percent(estimate.value)} ({percent(low)} to {percent(high)})"
 
 
-def points(estimate: Estimate) -> str:
+def points(estimate: LazyInterval) -> str:
     """`12 points (9 to 15)`."""
     low, high = estimate.limits
     return f"{estimate.value * 100:.0f} points ({low * 100:.0f} to {high * 100:.0f})"
 
 
-def milliseconds(estimate: Estimate) -> str:
+def milliseconds(estimate: LazyInterval) -> str:
     low, high = estimate.limits
     return f"{estimate.value:.0f} ms ({low:.0f} to {high:.0f})"
 
@@ -42,7 +42,7 @@ def listed(names: Sequence[str], last: str = "and", most: int = 3) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
 
 
-def decimal(estimate: Estimate) -> str:
+def decimal(estimate: LazyInterval) -> str:
     """`0.71 (0.66 to 0.76)`."""
     low, high = estimate.limits
     return f"{estimate.value:.2f} ({low:.2f} to {high:.2f})"

@@ -16,28 +16,28 @@ _BEFORE = 40  # characters shown before the first shared word of a passage that 
 _NEAR = 10  # characters within which a word begins, in most scripts that part words
 
 
-class Passage(msgspec.Struct, frozen=True):
+class MarkedText(msgspec.Struct, frozen=True):
     """A text, or a part of it, with the places (from, to) of the words that the query has too."""
 
     text: str
     marks: list[tuple[int, int]] = []
 
 
-def shared_words(query: str, text: str, language: str | None, length: int) -> Passage:
+def shared_words(query: str, text: str, language: str | None, length: int) -> MarkedText:
     """The passage, at most `length` characters of it, where most of the words are that the query has.
 
     >>> shared_words("refund window", "Within the refund windows of 90 days", "en", 30)
-    Passage(text='Within the refund windows of …', marks=[(11, 17), (18, 25)])
+    MarkedText(text='Within the refund windows of …', marks=[(11, 17), (18, 25)])
     """
     shared = _words_of(query, language)
-    return cut(Passage(text, [m.span() for m in _WORD.finditer(text) if shared[m[0]]]), length)
+    return cut(MarkedText(text, [m.span() for m in _WORD.finditer(text) if shared[m[0]]]), length)
 
 
-def cut(passage: Passage, length: int) -> Passage:
+def cut(passage: MarkedText, length: int) -> MarkedText:
     """At most so many characters of a passage, those where most of its marks are.
 
-    >>> cut(Passage("All fees apply. A wire has fees of 2 %.", [(4, 8), (18, 22), (27, 31)]), 20)
-    Passage(text='…A wire has fees of…', marks=[(3, 7), (12, 16)])
+    >>> cut(MarkedText("All fees apply. A wire has fees of 2 %.", [(4, 8), (18, 22), (27, 31)]), 20)
+    MarkedText(text='…A wire has fees of…', marks=[(3, 7), (12, 16)])
     """
     text = passage.text
     if len(text) <= length:
@@ -47,10 +47,10 @@ def cut(passage: Passage, length: int) -> Passage:
     end = start + length - len(head) - len(tail)
     shift = len(head) - start
     shown = head + text[start:end] + tail
-    return Passage(shown, [(a + shift, b + shift) for a, b in passage.marks if a >= start and b <= end])
+    return MarkedText(shown, [(a + shift, b + shift) for a, b in passage.marks if a >= start and b <= end])
 
 
-def _start(passage: Passage, length: int) -> int:
+def _start(passage: MarkedText, length: int) -> int:
     """A little before the marks that stand closest together; the beginning where as many are there."""
     before = min(_BEFORE, length // 4)
     ends = [end for _, end in passage.marks]

@@ -11,7 +11,7 @@ from karat.data.attributes import attribute
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import DocRule
-from karat.results.queries.highlight import Passage, shared_words
+from karat.results.queries.highlight import MarkedText, shared_words
 from karat.results.queries.lists import ListedHit
 
 _TEXT, _SHORT, _ALL = 400, 80, 300_000  # characters shown of a passage, at most and at least, and of all together
@@ -28,7 +28,7 @@ class ShownHit(msgspec.Struct, frozen=True):
     mark: Mark
     grade: float | None
     score: float | None
-    passage: Passage | None
+    passage: MarkedText | None
 
 
 class ShownGold(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class ShownGold(msgspec.Struct, frozen=True):
     id: str
     grade: float
     rank: int | None  # place in the list; null: not among the first
-    passage: Passage | None
+    passage: MarkedText | None
 
 
 class Texts:
@@ -84,7 +84,7 @@ class Passages:
         items.sort(key=lambda i: -gold.grades[i])
         return [self.gold(gold, i, ranks.get(gold.ids[i])) for i in items[:_GOLD]], len(items)
 
-    def _passage(self, text: str | None) -> Passage | None:
+    def _passage(self, text: str | None) -> MarkedText | None:
         return None if not text or not self.length else shared_words(self.query or "", text, self.language, self.length)
 
 

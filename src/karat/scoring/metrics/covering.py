@@ -90,7 +90,7 @@ class Looked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class Coverings:
     """What covers what in the top of each query, in columns: one entry for each evidence and hit that covers it."""
 
     evidences: Ints  # how many each query has
@@ -149,12 +149,12 @@ class Covering:
             known[asked] = cls(judged, asked)
         return known[asked]
 
-    def within(self, limit: Ints) -> Found:
+    def within(self, limit: Ints) -> Coverings:
         """What the first hits of each query cover."""
         self._look(limit)
         columns = np.array([pair[:3] for pair in self._pairs], np.int64).reshape(-1, 3)
         query, rank, evidence = columns[columns[:, 1] <= limit[columns[:, 0]]].T
-        return Found(self.evidences, query, rank, self._before[query] + evidence)
+        return Coverings(self.evidences, query, rank, self._before[query] + evidence)
 
     def _look(self, limit: Ints) -> None:
         judged = self._judged

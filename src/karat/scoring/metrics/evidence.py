@@ -10,7 +10,7 @@ import numpy as np
 from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import INFINITE, Metric
-from karat.scoring.metrics.covering import Covering, Found, HitTexts
+from karat.scoring.metrics.covering import Covering, Coverings, HitTexts
 
 
 class EvidenceMetric(Metric, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class EvidenceMetric(Metric, frozen=True, kw_only=True):
             values = self.compute(found, limit)
         return np.where((found.evidences > 0) & HitTexts.of(judged).known(limit), values, np.nan)
 
-    def compute(self, found: Found, limit: Ints) -> Floats:
+    def compute(self, found: Coverings, limit: Ints) -> Floats:
         """One value a query; whatever it gives for a query without evidence is not looked at."""
         raise NotImplementedError
 
@@ -57,7 +57,7 @@ class Coverage(EvidenceMetric, frozen=True, kw_only=True):
     cutoff = "required"
     aliases = {"perquerycoverage": "coverage", "per_query_coverage": "coverage"}
 
-    def compute(self, found: Found, limit: Ints) -> Floats:
+    def compute(self, found: Coverings, limit: Ints) -> Floats:
         return found.covered / found.evidences
 
 
@@ -96,7 +96,7 @@ class FullCoverage(EvidenceMetric, frozen=True, kw_only=True):
     cutoff = "required"
     aliases = {"fullcoverage": "full_coverage", "fullcoveragerate": "full_coverage"}
 
-    def compute(self, found: Found, limit: Ints) -> Floats:
+    def compute(self, found: Coverings, limit: Ints) -> Floats:
         return np.equal(found.covered, found.evidences).astype(np.float64)
 
 
@@ -116,7 +116,7 @@ class EvidenceHit(EvidenceMetric, frozen=True, kw_only=True):
     cutoff = "required"
     aliases = {"hitrate": "evidence_hit", "evidence_hit_rate": "evidence_hit"}
 
-    def compute(self, found: Found, limit: Ints) -> Floats:
+    def compute(self, found: Coverings, limit: Ints) -> Floats:
         return (found.covered > 0).astype(np.float64)
 
 
@@ -135,7 +135,7 @@ class EvidencePrecision(EvidenceMetric, frozen=True, kw_only=True):
     name = "evidence_precision"
     cutoff = "required"
 
-    def compute(self, found: Found, limit: Ints) -> Floats:
+    def compute(self, found: Coverings, limit: Ints) -> Floats:
         places = np.unique(np.column_stack([found.query, found.rank]), axis=0)
         return np.bincount(places[:, 0], minlength=len(limit)) / np.maximum(limit, 1)  # no hit may fit into a budget
 
@@ -154,7 +154,7 @@ class EvidenceReciprocalRank(EvidenceMetric, frozen=True, kw_only=True):
     cutoff = "optional"
     aliases = {"evidence_rr": "evidence_mrr"}
 
-    def compute(self, found: Found, limit: Ints) -> Floats:
+    def compute(self, found: Coverings, limit: Ints) -> Floats:
         first = np.full(len(limit), INFINITE)
         np.minimum.at(first, found.query, found.rank)
         return np.where(first < INFINITE, 1.0 / first, 0.0)
@@ -178,7 +178,7 @@ class EvidenceAveragePrecision(EvidenceMetric, frozen=True, kw_only=True):
     cutoff = "optional"
     aliases = {"evidence_ap": "evidence_map"}
 
-    def compute(self, found: Found, limit: Ints) -> Floats:
+    def compute(self, found: Coverings, limit: Ints) -> Floats:
         covered = found.first < INFINITE
         query, rank = found.query_of_evidence[covered], found.first[covered]
         places, at = np.unique(np.column_stack([query, rank]), axis=0, return_inverse=True)

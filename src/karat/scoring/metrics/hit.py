@@ -10,7 +10,7 @@ from karat.scoring.metrics.base import Relevance, chance
 from karat.scoring.unjudged import OpenLists
 
 
-class Hit(Relevance, frozen=True, kw_only=True):
+class AnyHit(Relevance, frozen=True, kw_only=True):
     """1 when at least one relevant item stands in the top k, else 0.
 
     Also called success@k or hit rate. Use it where a single good item is enough to answer.

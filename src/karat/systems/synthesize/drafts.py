@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from karat.errors import printable, shorten
 from karat.llm.answers import objects_in
-from karat.llm.conversation import Unusable
+from karat.llm.conversation import UnusableReply
 from karat.llm.marks import is_quote
 from karat.matching.cover import normalise
 
@@ -44,28 +44,28 @@ def read_draft(answer: str, passage: str, *, has_answer: bool) -> Draft | None:
         return None
     query = _line(said, "query")
     if not 3 <= len(query) <= _LONGEST:
-        raise Unusable(f"a query has 3 to {_LONGEST} characters")
+        raise UnusableReply(f"a query has 3 to {_LONGEST} characters")
     if _POINTS_AT_IT.search(query):
-        raise Unusable("the query speaks of the passage, which nobody has who asks it")
+        raise UnusableReply("the query speaks of the passage, which nobody has who asks it")
     if _is_copied(query, passage):
-        raise Unusable("the query is copied from the passage")
+        raise UnusableReply("the query is copied from the passage")
     if not has_answer:
         return Draft(query)
     reply, quote = _line(said, "answer"), _line(said, "quote")
     if not reply:
-        raise Unusable("the answer is missing")
+        raise UnusableReply("the answer is missing")
     if not is_quote(quote, passage):
-        raise Unusable("the quote does not stand in the passage word for word")
+        raise UnusableReply("the quote does not stand in the passage word for word")
     return Draft(query, shorten(reply, 2_000), shorten(quote, 2_000))
 
 
 def read_tried(answer: str, passages: Sequence[str]) -> Tried:
     said = _only(answer, "answerable")
     if not isinstance(said["answerable"], bool):
-        raise Unusable("answerable is neither true nor false")
+        raise UnusableReply("answerable is neither true nor false")
     tried = Tried(said["answerable"], _line(said, "answer"), _line(said, "quote"))
     if tried.answerable and not any(is_quote(tried.quote, passage) for passage in passages):
-        raise Unusable("the quote does not stand in a passage word for word")
+        raise UnusableReply("the quote does not stand in a passage word for word")
     return tried
 
 
@@ -88,9 +88,9 @@ def _words(text: str) -> set[str]:
 def _only(answer: str, name: str) -> dict[str, Any]:
     found = [thing for thing in objects_in(answer) if name in thing]
     if not found:
-        raise Unusable(f"there is no JSON object with {name}")
+        raise UnusableReply(f"there is no JSON object with {name}")
     if any(thing != found[0] for thing in found):
-        raise Unusable("there are several JSON objects, and they contradict each other")
+        raise UnusableReply("there are several JSON objects, and they contradict each other")
     return found[0]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from karat.data.corpus import Corpus
 from karat.llm.base import Request
 from karat.llm.client import Client
-from karat.llm.conversation import NoAnswer, converse
+from karat.llm.conversation import NoModelAnswer, converse
 from karat.retrievers.bm25 import BM25
 from karat.systems.synthesize import prompts
 from karat.systems.synthesize.drafts import Draft, Tried, agree, read_draft, read_tried
@@ -38,7 +38,7 @@ class Maker:
     def make(self, wish: Wish, has_answer: bool) -> Made:
         try:
             return self._answered(wish) if has_answer else self._unanswered(wish)
-        except NoAnswer as error:
+        except NoModelAnswer as error:
             return Made(wish, None, error.kind, error.about)
 
     def request(self, wish: Wish, has_answer: bool) -> Request:

@@ -22,7 +22,7 @@ from karat.errors import ConfigError, shorten
 from karat.files.atomic_write import write_whole
 from karat.formats.corpus import read_corpus
 from karat.llm.base import NoReply
-from karat.llm.client import Estimate, Spending, chat_of, client_of, cost_of
+from karat.llm.client import CostEstimate, Spending, chat_of, client_of, cost_of
 from karat.llm.options import ModelOptions, Option, spelled_out
 from karat.llm.parallel import Progress, each
 from karat.matching.near_duplicates import near_duplicates
@@ -93,7 +93,7 @@ class Synthesizing:
         self.client = client_of(chat_of(options["model"], options), options)
         self._maker = Maker(self.client, self.corpus, searched=without > 0)
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> CostEstimate:
         """If no draft is rejected; one call to make a query up, and one to answer it."""
         rough = [
             self.client.estimate((self._maker.request(w, has) for w in self._first[has]), prompts.USUAL_TOKENS, None)
@@ -103,7 +103,7 @@ class Synthesizing:
         read = sum(e.prompt_tokens * times for e, times in zip(rough, (2, 2 + LOOKED_AT), strict=True))
         said = calls * prompts.USUAL_TOKENS
         used = Usage(model=self.client.model.model, prompt_tokens=read, completion_tokens=said, calls=calls)
-        return Estimate(calls, there, read, said, *cost_of(used, self.prices))
+        return CostEstimate(calls, there, read, said, *cost_of(used, self.prices))
 
     def run(self, output: str | PathLike[str] | None = None, progress: Progress | None = None) -> Synthesis:
         started = time.monotonic()

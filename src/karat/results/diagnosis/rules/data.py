@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from karat.results.diagnosis import thresholds as at
-from karat.results.diagnosis.evidence import DIFFERENCE, Evidence, NotMeasured
+from karat.results.diagnosis.evidence import DIFFERENCE, Evidence, MissingEvidence
 from karat.results.diagnosis.finding import Number
-from karat.results.diagnosis.rule import Proof, Table
+from karat.results.diagnosis.rule import Proof, RuleTable
 from karat.results.diagnosis.words import listed, percent, share
 
-TABLE: Table[Evidence] = Table()
+TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
 
 
@@ -27,7 +27,7 @@ def labels_gone(e: Evidence) -> Iterator[Proof]:
     """More than 5% of the chunks that the gold set names, and at least 5, are not in the corpus or have lost the quote
     beside their id, while their documents are there (a count, not an estimate; needs the corpus)."""
     if e.labels is None:
-        raise NotMeasured("labels")
+        raise MissingEvidence("labels")
     if e.labels.rechunked:
         named, gone = e.labels.chunks.count, e.labels.chunks.moved + e.labels.changed
         such = [*e.labels.chunks.examples, *e.labels.changed_examples]
@@ -47,7 +47,7 @@ def worse_than_random(e: Evidence) -> Iterator[Proof]:
     """Recall@5 lies below the random floor k/N (needs the size of the corpus)."""
     floors = e.floors.get("recall@5")
     if floors is None:
-        raise NotMeasured("floor")
+        raise MissingEvidence("floor")
     gap = e.estimate("recall@5 − random floor", e.column("recall@5") - floors, DIFFERENCE, few=1)
     if sure := gap.below(0):
         recall = e.estimate("recall@5", e.column("recall@5"), few=1)

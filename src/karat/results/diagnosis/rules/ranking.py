@@ -9,11 +9,11 @@ import numpy as np
 
 from karat.data.ids import Bools
 from karat.results.diagnosis import thresholds as at
-from karat.results.diagnosis.evidence import DIFFERENCE, Estimate, Evidence
-from karat.results.diagnosis.rule import Proof, Table
+from karat.results.diagnosis.evidence import DIFFERENCE, Evidence, LazyInterval
+from karat.results.diagnosis.rule import Proof, RuleTable
 from karat.results.diagnosis.words import decimal, percent, points, share
 
-TABLE: Table[Evidence] = Table()
+TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
 
 
@@ -68,7 +68,7 @@ def not_found(e: Evidence) -> Iterator[Proof]:
     yield _as_deep_as_looked(e, Proof(sure, f"{said}.", numbers))
 
 
-def _raw_recall(e: Evidence) -> Estimate | None:
+def _raw_recall(e: Evidence) -> LazyInterval | None:
     """Recall of the lists before reranking, as deep as they go, where the log keeps some that are deeper than the final
     ones."""
     reranked = e.analyses().get("reranker")
@@ -191,7 +191,7 @@ def same_documents(e: Evidence) -> Iterator[Proof]:
         yield Proof(sure, said, [redundancy.number, recall.number])
 
 
-def _said(e: Evidence, name: str, reach: Estimate, of: Bools | None = None) -> str:
+def _said(e: Evidence, name: str, reach: LazyInterval, of: Bools | None = None) -> str:
     """`37% of the right items are among the first 5 hits (recall@5)`, and where not all of them fit there, how many of
     those that do."""
     k = name.rpartition("@")[2]

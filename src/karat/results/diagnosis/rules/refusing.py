@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from karat.results.analyses.freshness import Fresh
 from karat.results.analyses.no_answer import Unanswerable
 from karat.results.diagnosis import thresholds as at
-from karat.results.diagnosis.evidence import Estimate, Evidence, NotMeasured
+from karat.results.diagnosis.evidence import Evidence, LazyInterval, MissingEvidence
 from karat.results.diagnosis.finding import Number
-from karat.results.diagnosis.rule import Proof, Table
+from karat.results.diagnosis.rule import Proof, RuleTable
 from karat.results.diagnosis.words import decimal, percent, share
 from karat.results.summary import FEW
 
-TABLE: Table[Evidence] = Table()
+TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
 
 
@@ -85,10 +85,10 @@ def no_threshold(e: Evidence) -> Iterator[Proof]:
     yield Proof(sure, said, [wrong.number, apart.number], first_try=(first,))
 
 
-def _no_answer(e: Evidence) -> tuple[Unanswerable, Estimate, Estimate]:
+def _no_answer(e: Evidence) -> tuple[Unanswerable, LazyInterval, LazyInterval]:
     found: Unanswerable = e.analysis("no_answer")
     row, apart = found.false_evidence, found.separation
     if apart is None or found.answerable < FEW:
-        raise NotMeasured("AUROC")
+        raise MissingEvidence("AUROC")
     wrong = e.told(row.metric, row.mean, (row.low, row.high), row.n)
     return found, wrong, e.told("AUROC of the top score", apart.area, (apart.low, apart.high), row.n)

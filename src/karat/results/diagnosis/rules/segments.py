@@ -10,14 +10,14 @@ from karat.data.attributes import NOT_GIVEN
 from karat.data.ids import Floats
 from karat.errors import shorten
 from karat.results.diagnosis import thresholds as at
-from karat.results.diagnosis.evidence import Estimate, Evidence
-from karat.results.diagnosis.rule import Proof, Table
+from karat.results.diagnosis.evidence import Evidence, LazyInterval
+from karat.results.diagnosis.rule import Proof, RuleTable
 from karat.results.diagnosis.words import listed, share
 from karat.results.summary import FEW
 from karat.statistics.apart import apart_p
 from karat.statistics.corrections import holm
 
-TABLE: Table[Evidence] = Table()
+TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
 
 
@@ -50,7 +50,7 @@ def weak_segment(e: Evidence) -> Iterator[Proof]:
 class _Group:
     """A group of queries and all others."""
 
-    def __init__(self, attribute: str, value: str, own: Estimate, rest: Estimate) -> None:
+    def __init__(self, attribute: str, value: str, own: LazyInterval, rest: LazyInterval) -> None:
         self.attribute, self.value, self.own, self.rest = attribute, value, own, rest
 
     @property

@@ -10,10 +10,10 @@ from karat.data.ids import Floats
 from karat.errors import shorten
 from karat.results.diagnosis import thresholds as at
 from karat.results.diagnosis.evidence import Evidence
-from karat.results.diagnosis.rule import Proof, Table
+from karat.results.diagnosis.rule import Proof, RuleTable
 from karat.results.diagnosis.words import milliseconds, share
 
-TABLE: Table[Evidence] = Table()
+TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
 
 

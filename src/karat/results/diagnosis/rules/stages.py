@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from karat.results.analyses.reranker import Reranked
 from karat.results.analyses.rewriter import Rewritten
 from karat.results.diagnosis import thresholds as at
-from karat.results.diagnosis.evidence import Estimate, Evidence, NotMeasured
+from karat.results.diagnosis.evidence import Evidence, LazyInterval, MissingEvidence
 from karat.results.diagnosis.finding import Number
-from karat.results.diagnosis.rule import Proof, Table
+from karat.results.diagnosis.rule import Proof, RuleTable
 from karat.results.diagnosis.words import share
 from karat.results.differences import Difference
 
-TABLE: Table[Evidence] = Table()
+TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
 
 
@@ -92,11 +92,11 @@ def rewriting_harms(e: Evidence) -> Iterator[Proof]:
 def _reranked(e: Evidence) -> Reranked:
     found: Reranked = e.analysis("reranker")
     if not found.reordered:
-        raise NotMeasured("reranker")
+        raise MissingEvidence("reranker")
     return found
 
 
-def _change(e: Evidence, change: Difference) -> Estimate:
+def _change(e: Evidence, change: Difference) -> LazyInterval:
     return e.told(f"{change.metric}, difference", change.delta, (change.low, change.high), change.n)
 
 
