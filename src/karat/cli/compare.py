@@ -21,6 +21,7 @@ from karat.cli.options import (
 
 if TYPE_CHECKING:
     from karat.report.blocks import Report
+    from karat.results.analyses.base import Consumer
 
 
 @click.command("compare", short_help="Is one run better than another, by how much, how sure, where.")
@@ -67,13 +68,18 @@ def command(
     from karat.errors import ConfigError
     from karat.history.references import named
     from karat.report.comparison import comparison_report
-    from karat.results.comparison.compare import compare_results
+    from karat.results.comparison.compare import compare_need, compare_results
+    from karat.results.queries.changed import changes_need
     from karat.statistics.intervals import Sampling
 
     runs = tuple(named(run) or run for run in runs)
     check_outputs(outputs, (*runs, gold, options["corpus"], *labels))
     sampling = Sampling(options["method"], options["level"], options["resamples"], options["seed"])
-    sides = [result for run in runs for result in results_of(run, gold, metrics, labels=labels, **options)]
+    consumers: list[Consumer] = [compare_need(bounds=bounds)]
+    if any(output.endswith(".html") for output in outputs):
+        consumers.append(changes_need)
+    options |= {"labels": labels, "consumers": consumers}
+    sides = [result for run in runs for result in results_of(run, gold, metrics, **options)]
     if labels and not all(side.labelling.judge for side in sides):
         raise ConfigError("--labels needs the runs themselves: a saved result keeps no hits", hint="give the run files")
     found = compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from karat.cli.options import (
     stage_options,
     statistics_options,
 )
+
+if TYPE_CHECKING:
+    from karat.results.analyses.base import Consumer
 
 
 @click.command("eval", cls=NeedsGold, short_help="Score a run against a gold set.")
@@ -89,7 +92,9 @@ def command(
         check_target(output, inputs=_inputs(run, gold, **options))
     keeper = open_for_saving(save, tags)
     asked: Sequence[str] = metrics if criteria is None else _with_gates(metrics, criteria)
-    results = score_files(run, gold, _with_documents(asked) if by_document else asked, **options)
+    consumers = _consumers(outputs, as_json=as_json, keep=keeper is not None)
+    wanted = _with_documents(asked) if by_document else asked
+    results = score_files(run, gold, wanted, analyses=True, consumers=consumers, **options)
     if as_json:
         print_json(to_json(results))
     else:
@@ -106,6 +111,20 @@ def command(
     if keeper is not None:
         for result in results:
             keeper.keep(result)
+
+
+def _consumers(outputs: Sequence[str], *, as_json: bool, keep: bool) -> list[Consumer]:
+    """What the files that are written need of the run."""
+    from karat.history.keep import keep_need
+    from karat.results.queries.triage import triage_need
+    from karat.results.save import save_need
+
+    found: list[Consumer] = []
+    if any(output.endswith(".html") for output in outputs):
+        found.append(triage_need)
+    if as_json or any(output.endswith(".json") for output in outputs):
+        found.append(save_need)
+    return [*found, keep_need] if keep else found
 
 
 def _inputs(run: str, gold: str, routes: dict[str, str], labels: Sequence[str], **options: Any) -> list[str]:

@@ -19,8 +19,10 @@ from karat.cli.options import (
 
 if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts
+    from karat.results.analyses.base import Consumer
 
 _KINDS = ("html", "json", "md", "junit", "annotations", "codequality", "summary")
+_WITH_BREAKDOWN = {"html", "json", "md", "summary"}  # what changed by tag and by query
 _ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 
 
@@ -66,15 +68,20 @@ def command(
     from karat.cli.saving import open_for_saving
     from karat.cli.scoring import page_text, show, sides_of
     from karat.gates.gate import anchored, asked_for, judge_result
-    from karat.history.keep import with_panel
     from karat.history.references import named
     from karat.report.gate import gate_page, gate_report
+    from karat.results.evaluate import with_panel
 
     targets = [_target(output, (run, gold, criteria, baseline, options["corpus"])) for output in outputs]
     keeper = open_for_saving(save, tags)
     asked = anchored(asked_for(criteria, gates), named(anchor))
-    result, asked, before = sides_of(run, gold, asked, named(baseline), **options)
-    found = judge_result(result, asked, before)
+    kinds = {kind for kind, _ in targets}
+    told = as_json or keeper is not None or bool(kinds & _WITH_BREAKDOWN)
+    consumers = _consumers(kinds, told=told, keep=keeper is not None)
+    shows_all = "html" in kinds or keeper is not None
+    sides = sides_of(run, gold, asked, named(baseline), consumers=consumers, analyses=shows_all, **options)
+    result, asked, before = sides
+    found = judge_result(result, asked, before, breakdown=told)
     show([found], [gate_report(found)], as_json, ())
 
     def page() -> bytes:
@@ -85,6 +92,19 @@ def command(
     if keeper is not None:
         keeper.keep(with_panel(result), found)
     raise SystemExit(found.exit_code)
+
+
+def _consumers(kinds: set[str], *, told: bool, keep: bool) -> list[Consumer]:
+    """What the outputs need of the runs."""
+    from karat.history.keep import keep_need
+    from karat.results.comparison.compare import compare_need
+    from karat.results.queries.changed import changes_need
+    from karat.results.queries.triage import triage_need
+
+    found: list[Consumer] = [compare_need()] if told else []
+    if "html" in kinds:
+        found += [triage_need, changes_need]
+    return [*found, keep_need] if keep else found
 
 
 def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:

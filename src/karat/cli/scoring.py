@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from karat.gates.criteria import Criteria
     from karat.llm.client import CostEstimate
     from karat.report.blocks import Report
+    from karat.results.analyses.base import Consumer
     from karat.results.result import Result
     from karat.scoring.extra_labels import Labelling
 
@@ -61,8 +62,10 @@ def score_files(
     engine: str = "local",
     spark_master: str | None = None,
     run_columns: str | None = None,
+    analyses: bool = False,
+    consumers: Sequence[Consumer] = (),
 ) -> list[Result]:
-    """One result for each system of a run."""
+    """One result for each system of a run. `consumers` declare what the results will be asked for."""
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
     from karat.files.progress import working
@@ -108,6 +111,8 @@ def score_files(
             labelling=labelling,
             bm25=bm25,
             engine=chosen,
+            analyses=analyses,
+            consumers=consumers,
         )
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():
@@ -147,17 +152,25 @@ def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **opt
 
 
 def sides_of(
-    run: str, gold: str | None, criteria: Criteria, baseline: str | None, **options: Any
+    run: str,
+    gold: str | None,
+    criteria: Criteria,
+    baseline: str | None,
+    *,
+    consumers: Sequence[Consumer] = (),
+    analyses: bool = False,
+    **options: Any,
 ) -> tuple[Result, Criteria, Result | None]:
     """What gates look at: the run, the gates and the baseline, measured in what the gates ask for."""
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
 
     metrics = gate_metrics(criteria)
-    result = only_one(results_of(run, gold, metrics, **options), "run")
+    result = only_one(results_of(run, gold, metrics, consumers=consumers, analyses=analyses, **options), "run")
     if baseline is None:
         return result, criteria, None
     measured = baseline_metrics(baseline, metrics)
-    return result, criteria, only_one(results_of(baseline, gold, measured, **options), "baseline")
+    before = results_of(baseline, gold, measured, consumers=consumers, **options)
+    return result, criteria, only_one(before, "baseline")
 
 
 def _as_asked(result: Result, options: dict[str, Any]) -> Result:

@@ -36,11 +36,10 @@ def command(run: str, gold: str, ks: str, as_json: bool, outputs: tuple[str, ...
     """
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.report.sweep import sweep_report
-    from karat.results.sweep import sweep_metrics
 
     depths = _depths(ks)
     check_outputs(outputs, (run, gold, options["corpus"]))
-    sweeps = [result.sweep(depths) for result in score_files(run, gold, sweep_metrics(depths), **options)]
+    sweeps = [result.sweep(depths) for result in score_files(run, gold, ["recall@5"], **options)]
     show(sweeps, [sweep_report(s) for s in sweeps], as_json, outputs)
 
 

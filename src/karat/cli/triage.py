@@ -34,8 +34,9 @@ def command(run: str, gold: str, most: int, as_json: bool, outputs: tuple[str, .
     """
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.report.triage import triage_report
-    from karat.results.queries.triage import LOSS, MISSED, triage
+    from karat.results.queries.triage import LOSS, MISSED, triage, triage_need
 
     check_outputs(outputs, (run, gold, options["corpus"]))
-    found = [triage(result, most) for result in score_files(run, gold, [MISSED, LOSS], **options)]
+    results = score_files(run, gold, [MISSED, LOSS], consumers=[triage_need], **options)
+    found = [triage(result, most) for result in results]
     show(found, [triage_report(one) for one in found], as_json, outputs)

@@ -109,6 +109,13 @@ class Audit:
             audit._examples[entry.code] = list(entry.examples)
         return audit
 
+    @classmethod
+    def merged(cls, *audits: Audit) -> Audit:
+        whole = cls()
+        for audit in audits:
+            whole.merge(audit)
+        return whole
+
     def count(self, code: str, n: int = 1, examples: Iterable[str] = ()) -> None:
         if code not in EXPLANATIONS:
             raise KeyError(code)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
-from karat.data.ids import DocRule, as_list
+from karat.data.ids import DocRule, Ints, as_list
 
 if TYPE_CHECKING:
     from karat.data.audit import Audit
@@ -86,12 +86,23 @@ class DescribedRun(Run):
         self._run, self._corpus, self._rule = run, corpus, rule
         self.label = run.label
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
         docs = self._corpus.strangers(self._rule)
-        for hits in self._run.slices(columns, audit):
-            named = self._name_documents(hits, docs) if docs else hits
-            yield self._describe(named, lent) if lent else named
+        for hits in self._run.slices(columns, audit, lists):
+            described = self._described(hits, docs, lent)
+            others = {name: self._described(other, docs, lent) for name, other in hits.others.items()}
+            yield replace(described, others=others) if others else described
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
+        docs = self._corpus.strangers(self._rule)
+        for hits in self._run.look(system, queries, places, columns):
+            yield self._described(hits, docs, lent)
+
+    def _described(self, hits: Hits, docs: dict[str, str], lent: dict[str, list[Any]]) -> Hits:
+        named = self._name_documents(hits, docs) if docs else hits
+        return self._describe(named, lent) if lent else named
 
     def _name_documents(self, hits: Hits, docs: dict[str, str]) -> Hits:
         lent = [docs.get(item, "") for item in as_list(hits.ids)]

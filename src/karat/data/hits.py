@@ -37,6 +37,8 @@ class Hits:
     fields: dict[str, list[Any]] = field(default_factory=dict)  # other things said of a query, None = not said
     lines: Ints | None = None  # line of each query in its file
     written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
+    others: dict[str, Hits] = field(default_factory=dict)  # other lists of the same lines, where they were asked for
+    places: Ints | None = None  # where each query can be read again; None = nowhere
 
     @cached_property
     def query_of_row(self) -> Ints:
@@ -53,6 +55,7 @@ class Hits:
             latency={stage: ms[keep] for stage, ms in self.latency.items()},
             fields={name: [values[i] for i in picked] for name, values in self.fields.items()},
             lines=None if self.lines is None else self.lines[keep],
+            places=None if self.places is None else self.places[keep],
         )
 
     def select_rows(self, rows: Ints, counts: Ints | None = None) -> Hits:
@@ -93,7 +96,7 @@ class Run(ABC):
     threaded: bool = False  # does reading use several cores by itself
 
     @abstractmethod
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         """Slices of whole queries; a query of a system comes once. May raise Ungrouped."""
 
     def grouped(self) -> Run:
@@ -112,6 +115,16 @@ class Run(ABC):
     def take_notes(self, notes: Any) -> None:  # noqa: B027 — most parts have nothing to tell
         """What a part learnt on the way; parts come in order."""
 
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        """A second look at some queries of one system."""
+        from karat.data.audit import Audit
+
+        wanted = set(queries)
+        for hits in self.slices(columns, Audit()):
+            keep = np.array([query in wanted for query in hits.queries], np.bool_)
+            if hits.system == system and keep.any():
+                yield hits.select_queries(keep)
+
     def lists(self, name: str) -> Run:
         """The same run with the lists before reranking (`raw`) or of the query before rewriting (`topk_original`).
 
@@ -128,37 +141,14 @@ class Run(ABC):
         return {}
 
 
-class StagedRun(Run):
-    """A run whose other lists (before reranking, of another query, of one route) stand in runs of their own."""
-
-    def __init__(self, run: Run, lists: dict[str, Run], systems: set[str] | None = None) -> None:
-        self._run, self._lists = run, lists
-        self._systems: set[str] = set() if systems is None else systems  # known once the run was read
-        self.label = run.label
-
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        for hits in self._run.slices(columns, audit):
-            self._systems.add(hits.system)
-            yield hits
-
-    def grouped(self) -> Run:
-        return StagedRun(self._run.grouped(), self._lists, self._systems)
-
-    def lists(self, name: str) -> Run:
-        return _LentRun(self._lists[name], self._systems) if name in self._lists else self._run.lists(name)
-
-    def provenance(self) -> dict[str, Any]:
-        return self._run.provenance()
-
-
-class _LentRun(Run):
+class LentRun(Run):
     """Lists that serve the systems of another run: each its namesake, or all of them where there is but one."""
 
     def __init__(self, run: Run, systems: set[str]) -> None:
         self._run, self._systems = run, systems
         self.label = run.label
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         first: str | None = None
         for hits in self._run.slices(columns, audit):
             first = hits.system if first is None else first
@@ -175,4 +165,4 @@ class _LentRun(Run):
                 yield from (replace(hits, system=system) for system in sorted(self._systems))
 
     def grouped(self) -> Run:
-        return _LentRun(self._run.grouped(), self._systems)
+        return LentRun(self._run.grouped(), self._systems)

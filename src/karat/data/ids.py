@@ -22,7 +22,7 @@ from karat.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
+Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
 
 Ints: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -305,13 +305,13 @@ def find(
     else:
         rows = None
     listed = table if isinstance(table, np.ndarray) else like(ids, table)
-    found, at = _lookup(keys(hashes(ids) if hashed is None else hashed, query), keys(hashes(listed), table_query))
+    found, at = lookup(keys(hashes(ids) if hashed is None else hashed, query), keys(hashes(listed), table_query))
     same = equal(take(ids, found), take(listed, at))
     found, at = found[same], at[same]
     return found if rows is None else rows[found], at
 
 
-def _lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
+def lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
     """Rows of `wanted` that stand in `table`, and where. A bit filter first: most rows are not there."""
     if not len(wanted) or not len(table):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -82,7 +82,7 @@ class DictRun(Run):
     def __init__(self, run: Mapping[Any, Mapping[Any, Any]], label: str, system: str | None = None) -> None:
         self.label, self._run, self._system = label, run, system
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         refuse_other_system(self._system, [""], self.label)
         queries, tables = _query_ids(self._run, self.label), list(self._run.values())
         ends = np.cumsum(np.fromiter(map(len, tables), np.int64, len(tables)))

@@ -122,7 +122,7 @@ class ParquetRun(Run):
         self.label, self.scans, self._system, self._layout = label, scans, system, layout or Layout()
         self._rows = rows
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         pieces = whole_queries(self._frames(columns), self.label)
         return streamed(pieces, columns, audit, self.label, self._system, self._layout)
 
@@ -172,7 +172,7 @@ class _Whole(ParquetRun):
     def parts(self, least: int) -> list[Run] | None:
         return None
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         whole = joined(list(self._frames(columns)), self.label)
         return FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit)
 

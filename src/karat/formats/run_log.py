@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from karat.data.audit import Audit
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
-from karat.data.ids import Seen
+from karat.data.ids import Seen, as_list
 from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Format, Kind, Options, Source, source_parts
@@ -41,7 +42,10 @@ class RunLog(Run):
         self._noted: dict[str, dict[str, list[Any]]] = {}
         self._absent: set[str] = set()  # lists that no line has, known once one of them was looked for
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
+        if lists:
+            yield from self._with_others(columns, audit, lists)
+            return
         self._noted = {}
         large = isinstance(self._records, Source) and self._records.path.stat().st_size > _LARGE
         slices: dict[str, Slice] = {}
@@ -67,6 +71,37 @@ class RunLog(Run):
             )
         for rest in slices.values():
             yield self._once(rest.hits(), seen)
+
+    def _with_others(self, columns: frozenset[str], audit: Audit, lists: frozenset[str]) -> Iterator[Hits]:
+        others: dict[str, dict[tuple[str, str], Hits]] = {}
+        for name in lists:
+            try:
+                for hits in self.lists(name).slices(columns, audit):
+                    for at, query in enumerate(hits.queries):
+                        keep = np.zeros(len(hits.queries), np.bool_)
+                        keep[at] = True
+                        others.setdefault(name, {})[hits.system, query] = hits.select_queries(keep)
+            except NoLists:
+                pass
+        from dataclasses import replace
+
+        for hits in self.slices(columns, audit):
+            found = {}
+            for name, by in others.items():
+                some = [by[hits.system, q] for q in hits.queries if (hits.system, q) in by]
+                if some:
+                    found[name] = Hits(
+                        hits.system,
+                        [h.queries[0] for h in some],
+                        np.append(0, np.cumsum([len(as_list(h.ids)) for h in some])),
+                        [i for h in some for i in as_list(h.ids)],
+                        score=None if any(h.score is None for h in some) else np.concatenate([h.score for h in some]),
+                        rank=None if any(h.rank is None for h in some) else np.concatenate([h.rank for h in some]),
+                        docs=None if any(h.docs is None for h in some) else [d for h in some for d in as_list(h.docs)],
+                        columns={c: [v for h in some for v in h.columns[c]] for c in some[0].columns},
+                        lines=None if some[0].lines is None else np.concatenate([h.lines for h in some]),
+                    )
+            yield replace(hits, others=found)
 
     def parts(self, least: int) -> list[Run] | None:
         if not isinstance(self._records, Source) or self._system is not None:

@@ -39,7 +39,7 @@ class FrameRun(Run):
         self.label, self._frame, self._system, self._source = label, frame, system, source
         self._layout, self._named, self._first = layout or Layout(), named, first
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         frame = self._frame
         if self._layout.columns and not self._named:
             picked = self._layout.picked(frame.schema, columns, self.label)

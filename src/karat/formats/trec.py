@@ -143,7 +143,7 @@ class TrecRun(Run):
     def __init__(self, source: Source, system: str | None = None) -> None:
         self.label, self._source, self._system = source.label, source, system
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         refuse_other_system(self._system, [self._tag], self.label)
         if self._source.path.stat().st_size < _SMALL or self._separator() is None:
             yield self._read_cells() or self._read_lines()
@@ -281,7 +281,7 @@ class _WholeTrecRun(TrecRun):
     def parts(self, least: int) -> list[Run] | None:
         return None
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         yield self._read_lines()
 
 

@@ -14,7 +14,7 @@ from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
 from karat.gates.verdicts import Baseline, GateJudge, Verdicts, overall
-from karat.results.comparison.compare import Comparison, compare_results
+from karat.results.comparison.compare import Comparison, compare_need, compare_results
 from karat.results.comparison.sides import as_results, refuse_different
 from karat.results.result import Result
 from karat.results.saved import is_reference, is_saved
@@ -37,6 +37,7 @@ def gate(
     """
     asked = as_criteria(criteria)
     metrics = gate_metrics(asked)
+    options = {"consumers": [compare_need()], "analyses": False, **options}
     result = only_one(as_results(run, gold, metrics, options), "run")
     before = None
     if baseline is not None:
@@ -83,7 +84,8 @@ def gate_metrics(criteria: Criteria) -> list[str]:
     return list(dict.fromkeys(str(g.parsed) for g in criteria.gates))
 
 
-def judge_result(result: Result, criteria: Criteria, baseline: Result | None) -> Verdicts:
+def judge_result(result: Result, criteria: Criteria, baseline: Result | None, *, breakdown: bool = True) -> Verdicts:
+    """`breakdown`: with what changed by tag and by query, which only some outputs show."""
     from karat import __version__
 
     said: list[str] = []
@@ -93,8 +95,9 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None) ->
         judge.baseline = Baseline(baseline.system or baseline.run, baseline)
         said += _same_measure(baseline, result, "the baseline")
         said += _age_note(baseline, result)
-        comparison = _breakdown(baseline, result)
-        said += [note for note in comparison.pairs[0].notes if note not in said]
+        compared = _breakdown(baseline, result, whole=breakdown)
+        said += [note for note in compared.pairs[0].notes if note not in said]
+        comparison = compared if breakdown else None
     for gate_ in criteria.gates:
         if gate_.anchor is not None and gate_.anchor not in judge.anchors:
             anchor = _anchor(gate_.anchor, criteria)
@@ -116,7 +119,7 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None) ->
         notes=said,
         comparison=comparison,
         segments=[]
-        if baseline is not None
+        if baseline is not None or not breakdown
         else [row for tag in result.telling_tags() for row in result.segment_by(tag)],
     )
 
@@ -129,11 +132,13 @@ def _same_measure(before: Result, result: Result, name: str) -> list[str]:
         raise
 
 
-def _breakdown(baseline: Result, result: Result) -> Comparison:
-    """What changed, by tag and by query, in the metrics that the gates ask for."""
+def _breakdown(baseline: Result, result: Result, *, whole: bool) -> Comparison:
+    """What changed, by tag and by query, in the metrics that the gates ask for; only as far as notes need it if not
+    whole."""
     asked = [m for m in baseline.metrics if m in result.metrics] or baseline.metrics
     sides = [replace(baseline, metrics=asked), result]
-    return compare_results(sides, segments=result.telling_tags(), sampling=result.sampling)
+    tags, changes = result.telling_tags(), 5 if whole else 0
+    return compare_results(sides, segments=tags, sampling=result.sampling, changes=changes, test=whole)
 
 
 def _anchor(path: str, criteria: Criteria) -> Baseline:

@@ -18,10 +18,13 @@ from karat.history.store import Store
 from karat.report.blocks import Section
 from karat.report.build import full_sections
 from karat.report.sweep import sweep_blocks
-from karat.results.analyses.base import Lacking
-from karat.results.queries.triage import Triage, triage
-from karat.results.result import Result, from_columns, restore
+from karat.results.analyses.base import Lacking, Setup
+from karat.results.evaluate import panel_need
+from karat.results.queries.triage import Triage, triage, triage_need
+from karat.results.result import Result
+from karat.results.save import from_columns, restore, saved_form
 from karat.results.sweep import Sweep
+from karat.scoring.views import Need
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _APART = ("over_k", "triage")  # sections that are made from what is kept apart
@@ -32,12 +35,12 @@ def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
     """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries.
 
     `worst`: how many of those are kept with their hits."""
-    saved = result.saved()
+    saved = saved_form(result)
     told = {row.segment for row in saved.segments}
     more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
     saved = msgspec.structs.replace(saved, segments=[*saved.segments, *more])
     sections = [_plain(section) for section in full_sections(result, without=_APART)]
-    if result.again is None:
+    if result.lists is None:
         return keep(saved, sections=sections)
     return keep(
         saved,
@@ -48,21 +51,9 @@ def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
     )
 
 
-def with_panel(result: Result) -> Result:
-    """What gates have measured and the usual panel beside it, so that histories can be compared."""
-    if result.again is None:
-        return result
-    panel = result.again(None)[result.system]
-    more = [metric for metric in result.metrics if metric not in panel.metrics]
-    return replace(
-        panel,
-        metrics=[*panel.metrics, *more],
-        values=panel.values | {str(m): result.values[str(m)] for m in more},
-        ceilings={**result.ceilings, **panel.ceilings},
-        floors={**result.floors, **panel.floors},
-        votes=result.votes | panel.votes,
-        provenance=result.provenance,
-    )
+def keep_need(setup: Setup) -> Need:
+    """For `keep_result`."""
+    return Need.union([triage_need(setup), panel_need(setup), Need(hashes=True)])
 
 
 def judgement(verdicts: Verdicts) -> Judgement:
@@ -73,13 +64,16 @@ def restored(run: KeptRun) -> Result:
     """The result with the numbers that were kept: they are not reckoned anew."""
     document = run.document
     cases = None if document.triage is None else {**document.triage, "cases": run.cases()}
-    result = replace(
-        restore(run.saved()),
-        saved_sweep=_typed(document.sweep, Sweep),
-        saved_triage=_typed(cases, Triage),
+    result = restore(run.saved())
+    assert result.known is not None
+    known = replace(
+        result.known,
+        sweep=_typed(document.sweep, Sweep),
+        triage=_typed(cases, Triage),
+        bands=document.result.bands,
     )
-    result.__dict__.update(summary_rows=document.result.summary, bands=document.result.bands)
-    return result
+    told = {("row", result.view, row.metric, result.sampling, result.cluster): row for row in document.result.summary}
+    return replace(result, known=known, memo=told)
 
 
 def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:

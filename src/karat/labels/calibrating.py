@@ -31,11 +31,11 @@ from karat.labels.settling import settle
 from karat.results.analyses.bounds import BoundsAnalysis, Kind
 from karat.results.analyses.calibrated import BY_STRATA, BY_WEIGHTS, as_strata, judge_strata
 from karat.results.evaluate import evaluate_all
-from karat.results.queries.lists import top_lists
 from karat.results.result import Result
 from karat.results.summary import FEW, number
 from karat.scoring.extra_labels import Labelling, Named
 from karat.scoring.judged import relevance
+from karat.scoring.views import Need
 from karat.statistics.calibration import (
     LEAST_YOUDEN,
     CalibratedValue,
@@ -232,7 +232,7 @@ def _by_segment(gold: Gold, name: str, pairs: _Pairs) -> list[JudgeRates]:
 def _by_system(measured: list[Result], pool: list[PoolEntry], pairs: _Pairs, k: int) -> list[JudgeRates]:
     groups: dict[str, list[Named]] = {}
     for result in measured:
-        lists = top_lists(result, dict.fromkeys(result.queries, k))
+        lists = {} if result.lists is None else result.lists.first(dict.fromkeys(result.queries, k))
         found = [(query, hit.id) for query, hits in lists.items() for hit in hits]
         groups[result.system or result.run] = found
     for entry in pool if not measured else ():
@@ -263,13 +263,14 @@ def _measured(
             labelling=labelling,
             sampling=pairs.sampling,
             doc_of=doc_of,
+            consumers=[BoundsAnalysis().need, lambda setup: Need(lists=k)],
         ).values()
     ]
 
 
 def _metrics(result: Result) -> list[CorrectedMetric]:
     analysis = BoundsAnalysis()
-    found = analysis.find(result.measure(analysis.metrics(result)))
+    found = analysis.find(result.measure(analysis.need(result.setup).metrics))
     rows: dict[tuple[str, Kind], Any] = {(row.metric, row.kind): row for row in found.rows}
     return [
         CorrectedMetric(

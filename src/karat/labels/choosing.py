@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,6 @@ from karat.data.ids import Floats, Ints, take_list
 from karat.labels.base import Key
 from karat.labels.influence import check_metric, label_effects
 from karat.labels.labels_file import HIGHEST
-from karat.results.queries.lists import look_again
 from karat.results.result import Result
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Metric
@@ -97,14 +96,11 @@ def _effects(result: Result, pairs: list[FoundPair], metric: Metric, grade: floa
         at_query.setdefault(pair.query, []).append(at)
     depth = metric.k or _DEEP
 
-    def measured(slices: Iterator[Judged]) -> Floats:
-        effects = np.zeros(len(pairs))
-        for judged in slices:
-            query, at, rank = _places(judged, pairs, at_query, depth)
-            effects[at] = label_effects(judged, metric, query, rank, grade)
-        return effects
-
-    return look_again(result, dict.fromkeys(at_query, depth), measured) if at_query else np.zeros(0)
+    effects = np.zeros(len(pairs))
+    for judged in () if result.lists is None else result.lists.judged(at_query, depth):
+        query, places, rank = _places(judged, pairs, at_query, depth)
+        effects[places] = label_effects(judged, metric, query, rank, grade)
+    return effects
 
 
 def _places(

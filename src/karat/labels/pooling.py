@@ -20,10 +20,11 @@ from karat.labels.labelled_gold import read_gold_or_queries
 from karat.labels.pool_file import Origin, PoolEntry
 from karat.matching.near_duplicates import near_duplicates
 from karat.results.evaluate import evaluate_all
-from karat.results.queries.lists import ListedHit, top_lists
+from karat.results.queries.lists import ListedHit
 from karat.results.queries.shown import Texts
 from karat.results.result import Result
 from karat.scoring.metrics.grammar import parse_metric
+from karat.scoring.views import Need
 
 Chosen: TypeAlias = Literal["all", "budget", "sample"]
 
@@ -88,11 +89,11 @@ def make_pool(
     if corpus is not None and not isinstance(corpus, Corpus):
         cut = next((logged for run in runs if (logged := run.opening().get("chunker"))), None)
         texts = read_corpus(corpus, logged=cut)
-    results = _results(runs, judged, k, texts, doc_of)
+    measure = parse_metric(metric or f"ndcg@{k}")
+    results = _results(runs, judged, k, max(k, measure.k or k), texts, doc_of)
     collected = _Collected(judged, results, k, Texts(texts, {}, DocRule(doc_of)))
     influence = None
     if budget is not None or only_differences:
-        measure = parse_metric(metric or f"ndcg@{k}")
         influence = find_influence(results, collected.waiting, collected.ranks(), measure, judged)
     telling = collected.waiting
     if influence is not None and only_differences:
@@ -131,11 +132,22 @@ def _moved(influence: Influence, waiting: list[FoundPair], picked: list[FoundPai
     return {"metric": influence.metric, "influence_share": influence.total(picked) / total if total else 1.0}
 
 
-def _results(runs: Sequence[Any], gold: Gold, k: int, corpus: Corpus | None, doc_of: str) -> dict[str, Result]:
-    """Every system of every run, by a name that no other has."""
+def _results(
+    runs: Sequence[Any], gold: Gold, k: int, depth: int, corpus: Corpus | None, doc_of: str
+) -> dict[str, Result]:
+    """Every system of every run, by a name that no other has. `depth`: hits of each query that are looked at."""
     found: dict[str, Result] = {}
     for run in runs:
-        for result in evaluate_all(run, gold, [f"judged@{k}"], k=k, corpus=corpus, doc_of=doc_of).values():
+        results = evaluate_all(
+            run,
+            gold,
+            [f"judged@{k}"],
+            k=k,
+            corpus=corpus,
+            doc_of=doc_of,
+            consumers=[lambda setup: Need(lists=depth, texts=True)],
+        )
+        for result in results.values():
             name = result.system or result.run
             name = name if name not in found else f"{name} ({result.run})"
             found[name if name not in found else f"{name} {len(found) + 1}"] = result
@@ -148,7 +160,7 @@ class _Collected:
     def __init__(self, gold: Gold, results: dict[str, Result], k: int, texts: Texts) -> None:
         self.gold, self.texts = gold, texts
         wanted = {query: k for at, query in enumerate(gold.queries) if not gold.no_answer[at]}
-        self.lists = {name: top_lists(result, wanted, texts=True) for name, result in results.items()}
+        self.lists = {n: r.lists.first(wanted, texts=True) for n, r in results.items() if r.lists is not None}
         by_query: dict[str, dict[str, FoundPair]] = {}
         for name, lists in self.lists.items():
             for query, hits in lists.items():

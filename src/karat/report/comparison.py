@@ -70,7 +70,7 @@ def _by_query(comparison: Comparison, pair: CandidateComparison, sides: Sequence
     if not pair.changes:
         return []
     title = f"Changed most by {pair.changes[0].metric}: {pair.candidate} against {comparison.baseline}"
-    saved = [side.system or side.run for side in sides and (sides[0], sides[number]) if side.source is None]
+    saved = [side.system or side.run for side in sides and (sides[0], sides[number]) if side.lists is None]
     whose = " and ".join(saved)
     notes = (
         [Text(f"No lists to look at: of {whose} a saved result was given, which keeps no hits.", "note")]

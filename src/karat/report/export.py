@@ -15,6 +15,7 @@ from karat.report.blocks import Column, Report, Section, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.markdown import render_markdown
 from karat.results.result import Result
+from karat.results.save import saved_form
 from karat.results.saved import SavedResults
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def to_json(results: list[Result]) -> bytes:
     """One result as itself; several as `{"schema": "karat/results/1", "results": [...]}`."""
-    saved = [r.saved() for r in results]
+    saved = [saved_form(r) for r in results]
     value = saved[0] if len(saved) == 1 else SavedResults(results=saved)
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 

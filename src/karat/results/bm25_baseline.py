@@ -47,7 +47,7 @@ class WordSearch(Run):
     def __init__(self, corpus: Corpus, gold: Gold) -> None:
         self._corpus, self._gold = corpus, gold
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         yield self._found
 
     @cached_property

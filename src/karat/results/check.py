@@ -15,7 +15,7 @@ from karat.errors import KaratError
 from karat.formats.base import Source
 from karat.formats.read import find_kind, read_gold, read_run
 from karat.scoring.judged import Judged, Rules, count_states, judge
-from karat.scoring.overlap import SharedItems, count_missing
+from karat.scoring.overlap import SharedItems, count_missing, count_no_shared_items
 from karat.scoring.ranking import drop_repeats, inspect_order
 
 
@@ -118,5 +118,5 @@ class _Covered:
         self.shared.look(judged)
 
     def report(self, audit: Audit) -> None:
-        self.shared.report(audit)
+        count_no_shared_items(self.gold, self.shared.found, self.shared.seen, audit)
         count_missing(self.gold, np.flatnonzero(~self.seen), audit)

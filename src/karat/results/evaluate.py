@@ -1,41 +1,40 @@
-"""The pipeline on one screen: hits and gold, judged slice by slice, become one row of scores a query."""
+"""The pipeline on one screen: what is needed is declared, the run is read once, and each system becomes a result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from karat.data.attributes import (
-    CONVERSATION,
-    cluster_numbers,
-    segment_labels,
-    segment_titles,
-    with_no_answer,
-)
+from karat.data.attributes import CONVERSATION, cluster_numbers, segment_labels, segment_titles, with_no_answer
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus, DescribedRun
 from karat.data.gold import Gold
-from karat.data.hits import NoLists, Run, StagedRun, Ungrouped
-from karat.data.ids import DocRule, Floats, Ints
-from karat.data.passages.resolve import resolve
+from karat.data.hits import LentRun, Run, Ungrouped
+from karat.data.ids import DocRule
+from karat.data.passages.resolve import in_corpus, resolve
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.read import read_gold, read_run
+from karat.formats.spill import HeldRun
 from karat.matching.cover import THRESHOLD
-from karat.results.analyses.base import route_lists
-from karat.results.bm25_baseline import LISTS, WordSearch
-from karat.results.result import Result
-from karat.scoring.ceilings import Extremes, GoldLevel, LazyColumns, level_of
-from karat.scoring.dates import NoVersions, OddVersion, with_versions
-from karat.scoring.engines.base import Engine, Scored, Task, collect
+from karat.results.analyses.analyse import needs_of_analyses
+from karat.results.analyses.base import Consumer, Lacking, Setup
+from karat.results.bm25_baseline import NoWordSearch, WordSearch
+from karat.results.queries.lists import HitLists
+from karat.results.result import Context, Result
+from karat.scoring.collect import Measured, collect
+from karat.scoring.dates import NoVersions, with_versions
+from karat.scoring.engines.base import Engine
 from karat.scoring.engines.find import find_engine
 from karat.scoring.extra_labels import Labelling
-from karat.scoring.judged import Rules, judge_missing
-from karat.scoring.metrics.base import INFINITE, Metric
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
-from karat.scoring.metrics.latency import Latency
-from karat.scoring.overlap import SharedItems, count_missing
+from karat.scoring.one_pass import Golds, Request
+from karat.scoring.overlap import count_missing, count_no_shared_items
+from karat.scoring.views import BM25, ORIGINAL, OWN, RAW, Need, View, needs_hits, route_lists
 from karat.statistics.intervals import Sampling
 
 PANEL = (
@@ -57,6 +56,7 @@ PANEL = (
 # What the diagnosis looks at besides; measured with the panel, never shown in it.
 BACKGROUND = ("recall@20", "recall@50", "rprecision", "route_accuracy")
 BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
+KEEP_LISTS = 20_000  # queries up to which lists to show are kept during the pass; of more, those shown are read again
 _NO_TIME = "to leave out newer documents, give queries an as_of, such as 2025-06-01"
 _NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
 
@@ -104,13 +104,14 @@ def evaluate_all(
     segments: Iterable[str] = (),
     cluster: str | None = None,
     sampling: Sampling | None = None,
-    facts: Iterable[str] = (),
     labelling: Labelling | None = None,
     raw: Any = None,
     original: Any = None,
     routes: Mapping[str, Any] | None = None,
     bm25: Any = None,
     engine: Any = None,
+    analyses: bool | None = None,
+    consumers: Sequence[Consumer] = (),
 ) -> dict[str, Result]:
     """Score every system of a run.
 
@@ -118,65 +119,25 @@ def evaluate_all(
     - `missing`: queries that the run lacks score worst, or are skipped.
     - `min_score`: hits under it are cut; `top_k`: lists are cut after so many hits; `no_future`: hits newer than their
       query's `as_of` are removed.
-    - `doc_of`: what parts a chunk id from its document.
-    - `corpus`: a file, a BEIR folder or a `Corpus`, which lends hits what the run does not say of them; `corpus_size`:
+    - `doc_of`: separator (or regular expression) between document id and chunk id.
+    - `corpus`: a file, a BEIR folder or a `Corpus`, which gives hits what the run does not say of them; `corpus_size`:
       for the random floor (default: the corpus's).
     - `segments`: attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong
       together (default: conversations, where the gold set has them; `none`: every query for itself); `sampling`: how
       intervals are made.
-    - `fuzzy_threshold`: from which likeness on a text covers an evidence.
+    - `fuzzy_threshold`: minimum similarity for a chunk to match an evidence text.
     - `no_answer`: which queries have no answer besides those that say so, such as `type=Null`; `target_false_evidence`:
       what share of them may get hits, for the score threshold that the no-answer analysis looks for.
     - `prices`: a price table (a YAML file, a dict or `Prices`), for `cost`.
     - `raw`: a run that has the lists before reranking, `original`: those of the queries before rewriting, `routes`:
       source → a run that asked this source only, where the run itself does not log them.
-    - `labelling`: labels of a judge and of people beside the gold set, and whether bounds over unjudged hits are asked
-      for (`read_labelling`).
-    - `bm25`: a run of BM25 to hold the scores against (default: BM25 searches the corpus, where one is given).
-    - `facts`: what the run says of a query (`route` …) and the result should keep.
+    - `labelling`: labels of a judge and of people beside the gold set, and whether bounds over unjudged hits are
+      requested (`read_labelling`).
+    - `bm25`: a run of BM25 to compare the scores with (default: BM25 searches the corpus, where one is given).
     - `engine`: where it is worked out: `local` (the default), `processes`, `spark`, or a SparkSession of yours.
+    - `analyses`: also collect what analyses need (stages, routes, time, cost …; default: when no metrics are named).
+    - `consumers`: what else the results will be asked for.
     """
-    if k < 1:
-        raise ConfigError("the cutoff k must be 1 or more", got=k, expected="1 or more")
-    if top_k is not None and top_k < 1:
-        raise ConfigError("top_k must be 1 or more", got=top_k, expected="1 or more")
-    if corpus_size is not None and corpus_size < 1:
-        raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
-    if min_score is not None and not np.isfinite(min_score):
-        raise ConfigError("the score threshold is no number", expected="a finite number", got=min_score)
-    if not 0 < fuzzy_threshold <= 1:
-        raise ConfigError("bad fuzzy threshold", expected="above 0, at most 1", got=fuzzy_threshold)
-    if not 0 <= target_false_evidence < 1:
-        expected, got = "from 0 to under 1, such as 0.1", target_false_evidence
-        raise ConfigError("the target for false evidence is no share", expected=expected, got=got)
-    if missing not in ("worst", "skip"):
-        raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=missing)
-    if prices is not None:
-        from karat.data.prices import read_prices  # with all of YAML
-
-        prices = read_prices(prices)
-    engine = find_engine(engine, run)
-    run, gold = engine.read_run(run), read_gold(gold)
-    logged, stages = run, {"raw": raw, "original": original, "routes": dict(routes or {}), LISTS: bm25}
-    lent = _lent(**stages)
-    run = staged = StagedRun(run, lent) if lent or corpus is not None else run
-    if corpus is not None:
-        from karat.formats.corpus import read_corpus
-
-        cut = logged.opening().get("chunker")
-        corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, logged=cut)
-        run = DescribedRun(run, corpus, DocRule(doc_of))
-        gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
-        lent.setdefault(LISTS, WordSearch(corpus, gold))
-    gold = gold if no_answer is None else with_no_answer(gold, no_answer)
-    if no_future and not any(gold.as_of):
-        raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
-    panel = PANEL if prices is None else (*PANEL, "cost")
-    asked = parse_metrics(panel if metrics is None else metrics)
-    segmented_by = segment_titles(gold, segments)
-    cluster = _cluster(gold, cluster)
-    for name in segmented_by:
-        segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
     rules = Rules(
         missing=missing,
         min_score=min_score,
@@ -186,74 +147,70 @@ def evaluate_all(
         no_future=no_future,
         target_false_evidence=target_false_evidence,
         top_k=top_k,
-        prices=prices,
+        prices=_prices(prices),
     )
-    background = _background(gold, rules) if metrics is None else []
-    try:
-        scorers = _score(engine, run, gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
-    except Ungrouped:
-        grouped = run.grouped()
-        scorers = _score(engine, grouped, gold, asked, background, rules, corpus, corpus_size, frozenset(facts))
-    provenance = run.provenance()
-    options: dict[str, Any] = {
-        "k": k,
-        "missing": missing,
-        "min_score": min_score,
-        "no_future": no_future,
-        "target_false_evidence": target_false_evidence,
-        "top_k": top_k,
-        "prices": prices,
-        "doc_of": doc_of,
-        "fuzzy_threshold": fuzzy_threshold,
-        "corpus": corpus,
-        "corpus_size": corpus_size,
-        "segments": segmented_by,
-        "cluster": cluster or "none",
-        "sampling": sampling,
-        "engine": engine,
-    }
+    _check(rules, corpus_size)
+    chosen = find_engine(engine, run)
+    logged, gold = chosen.read_run(run), read_gold(gold)
+    if corpus is not None:
+        from karat.formats.corpus import read_corpus
 
-    def again(
-        others: Iterable[str], hits: str | None = None, *, with_judge: bool = False, **changes: Any
-    ) -> dict[str, Result]:
-        if with_judge and labelling is not None and labelling.with_judge is not None:
-            return evaluate_all(logged, labelling.with_judge(gold), others, **(options | stages | changes))
-        if hits is None:
-            return evaluate_all(logged, gold, others, **(options | stages | {"labelling": labelling} | changes))
-        try:  # top_k cuts the final lists
-            return evaluate_all(staged.lists(hits), gold, others, **(options | {"top_k": None} | changes))
-        except NoOverlap:
-            if hits in lent:
-                raise
-            raise NoLists(hits) from None
-
-    statistics = {
-        "sampling": sampling or Sampling(),
-        "cluster": cluster,
-        "segmented_by": segmented_by,
-        "again": again,
-        "corpus": corpus,
-        "routes": tuple(stages["routes"]),
-        "labelling": labelling or Labelling(),
-        "has_bm25": LISTS in lent,
-    }
-    return {
-        system: scorer.finish(
-            system, run, provenance.get(system, {}), keep_empty=metrics is not None, statistics=statistics
-        )
-        for system, scorer in scorers.items()
-    }
+        cut = logged.opening().get("chunker")
+        corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, logged=cut)
+        gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
+    gold = gold if no_answer is None else with_no_answer(gold, no_answer)
+    if no_future and not any(gold.as_of):
+        raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
+    segmented_by = segment_titles(gold, segments)
+    for name in segmented_by:
+        segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
+    others = {RAW: raw, ORIGINAL: original, BM25: bm25, **{route_lists(n): one for n, one in (routes or {}).items()}}
+    evaluation = _Evaluation(
+        engine=chosen,
+        gold=gold,
+        rules=rules,
+        asked=parse_metrics(_panel(rules) if metrics is None else metrics),
+        keep_empty=metrics is not None,
+        background=_background(gold, rules) if metrics is None and analyses is not False else (),
+        corpus_size=corpus_size,
+        context=Context(
+            corpus=corpus,
+            labelling=labelling or Labelling(),
+            routes=tuple(routes or ()),
+            analysed=metrics is None if analyses is None else analyses,
+        ),
+        lent={name: read_run(other) for name, other in others.items() if other is not None},
+        segmented_by=segmented_by,
+        cluster=_cluster(gold, cluster),
+        sampling=sampling or Sampling(),
+    )
+    return evaluation.results(logged, consumers)
 
 
-def _lent(raw: Any, original: Any, routes: Mapping[str, Any], bm25: Any) -> dict[str, Run]:
-    """Lists that other runs have for this one."""
-    others = {
-        "raw": raw,
-        "topk_original": original,
-        LISTS: bm25,
-        **{route_lists(name): lists for name, lists in routes.items()},
-    }
-    return {name: read_run(other) for name, other in others.items() if other is not None}
+def _prices(prices: Any) -> Any:
+    if prices is None:
+        return None
+    from karat.data.prices import read_prices  # with all of YAML
+
+    return read_prices(prices)
+
+
+def _check(rules: Rules, corpus_size: int | None) -> None:
+    if rules.k < 1:
+        raise ConfigError("the cutoff k must be 1 or more", got=rules.k, expected="1 or more")
+    if rules.top_k is not None and rules.top_k < 1:
+        raise ConfigError("top_k must be 1 or more", got=rules.top_k, expected="1 or more")
+    if corpus_size is not None and corpus_size < 1:
+        raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
+    if rules.min_score is not None and not np.isfinite(rules.min_score):
+        raise ConfigError("the score threshold is no number", expected="a finite number", got=rules.min_score)
+    if not 0 < rules.fuzzy_threshold <= 1:
+        raise ConfigError("bad fuzzy threshold", expected="above 0, at most 1", got=rules.fuzzy_threshold)
+    if not 0 <= rules.target_false_evidence < 1:
+        expected, got = "from 0 to under 1, such as 0.1", rules.target_false_evidence
+        raise ConfigError("the target for false evidence is no share", expected=expected, got=got)
+    if rules.missing not in ("worst", "skip"):
+        raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=rules.missing)
 
 
 def _cluster(gold: Gold, name: str | None) -> str | None:
@@ -265,175 +222,262 @@ def _cluster(gold: Gold, name: str | None) -> str | None:
     return name
 
 
-def _background(gold: Gold, rules: Rules) -> list[Metric]:
-    # Else documents are all that is asked for.
+def _background(gold: Gold, rules: Rules) -> tuple[str, ...]:
+    # By document only where chunks are asked for; else documents are all that is asked for.
     chunks = gold.passages or not gold.names_document(DocRule(rules.doc_of)).all()
-    return parse_metrics((*BACKGROUND, *BY_DOCUMENT) if chunks else BACKGROUND)
+    return (*BACKGROUND, *BY_DOCUMENT) if chunks else BACKGROUND
 
 
-def _score(
-    engine: Engine,
-    run: Run,
-    gold: Gold,
-    asked: list[Metric],
-    background: list[Metric],
-    rules: Rules,
-    corpus: Corpus | None,
-    corpus_size: int | None,
-    facts: frozenset[str],
-) -> dict[str, _Scorer]:
-    metrics = [*asked, *background]
-    columns = facts.union(rules.needs, *(m.reads for m in metrics))
-    depth = max((_depth(m, gold, rules) for m in metrics if m.uses_hits or m.budget), default=0)
-    rule = DocRule(rules.doc_of)
-    known = {} if corpus is None else corpus.strangers(rule)
-    documents = gold.documents(rule, known) if any(level_of(m) == "doc" for m in metrics) else None
-    gold_of = resolve(gold, run, corpus, rule)
-    task = Task(gold_of, documents, metrics, rules, depth, columns, facts)
-    scorers: dict[str, _Scorer] = {}
-    for scored in engine.scores(run, task):
-        scorer = scorers.get(scored.system)
-        if scorer is None:
-            scorer = scorers[scored.system] = _Scorer(gold_of(scored.system), task, asked, corpus_size)
-        scorer.add(scored)
-    if not scorers:
-        raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
-    for system, scorer in scorers.items():
-        scorer.refuse_no_overlap(run, gold, system)
-        scorer.refuse_no_versions(run)
-        scorer.shared.report(scorer.audit)
-        scorer.add_missing()
-    return scorers
+def panel_need(setup: Setup) -> Need:
+    """For `with_panel`."""
+    return Need(metrics=(*_panel(setup.rules), *_background(setup.gold, setup.rules)))
 
 
-def _depth(metric: Metric, gold: Gold, rules: Rules) -> int:
-    """How many hits of a query a metric looks at, at most; how many fit into a budget, nobody knows beforehand."""
-    deepest = INFINITE if metric.budget or metric.cutoff == "optional" else max(gold.k.max(), rules.k)
-    return metric.k or int(deepest)
+def with_panel(result: Result) -> Result:
+    """The metrics of a result and the usual panel beside them, so that runs of a history can be compared."""
+    try:
+        panel = result.measure(_panel(result.rules))
+    except Lacking:
+        return result
+    shown = [metric for metric in panel.metrics if not np.isnan(panel.values[str(metric)]).all()]
+    return replace(
+        result,
+        metrics=[*shown, *(metric for metric in result.metrics if metric not in shown)],
+        values={str(metric): panel.values[str(metric)] for metric in shown} | result.values,
+        votes=panel.votes | result.votes,
+        background=_background(result.gold, result.rules),
+        memo={},
+    )
 
 
-class _Scorer:
-    """Scores of one system, put together from slices in the order of the gold set."""
+def _panel(rules: Rules) -> tuple[str, ...]:
+    return PANEL if rules.prices is None else (*PANEL, "cost")
 
-    def __init__(self, gold: Gold, task: Task, asked: list[Metric], corpus_size: int | None) -> None:
-        self.gold, self.task, self.asked, self.corpus_size = gold, task, asked, corpus_size
-        self.metrics, self.rules = task.metrics, task.rules
-        self.stages: dict[str, Floats] = {}  # stage → ms a query, where somebody asked for times
-        self.audit = Audit()
-        self.audit.merge(gold.audit)
-        self.shared = SharedItems(gold)
-        self.lacking: dict[str, str] = {}  # metric → what it needs and (a part of) the run does not have
-        size = len(gold.queries)
-        self.seen = np.zeros(size, np.bool_)
-        self.values: dict[str, Floats] = {str(m): np.full(size, np.nan) for m in self.metrics}
-        self.sides = {"chunk": GoldLevel(gold), "doc": GoldLevel(task.documents or gold)}
-        self.votes: dict[str, Floats] = {}
-        self.depths = np.zeros(size, np.int64)
-        self.places: Any = np.zeros(len(gold.items), np.int32)
-        self.missing: frozenset[str] = frozenset()
-        self.odd_version: OddVersion | None = None  # the first
-        self.facts: dict[str, list[Any]] = {name: [None] * size for name in sorted(task.facts)}
 
-    def add(self, scored: Scored) -> None:
-        at = scored.queries
-        if self.seen[at].any():
-            raise Ungrouped
-        self.seen[at] = True
-        self.depths[at] = scored.depth
-        self.places[scored.items] = scored.ranks
-        self.audit.merge(scored.audit)
-        self.shared.merge(scored.shared, scored.seen)
-        self.lacking |= scored.lacking
-        for level, by_document in scored.by_document.items():
-            self.sides[level].note(at, by_document)
-        for name, values in scored.values.items():
-            self.values[name][at] = values
-        for name, votes in scored.votes.items():
-            self.votes.setdefault(name, np.zeros(len(self.seen)))[at] = votes
-        for name, said in scored.facts.items():
-            for row, value in zip(at.tolist(), said, strict=False):
-                self.facts[name][row] = value
-        self.odd_version = self.odd_version or scored.odd_version
-        for stage, times in scored.stages.items():
-            self.stages.setdefault(stage, np.full(len(self.seen), np.nan))[at] = times
+@dataclass(frozen=True, eq=False)
+class _Evaluation:
+    """One evaluation, with all that was asked for."""
 
-    def refuse_no_overlap(self, run: Run, gold: Gold, system: str) -> None:
-        if self.seen.any():
-            return
-        of = f" (system {shorten(system, 40)!r})" if system else ""
-        examples = [e.examples[0] for e in self.audit if e.code == "unknown_queries" and e.examples]
-        run_has = "".join(f", the run {example!r}" for example in examples)
-        raise NoOverlap(
-            f"no query of {run.label}{of} stands in {gold.label}",
-            hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
+    engine: Engine
+    gold: Gold
+    rules: Rules
+    asked: list[Metric]
+    keep_empty: bool  # metrics that were named are shown although nothing can be said
+    background: tuple[str, ...]
+    corpus_size: int | None
+    context: Context
+    lent: dict[str, Run]  # lists that other runs have for this one
+    segmented_by: tuple[str, ...]
+    cluster: str | None
+    sampling: Sampling
+
+    def results(self, run: Run, consumers: Sequence[Consumer]) -> dict[str, Result]:
+        plan = self._plan(consumers)
+        views = self._views(plan)
+        request = self._request(views, plan)
+        run, golds = self._golds(self._described(run), views, request)
+        systems, run = self._pass(run, request, golds)
+        if not systems:
+            raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
+        for measured in systems.values():
+            self._refuse(measured, run)
+        systems, no_bm25 = self._with_lent(systems, views, golds)
+        opened = {system: measured.opened for system, measured in systems.items()}
+        provenance, context = run.provenance(), replace(self.context, no_bm25=no_bm25, opened=opened)
+        return {
+            system: self._result(measured, run, request, provenance.get(system, {}), context)
+            for system, measured in systems.items()
+        }
+
+    def _plan(self, consumers: Sequence[Consumer]) -> Need:
+        """What everyone needs together."""
+        context = self.context
+        setup = Setup(self.gold, self.rules, self.asked, context.corpus, context.labelling, context.routes)
+        every = [Need(metrics=(*self.asked, *self.background)), *(declare(setup) for declare in consumers)]
+        if context.analysed:
+            every += needs_of_analyses(setup)
+            if BM25 in self.lent or context.corpus is not None:
+                every.append(Need(views={View(lists=BM25, no_future=self.rules.no_future): self.asked}))
+        return Need.union(every)
+
+    def _views(self, plan: Need) -> dict[View, list[Metric]]:
+        """Every view with its metrics."""
+        own = View.own(self.rules)
+        views: dict[View, dict[Metric, None]] = {own: {}}
+        for view, metrics in [(own, plan.metrics), *plan.views.items()]:
+            if view.labels == "judge" and self.context.labelling.with_judge is None:
+                continue
+            views.setdefault(view, {})
+            for metric in parse_metrics(metrics):
+                views.setdefault(view.of(metric), {})[metric] = None
+        return {view: list(metrics) for view, metrics in views.items()}
+
+    @property
+    def _rule(self) -> DocRule:
+        return DocRule(self.rules.doc_of)
+
+    def _described(self, run: Run) -> Run:
+        return run if self.context.corpus is None else DescribedRun(run, self.context.corpus, self._rule)
+
+    def _golds(self, run: Run, views: Iterable[View], request: Request) -> tuple[Run, Golds]:
+        """The gold set as each view sees it; and the run, held in memory where its hits were looked at for that."""
+        corpus, with_judge = self.context.corpus, self.context.labelling.with_judge
+        known = {} if corpus is None else corpus.strangers(self._rule)
+        sets: dict[str, Gold] = {"gold": self.gold}
+        if any(view.labels == "judge" for view in views):
+            assert with_judge is not None
+            sets["judge"] = with_judge(self.gold)
+        golds = Golds(self.gold)
+        for level, labels in {(view.level, view.labels) for view in views}:
+            gold = sets[labels]
+            golds.sets[level, labels] = gold.documents(self._rule, known) if level == "doc" else gold
+        held: Run | None = None
+        for lists, labels in {(view.lists, view.labels) for view in views if sets[view.labels].passages}:
+            located = None if corpus is None else in_corpus(sets[labels], corpus, self._rule)
+            if located is not None:
+                golds.sets["chunk", labels] = located
+            elif lists not in (BM25, *self.lent):
+                held = held or HeldRun(run, request.columns | {"text"}, request.other_lists)
+                golds.located[lists, labels] = resolve(sets[labels], held.lists(lists), corpus, self._rule)
+            elif lists in self.lent:
+                lent = self._described(self.lent[lists])
+                golds.located[lists, labels] = resolve(sets[labels], lent, corpus, self._rule)
+        return held or run, golds
+
+    def _request(self, views: Mapping[View, list[Metric]], plan: Need) -> Request:
+        """What has to be read of the run itself."""
+        own, own_lists = View.own(self.rules), {OWN, RAW, ORIGINAL} - self.lent.keys()
+        here = {view: tuple(filter(needs_hits, m)) for view, m in views.items() if view.lists in own_lists}
+        # Of very many queries the few lists that are shown are read again.
+        lists = plan.lists if len(self.gold.queries) <= KEEP_LISTS else 0
+        levels = {view.level for view in here if view.but(level=own.level) == own} if plan.open_hits else ()
+        return Request(
+            rules=self.rules,
+            own=own,
+            views=here,
+            columns=self._columns(here) | plan.facts | ({"text"} if lists and plan.texts else frozenset()),
+            facts=plan.facts,
+            lists=lists,
+            open_levels=frozenset(levels),
+            returned=plan.returned,
+            hashes=plan.hashes,
         )
 
-    def refuse_no_versions(self, run: Run) -> None:
-        """Where no hit says how old it is, nothing can be removed, and nobody should believe that it was."""
+    def _columns(self, views: Mapping[View, Iterable[Metric]]) -> frozenset[str]:
+        read = (metric.reads for metrics in views.values() for metric in metrics)
+        return frozenset().union(*read, *(view.rules(self.rules).needs for view in views))
+
+    def _pass(self, run: Run, request: Request, golds: Golds) -> tuple[dict[str, Measured], Run]:
+        try:
+            return collect(self.engine.parts(run, request, golds), request, golds), run
+        except Ungrouped:
+            run = run.grouped()
+            return collect(self.engine.parts(run, request, golds), request, golds), run
+
+    def _with_lent(
+        self, systems: dict[str, Measured], views: Mapping[View, list[Metric]], golds: Golds
+    ) -> tuple[dict[str, Measured], str | None]:
+        """With the views of lists that other runs have; and why there are no BM25 lists."""
+        no_bm25 = None
+        lent = dict(self.lent)
+        if BM25 not in lent and self.context.corpus is not None:
+            lent[BM25] = WordSearch(self.context.corpus, self.gold)
+        for lists, run in lent.items():
+            here = {view: tuple(filter(needs_hits, m)) for view, m in views.items() if view.lists == lists}
+            if not here:
+                continue
+            request = Request(self.rules, View.own(self.rules), here, main=lists, columns=self._columns(here))
+            try:
+                found, _ = self._pass(self._described(LentRun(run, set(systems))), request, golds)
+            except NoWordSearch as error:
+                no_bm25 = str(error).replace("\nhint: ", "; ")
+                continue
+            for system, measured in found.items():
+                self._refuse_no_overlap(measured, run, here)
+                systems = systems | {system: systems[system].joined(measured)}
+        return systems, no_bm25
+
+    def _refuse(self, measured: Measured, run: Run) -> None:
+        own = View.own(self.rules)
+        self._refuse_no_overlap(measured, run, (own,))
         if not self.rules.no_future:
             return
-        undated = self.audit["undated_hits"] + self.audit["odd_versions"]
-        asked = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_)
-        if undated and undated == self.depths[asked].sum() + self.audit["future_hits"]:
-            if self.odd_version is not None:
-                raise self.odd_version.error(run.label)
+        # Where no hit says how old it is, nothing was removed.
+        if measured.tables[own].undated:
+            if measured.odd_version is not None:
+                raise measured.odd_version.error(run.label)
             raise NoVersions("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
 
-    def add_missing(self) -> None:
-        missing: Ints = np.flatnonzero(~self.seen)
-        if not len(missing):
+    def _refuse_no_overlap(self, measured: Measured, run: Run, views: Iterable[View]) -> None:
+        tables = [measured.tables[view] for view in views if view in measured.tables]
+        if any(table.present.any() for table in tables):
             return
-        if self.rules.missing == "skip":
-            count_missing(self.gold, missing, self.audit, "missing_skipped")
-        else:
-            count_missing(self.gold, missing, self.audit)
-            self.missing = frozenset(map(self.gold.queries.__getitem__, missing.tolist()))
-            chunks, documents = (judge_missing(side.gold, missing, self.rules) for side in self.sides.values())
-            self.add(collect(self.task, "", chunks, documents, Audit()))
-
-    def finish(
-        self, system: str, run: Run, provenance: dict[str, Any], *, keep_empty: bool, statistics: dict[str, Any]
-    ) -> Result:
-        rows = np.flatnonzero(self.seen)
-        relevant = self.gold.count_items(self.gold.grades > 0)
-        bare = rows[(relevant[rows] == 0) & (self.gold.no_answer[rows] == 0)]
-        self.audit.count("no_relevant_gold", len(bare), (self.gold.queries[i] for i in bare[:3]))
-        # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
-        silent = {name for name, values in self.values.items() if np.isnan(values[rows]).all()}
-        shown = [m for m in self.asked if keep_empty or str(m) not in silent]
-        names = [str(m) for m in shown]
-        reasons = [f"{n}: {self.lacking[n]}" for n in names if n in silent and n in self.lacking]
-        self.audit.count("no_data", len(reasons), reasons)
-        background = {str(m): self.values[str(m)][rows] for m in self.metrics if m not in self.asked}
-        stages = {stage: times[rows] for stage, times in self.stages.items()}
-        extremes = Extremes(self.metrics, self.sides, rows, self.rules, self.corpus_size)
-        if background:
-            background |= {str(Latency(stage=stage)): times for stage, times in stages.items()}
-        return Result(
-            system=system,
-            run=run.label,
-            gold=self.gold,
-            rows=rows,
-            metrics=shown,
-            values={n: _taken(self.values[n], rows) for n in names},
-            ceilings=LazyColumns([n for n in (*names, *background) if n in self.values], extremes.ceiling),
-            floors=LazyColumns(names if self.corpus_size else (), extremes.floor),
-            audit=self.audit,
-            provenance=provenance,
-            rules=self.rules,
-            corpus_size=self.corpus_size,
-            votes={n: self.votes[n][rows] for n in names if n in self.votes},
-            depths=self.depths[rows],
-            places=self.places,
-            missing=self.missing,
-            facts={name: [column[row] for row in rows.tolist()] for name, column in self.facts.items()},
-            stages=stages,
-            background=background,
-            source=run if run.here else None,
-            **statistics,
+        of = f" (system {shorten(measured.system, 40)!r})" if measured.system else ""
+        entries = [entry for table in tables for entry in table.audit if entry.code == "unknown_queries"]
+        run_has = f", the run {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
+        raise NoOverlap(
+            f"no query of {run.label}{of} stands in {self.gold.label}",
+            hint=f"do the ids match? The gold set has {shorten(self.gold.queries[0], 60)!r}{run_has}",
         )
 
+    def _lists(self, measured: Measured, run: Run, request: Request) -> HitLists:
+        return HitLists(
+            run=run,
+            system=measured.system,
+            gold=measured.tables[request.own].gold,
+            rules=self.rules,
+            kept=measured.lists,
+            depth=request.lists,
+            texts="text" in request.columns,
+            places=measured.places,
+        )
 
-def _taken(values: Floats, rows: Ints) -> Floats:
-    """Mostly it is all of them: then no second copy is made."""
-    return values if len(rows) == len(values) else values[rows]
+    def _result(
+        self, measured: Measured, run: Run, request: Request, provenance: dict[str, Any], context: Context
+    ) -> Result:
+        own = View.own(self.rules)
+        table = measured.tables[own]
+        empty = Result(
+            system=measured.system,
+            run=run.label,
+            gold=table.gold,
+            rules=self.rules,
+            measured=measured,
+            view=own,
+            rows=np.zeros(0, np.int64),
+            metrics=[],
+            values={},
+            audit=Audit.merged(table.gold.audit, table.audit),
+            provenance=provenance,
+            sampling=self.sampling,
+            cluster=self.cluster,
+            segmented_by=self.segmented_by,
+            corpus_size=self.corpus_size,
+            context=context,
+            lists=self._lists(measured, run, request) if run.here else None,
+        )
+        result = empty.measure(self.asked)
+        silent = {name for name, values in result.values.items() if np.isnan(values).all()}
+        # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
+        shown = [m for m in self.asked if self.keep_empty or str(m) not in silent]
+        names = [str(m) for m in shown]
+        self._count(result, [f"{n}: {measured.lacking[n]}" for n in names if n in silent and n in measured.lacking])
+        return replace(
+            result,
+            metrics=shown,
+            values={name: result.values[name] for name in names},
+            votes={name: votes for name, votes in result.votes.items() if name in names},
+            background=self.background,
+            memo={},
+        )
+
+    def _count(self, result: Result, reasons: list[str]) -> None:
+        """What is known of the audit only after the pass."""
+        audit, table, gold = result.audit, result.measured.tables[result.view], result.gold
+        count_no_shared_items(gold, result.measured.shared, result.measured.seen, audit)
+        missing = np.flatnonzero(~table.present)
+        count_missing(gold, missing, audit, "missing_skipped" if self.rules.missing == "skip" else "missing_queries")
+        relevant = gold.count_items(gold.grades > 0)
+        bare = result.rows[(relevant[result.rows] == 0) & (gold.no_answer[result.rows] == 0)]
+        audit.count("no_relevant_gold", len(bare), (gold.queries[i] for i in bare[:3]))
+        audit.count("no_data", len(reasons), reasons)

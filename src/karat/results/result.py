@@ -1,110 +1,162 @@
-"""What an evaluation gives: scores, their summary, the audit, and where they came from."""
+"""What an evaluation gives: judged tables, columns, audit and provenance. Everything else is computed from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from karat.data.attributes import (
-    attribute,
-    attribute_names,
-    cluster_numbers,
-    label_order,
-    segment_labels,
-    segment_title,
-)
+from karat.data.attributes import cluster_numbers, label_order, segment_labels, segment_title
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
-from karat.data.hits import NoLists, Run
-from karat.data.ids import DocRule, Floats, Ints
-from karat.errors import ConfigError, InputError, UnknownName
-from karat.results.analyses.analyse import Analyses, analyse, restore_analyses
-from karat.results.analyses.base import Lacking
-from karat.results.analyses.label_health import LabelHealth, label_health
-from karat.results.bm25_baseline import LISTS, NoWordSearch
+from karat.data.ids import Floats, Ints
+from karat.errors import UnknownName
+from karat.results.analyses.base import Lacking, Setup
 from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
-from karat.results.saved import SavedResult, SegmentRow
+from karat.results.queries.lists import HitLists
+from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
-from karat.results.sweep import (
-    ALL,
-    DEFAULT_KS,
-    Sweep,
-    SweptGroup,
-    checked_depths,
-    draw_curve,
-    measured_depths,
-    sweep_metrics,
-)
-from karat.scoring.dates import NoVersions
+from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
+from karat.scoring.ceilings import Bounds, Ceilings, Floors
+from karat.scoring.collect import Measured
 from karat.scoring.extra_labels import Labelling
-from karat.scoring.judged import Rules
+from karat.scoring.judged import Judged, Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
+from karat.scoring.unjudged import Lists, OpenPart, lists_of
+from karat.scoring.views import BM25, OWN, Level, View, needs_hits
 from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import Sampling
 
 if TYPE_CHECKING:
     import polars as pl
 
-_S = TypeVar("_S", Rules, Sampling)
+    from karat.results.analyses.analyse import Analyses
+
 _GROUPS, _TAGS = 15, 5
+_RERUN = "run `karat eval RUN --gold GOLD -o result.json` again"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a result brings along from a file, because it was computed from what the file does not hold."""
+
+    analyses: Analyses | None = None
+    findings: list[Finding] | None = None
+    summary: dict[str, SummaryRow] = field(default_factory=dict)  # for ceilings and floors
+    bm25: dict[str, float | None] = field(default_factory=dict)
+    definitions: dict[str, int] = field(default_factory=dict)  # versions of the metrics when it was saved
+    wrong_hits_judged: bool | None = None
+    bands: list[Reading] | None = None
+    sweep: Sweep | None = None
+    triage: Any = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an evaluation was given besides the run and the gold set."""
+
+    corpus: Corpus | None = None
+    labelling: Labelling = field(default_factory=Labelling)
+    routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
+    no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
+    analysed: bool = False  # whether the pass brought what analyses need
+    opened: Mapping[str, Mapping[Level, list[OpenPart]]] = field(default_factory=dict)  # system → its unjudged hits
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """Scores of one system on one gold set."""
+    """One system measured on one gold set. Columns have one entry per query."""
 
     system: str
     run: str
     gold: Gold
+    rules: Rules
+    measured: Measured
+    view: View
     rows: Ints  # which queries of the gold set, in its order
     metrics: list[Metric]
     values: dict[str, Floats]
-    ceilings: Mapping[str, Floats]
-    floors: Mapping[str, Floats]
-    audit: Audit
-    provenance: dict[str, Any] = field(default_factory=dict)
-    rules: Rules = field(default_factory=Rules)
-    corpus_size: int | None = None
     votes: dict[str, Floats] = field(default_factory=dict)  # of each query in the mean, where not all have one
+    background: tuple[str, ...] = ()  # metrics that only the diagnosis looks at
+    audit: Audit = field(default_factory=Audit)
+    provenance: dict[str, Any] = field(default_factory=dict)
     sampling: Sampling = field(default_factory=Sampling)
     cluster: str | None = None  # the attribute by which queries belong together
     segmented_by: tuple[str, ...] = ()
-    depths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # hits that each query got
-    places: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # of each gold item in its list, 0 = not there
-    missing: frozenset[str] = frozenset()  # queries that the run lacks, and that were scored as failed
-    facts: dict[str, list[Any]] = field(default_factory=dict)  # what the run says of a query, where asked for
-    stages: dict[str, Floats] = field(default_factory=dict)  # ms a query, where a metric of time was asked for
-    corpus: Corpus | None = None
-    routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
-    has_bm25: bool = False  # there is a run of BM25 beside, or a corpus to search for one
-    again: Callable[..., dict[str, Result]] | None = None  # measures the same run once more, as `measure` says
-    source: Run | None = None  # to read the hits again; a saved result has none
-    labelling: Labelling = field(default_factory=Labelling)  # labels beside the gold set
-    background: dict[str, Floats] = field(default_factory=dict)  # measured for the diagnosis only
-    saved_findings: list[Finding] | None = None  # of a saved result, which has no background to look at
-    saved_definitions: dict[str, int] | None = None  # versions of the metrics when the result was saved
-    saved_analyses: Analyses | None = None  # of a saved result, which has no run to look at
-    saved_sweep: Sweep | None = None  # of a run in a history, which keeps more than a saved result
-    saved_triage: Any = None
-    saved_summary: list[SummaryRow] | None = None  # of a saved result, which has neither ceilings nor floors
-    saved_bm25: dict[str, float | None] = field(default_factory=dict)
-    saved_wrong_hits_judged: bool | None = None  # of a saved result, which has no gold items to look at
+    corpus_size: int | None = None
+    context: Context = field(default_factory=Context)
+    lists: HitLists | None = None  # the first hits of the queries; a result from a file has none
+    known: Known | None = None  # of a result from a file
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what was computed before
 
     @cached_property
     def queries(self) -> list[str]:
+        if len(self.rows) == len(self.gold.queries):
+            return self.gold.queries
         return [self.gold.queries[i] for i in self.rows.tolist()]
 
     @property
+    def corpus(self) -> Corpus | None:
+        return self.context.corpus
+
+    @property
+    def labelling(self) -> Labelling:
+        return self.context.labelling
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        return self.context.routes
+
+    @property
+    def no_bm25(self) -> str | None:
+        return self.context.no_bm25
+
+    @property
+    def setup(self) -> Setup:
+        """What was known of the evaluation before the run was read."""
+        return Setup(self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.routes)
+
+    @cached_property
+    def depths(self) -> Ints:
+        """Hits that each query got."""
+        table = self.measured.tables.get(self.view)
+        return np.zeros(0, np.int64) if table is None else table.depth[self.rows]
+
+    @cached_property
+    def places(self) -> Ints:
+        """Rank of each item of the gold set in the list of its query, 0 = not in it."""
+        table = self.measured.tables.get(self.view)
+        return np.zeros(0, np.int64) if table is None else table.places
+
+    @cached_property
+    def missing(self) -> frozenset[str]:
+        """Queries that the run does not have, and that are scored as failed."""
+        table = self.measured.tables.get(self.view)
+        if table is None:
+            return self.measured.missing
+        absent = self.rows[~table.present[self.rows]]
+        return frozenset(self.gold.queries[i] for i in absent.tolist())
+
+    def facts(self, name: str) -> list[Any]:
+        """What the run says of each query, None = nothing."""
+        said = self.measured.facts.get(name)
+        return [None] * len(self.rows) if said is None else [said[row] for row in self.rows.tolist()]
+
+    @cached_property
+    def stages(self) -> dict[str, Floats]:
+        """Stage → ms per query, where a metric of time was asked for."""
+        return {stage: times[self.rows] for stage, times in self.measured.stages.items()}
+
+    @property
     def missing_share(self) -> float:
-        """Of the queries that have an answer, how many the run lacks, whether they were scored as failed or skipped."""
+        """Share of the answerable queries that the run lacks, whether they were scored as failed or skipped."""
         skipped = self.audit["missing_skipped"]
         left_out = skipped + self.audit["missing_no_answer"] if self.rules.missing == "skip" else 0
         answerable = len(self.rows) + left_out - self.audit["no_answer_queries"]
@@ -112,14 +164,79 @@ class Result:
 
     @property
     def wrong_hits_judged(self) -> bool | None:
-        """Whether the gold says of some items that they are not relevant; None: a result was saved without it."""
-        restored = self.saved_summary is not None
-        return self.saved_wrong_hits_judged if restored else bool((self.gold.grades == 0).any())
+        """Whether the gold names items that are not relevant; None: a file does not say it."""
+        if self.known is not None and not len(self.gold.grades):
+            return self.known.wrong_hits_judged
+        return bool((self.gold.grades == 0).any())
 
     @property
     def definitions(self) -> dict[str, int]:
         """Version of each metric's definition."""
-        return {str(m): m.version for m in self.metrics} if self.saved_definitions is None else self.saved_definitions
+        now = {str(m): m.version for m in self.metrics}
+        return now if self.known is None else now | self.known.definitions
+
+    def measure(self, metrics: Iterable[str | Metric], view: View | None = None) -> Result:
+        """The same run in other metrics, or in another view. Raises Lacking where the pass did not bring it."""
+        asked, at = parse_metrics(metrics), self.view if view is None else view
+        key = ("measure", at, *map(str, asked))
+        if key not in self.memo:
+            self.memo[key] = self._measure(asked, at)
+        return self.memo[key]  # type: ignore[no-any-return]
+
+    def _measure(self, asked: list[Metric], view: View) -> Result:
+        table = self.measured.tables.get(view)
+        if table is None:
+            return self._of_file(asked, view)
+        rows = self._rows(view, table.present)
+        values: dict[str, Floats] = {}
+        votes: dict[str, Floats] = {}
+        for metric in asked:
+            name, at = str(metric), view.of(metric)
+            found = self.measured.values.get(at, {}).get(name)
+            if found is not None:
+                values[name] = _taken(found, rows)
+                said = self.measured.votes.get(at, {}).get(name)
+                said = None if said is None else _taken(said, rows)
+            elif needs_hits(metric):
+                raise Lacking(f"{name} in the evaluation: it looks at the hits themselves")
+            else:
+                judged = self._judged(at, rows)
+                values[name], said = metric.score(judged), metric.votes(judged)
+            if said is not None:
+                votes[name] = said
+        audit = self.audit if view == self.view else Audit.merged(table.gold.audit, table.audit)
+        return replace(
+            self, view=view, rows=rows, metrics=asked, values=values, votes=votes, background=(), audit=audit
+        )
+
+    def _of_file(self, asked: list[Metric], view: View) -> Result:
+        """A result that Karat 0.1 saved has its scores and no judged hits."""
+        absent = [str(metric) for metric in asked if str(metric) not in self.values]
+        if view != self.view or not (self.known and self.metrics):
+            raise Lacking(f"`{view.lists}` in the run log")
+        if absent:
+            raise Lacking(f"{', '.join(absent)} in the saved result: {_RERUN}")
+        return replace(self, metrics=asked)
+
+    def _rows(self, view: View, present: Any) -> Ints:
+        failed = self.rules.missing == "worst" and view.lists in (OWN, BM25)
+        return np.arange(len(present)) if failed else np.flatnonzero(present)
+
+    def _judged(self, view: View, rows: Ints) -> Judged:
+        key = ("judged", view)
+        if key not in self.memo:
+            table = self.measured.tables.get(view)
+            if table is None:
+                raise Lacking("scores by document in the evaluation: name a metric with level=doc")
+            self.memo[key] = table.judged(rows, view.rules(self.rules))
+        return self.memo[key]  # type: ignore[no-any-return]
+
+    def unjudged_lists(self, level: Level) -> Lists:
+        """The lists with all of their unjudged hits. Raises Lacking where they were not asked for."""
+        parts, view = self.measured.opened.get(level), self.view.but(level=level)
+        if parts is None:
+            raise Lacking("the run itself: a saved result keeps no hits")
+        return lists_of(self.measured.tables[view], parts, view.rules(self.rules))
 
     @cached_property
     def columns(self) -> Scores:
@@ -128,33 +245,43 @@ class Result:
         return Scores(self.metrics, self.values, self.votes, clusters)
 
     @cached_property
-    def summary_rows(self) -> list[SummaryRow]:
-        rows = summarise(self.columns, self.sampling, self.ceilings, self.floors)
-        bounds = {row.metric: (row.ceiling, row.floor) for row in self.saved_summary or ()}
-        known = (bounds.get(row.metric, (row.ceiling, row.floor)) for row in rows)
-        return [msgspec.structs.replace(r, ceiling=c, floor=f) for r, (c, f) in zip(rows, known, strict=True)]
-
-    @property
-    def bm25(self) -> dict[str, float | None]:
-        """Metric → what plain word search scores on the same queries; empty where that is not known."""
-        return self._bm25[0]
-
-    @property
-    def no_bm25(self) -> str | None:
-        """Why it is not known, although there is a corpus to search."""
-        return self._bm25[1]
+    def ceilings(self) -> Bounds:
+        """Metric → what a perfect ranking of the gold scores on each query."""
+        return Ceilings(self.measured.tables, self.view, self.rows, self.rules)
 
     @cached_property
-    def _bm25(self) -> tuple[dict[str, float | None], str | None]:
-        if not self.has_bm25:
-            return self.saved_bm25, None
+    def floors(self) -> Bounds:
+        """Metric → what a random ranking of the corpus scores on each query; empty where its size is not known."""
+        if not self.corpus_size:
+            return {}
+        return Floors(self.measured.tables, self.view, self.rows, self.rules, self.corpus_size)
+
+    def row(self, metric: str | Metric) -> SummaryRow:
+        """One metric over all queries."""
+        parsed = parse_metric(metric)
+        key = ("row", self.view, str(parsed), self.sampling, self.cluster)
+        if key not in self.memo:
+            only = replace(self.columns, metrics=[parsed])
+            [found] = summarise(only, self.sampling, self.ceilings, self.floors)
+            told = None if self.known is None else self.known.summary.get(found.metric)
+            if told is not None and not self.measured.tables:
+                found = msgspec.structs.replace(found, ceiling=told.ceiling, floor=told.floor)
+            self.memo[key] = found
+        return self.memo[key]  # type: ignore[no-any-return]
+
+    @property
+    def summary_rows(self) -> list[SummaryRow]:
+        return [self.row(metric) for metric in self.metrics]
+
+    @cached_property
+    def bm25(self) -> dict[str, float | None]:
+        """Metric → what plain word search scores on the same queries; empty where that is not known."""
+        if self.known is not None and self.known.bm25:
+            return self.known.bm25
         try:
-            # A threshold for the scores of one system says nothing of another's.
-            return self.measure(self.values, hits=LISTS, min_score=None).means, None
+            return self.measure(self.values, View(lists=BM25, no_future=self.rules.no_future)).means
         except Lacking:
-            return {}, None
-        except NoWordSearch as error:
-            return {}, str(error).replace("\nhint: ", "; ")
+            return {}
 
     @cached_property
     def segment_rows(self) -> list[SegmentRow]:
@@ -163,22 +290,20 @@ class Result:
         return [row for name in names for row in self.segment_by(name)]
 
     def segment_by(self, name: str, metrics: Sequence[Metric] | None = None) -> list[SegmentRow]:
-        """All metrics, or some, by language, topic, language×topic, query_length …: any tag, field or derived
-        attribute."""
-        known: dict[Any, list[SegmentRow]] = self.__dict__.setdefault("_segmented", {})
+        """All metrics, or some, by any tag, field or derived attribute: language, language×topic, query_length …"""
         asked = self.metrics if metrics is None else metrics
-        key = (name, *map(str, asked))
-        if key not in known:
+        key = ("segment", self.view, name, *map(str, asked), self.sampling, self.cluster)
+        if key not in self.memo:
             title, columns = segment_title(self.gold, name), replace(self.columns, metrics=list(asked))
-            known[key] = [self._segment(title, value, at, columns) for value, at in self.groups(name)]
-        return known[key]
+            self.memo[key] = [self._segment(title, value, at, columns) for value, at in self.groups(name)]
+        return self.memo[key]  # type: ignore[no-any-return]
 
     def groups(self, name: str) -> list[tuple[str, Ints]]:
         """The values of an attribute in their order, each with the places of its queries."""
-        known: dict[str, list[tuple[str, Ints]]] = self.__dict__.setdefault("_groups", {})
-        if name not in known:
-            known[name] = self._grouped(name)
-        return known[name]
+        key = ("groups", self.view, name)
+        if key not in self.memo:
+            self.memo[key] = self._grouped(name)
+        return self.memo[key]  # type: ignore[no-any-return]
 
     def _grouped(self, name: str) -> list[tuple[str, Ints]]:
         labels = segment_labels(self.gold, name)
@@ -191,31 +316,20 @@ class Result:
         """Tags that part the queries into a handful of groups: a breakdown with more is no longer read."""
         return [tag for tag in self.gold.tags if 1 < len(self.groups(tag)) <= _GROUPS][:_TAGS]
 
-    def measure(self, metrics: Iterable[str], hits: str | None = None, **changes: Any) -> Result:
-        """The same run measured in other metrics, lists (`raw`, `topk_original`) or options of `evaluate`."""
-        asked = [str(metric) for metric in parse_metrics(metrics)]
-        key = (hits, *sorted((name, str(value)) for name, value in changes.items() if name != "facts"))
-        known: dict[Any, Result] = self.__dict__.setdefault("_measured", {})
-        there = known.get(key) or (self if len(key) == 1 and hits is None else None)
-        if there is not None and set(asked) <= set(there.values) and set(changes.get("facts", ())) <= set(there.facts):
-            return there
-        if self.again is None:
-            raise Lacking("a saved result keeps no hits: give the run itself")
-        try:
-            found = self.again(asked, hits, **changes)
-        except NoLists:
-            raise Lacking(f"`{hits}` in the run log") from None
-        except NoVersions:
-            raise Lacking(f"`doc_version` in `{hits or 'topk'}` of the run log, or in a corpus (--corpus)") from None
-        if self.system not in found:
-            raise Lacking(f"`{hits}` in the run log")
-        known[key] = found[self.system]
-        return known[key]
+    def _segment(self, name: str, label: str, at: Ints, columns: Scores) -> SegmentRow:
+        names = [str(metric) for metric in columns.metrics]
+        ceilings, floors = ({n: bound[n][at] for n in names if n in bound} for bound in (self.ceilings, self.floors))
+        rows = summarise(columns.select(at), self.sampling, ceilings, floors)
+        return SegmentRow(name, label, len(at), any(row.few and row.n for row in rows) or len(at) < FEW, rows)
 
     @cached_property
     def analyses(self) -> Analyses:
-        """Stages, routes, time, cost …: all that the run's own data tells beyond the scores."""
-        return self.saved_analyses or analyse(self)
+        """Stages, routes, time, cost …: what the run's own data tells beyond the scores."""
+        from karat.results.analyses.analyse import analyse
+
+        if self.known is not None and self.known.analyses is not None:
+            return self.known.analyses
+        return analyse(self)
 
     @cached_property
     def audited(self) -> Audit:
@@ -229,86 +343,24 @@ class Result:
 
     def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
         """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
-        from karat import __version__
-
-        wanted = checked_depths(ks)
-        names = sweep_metrics(wanted)
-        if self.again is None:
-            raise ConfigError("a saved result keeps no hits to sweep over", hint="give the run itself")
-        if not set(names) <= set(self.values):
-            return self.again(names)[self.system].sweep(wanted)
-        depth = int(self.depths.max(initial=0))
-        ks, notes = measured_depths(wanted, depth)
-        before = self.provenance.get("k_raw")
-        if isinstance(before, int) and before > depth:
-            notes.append(f"before reranking the log's lists are {before} deep: `--hits raw` looks at those.")
-        everything = [(ALL, ALL, np.arange(len(self.rows)))]
-        groups = [
-            (segment_title(self.gold, by), value, at) for by in self.segmented_by for value, at in self.groups(by)
-        ]
-        return Sweep(
-            karat=__version__,
-            system=self.system,
-            run=self.run,
-            gold=self.gold.label,
-            dataset=self.gold.dataset,
-            statistics={**msgspec.structs.asdict(self.sampling), "cluster": self.cluster},
-            ks=ks,
-            depth=depth,
-            notes=notes,
-            curves=[draw_curve(self._measured(*group), ks, depth, self.sampling) for group in (*everything, *groups)],
-        )
-
-    def _measured(self, segment: str, value: str, at: Ints) -> SweptGroup:
-        ceilings = {name: values[at] for name, values in self.ceilings.items()}
-        return SweptGroup(segment, value, self.columns.select(at), ceilings, len(at))
-
-    def _segment(self, name: str, label: str, at: Ints, columns: Scores) -> SegmentRow:
-        ceilings = {n: values[at] for n, values in self.ceilings.items()}
-        floors = {n: values[at] for n, values in self.floors.items()}
-        rows = summarise(columns.select(at), self.sampling, ceilings, floors)
-        return SegmentRow(name, label, len(at), any(row.few and row.n for row in rows) or len(at) < FEW, rows)
+        return draw_sweep(self, ks)
 
     @cached_property
     def bands(self) -> list[Reading]:
         """Poor, acceptable, good or excellent, for recall."""
-        banded = self.values.keys() & self.ceilings.keys() & EDGES.keys()
-        reached = {n: self.values[n] / self.ceilings[n] for n in banded}
-        return readings(self.summary_rows, reached)
+        if self.known is not None and self.known.bands is not None:
+            return self.known.bands
+        banded = [name for name in self.values if name in EDGES and name in self.ceilings]
+        return readings(self.summary_rows, {n: self.values[n] / self.ceilings[n] for n in banded})
 
     @cached_property
     def findings(self) -> list[Finding]:
         """What stands out beyond noise, with its evidence and what to try."""
-        if self.saved_findings is not None:
-            return self.saved_findings
-        from karat.results.diagnosis.evidence import Evidence
-        from karat.results.diagnosis.rules import find  # who asks for scores alone need not load them
+        from karat.results.diagnosis.diagnose import findings_of
 
-        return find(
-            Evidence(
-                values=self.background | self.values,
-                ceilings=self.ceilings,
-                floors=self.floors,
-                depths=self.depths,
-                clusters=self.columns.clusters,
-                sampling=self.sampling,
-                corpus_size=self.corpus_size,
-                repeats=self.audit["duplicate_hits"],
-                wrong_hits_judged=bool(self.wrong_hits_judged),
-                attributes=tuple(dict.fromkeys((*self.gold.tags, *self.segmented_by))),
-                groups=self.groups,
-                # As with all else that rules look at: where metrics were named, only those are looked at.
-                analyses=lambda: self.analyses.found if self.background else {},
-                labels=self._labels,
-            )
-        )
-
-    @property
-    def _labels(self) -> LabelHealth | None:
-        """Only against a corpus: what the run did not return may exist all the same."""
-        if self.corpus is None:
-            return None
-        return label_health(self.gold, DocRule(self.rules.doc_of), self.corpus)
+        if self.known is not None and self.known.findings is not None:
+            return self.known.findings
+        return findings_of(self)
 
     @property
     def means(self) -> dict[str, float | None]:
@@ -320,28 +372,28 @@ class Result:
         name = str(parse_metric(metric))
         if name not in self.values:
             raise UnknownName("metric of this result", name, self.values)
-        return dict(zip(self.queries, _nullable(self.values[name]), strict=True))
+        return dict(zip(self.queries, nullable(self.values[name]), strict=True))
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """One row a query, a column a metric, null where undefined."""
+        """One row per query, one column per metric, null where undefined."""
         import polars as pl
 
         columns = {"query_id": pl.Series(self.queries, dtype=pl.String)}
         return pl.DataFrame(
-            {**columns, **{n: pl.Series(_nullable(v), dtype=pl.Float64) for n, v in self.values.items()}}
+            {**columns, **{n: pl.Series(nullable(v), dtype=pl.Float64) for n, v in self.values.items()}}
         )
 
     @cached_property
     def summary(self) -> pl.DataFrame:
-        """One row a metric: n, undefined, mean, low, high, ceiling, floor, few, quartiles, shares of zeros and ones."""
+        """One row per metric: n, undefined, mean, low, high, ceiling, floor, few, quartiles, shares of 0 and 1."""
         import polars as pl
 
         return pl.DataFrame([_flat(r) for r in self.summary_rows], schema=_summary_columns())
 
     @cached_property
     def segments(self) -> pl.DataFrame:
-        """One row a segment and metric."""
+        """One row per segment and metric."""
         import polars as pl
 
         rows = [
@@ -352,115 +404,14 @@ class Result:
         kinds = {"segment": pl.String, "value": pl.String, "queries": pl.Int64, **_summary_columns()}
         return pl.DataFrame(rows, schema=kinds)
 
-    def saved(self) -> SavedResult:
-        from karat import __version__
-
-        columns = {name: _nullable(values) for name, values in self.values.items()}
-        per_query = zip(*columns.values(), strict=True) if columns else ([] for _ in self.queries)
-        scores = {q: dict(zip(columns, row, strict=True)) for q, row in zip(self.queries, per_query, strict=True)}
-        return SavedResult(
-            karat=__version__,
-            system=self.system,
-            run=self.run,
-            gold=self.gold.label,
-            dataset=self.gold.dataset,
-            settings={**msgspec.structs.asdict(self.rules), "corpus_size": self.corpus_size},
-            provenance=self.provenance,
-            audit=list(self.audited),
-            summary=self.summary_rows,
-            bm25=self.bm25,
-            scores=scores,
-            queries={q: self.gold.text(i) for q, i in zip(self.queries, self.rows.tolist(), strict=True)},
-            statistics={**msgspec.structs.asdict(self.sampling), "cluster": self.cluster},
-            segments=self.segment_rows if self.segmented_by else [],
-            attributes=self._attributes(),
-            votes={name: votes.tolist() for name, votes in self.votes.items()},
-            definitions=self.definitions,
-            missing=sorted(self.missing),
-            bands=self.bands,
-            findings=self.findings,
-            analyses=self.analyses.found,
-            lacking=self.analyses.lacking,
-            wrong_hits_judged=self.wrong_hits_judged,
-        )
-
-    def _attributes(self) -> dict[str, list[Any]]:
-        columns = {name: attribute(self.gold, name) for name in attribute_names(self.gold)}
-        return {name: [column[i] for i in self.rows.tolist()] for name, column in columns.items()}
-
     def __repr__(self) -> str:
         shown = ", ".join(f"{m}={'–' if v is None else format(v, '.4f')}" for m, v in self.means.items())
         return f"Result({self.system or self.run!r}, {len(self.rows)} queries: {shown})"
 
 
-def restore(saved: SavedResult) -> Result:
-    """A saved result as one that can be summarised, cut into segments and compared again."""
-    _refuse_torn(saved)
-    names = [row.metric for row in saved.summary]
-    values = {name: np.array([scores[name] for scores in saved.scores.values()], np.float64) for name in names}
-    return from_columns(saved, list(saved.scores), values)
-
-
-def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Floats]) -> Result:
-    """The same, with the scores of all metrics or some apart from the rest: one column each, a place a query."""
-    size = len(queries)
-    gold = Gold(
-        queries=queries,
-        offsets=np.zeros(size + 1, np.int64),
-        items=[],
-        grades=np.zeros(0),
-        kinds=np.zeros(0, np.int8),
-        k=np.zeros(size, np.int64),
-        no_answer=np.zeros(size, np.int64),
-        fields={"query": list(saved.queries.values())},
-        tags=saved.attributes,
-        dataset=saved.dataset,
-        label=saved.gold,
-    )
-    return Result(
-        system=saved.system,
-        run=saved.run,
-        gold=gold,
-        rows=np.arange(size),
-        metrics=[parse_metric(name) for name in values],
-        values=values,
-        ceilings={},
-        floors={},
-        audit=Audit.of(saved.audit),
-        provenance=saved.provenance,
-        rules=_settings(saved.settings, Rules),
-        corpus_size=saved.settings.get("corpus_size"),
-        votes={name: np.array(votes) for name, votes in saved.votes.items()},
-        sampling=_settings(saved.statistics, Sampling),
-        cluster=saved.statistics.get("cluster"),
-        segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
-        missing=frozenset(saved.missing),
-        saved_findings=saved.findings,
-        saved_definitions=saved.definitions,
-        saved_analyses=restore_analyses(saved.analyses, saved.lacking),
-        saved_summary=saved.summary,
-        saved_bm25=saved.bm25,
-        saved_wrong_hits_judged=saved.wrong_hits_judged,
-    )
-
-
-def _refuse_torn(saved: SavedResult) -> None:
-    """A saved result is a file that anyone can edit: its parts must still fit together."""
-    size, names = len(saved.scores), {row.metric for row in saved.summary}
-    columns = (saved.queries, *saved.attributes.values(), *saved.votes.values())
-    fits = all(len(column) == size for column in columns) and isinstance(saved.statistics.get("cluster"), str | None)
-    if not size or not fits or not all(names <= scores.keys() for scores in saved.scores.values()):
-        raise InputError(
-            f"the parts of the saved result of {saved.run} do not fit together",
-            hint="save it again: karat eval … -o result.json",
-        )
-
-
-def _settings(saved: dict[str, Any], kind: type[_S]) -> _S:
-    try:
-        return msgspec.convert({name: saved[name] for name in kind.__struct_fields__ if name in saved}, kind)
-    except msgspec.ValidationError as error:
-        raise InputError(f"the saved result has a setting that is none: {error}") from error
+def _taken(values: Floats, rows: Ints) -> Floats:
+    """Mostly it is all of them: then no second copy is made."""
+    return values if len(rows) == len(values) else values[rows]
 
 
 def _flat(row: SummaryRow) -> dict[str, Any]:
@@ -477,5 +428,6 @@ def _summary_columns() -> dict[str, Any]:
     return {name: kinds.get(name, pl.Float64) for name in names}
 
 
-def _nullable(values: Floats) -> list[float | None]:
+def nullable(values: Floats) -> list[float | None]:
+    """None for NaN."""
     return [None if v != v else v for v in values.tolist()]  # only NaN differs from itself

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
 from karat.data.ids import Floats, Ints
+from karat.scoring.ceilings import Bounds
 from karat.scoring.metrics.base import Metric
 from karat.statistics.distribution import Distribution, describe
 from karat.statistics.intervals import Sampling, mean_intervals
@@ -63,9 +64,7 @@ class Scores:
         return aggregate(metric, self.values[str(metric)], self.weights.get(str(metric)))
 
 
-def summarise(
-    scores: Scores, sampling: Sampling, ceilings: Mapping[str, Floats], floors: Mapping[str, Floats]
-) -> list[SummaryRow]:
+def summarise(scores: Scores, sampling: Sampling, ceilings: Bounds, floors: Bounds) -> list[SummaryRow]:
     limits = intervals(scores, sampling)
     return [_row(m, scores, limits[str(m)], ceilings, floors) for m in scores.metrics]
 
@@ -87,8 +86,8 @@ def _row(
     metric: Metric,
     scores: Scores,
     limits: tuple[float | None, float | None],
-    ceilings: Mapping[str, Floats],
-    floors: Mapping[str, Floats],
+    ceilings: Bounds,
+    floors: Bounds,
 ) -> SummaryRow:
     name = str(metric)
     values, votes = scores.values[name], scores.weights.get(name)

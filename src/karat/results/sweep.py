@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 
+from karat.data.attributes import segment_title
 from karat.data.gold import Dataset
 from karat.data.ids import Floats, Ints
 from karat.errors import ConfigError
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.statistics.intervals import Sampling
 from karat.statistics.resampling import bayesian_sums
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 SCHEMA: Literal["karat/sweep/1"] = "karat/sweep/1"
 DEFAULT_KS = (1, 3, 5, 10, 20)
@@ -81,10 +85,36 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     curves: list[Curve]  # all queries first, then each segment
 
 
-def sweep_metrics(ks: Iterable[int]) -> list[str]:
-    """What must be measured for a sweep."""
+def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
+    """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
+    from karat import __version__
+
     wanted = checked_depths(ks)
-    return [*(f"{name}@{k}" for k in wanted for name in (*_CURVES, "auc_recall")), f"recall@{_EVERYTHING}"]
+    measured = result.measure(_metrics(wanted))
+    depth = int(result.depths.max(initial=0))
+    ks, notes = measured_depths(wanted, depth)
+    before = result.provenance.get("k_raw")
+    if isinstance(before, int) and before > depth:
+        notes.append(f"before reranking the log's lists are {before} deep: `--hits raw` looks at those.")
+    groups = [(ALL, ALL, np.arange(len(result.rows)))]
+    for by in result.segmented_by:
+        groups += [(segment_title(result.gold, by), value, at) for value, at in result.groups(by)]
+    return Sweep(
+        karat=__version__,
+        system=result.system,
+        run=result.run,
+        gold=result.gold.label,
+        dataset=result.gold.dataset,
+        statistics={**msgspec.structs.asdict(result.sampling), "cluster": result.cluster},
+        ks=ks,
+        depth=depth,
+        notes=notes,
+        curves=[_curve(measured, *group, ks, depth) for group in groups],
+    )
+
+
+def _metrics(ks: list[int]) -> list[str]:
+    return [*(f"{name}@{k}" for k in ks for name in (*_CURVES, "auc_recall")), f"recall@{_EVERYTHING}"]
 
 
 def checked_depths(ks: Iterable[int]) -> list[int]:
@@ -93,17 +123,6 @@ def checked_depths(ks: Iterable[int]) -> list[int]:
         what = "the depths of a sweep are whole numbers from 1 on"
         raise ConfigError(what, expected="such as 1,3,5,10,20", got=wanted)
     return wanted
-
-
-@dataclass(frozen=True)
-class SweptGroup:
-    """A group of queries with all that a sweep needs of it."""
-
-    segment: str
-    value: str
-    scores: Scores
-    ceilings: Mapping[str, Floats]
-    queries: int
 
 
 def measured_depths(wanted: list[int], depth: int) -> tuple[list[int], list[str]]:
@@ -117,17 +136,19 @@ def measured_depths(wanted: list[int], depth: int) -> tuple[list[int], list[str]
     return ks, [f"the lists are {depth} deep: k = {left_out} would measure nothing new and is left out."]
 
 
-def draw_curve(measured: SweptGroup, ks: list[int], depth: int, sampling: Sampling) -> Curve:
+def _curve(measured: Result, segment: str, value: str, at: Ints, ks: list[int], depth: int) -> Curve:
     """The curves of one group. `depth`: of the deepest list."""
     names = {f"auc_recall@{ks[-1]}", f"recall@{_EVERYTHING}", *(f"{curve}@{k}" for curve in _CURVES for k in ks)}
-    shown = replace(measured.scores, metrics=[m for m in measured.scores.metrics if str(m) in names])
-    rows = {row.metric: row for row in summarise(shown, sampling, measured.ceilings, {})}
-    knees = [knee for name in _CURVES if (knee := _knee(name, ks, measured.scores, sampling)) is not None]
+    scores, sampling = measured.columns.select(at), measured.sampling
+    shown = replace(scores, metrics=[m for m in scores.metrics if str(m) in names])
+    ceilings = {name: measured.ceilings[name][at] for name in names}
+    rows = {row.metric: row for row in summarise(shown, sampling, ceilings, {})}
+    knees = [knee for name in _CURVES if (knee := _knee(name, ks, scores, sampling)) is not None]
     return Curve(
-        segment=measured.segment,
-        value=measured.value,
-        queries=measured.queries,
-        few=measured.queries < FEW,
+        segment=segment,
+        value=value,
+        queries=len(at),
+        few=len(at) < FEW,
         points=[Point(k, rows[f"recall@{k}"], rows[f"ndcg@{k}"]) for k in ks],
         auc_recall=rows[f"auc_recall@{ks[-1]}"],
         knees=knees,

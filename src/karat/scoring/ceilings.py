@@ -1,108 +1,86 @@
-"""What a perfect and what a random ranking would score: from the gold alone, and only when somebody looks."""
+"""What a perfect and what a random ranking would score on each query: functions of the gold alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 
-from karat.data.gold import Gold
-from karat.data.ids import Bools, Floats, Ints
+from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged, Rules, judge_none
-from karat.scoring.metrics.base import Metric, Relevance
+from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.grammar import parse_metric
+from karat.scoring.table import JudgedTable
+from karat.scoring.views import Level, View, level_of
 
 _QUERIES = 10_000  # at a time
+_SMALL = 2_000_000  # gold items that may stay laid out between two metrics
 
 
-def level_of(metric: Metric) -> str:
-    """Whether it asks for the right chunks or for the right documents."""
-    return metric.level if isinstance(metric, Relevance) else "chunk"
+class Bounds(Protocol):
+    """Metric → a value per query."""
+
+    def __getitem__(self, name: str, /) -> Floats: ...
+    def __contains__(self, name: object, /) -> bool: ...
 
 
-class GoldLevel:
-    """The gold of one level, and of which queries hits were matched by document or by passage."""
+class _QueryBounds:
+    """Ceilings or floors by metric, computed when a metric is asked for."""
 
-    def __init__(self, gold: Gold) -> None:
-        self.gold = gold
-        self.by_document: Bools | None = None
-
-    def note(self, queries: Ints, by_document: Bools) -> None:
-        if self.by_document is None:
-            self.by_document = np.zeros(len(self.gold.queries), np.bool_)
-        self.by_document[queries] = by_document
-
-
-class Extremes:
-    """Ceiling and floor of each metric, a value for each query. What fits into a budget, neither gold nor chance can
-    say."""
-
-    def __init__(
-        self,
-        metrics: Iterable[Metric],
-        sides: Mapping[str, GoldLevel],
-        rows: Ints,
-        rules: Rules,
-        corpus_size: int | None,
-    ) -> None:
-        self._metrics = {str(m): m for m in metrics}
-        self._sides, self._rows, self._rules, self._corpus_size = sides, rows, rules, corpus_size or 1
-
-    def ceiling(self, name: str) -> Floats:
-        return self._ceilings[name]
-
-    def floor(self, name: str) -> Floats:
-        return self._floors[name]
-
-    @cached_property
-    def _ceilings(self) -> dict[str, Floats]:
-        return self._each(lambda metric, judged: None if metric.budget else metric.ceiling(judged))
-
-    @cached_property
-    def _floors(self) -> dict[str, Floats]:
-        return self._each(self._floor)
-
-    def _floor(self, metric: Metric, judged: Judged) -> Floats | None:
-        if metric.budget or level_of(metric) == "doc":  # how many chunks a document has, chance would have to know
-            return None
-        return metric.floor(judged, self._corpus_size)
-
-    def _each(self, bound: Callable[[Metric, Judged], Floats | None]) -> dict[str, Floats]:
-        """A bound of every metric; some queries at a time, for their gold is laid out anew."""
-        found = {name: np.full(len(self._rows), np.nan) for name in self._metrics}
-        for start in range(0, len(self._rows), _QUERIES):
-            some = slice(start, start + _QUERIES)
-            judged = {level: self._unanswered(side, self._rows[some]) for level, side in self._sides.items()}
-            for name, metric in self._metrics.items():
-                values = bound(metric, judged[level_of(metric)])
-                if values is not None:
-                    found[name][some] = values
-        return found
-
-    def _unanswered(self, side: GoldLevel, rows: Ints) -> Judged:
-        matched = None if side.by_document is None else side.by_document[rows]
-        return judge_none(side.gold, rows, matched, self._rules)
-
-
-class LazyColumns(Mapping[str, Floats]):
-    """Name → a value for each query, worked out when it is first asked for."""
-
-    def __init__(self, names: Iterable[str], work_out: Callable[[str], Floats]) -> None:
-        self._names, self._work_out = dict.fromkeys(names), work_out
+    def __init__(self, tables: Mapping[View, JudgedTable], view: View, rows: Ints, rules: Rules) -> None:
+        self._tables = {level: tables[at] for level in ("chunk", "doc") if (at := view.but(level=level)) in tables}
+        self._rows, self._rules = rows, rules
         self._known: dict[str, Floats] = {}
-
-    def __getitem__(self, name: str) -> Floats:
-        if name not in self._names:
-            raise KeyError(name)
-        if name not in self._known:
-            self._known[name] = self._work_out(name)
-        return self._known[name]
+        self._laid_out: dict[Level, list[Judged]] = {}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return isinstance(name, str) and level_of(parse_metric(name)) in self._tables
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+    def __getitem__(self, name: str) -> Floats:
+        if name not in self._known:
+            metric = parse_metric(name)
+            pieces = [self._bound(metric, judged) for judged in self._judged(level_of(metric))]
+            self._known[name] = np.concatenate([np.zeros(0), *pieces])
+        return self._known[name]
 
-    def __len__(self) -> int:
-        return len(self._names)
+    def _bound(self, metric: Metric, judged: Judged) -> Floats:
+        raise NotImplementedError
+
+    def _judged(self, level: Level) -> list[Judged]:
+        """The queries without any of their hits, some at a time."""
+        found = self._laid_out.get(level)
+        if found is None:
+            table = self._tables[level]
+            starts = range(0, len(self._rows), _QUERIES)
+            found = [self._unanswered(table, self._rows[start : start + _QUERIES]) for start in starts]
+            if len(table.gold.grades) <= _SMALL:
+                self._laid_out[level] = found
+        return found
+
+    def _unanswered(self, table: JudgedTable, rows: Ints) -> Judged:
+        matched = None if table.by_document is None else table.by_document[rows]
+        return judge_none(table.gold, rows, matched, self._rules)
+
+
+class Ceilings(_QueryBounds):
+    """What a perfect ranking of the gold scores. The gold does not tell what fits into a token budget."""
+
+    def _bound(self, metric: Metric, judged: Judged) -> Floats:
+        return np.full(judged.n, np.nan) if metric.budget else metric.ceiling(judged)
+
+
+class Floors(_QueryBounds):
+    """What a random ranking of the corpus scores on average."""
+
+    def __init__(
+        self, tables: Mapping[View, JudgedTable], view: View, rows: Ints, rules: Rules, corpus_size: int
+    ) -> None:
+        super().__init__(tables, view, rows, rules)
+        self._corpus_size = corpus_size
+
+    def _bound(self, metric: Metric, judged: Judged) -> Floats:
+        # How many chunks a document has is not known.
+        if metric.budget or level_of(metric) == "doc":
+            return np.full(judged.n, np.nan)
+        return metric.floor(judged, self._corpus_size)

@@ -212,7 +212,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
     by_place = np.argsort(place) if gold.located is None else np.lexsort((-gold.grades[items], place))
     rows, items = rows[by_place], items[by_place]
     rank = place[by_place] - hits.offsets[query[rows]] + 1
-    gold_query, gold_grade = _gold_side(gold, queries)
+    gold_query, gold_grade = gold_side(gold, queries)
     return Judged(
         gold=gold,
         queries=queries,
@@ -224,7 +224,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
         hit_query=query[rows],
         hit_rank=rank,
         hit_grade=gold.grades[items],
-        hit_new=np.ones(len(rows), np.bool_) if by_document is None else _first_of_item(items),
+        hit_new=np.ones(len(rows), np.bool_) if by_document is None else first_of_item(items),
         by_document=by_document,
         hits=hits,
         order=order,
@@ -237,7 +237,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
 
 def judge_places(gold: Gold, queries: Ints, places: Ints, rules: Rules) -> Judged:
     """Queries of which only the place of each gold item (all of the set's) is known, 0 = not in the list."""
-    gold_query, gold_grade = _gold_side(gold, queries)
+    gold_query, gold_grade = gold_side(gold, queries)
     items = gold.items_of(queries)
     query = np.repeat(np.arange(len(queries)), gold.offsets[queries + 1] - gold.offsets[queries])
     found = np.flatnonzero(places[items])
@@ -269,7 +269,7 @@ def judge_none(gold: Gold, queries: Ints, by_document: Bools | None, rules: Rule
 
 
 def _unanswered(gold: Gold, queries: Ints, rules: Rules, *, present: bool, by_document: Bools | None = None) -> Judged:
-    gold_query, gold_grade = _gold_side(gold, queries)
+    gold_query, gold_grade = gold_side(gold, queries)
     none: Any = np.zeros(0, np.int64)
     return Judged(
         gold=gold,
@@ -441,7 +441,7 @@ def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Ids:
     return like(guessed, [s or g for s, g in zip(said, as_list(guessed), strict=True)])
 
 
-def _first_of_item(items: Ints) -> Bools:
+def first_of_item(items: Ints) -> Bools:
     """Items come by query and rank: the first row of each item is where it was found."""
     order = np.argsort(items, kind="stable")
     first = np.ones(len(items), np.bool_)
@@ -449,7 +449,7 @@ def _first_of_item(items: Ints) -> Bools:
     return first
 
 
-def _gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
+def gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
     """The queries of all gold items and their grades, the highest first in each."""
     counts = gold.offsets[queries + 1] - gold.offsets[queries]
     query, grade = np.repeat(np.arange(len(queries)), counts), gold.grades[gold.items_of(queries)]

@@ -6,7 +6,8 @@ import numpy as np
 
 from karat.data.audit import Audit
 from karat.data.gold import Gold
-from karat.data.ids import Ints, take_list
+from karat.data.hits import Hits
+from karat.data.ids import DocRule, Hashes, Ids, Ints, Keys, equal, hashes, like, lookup, take, take_list
 from karat.scoring.judged import Judged
 
 
@@ -41,19 +42,84 @@ class SharedItems:
             wanted = set(self._relevant())
             self.found = not (wanted.isdisjoint(ids) and wanted.isdisjoint(judged.docs_of(rows)))
 
-    def merge(self, found: bool, seen: str | None) -> None:
-        """What another saw of other hits."""
-        self.found, self.seen = self.found or found, self.seen or seen
-
-    def report(self, audit: Audit) -> None:
-        if self.found or self.seen is None:
-            return
-        relevant = self._relevant()
-        if relevant:
-            audit.count("no_shared_items", len(relevant), (f"gold {relevant[0]}", f"run {self.seen}"))
-
     def _relevant(self) -> list[str]:
         return [self._gold.ids[i] for i in relevant_items(self._gold)]
+
+
+def count_no_shared_items(gold: Gold, shared: bool, seen: str | None, audit: Audit) -> None:
+    """`shared`: whether a relevant gold item was returned for any query; `seen`: an id of the run."""
+    if shared or seen is None:
+        return
+    relevant = [gold.ids[i] for i in relevant_items(gold)]
+    if relevant:
+        audit.count("no_shared_items", len(relevant), (f"gold {relevant[0]}", f"run {seen}"))
+
+
+class Returned:
+    """Which of the things that the gold set names were returned, for whichever query."""
+
+    def __init__(self, gold: Gold, rule: DocRule) -> None:
+        names = list(dict.fromkeys(gold.ids[i] for i in relevant_items(gold)))
+        told = (passage.doc for passage in gold.passages if passage is not None and passage.doc is not None)
+        self._rule = rule
+        self._ids = _Wanted(names)
+        self._documents = _Wanted(list(dict.fromkeys([*names, *map(rule.doc, names), *told])))
+
+    def look(self, hits: Hits) -> None:
+        self._ids.look(hits.ids)
+        chunks = self._rule.any_chunk(hits.ids, hits.written)
+        self._documents.look(self._rule.docs(hits.ids) if chunks else hits.ids)
+        if hits.docs is not None:
+            self._documents.look(hits.docs)
+
+    def taken(self) -> tuple[list[str], list[str]]:
+        """Ids and documents that were found since the last call."""
+        return self._ids.taken(), self._documents.taken()
+
+
+class _Wanted:
+    """Names that are looked for until they are found."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._set = set(names)
+        self._left = np.ones(len(names), np.bool_)
+        self._found: list[str] = []
+        self._tables: dict[type, tuple[Ids, Hashes]] = {}
+
+    def look(self, ids: Ids) -> None:
+        if not self._set:
+            return
+        if isinstance(ids, list):
+            self._note(self._set.intersection(ids))
+        elif isinstance(ids, Keys):
+            self._note(self._set.intersection(ids.listed))
+        else:
+            self._note(self._looked_up(ids))
+
+    def _looked_up(self, ids: Ids) -> set[str]:
+        """By hash, and then confirmed as text; what was found before is no longer looked for."""
+        if type(ids) not in self._tables:
+            names = like(ids, self._names)
+            self._tables[type(ids)] = names, hashes(names)
+        names, hashed = self._tables[type(ids)]
+        left = np.flatnonzero(self._left)
+        rows, at = lookup(hashes(ids), hashed[left])
+        at = left[at]
+        at = at[equal(take(ids, rows), take(names, at))]
+        return {self._names[i] for i in set(at.tolist())}
+
+    def _note(self, found: set[str]) -> None:
+        if not found:
+            return
+        self._found += sorted(found)
+        self._set -= found
+        if self._tables:
+            self._left &= np.array([name in self._set for name in self._names], np.bool_)
+
+    def taken(self) -> list[str]:
+        found, self._found = self._found, []
+        return found
 
 
 def relevant_items(gold: Gold) -> list[int]:

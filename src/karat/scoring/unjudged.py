@@ -8,11 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from karat.data.audit import Audit
 from karat.data.gold import DOC, Gold
-from karat.data.hits import Run, Ungrouped
 from karat.data.ids import Floats, Ints, take_list
-from karat.scoring.judged import Judged, Rules, judge, judge_missing
+from karat.scoring.judged import Judged, Rules, judge_missing
+from karat.scoring.table import JudgedTable
 
 FAR = 2**62  # the rank of what is not in a list
 _WHOLE_SCALE = 100  # up to this highest grade every whole number may be given, whether the gold uses it or not
@@ -36,53 +35,34 @@ class PooledItems:
     names: list[str]
 
 
-def read_lists(run: Run, systems: Sequence[str] | None, gold: Gold, rules: Rules) -> dict[str, Lists]:
-    """The lists of some systems (None: of all), judged to their end."""
-    try:
-        return _read(run, systems, gold, rules)
-    except Ungrouped:
-        return _read(run.grouped(), systems, gold, rules)
+@dataclass(frozen=True, eq=False, repr=False)
+class OpenPart:
+    """Hits without a grade of some queries, judged to the end of their lists."""
+
+    query: Ints  # row of the gold set
+    rank: Ints
+    names: list[str]
+
+    @classmethod
+    def of(cls, judged: Judged) -> OpenPart:
+        return cls(*_unjudged(judged, judged.gold))
 
 
-def _read(run: Run, systems: Sequence[str] | None, gold: Gold, rules: Rules) -> dict[str, Lists]:
-    slices: dict[str, list[Judged]] = {system: [] for system in systems or ()}
-    for hits in run.slices(rules.needs, Audit()):
-        if systems is None or hits.system in slices:
-            slices.setdefault(hits.system, []).append(judge(hits, gold, rules, Audit(), depth=FAR))
-    return {system: _together(parts, gold, rules) for system, parts in slices.items()}
+def lists_of(table: JudgedTable, parts: Sequence[OpenPart], rules: Rules) -> Lists:
+    """The lists of one system from what a pass brought."""
+    none = np.zeros(0, np.int64)
+    return Lists(
+        replace(table.judged(np.arange(len(table.present)), rules), by_document=None, hit_item=None),
+        np.concatenate([none, *(part.query for part in parts)]),
+        np.concatenate([none, *(part.rank for part in parts)]),
+        [name for part in parts for name in part.names],
+    )
 
 
 def no_lists(gold: Gold, rules: Rules) -> Lists:
     """What a system that finds nothing returns: every score is a difference to it."""
     none: Ints = np.zeros(0, np.int64)
     return Lists(judge_missing(gold, np.arange(len(gold.queries)), rules), none, none, [])
-
-
-def _together(parts: list[Judged], gold: Gold, rules: Rules) -> Lists:
-    whole = no_lists(gold, rules)
-    if not parts:
-        return whole
-    query = np.concatenate([part.queries[part.hit_query] for part in parts])
-    order = np.argsort(query, kind="stable")  # within a query they stand by rank already
-    depth, present = whole.judged.depth.copy(), whole.judged.present.copy()
-    for part in parts:
-        depth[part.queries], present[part.queries] = part.depth, True
-    judged = replace(
-        whole.judged,
-        present=present,
-        depth=depth,
-        hit_query=query[order],
-        hit_rank=np.concatenate([part.hit_rank for part in parts])[order],
-        hit_grade=np.concatenate([part.hit_grade for part in parts])[order],
-        hit_new=np.concatenate([part.hit_new for part in parts])[order],
-    )
-    opened = [_unjudged(part, gold) for part in parts]
-    return Lists(
-        judged,
-        np.concatenate([query for query, _, _ in opened]),
-        np.concatenate([rank for _, rank, _ in opened]),
-        [name for _, _, names in opened for name in names],
-    )
 
 
 def _unjudged(judged: Judged, gold: Gold) -> tuple[Ints, Ints, list[str]]:

@@ -16,6 +16,6 @@ class OverK(ReportSection):
     order = 18
 
     def full_blocks(self, result: Result) -> list[Block]:
-        if result.saved_sweep is not None:
-            return sweep_blocks(result.saved_sweep)
-        return [] if result.again is None else sweep_blocks(result.sweep())
+        if result.known is not None and result.known.sweep is not None:
+            return sweep_blocks(result.known.sweep)
+        return sweep_blocks(result.sweep()) if result.measured.tables else []

@@ -21,9 +21,9 @@ class TriageSection(ReportSection):
     order = 72
 
     def full_blocks(self, result: Result) -> list[Block]:
-        if result.saved_triage is not None:
-            return triage_blocks(result.saved_triage)
-        if result.again is None:
+        if result.known is not None and result.known.triage is not None:
+            return triage_blocks(result.known.triage)
+        if result.lists is None:
             return []
         full = in_full(len(result.rows))
         return triage_blocks(triage(result, full, brief=ALL - full, sample=SAMPLE, letters=WHOLE, good=True))

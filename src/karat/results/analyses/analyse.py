@@ -1,15 +1,19 @@
-"""All analyses of one side."""
+"""All analyses of one result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from karat.errors import InputError
 from karat.registry import Registry
-from karat.results.analyses.base import Analysis, Lacking, NotAsked, Side
+from karat.results.analyses.base import Analysis, Lacking, NotAsked, Setup
+from karat.scoring.views import Need
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 REGISTRY: Registry[Analysis] = Registry("analysis", "karat.results.analyses", Analysis, "karat.analyses")
 
@@ -22,25 +26,27 @@ class Analyses:
     lacking: dict[str, str] = field(default_factory=dict)
 
 
-def analyse(side: Side) -> Analyses:
-    """Everything that the data allows. One pass measures the metrics of all analyses."""
-    analyses = {name: kind() for name, kind in sorted(REGISTRY.everything().items())}
+def needs_of_analyses(setup: Setup) -> list[Need]:
+    """What the pass over a run must bring for all analyses that the data allows."""
+    needs = []
+    for kind in REGISTRY.everything().values():
+        try:
+            needs.append(kind().need(setup))
+        except (NotAsked, Lacking):
+            continue
+    return needs
+
+
+def analyse(side: Result) -> Analyses:
+    """Everything that the data allows; nothing where an evaluation was not asked for analyses."""
     found: dict[str, Any] = {}
     lacking: dict[str, str] = {}
-    asked: dict[str, list[str]] = {}
-    for name, analysis in analyses.items():
+    for name, kind in sorted(REGISTRY.everything().items()) if side.context.analysed else ():
+        analysis = kind()
         try:
-            asked[name] = list(analysis.metrics(side))
+            found[name] = analysis.find(side.measure(analysis.need(side.setup).metrics))
         except NotAsked:
             continue
-        except Lacking as error:
-            lacking[name] = str(error)
-    metrics = list(dict.fromkeys(metric for names in asked.values() for metric in names))
-    facts = sorted({fact for name in asked for fact in analyses[name].facts})
-    measured = side.measure(metrics, facts=facts) if metrics or facts else side
-    for name in asked:
-        try:
-            found[name] = analyses[name].find(measured)
         except Lacking as error:
             lacking[name] = str(error)
     return Analyses(found, lacking)

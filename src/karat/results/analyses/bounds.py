@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
 from karat.data.gold import Gold
-from karat.data.hits import Run
-from karat.data.ids import DocRule, Floats
-from karat.results.analyses.base import Analysis, Lacking, NotAsked, Side
+from karat.data.ids import Floats
+from karat.results.analyses.base import Analysis, NotAsked, Setup
 from karat.results.analyses.calibrated import corrected, open_hits
 from karat.results.analyses.with_judge import BY_JUDGE, judged_side, judged_values
 from karat.results.strict_bounds import strict_bounds
 from karat.results.summary import SummaryRow, mean_of, number
 from karat.scoring.extra_labels import Named
 from karat.scoring.metrics.base import Metric, Relevance
-from karat.scoring.metrics.grammar import parse_metric, parse_metrics
+from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.metrics.precision import Precision
 from karat.scoring.metrics.rbp import RBP
-from karat.scoring.unjudged import Lists, OpenLists, PooledItems, no_lists, open_lists, read_lists
+from karat.scoring.unjudged import Lists, OpenLists, OpenPart, PooledItems, no_lists, open_lists
+from karat.scoring.views import Level, Need
 from karat.statistics.intervals import mean_intervals
 from karat.statistics.sums import sum_up
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 BOUNDED = ("hit", "precision", "recall", "mrr", "ndcg", "rbp")
 LINEAR = (Precision, RBP)
@@ -70,19 +73,16 @@ class BoundsAnalysis(Analysis):
     title = "What unjudged hits leave open"
     finds = BoundsFound
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        if not side.labelling.asked:
+    def need(self, setup: Setup) -> Need:
+        if not setup.labelling.asked:
             raise NotAsked
-        if side.source is None:
-            raise Lacking("the run itself: a saved result keeps no hits")
-        own = [name for name in side.values if _bounded(parse_metric(name))]
-        usual = [name if name in ("mrr", "rbp") else f"{name}@{side.rules.k}" for name in BOUNDED]
-        return list(dict.fromkeys([*usual, *own]))
+        metrics = _metrics(setup)
+        judged = [metric for metric in metrics if isinstance(metric, BY_JUDGE)]
+        return Need(metrics=metrics, views={setup.own.but(labels="judge"): judged}, open_hits=True)
 
-    def find(self, side: Side) -> BoundsFound:
-        assert side.source is not None
-        metrics = [m for m in parse_metrics(self.metrics(side)) if isinstance(m, Relevance)]
-        lists = {level: _lists(side, side.source, level) for level in {m.level for m in metrics}}
+    def find(self, side: Result) -> BoundsFound:
+        metrics = [m for m in side.metrics if isinstance(m, Relevance)]
+        lists = {level: _lists(side, level) for level in {m.level for m in metrics}}
         rows = [_gold_only(side, str(m)) for m in metrics]
         judged = judged_side(side, [str(m) for m in metrics if isinstance(m, BY_JUDGE)])
         rows += [] if judged is None else _with_judge(side, metrics, judged)
@@ -95,20 +95,25 @@ class BoundsAnalysis(Analysis):
         return _counted(side, rows, lists["chunk"], Audit() if judged is None else judged.audit)
 
 
+def _metrics(setup: Setup) -> list[Metric]:
+    own = [metric for metric in setup.metrics if _bounded(metric)]
+    usual = [name if name in ("mrr", "rbp") else f"{name}@{setup.rules.k}" for name in BOUNDED]
+    return parse_metrics([*usual, *own])
+
+
 def _bounded(metric: Metric) -> bool:
     return metric.name in BOUNDED and metric.budget is None and isinstance(metric, Relevance)
 
 
-def _gold_only(side: Side, name: str) -> BoundsRow:
-    row = next(row for row in side.summary_rows if row.metric == name)
-    return _row(row, "gold only")
+def _gold_only(side: Result, name: str) -> BoundsRow:
+    return _row(side.row(name), "gold only")
 
 
 def _row(row: SummaryRow, kind: Kind) -> BoundsRow:
     return BoundsRow(row.metric, kind, row.n, row.mean, row.low, row.high)
 
 
-def _with_judge(side: Side, metrics: list[Relevance], judged: Side) -> list[BoundsRow]:
+def _with_judge(side: Result, metrics: list[Relevance], judged: Result) -> list[BoundsRow]:
     rows = []
     for metric in metrics:
         name = str(metric)
@@ -119,12 +124,12 @@ def _with_judge(side: Side, metrics: list[Relevance], judged: Side) -> list[Boun
     return rows
 
 
-def _interval(side: Side, name: str, kind: Kind, values: Floats) -> BoundsRow:
+def _interval(side: Result, name: str, kind: Kind, values: Floats) -> BoundsRow:
     low, high = _limits(side, values)
     return BoundsRow(name, kind, int((~np.isnan(values)).sum()), mean_of(values), low, high)
 
 
-def _limits(side: Side, values: Floats) -> tuple[float | None, float | None]:
+def _limits(side: Result, values: Floats) -> tuple[float | None, float | None]:
     sums = sum_up(values[:, None], None, side.columns.clusters)
     ((low, high),) = mean_intervals(sums, [(0.0, 1.0)], side.sampling).tolist()
     return number(low), number(high)
@@ -136,18 +141,24 @@ class _Lists:
     open: OpenLists
 
 
-def _lists(side: Side, source: Run, level: str) -> _Lists:
+def _lists(side: Result, level: Level) -> _Lists:
     """The run's lists and all that is open in them, in other systems of the same file, and in the pool."""
-    rule = DocRule(side.rules.doc_of)
-    known = {} if side.corpus is None else side.corpus.strangers(rule)
-    gold = side.gold.documents(rule, known) if level == "doc" else side.gold
+    own = side.unjudged_lists(level)
+    gold = own.judged.gold
     # Passages are looked for in the chunks of one system, and what other systems hold of them is not known here.
-    found = read_lists(source, None if gold.located is None else [side.system], gold, side.rules)
-    own = found.pop(side.system)
-    seen = [PooledItems(lists.query, lists.names) for lists in found.values()]
+    others = {} if gold.located is not None else side.context.opened
+    seen = [
+        PooledItems(np.concatenate([np.zeros(0, np.int64), *(part.query for part in parts)]), _all_names(parts))
+        for system, levels in others.items()
+        if system != side.system and (parts := levels.get(level)) is not None
+    ]
     seen.append(_pooled(gold, side.labelling.pooled))
     alone = no_lists(gold, side.rules)
     return _Lists(own, open_lists(alone, own, seen, sorted(set(side.labelling.judge.values()))))
+
+
+def _all_names(parts: list[OpenPart]) -> list[str]:
+    return [name for part in parts for name in part.names]
 
 
 def _pooled(gold: Gold, pairs: Sequence[Named]) -> PooledItems:
@@ -156,7 +167,7 @@ def _pooled(gold: Gold, pairs: Sequence[Named]) -> PooledItems:
     return PooledItems(np.array([query for query, _ in fresh], np.int64), [item for _, item in fresh])
 
 
-def _strict(side: Side, metric: Relevance, lists: _Lists) -> BoundsRow:
+def _strict(side: Result, metric: Relevance, lists: _Lists) -> BoundsRow:
     found = strict_bounds(metric, lists.open)
     name = str(metric)
     if found is None:
@@ -173,7 +184,7 @@ def _strict(side: Side, metric: Relevance, lists: _Lists) -> BoundsRow:
     )
 
 
-def _calibrated(side: Side, metric: Relevance, lists: _Lists) -> BoundsRow | None:
+def _calibrated(side: Result, metric: Relevance, lists: _Lists) -> BoundsRow | None:
     """Only of metrics to which every hit adds for itself."""
     if not isinstance(metric, LINEAR):
         return None
@@ -186,7 +197,7 @@ def _calibrated(side: Side, metric: Relevance, lists: _Lists) -> BoundsRow | Non
     return BoundsRow(str(metric), "judge-calibrated estimate", defined, value, low, high, method=method)
 
 
-def _counted(side: Side, rows: list[BoundsRow], lists: _Lists, audit: Audit) -> BoundsFound:
+def _counted(side: Result, rows: list[BoundsRow], lists: _Lists, audit: Audit) -> BoundsFound:
     k = side.rules.k
     metric = Precision(k=k)
     depths = np.minimum(lists.own.judged.depth, k)[side.rows]

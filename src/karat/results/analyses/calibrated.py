@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
-from karat.results.analyses.base import Side
 from karat.scoring.extra_labels import JudgedStratum, KnownJudge, Labelling, Named
 from karat.scoring.judged import relevance
 from karat.scoring.metrics.base import Relevance
@@ -24,6 +24,9 @@ from karat.statistics.calibration import (
     rogan_gladen,
     strata_by,
 )
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 BY_STRATA = "post-stratification by the judge's grade"
 BY_WEIGHTS = "PPI++, labels weighted by their chance"
@@ -47,7 +50,7 @@ class OpenHits:
         return ~np.isnan(self.judge) & np.isnan(self.human)
 
 
-def open_hits(side: Side, metric: Precision | RBP, lists: Lists) -> OpenHits:
+def open_hits(side: Result, metric: Precision | RBP, lists: Lists) -> OpenHits:
     place = np.full(lists.judged.n, -1)
     place[side.rows[~np.isnan(side.values[str(metric)])]] = np.flatnonzero(~np.isnan(side.values[str(metric)]))
     limit = metric.limit(lists.judged)
@@ -70,7 +73,7 @@ def _looked_up(grades: Mapping[Named, float], pairs: list[Named]) -> Floats:
     return np.array([grades.get(pair, np.nan) for pair in pairs], np.float64)
 
 
-def corrected(side: Side, metric: Precision | RBP, lists: Lists) -> tuple[CalibratedValue, str] | None:
+def corrected(side: Result, metric: Precision | RBP, lists: Lists) -> tuple[CalibratedValue, str] | None:
     """The mean over queries as people would have labelled all hits, and how it was reached; None: cannot be told."""
     if np.isnan(side.values[str(metric)]).all():
         return None
@@ -114,7 +117,7 @@ def as_strata(counted: list[JudgedStratum], rel: float | None) -> tuple[Strata, 
     return *strata_by(relevance(grades, rel), pairs, labelled, relevant), grades
 
 
-def _by_strata(side: Side, metric: Relevance, hits: OpenHits, counted: list[JudgedStratum]) -> CalibratedValue:
+def _by_strata(side: Result, metric: Relevance, hits: OpenHits, counted: list[JudgedStratum]) -> CalibratedValue:
     """Hits that people labelled are known; of the others the share of their stratum counts."""
     values = side.values[str(metric)]
     size = len(values)
@@ -131,7 +134,7 @@ def _by_strata(side: Side, metric: Relevance, hits: OpenHits, counted: list[Judg
     )
 
 
-def _by_weights(side: Side, metric: Relevance, hits: OpenHits) -> CalibratedValue | None:
+def _by_weights(side: Result, metric: Relevance, hits: OpenHits) -> CalibratedValue | None:
     """Of all hits with a judge's label the share that is relevant, corrected on the pairs that people labelled."""
     said = side.labelling
     shared = [pair for pair in said.human if pair in said.judge and pair in said.probability]
@@ -151,7 +154,7 @@ def _by_weights(side: Side, metric: Relevance, hits: OpenHits) -> CalibratedValu
     return _with_known(side, metric, hits.weight[judged], share)
 
 
-def _by_rates(side: Side, metric: Relevance, hits: OpenHits, known: KnownJudge) -> CalibratedValue:
+def _by_rates(side: Result, metric: Relevance, hits: OpenHits, known: KnownJudge) -> CalibratedValue:
     judged = ~np.isnan(hits.judge)
     weight, said = hits.weight[judged], relevance(hits.judge[judged], metric.rel)
     pairs = int(judged.sum())
@@ -164,7 +167,7 @@ def _by_rates(side: Side, metric: Relevance, hits: OpenHits, known: KnownJudge) 
     return _with_known(side, metric, weight, share)
 
 
-def _with_known(side: Side, metric: Relevance, weight: Floats, share: CalibratedValue) -> CalibratedValue:
+def _with_known(side: Result, metric: Relevance, weight: Floats, share: CalibratedValue) -> CalibratedValue:
     """What the gold knows, and the share of the rest."""
     values = side.values[str(metric)]
     known, rest = float(np.nanmean(values)), float(weight.sum()) / int((~np.isnan(values)).sum())

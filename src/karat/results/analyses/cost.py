@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from karat.data.prices import Prices, Usage, unpriced
-from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import SummaryRow
+from karat.scoring.views import Need
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _METRICS = ("cost", "prompt_tokens", "completion_tokens")
 
@@ -53,13 +57,12 @@ class CostAnalysis(Analysis):
     name = "cost"
     title = "Cost"
     finds = Costs
-    facts = ("usage",)
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        return _METRICS
+    def need(self, setup: Setup) -> Need:
+        return Need(metrics=_METRICS, facts=frozenset({"usage"}))
 
-    def find(self, side: Side) -> Costs:
-        logged: list[list[Usage]] = [usage for usage in side.facts["usage"] if usage is not None]
+    def find(self, side: Result) -> Costs:
+        logged: list[list[Usage]] = [usage for usage in side.facts("usage") if usage is not None]
         if not logged:
             raise Lacking("`usage` in the run log")
         prices = side.rules.prices

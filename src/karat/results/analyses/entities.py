@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from karat.data.entities import Link, Links, link
-from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import SummaryRow
+from karat.scoring.views import Need
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _KINDS = ("precision", "recall", "f1")
 _LINKED = [f"entity_{kind}{average}" for kind in _KINDS for average in ("", "(average=micro)")]
@@ -46,15 +51,14 @@ class EntityAnalysis(Analysis):
     name = "entities"
     title = "Entity linking"
     finds = Linked
-    facts = ("entities",)
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        if side.gold.fields.get("entities") is None:
+    def need(self, setup: Setup) -> Need:
+        if setup.gold.fields.get("entities") is None:
             raise Lacking("`entities` in the gold set")
-        return [*_LINKED, *_NIL]
+        return Need(metrics=[*_LINKED, *_NIL], facts=frozenset({"entities"}))
 
-    def find(self, side: Side) -> Linked:
-        said = side.facts["entities"]
+    def find(self, side: Result) -> Linked:
+        said = side.facts("entities")
         if all(entities is None for entities in said):
             raise Lacking("`entities` in the run log")
         every = list(_links(side))
@@ -75,9 +79,9 @@ class EntityAnalysis(Analysis):
         )
 
 
-def _links(side: Side) -> Iterable[Links]:
+def _links(side: Result) -> Iterable[Links]:
     wanted = side.gold.fields["entities"]
-    for row, query, said in zip(side.rows.tolist(), side.queries, side.facts["entities"], strict=True):
+    for row, query, said in zip(side.rows.tolist(), side.queries, side.facts("entities"), strict=True):
         given = [] if query in side.missing else said
         if wanted[row] is not None and given is not None:
             yield link(wanted[row], given)

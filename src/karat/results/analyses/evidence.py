@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from karat.data.gold import Gold
 from karat.matching.cover import Rule, normalise
-from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.covering import LOOKED, CoveredEvidence, Looked
+from karat.scoring.views import Need
 
 KS = (3, 5, 10)
 ON_EVIDENCE = (
@@ -22,6 +25,9 @@ ON_EVIDENCE = (
     "evidence_map",
     "evidence_mrr",
 )
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 ON_ANSWERS = "answer_containment"
 RULES: tuple[Rule, ...] = ("exact", "contains", "contained", "fuzzy")
 KEPT = 10_000  # of the list of who covered what
@@ -71,19 +77,12 @@ class EvidenceTexts(Analysis):
     name = "evidence"
     title = "Evidence texts"
     finds = EvidenceFound
-    facts = (LOOKED,)
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        fields = side.gold.fields
-        names = [*(ON_EVIDENCE if any(fields.get("evidence", ())) else ())]
-        if any(fields.get("answer_span", ())) or any(fields.get("answer", ())):
-            names.append(ON_ANSWERS)
-        if not names:
-            raise Lacking("`evidence` or `answer_span` in the gold set")
-        return [f"{name}@{k}" for name in names for k in KS]
+    def need(self, setup: Setup) -> Need:
+        return Need(metrics=_metrics(setup.gold), facts=frozenset({LOOKED}))
 
-    def find(self, side: Side) -> EvidenceFound:
-        names = self.metrics(side)
+    def find(self, side: Result) -> EvidenceFound:
+        names = _metrics(side.gold)
         if np.isnan(side.values[names[-1]][side.depths > 0]).all():
             raise Lacking("`text` of the hits in the run log, or `--corpus`")
         panel = [row for row in side.summary_rows if row.metric in names]
@@ -109,12 +108,22 @@ class EvidenceTexts(Analysis):
         )
 
 
-def _seen(side: Side) -> list[tuple[int, Looked]]:
+def _metrics(gold: Gold) -> list[str]:
+    fields = gold.fields
+    names = [*(ON_EVIDENCE if any(fields.get("evidence", ())) else ())]
+    if any(fields.get("answer_span", ())) or any(fields.get("answer", ())):
+        names.append(ON_ANSWERS)
+    if not names:
+        raise Lacking("`evidence` or `answer_span` in the gold set")
+    return [f"{name}@{k}" for name in names for k in KS]
+
+
+def _seen(side: Result) -> list[tuple[int, Looked]]:
     """Every query with evidence, and what was seen of it: of one that the run lacks, nothing."""
     evidence = side.gold.fields.get("evidence")
     return [
         (row, looked or Looked([]))
-        for row, looked in zip(side.rows.tolist(), side.facts[LOOKED], strict=True)
+        for row, looked in zip(side.rows.tolist(), side.facts(LOOKED), strict=True)
         if evidence is not None and evidence[row] and not side.gold.no_answer[row]
     ]
 
@@ -133,7 +142,7 @@ def _firsts(covers: list[CoveredEvidence]) -> Iterable[CoveredEvidence]:
     return first.values()
 
 
-def _uncovered(side: Side, row: int, looked: Looked) -> list[Uncovered]:
+def _uncovered(side: Result, row: int, looked: Looked) -> list[Uncovered]:
     texts: list[str] = side.gold.fields["evidence"][row]
     covered = {cover.evidence for cover in looked.covered if cover.rank <= max(KS)}
     return [

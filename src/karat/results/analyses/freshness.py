@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -11,11 +11,14 @@ from karat.data.audit import Entry
 from karat.data.gold import Gold
 from karat.data.ids import DocRule
 from karat.data.versions import Version
-from karat.errors import InputError
-from karat.results.analyses.base import PERMUTATIONS, Analysis, Lacking, Side, pair
+from karat.results.analyses.base import PERMUTATIONS, Analysis, Lacking, Setup, pair
 from karat.results.differences import Difference
 from karat.results.summary import SummaryRow
 from karat.scoring.dates import item_versions
+from karat.scoring.views import Need
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _EXAMPLES = 3
 
@@ -45,24 +48,29 @@ class FreshnessAnalysis(Analysis):
     title = "Freshness"
     finds = Fresh
 
-    def find(self, side: Side) -> Fresh:
-        if not any(side.gold.as_of):
+    def need(self, setup: Setup) -> Need:
+        if not any(setup.gold.as_of):
             raise Lacking("`as_of` in the gold set")
+        k = setup.rules.k
+        return Need(
+            views={
+                setup.own.but(no_future=False): [*_metrics(k), f"freshness@{k}"],
+                setup.own.but(no_future=True): _metrics(k),
+            }
+        )
+
+    def find(self, side: Result) -> Fresh:
         k = side.rules.k
-        names = [f"recall@{k}", f"ndcg@{k}", f"precision@{k}", "mrr"]
-        fresh = f"freshness@{k}"
-        try:
-            before = side.measure([*names, fresh], no_future=False)
-            after = side.measure(names, no_future=True)
-        except InputError as error:
-            where = ":".join(str(part) for part in (error.file, error.line) if part is not None)
-            raise Lacking(f"versions that can be compared with `as_of` ({where}: got {error.got})") from None
+        names, fresh = _metrics(k), f"freshness@{k}"
+        before = side.measure([*names, fresh], side.view.but(no_future=False))
+        after = side.measure(names, side.view.but(no_future=True))
+        _refuse_undated(after)
         asked = np.array([side.gold.as_of[row] is not None for row in before.rows.tolist()], np.bool_)
         gold, of_all = _newer_gold(side, after)
         return Fresh(
             k=k,
             queries=int(asked.sum()),
-            freshness=next(row for row in before.summary_rows if row.metric == fresh),
+            freshness=before.row(fresh),
             affected=int((before.values[fresh] < 1).sum()),
             hits=int(before.depths[asked].sum()),
             newer_hits=after.audit["future_hits"],
@@ -76,7 +84,23 @@ class FreshnessAnalysis(Analysis):
         )
 
 
-def _newer_gold(side: Side, after: Side) -> tuple[list[str], bool]:
+def _metrics(k: int) -> list[str]:
+    return [f"recall@{k}", f"ndcg@{k}", f"precision@{k}", "mrr"]
+
+
+def _refuse_undated(after: Result) -> None:
+    """Where no hit says how old it is, nothing was removed."""
+    if not after.measured.tables[after.view].undated:
+        return
+    odd = after.measured.odd_version
+    if odd is None:
+        raise Lacking("`doc_version` in `topk` of the run log, or in a corpus (--corpus)")
+    error = odd.error(after.run)
+    where = ":".join(str(part) for part in (error.file, error.line) if part is not None)
+    raise Lacking(f"versions that can be compared with `as_of` ({where}: got {error.got})")
+
+
+def _newer_gold(side: Result, after: Result) -> tuple[list[str], bool]:
     """Relevant items that are newer than their query's as_of (all, or some that the run returned), and whether all."""
     if side.corpus is None or side.corpus.versions is None:
         return [name for entry in after.audit if entry.code == "future_gold" for name in entry.examples], False

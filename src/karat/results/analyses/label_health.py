@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from karat.data.audit import Audit
 from karat.data.corpus import Corpus
 from karat.data.gold import DOC, Gold
-from karat.data.hits import Run, Ungrouped
-from karat.data.ids import DocRule, as_list
+from karat.data.ids import DocRule
 from karat.data.passages.documents import ChunkTexts, normalise
 from karat.data.passages.passage import Passage
 from karat.errors import shorten
-from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.scoring.overlap import relevant_items
+from karat.scoring.views import Need
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _GONE = 0.05  # of the chunk labels whose document is there: more than that is no accident
 _UNSEEN = 0.9  # the same where only returned chunks are known: a weak retriever misses many that exist
@@ -56,36 +57,12 @@ class Known(NamedTuple):
     texts: dict[str, str] = {}
 
 
-def label_health(
-    gold: Gold, rule: DocRule, corpus: Corpus | None, returned: Callable[[], Known] | None = None
-) -> LabelHealth:
-    """`returned`: what the run returned, asked for where there is no corpus."""
+def label_health(gold: Gold, rule: DocRule, corpus: Corpus | None, returned: Known | None = None) -> LabelHealth:
+    """Against a corpus, or against what the run returned."""
     if corpus is not None:
         texts = dict(zip(corpus.ids, corpus.texts, strict=True)) if gold.passages else {}
         return _Health(gold, rule, Known(set(corpus.ids), set(corpus.documents(rule)), texts), corpus).health()
-    return _Health(gold, rule, Known(set(), set()) if returned is None else returned(), None).health()
-
-
-def returned_of(gold: Gold, rule: DocRule, run: Run, system: str) -> Known:
-    """What a system returned for any query, of the things that the gold set names."""
-    try:
-        return _returned_of(gold, rule, run, system)
-    except Ungrouped:
-        return _returned_of(gold, rule, run.grouped(), system)
-
-
-def _returned_of(gold: Gold, rule: DocRule, run: Run, system: str) -> Known:
-    wanted = {gold.ids[i] for i in relevant_items(gold)}
-    told = (passage.doc for passage in gold.passages if passage is not None and passage.doc is not None)
-    documents = wanted.union(map(rule.doc, wanted), told)
-    known = Known(set(), set())
-    for hits in run.slices(frozenset(), Audit()):
-        if hits.system != system:
-            continue
-        known.ids.update(wanted.intersection(as_list(hits.ids)))
-        known.documents.update(documents.intersection(as_list(rule.docs(hits.ids))))
-        known.documents.update(documents.intersection([] if hits.docs is None else as_list(hits.docs)))
-    return known
+    return _Health(gold, rule, returned or Known(set(), set()), None).health()
 
 
 @dataclass
@@ -180,12 +157,14 @@ class LabelHealthAnalysis(Analysis):
     title = "Label health"
     finds = LabelHealth
 
-    def find(self, side: Side) -> LabelHealth:
-        gold, rule, source = side.gold, DocRule(side.rules.doc_of), side.source
-        if not (gold.grades > 0).any():
+    def need(self, setup: Setup) -> Need:
+        if not (setup.gold.grades > 0).any():
             raise Lacking("relevant items in the gold set")
-        if side.corpus is not None:
-            return label_health(gold, rule, side.corpus)
-        if source is None:
+        return Need(returned=setup.corpus is None)
+
+    def find(self, side: Result) -> LabelHealth:
+        returned = side.measured.returned
+        if side.corpus is None and returned is None:
             raise Lacking("a corpus (--corpus), or the run itself")
-        return label_health(gold, rule, None, lambda: returned_of(gold, rule, source, side.system))
+        known = None if returned is None else Known(*returned)
+        return label_health(side.gold, DocRule(side.rules.doc_of), side.corpus, known)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from karat.data.ids import Floats
-from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import Scores, intervals
 from karat.scoring.metrics.latency import Latency, LatencyP50, LatencyP90, LatencyP99
+from karat.scoring.views import Need
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _KINDS = {"mean": Latency, "p50": LatencyP50, "p90": LatencyP90, "p99": LatencyP99}
 
@@ -49,10 +53,10 @@ class LatencyAnalysis(Analysis):
     title = "Latency"
     finds = Latencies
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        return ["latency"]
+    def need(self, setup: Setup) -> Need:
+        return Need(metrics=["latency"])
 
-    def find(self, side: Side) -> Latencies:
+    def find(self, side: Result) -> Latencies:
         total = _timing(side, None, side.values["latency"])
         if total is None:
             raise Lacking("`latency_ms` in the run log")
@@ -61,7 +65,7 @@ class LatencyAnalysis(Analysis):
         return Latencies(total, stages)
 
 
-def _timing(side: Side, stage: str | None, times: Floats) -> Timing | None:
+def _timing(side: Result, stage: str | None, times: Floats) -> Timing | None:
     metrics = {name: kind(stage=stage) for name, kind in _KINDS.items()}
     scores = Scores(list(metrics.values()), {str(m): times for m in metrics.values()}, {}, side.columns.clusters)
     values = {name: scores.mean(metric) for name, metric in metrics.items()}

@@ -6,17 +6,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
-from karat.results.analyses.base import Analysis, Lacking, Side
+from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import SummaryRow, mean_of, number
+from karat.scoring.views import Need
 from karat.statistics.auroc import auroc, auroc_interval
 from karat.statistics.intervals import Sampling, mean_intervals
 from karat.statistics.sums import sum_up
 
+if TYPE_CHECKING:
+    from karat.results.result import Result
+
+_NONE = "`no_answer: true` on queries of the gold set (or `--no-answer FIELD=VALUE`)"
 _POINTS = 10  # of a curve: thresholds that leave out none, a tenth, … nine tenths of the queries
 
 
@@ -72,15 +78,16 @@ class NoAnswer(Analysis):
     title = "No answer"
     finds = Unanswerable
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        if not side.gold.no_answer[side.rows].any():
-            raise Lacking("`no_answer: true` on queries of the gold set (or `--no-answer FIELD=VALUE`)")
-        k = side.rules.k
-        return [f"false_evidence@{k}", f"miss@{k}", f"top_score@{k}", f"top_score(of=relevant)@{k}"]
+    def need(self, setup: Setup) -> Need:
+        if not setup.gold.no_answer.any():
+            raise Lacking(_NONE)
+        return Need(metrics=_metrics(setup.rules.k))
 
-    def find(self, side: Side) -> Unanswerable:
-        false_evidence, miss, top, relevant = self.metrics(side)
+    def find(self, side: Result) -> Unanswerable:
+        false_evidence, miss, top, relevant = _metrics(side.rules.k)
         without = side.gold.no_answer[side.rows] > 0
+        if not without.any():
+            raise Lacking(_NONE)
         missing = int(sum(query in side.missing for query, none in zip(side.queries, without, strict=True) if none))
         if missing == without.sum():
             raise Lacking(f"the queries without an answer in the run: it has none of the {missing:,}")
@@ -116,6 +123,10 @@ class NoAnswer(Analysis):
             chosen=scored.chosen(found.target),
             curve=scored.points(scored.thresholds()),
         )
+
+
+def _metrics(k: int) -> list[str]:
+    return [f"false_evidence@{k}", f"miss@{k}", f"top_score@{k}", f"top_score(of=relevant)@{k}"]
 
 
 @dataclass(frozen=True)

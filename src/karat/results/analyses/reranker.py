@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from karat.data.gold import Gold
 from karat.data.ids import Bools, Floats, Ints
-from karat.results.analyses.base import PERMUTATIONS, Analysis, Side, other_lists, pair, unfiltered, with_lists
+from karat.results.analyses.base import PERMUTATIONS, Analysis, Setup, pair, with_lists
 from karat.results.differences import SAME, Difference, Paired
 from karat.results.summary import FEW, SummaryRow, mean_of, number
 from karat.scoring.judged import Rules, judge_places
 from karat.scoring.metrics.grammar import parse_metric
+from karat.scoring.views import RAW, Need, View
 from karat.statistics.intervals import Sampling, mean_intervals
 from karat.statistics.sums import ratio
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _RAW = ("recall@50", "recall@100", "mrr@50")
 _EXAMPLES = 5
@@ -55,13 +59,13 @@ class RerankerAnalysis(Analysis):
     title = "Retriever and reranker"
     finds = Reranked
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        k = side.rules.k
-        return [f"ndcg@{k}", f"precision@{k}", f"recall@{k}", f"hit@{k}"]
+    def need(self, setup: Setup) -> Need:
+        names = _metrics(setup.rules.k)
+        return Need(views={View(lists=RAW): [*names, *_RAW], setup.unfiltered: names})
 
-    def find(self, side: Side) -> Reranked:
-        k, names = side.rules.k, self.metrics(side)
-        raw, final = other_lists(side, [*names, *_RAW], "raw"), unfiltered(side, names)
+    def find(self, side: Result) -> Reranked:
+        k, names = side.rules.k, _metrics(side.rules.k)
+        raw, final = side.measure([*names, *_RAW], View(lists=RAW)), side.measure(names, side.setup.unfiltered)
         depth = int(raw.depths.max(initial=0))
         paired, rows = pair(raw, final, names)
         was, now = (scores.values[f"hit@{k}"] > 0 for scores in (paired.baseline, paired.candidate))
@@ -82,7 +86,11 @@ class RerankerAnalysis(Analysis):
         )
 
 
-def _names(side: Side, rows: Ints, which: Bools) -> list[str]:
+def _metrics(k: int) -> list[str]:
+    return [f"ndcg@{k}", f"precision@{k}", f"recall@{k}", f"hit@{k}"]
+
+
+def _names(side: Result, rows: Ints, which: Bools) -> list[str]:
     return [side.gold.queries[row] for row in rows[which].tolist()]
 
 
@@ -107,7 +115,7 @@ def best_places(gold: Gold, places: Ints) -> Ints:
     return best
 
 
-def _gain(paired: Paired, rows: Ints, places: Ints, side: Side) -> Gain | None:
+def _gain(paired: Paired, rows: Ints, places: Ints, side: Result) -> Gain | None:
     metric = paired.baseline.metrics[0]
     raw, final = paired.baseline.values[str(metric)], paired.candidate.values[str(metric)]
     best = _scored(str(metric), side.gold, rows, best_places(side.gold, places), side.rules)
@@ -133,7 +141,7 @@ def _captured(gained: Floats, possible: Floats, clusters: Ints | None, sampling:
     return SummaryRow("share captured", n, len(gained) - n, share, number(low), number(high), few=n < FEW)
 
 
-def _reordered(raw: Side, final: Side, rows: Ints) -> bool:
+def _reordered(raw: Result, final: Result, rows: Ints) -> bool:
     """Whether some judged item stands elsewhere than in the raw list, other than cut off with the end of it."""
     gold = raw.gold
     items = gold.items_of(rows)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Ints
-from karat.results.analyses.base import PERMUTATIONS, Analysis, Side, other_lists, pair, rate, unfiltered, with_lists
+from karat.results.analyses.base import PERMUTATIONS, Analysis, Setup, pair, rate, with_lists
 from karat.results.differences import SAME, Difference
 from karat.results.summary import SummaryRow
+from karat.scoring.views import ORIGINAL, Need, View
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _EXAMPLES = 3
 
@@ -46,15 +50,16 @@ class Rewriter(Analysis):
     name = "rewriter"
     title = "Query rewriting"
     finds = Rewritten
-    facts = ("query", "rewritten_query")
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        k = side.rules.k
-        return [f"ndcg@{k}", f"recall@{k}", f"precision@{k}", "mrr"]
+    def need(self, setup: Setup) -> Need:
+        names = _metrics(setup.rules.k)
+        views = {View(lists=ORIGINAL): names, setup.unfiltered: names}
+        return Need(views=views, facts=frozenset({"query", "rewritten_query"}))
 
-    def find(self, side: Side) -> Rewritten:
-        names = self.metrics(side)
-        paired, rows = pair(other_lists(side, names, "topk_original"), unfiltered(side, names), names)
+    def find(self, side: Result) -> Rewritten:
+        names = _metrics(side.rules.k)
+        original, final = side.measure(names, View(lists=ORIGINAL)), side.measure(names, side.setup.unfiltered)
+        paired, rows = pair(original, final, names)
         leading = paired.baseline.metrics[0]
         deltas = paired.deltas(leading)
         texts = _Texts(side)
@@ -82,14 +87,18 @@ class Rewriter(Analysis):
         )
 
 
+def _metrics(k: int) -> list[str]:
+    return [f"ndcg@{k}", f"recall@{k}", f"precision@{k}", "mrr"]
+
+
 class _Texts:
     """Both wordings of a query: what the run says, and for the original else what the gold set says."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Result) -> None:
         self.gold = side.gold
         rows = side.rows.tolist()
-        self.original = dict(zip(rows, side.facts["query"], strict=True))
-        self.rewritten = dict(zip(rows, side.facts["rewritten_query"], strict=True))
+        self.original = dict(zip(rows, side.facts("query"), strict=True))
+        self.rewritten = dict(zip(rows, side.facts("rewritten_query"), strict=True))
 
     def unchanged(self, row: int) -> bool:
         return self.rewritten[row] is not None and self.rewritten[row] == self._original(row)

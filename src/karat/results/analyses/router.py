@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
-from karat.results.analyses.base import Analysis, Lacking, Side, other_lists, rate, route_lists
+from karat.results.analyses.base import Analysis, Lacking, Setup, rate
 from karat.results.summary import FEW, SummaryRow, mean_of, number
 from karat.scoring.metrics.route import expected_sources, sources_of
+from karat.scoring.views import Need, View, route_lists
 from karat.statistics.intervals import mean_intervals
 from karat.statistics.sums import sum_up
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 NO_SOURCE = "(none)"
 _EXAMPLES = 3
@@ -81,15 +85,19 @@ class Router(Analysis):
     name = "router"
     title = "Routing"
     finds = Routed
-    facts = ("route",)
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        if all(needed is None for needed in expected_sources(side.gold, side.rows)):
+    def need(self, setup: Setup) -> Need:
+        if all(needed is None for needed in expected_sources(setup.gold, np.arange(len(setup.gold.queries)))):
             raise Lacking("`source` in the gold set")
-        return ["route_accuracy", "route_accuracy(match=exact)", f"recall@{side.rules.k}"]
+        recall = f"recall@{setup.rules.k}"
+        return Need(
+            metrics=["route_accuracy", "route_accuracy(match=exact)", recall],
+            views={View(lists=route_lists(source)): [recall] for source in setup.routes},
+            facts=frozenset({"route"}),
+        )
 
-    def find(self, side: Side) -> Routed:
-        if all(route is None for route in side.facts["route"]):
+    def find(self, side: Result) -> Routed:
+        if all(route is None for route in side.facts("route")):
             raise Lacking("`route` in the run log")
         return _Routes(side).found()
 
@@ -97,10 +105,10 @@ class Router(Analysis):
 class _Routes:
     """What each query needs and asks, in columns."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Result) -> None:
         self.side, self.metric = side, f"recall@{side.rules.k}"
         self.needed = expected_sources(side.gold, side.rows)
-        self.asked = list(map(sources_of, side.facts["route"]))
+        self.asked = list(map(sources_of, side.facts("route")))
         self.right = side.values["route_accuracy"]
         self.recall = side.values[self.metric]
         self.groups = np.array(["" if needed is None else _label(needed) for needed in self.needed], object)
@@ -198,9 +206,9 @@ class _Routes:
         return Regret(against, recall, most, cost, queries)
 
 
-def _column(side: Side, source: str, metric: str) -> Floats:
+def _column(side: Result, source: str, metric: str) -> Floats:
     """A metric of the run that asked one source only, on the side's queries; NaN where it has no list."""
-    lists = other_lists(side, [metric], route_lists(source))
+    lists = side.measure([metric], View(lists=route_lists(source)))
     values = np.full(len(side.gold.queries), np.nan)
     values[lists.rows] = lists.values[metric]
     rows: Ints = side.rows

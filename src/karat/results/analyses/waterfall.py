@@ -6,10 +6,9 @@ first reason that the data proves is taken, in the order of the stages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -17,11 +16,12 @@ import numpy as np
 from karat.data.corpus import Corpus
 from karat.data.gold import CHUNK, DOC, Gold
 from karat.data.ids import Bools, DocRule, Ints
-from karat.results.analyses.base import UNFILTERED, Analysis, Lacking, Side, other_lists, with_lists
+from karat.results.analyses.base import Analysis, Lacking, Setup, with_lists
 from karat.scoring.judged import cutoffs
-from karat.scoring.metrics.base import Relevance
+from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.returned import Returned
 from karat.scoring.metrics.route import expected_sources, sources_of
+from karat.scoring.views import RAW, Need, View
 
 ALL = "all queries"
 _MOST = 500  # items that are kept one by one
@@ -34,9 +34,9 @@ NOT_IN_CORPUS, NOT_RUN, MISROUTED, NOT_RETRIEVED, NOT_LISTED = (
     "not_listed",
 )
 CUT_EARLY, DEMOTED, CUT, OVER_BUDGET = "cut_early", "demoted", "cut", "over_budget"
-# Option of `evaluate` that takes hits away → the stage, in the order in which they act; one more filter, one more line.
+# Option of a view that takes hits away → the stage, in the order in which they act; one more filter, one more line.
 FILTERS = {"top_k": "over_top_k", "min_score": "low_score", "no_future": "too_new"}
-_OFF = {**UNFILTERED, "top_k": None}
+_OFF = {"top_k": None, "min_score": None, "no_future": False}
 STAGES = (
     NOT_IN_CORPUS,
     NOT_RUN,
@@ -49,6 +49,9 @@ STAGES = (
     CUT,
     OVER_BUDGET,
 )
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 _FOUND = len(STAGES)
 
 
@@ -95,15 +98,15 @@ class Waterfall(Analysis):
     name = "waterfall"
     title = "Where relevant items were lost"
     finds = Losses
-    facts = ("route", "error")
 
-    def metrics(self, side: Side) -> Sequence[str]:
-        """Where only budgets of tokens were asked for, the smallest of them decides in the place of k."""
-        asked = [m for m in side.columns.metrics if isinstance(m, Relevance) and m.cutoff != "none"]
-        budgets = [m.budget for m in asked if m.budget is not None]
-        return [str(Returned(budget=min(budgets)))] if budgets and len(budgets) == len(asked) else []
+    def need(self, setup: Setup) -> Need:
+        return Need(
+            metrics=_budgets(setup.metrics),
+            views={View(lists=RAW): [], **{view: [] for _, view in _filter_views(setup.own)}},
+            facts=frozenset({"route", "error"}),
+        )
 
-    def find(self, side: Side) -> Losses:
+    def find(self, side: Result) -> Losses:
         items = locate(side)
         if not len(items.rows):
             raise Lacking("items in `gold` (ids with a grade above 0)")
@@ -128,7 +131,7 @@ class Waterfall(Analysis):
 class LocatedItems:
     """Relevant items of a side, one entry each."""
 
-    side: Side
+    side: Result
     rows: Ints  # in the gold set
     query: Ints  # place of its query among the side's
     stage: Ints  # number in STAGES; past the last: found
@@ -175,7 +178,7 @@ class LocatedItems:
         )
 
 
-def locate(side: Side) -> LocatedItems:
+def locate(side: Result) -> LocatedItems:
     """The stage of every relevant item: the first reason that holds."""
     gold = side.gold
     place_of_row = np.full(len(gold.queries), -1)
@@ -192,7 +195,9 @@ def locate(side: Side) -> LocatedItems:
     return LocatedItems(side, rows, query, stages, raw, steps[0][1].places[rows], frozenset(told))
 
 
-def _reasons(side: Side, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[str, Side]]) -> list[tuple[str, Bools]]:
+def _reasons(
+    side: Result, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[str, Result]]
+) -> list[tuple[str, Bools]]:
     """Stage → which items it lost, the most certain first; every item that is not found has one."""
     k = _limits(side)[query]
     final, place = side.places[rows], steps[0][1].places[rows]
@@ -216,12 +221,19 @@ def _reasons(side: Side, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[s
     return [(stage, lost & holds) for stage, holds in reasons]
 
 
-def _budget(side: Side) -> int | None:
+def _budget(side: Result) -> int | None:
     """The budget of tokens that decides in the place of k."""
     return next((m.budget for m in side.columns.metrics if isinstance(m, Returned) and m.budget is not None), None)
 
 
-def _limits(side: Side) -> Ints:
+def _budgets(metrics: list[Metric]) -> list[Returned]:
+    """Where only token budgets were asked for, the smallest of them decides in the place of k."""
+    asked = [m for m in metrics if isinstance(m, Relevance) and m.cutoff != "none"]
+    budgets = [m.budget for m in asked if m.budget is not None]
+    return [Returned(budget=min(budgets))] if budgets and len(budgets) == len(asked) else []
+
+
+def _limits(side: Result) -> Ints:
     """How many hits of each query count: k, or as many as fit into the budget; k where nobody knows how many do."""
     limits, budget = cutoffs(side.gold, side.rows, side.rules), _budget(side)
     if budget is None:
@@ -230,24 +242,27 @@ def _limits(side: Side) -> Ints:
     return np.where(np.isnan(fitting), limits, fitting).astype(np.int64)
 
 
-def _filter_steps(side: Side) -> list[tuple[str, Side]]:
-    """The final lists without any filter, then with one after the other, until they are the side's own."""
-    active = [(name, stage) for name, stage in FILTERS.items() if getattr(side.rules, name) != _OFF[name]]
-    if not active:
-        return [("", side)]
-    off = {name: _OFF[name] for name, _ in active}
-    steps = [("", side.measure((), **off))]
+def _filter_views(own: View) -> list[tuple[str, View]]:
+    """The final lists without any filter, then with one after the other, until they are the run's own."""
+    active = [(name, stage) for name, stage in FILTERS.items() if getattr(own, name) != _OFF[name]]
+    view = own.but(**{name: _OFF[name] for name, _ in active})
+    steps = [("", view)]
     for name, stage in active:
-        del off[name]
-        steps.append((stage, side.measure((), **off) if off else side))
+        view = view.but(**{name: getattr(own, name)})
+        steps.append((stage, view))
     return steps
 
 
-def _raw_places(side: Side) -> Ints:
+def _filter_steps(side: Result) -> list[tuple[str, Result]]:
+    steps = _filter_views(side.view)
+    return [(stage, side if view == side.view else side.measure((), view)) for stage, view in steps]
+
+
+def _raw_places(side: Result) -> Ints:
     """The place of every gold item in the raw list of its query, −1 where there is no such list."""
     places = np.full(len(side.gold.ids), -1)
     try:
-        raw = other_lists(side, (), "raw")
+        raw = side.measure((), View(lists=RAW))
     except Lacking:
         return places
     items = side.gold.items_of(raw.rows)
@@ -255,9 +270,9 @@ def _raw_places(side: Side) -> Ints:
     return places
 
 
-def _ran(side: Side) -> Bools:
+def _ran(side: Result) -> Bools:
     """Which queries have an answer of the system: not missing, and not an error without any hit."""
-    failed = np.array([bool(error) for error in side.facts["error"]], np.bool_)
+    failed = np.array([bool(error) for error in side.facts("error")], np.bool_)
     ran: Bools = with_lists(side) & ~(failed & (side.depths == 0))
     return ran
 
@@ -281,12 +296,12 @@ def _not_in(corpus: Corpus, gold: Gold, rows: Ints, asked: Bools, doc_rule: DocR
     return missing
 
 
-def _misrouted(side: Side, rows: Ints, query: Ints) -> Bools | None:
+def _misrouted(side: Result, rows: Ints, query: Ints) -> Bools | None:
     """Which items stand in a source that was not asked: their own by the corpus, else one that the gold names.
 
     None where no query says both what it asked and what it needs.
     """
-    asked = list(map(sources_of, side.facts["route"]))
+    asked = list(map(sources_of, side.facts("route")))
     needed = expected_sources(side.gold, side.rows)
     if not any(a is not None and n is not None for a, n in zip(asked, needed, strict=True)):
         return None

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from karat.results.differences import SAME, Paired
-from karat.results.queries.lists import ListedHit, top_lists
+from karat.results.queries.lists import ListedHit
 from karat.results.result import Result
 from karat.scoring.metrics.base import Metric
 
@@ -68,9 +68,9 @@ def _lists(
     baseline: Result, candidate: Result, depths: dict[str, int]
 ) -> tuple[dict[str, list[ListedHit]], dict[str, list[ListedHit]]]:
     """The hits of both sides. A saved result keeps none, and one list alone would tell of moves that never were."""
-    if baseline.source is None or candidate.source is None:
+    if baseline.lists is None or candidate.lists is None:
         return {}, {}
-    return top_lists(baseline, depths), top_lists(candidate, depths)
+    return baseline.lists.first(depths), candidate.lists.first(depths)
 
 
 def _only_in(these: list[ListedHit], those: list[ListedHit]) -> list[Moved]:

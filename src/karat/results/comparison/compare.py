@@ -14,7 +14,8 @@ from karat.data.gold import Dataset
 from karat.data.ids import Ints
 from karat.errors import ConfigError, shorten
 from karat.formats.read import read_gold
-from karat.results.analyses.base import Lacking
+from karat.results.analyses.base import Consumer, Lacking, Setup
+from karat.results.analyses.with_judge import BY_JUDGE
 from karat.results.comparison.by_judge import differences_by_judge
 from karat.results.comparison.changes import Change, biggest_changes
 from karat.results.comparison.open_labels import BoundedDifference, JudgedAt, bounded_differences, judged_at
@@ -26,6 +27,8 @@ from karat.results.result import Result
 from karat.results.summary import FEW
 from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.grammar import parse_metrics
+from karat.scoring.metrics.judged_share import JudgedShare
+from karat.scoring.views import Need
 from karat.statistics.corrections import benjamini_hochberg, holm
 from karat.statistics.intervals import Sampling
 
@@ -72,6 +75,19 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs: list[CandidateComparison]
 
 
+def compare_need(*, bounds: bool = False) -> Consumer:
+    """For `compare_results`: the lists of queries that changed most, and what a judge's labels and bounds need."""
+
+    def declare(setup: Setup) -> Need:
+        headline = headline_metric(setup.metrics)
+        depth = 0 if headline is None else headline.k or int(max(setup.gold.k.max(initial=0), setup.rules.k))
+        judged = [metric for metric in setup.metrics if isinstance(metric, (*BY_JUDGE, JudgedShare))]
+        views = {setup.own.but(labels="judge"): judged} if setup.labelling.judge else {}
+        return Need(lists=depth, views=views, open_hits=bounds)
+
+    return declare
+
+
 def compare(
     baseline: Any,
     candidate: Any,
@@ -95,6 +111,7 @@ def compare(
     """
     wanted = None if metrics is None else parse_metrics(metrics)
     read = None if gold is None else read_gold(gold)
+    options = {"consumers": [compare_need(bounds=bounds)], "analyses": False, **options}
     sides = [result for side in (baseline, candidate, *others) for result in as_results(side, read, wanted, options)]
     return compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
 

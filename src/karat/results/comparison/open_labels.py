@@ -6,14 +6,14 @@ import msgspec
 import numpy as np
 
 from karat.data.gold import Gold
-from karat.data.ids import DocRule, Ints
+from karat.data.ids import Ints
 from karat.results.analyses.base import Lacking
 from karat.results.result import Result
 from karat.results.strict_bounds import SAME, flip, strict_bounds
 from karat.results.summary import mean_of
 from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.judged_share import JudgedShare
-from karat.scoring.unjudged import OpenLists, open_lists, read_lists
+from karat.scoring.unjudged import OpenLists, open_lists
 
 FAR_APART = 0.05  # difference of judged@k from which on the gold favours one of the runs
 _NAMED = 100  # pairs of a set of labels that are named
@@ -86,12 +86,15 @@ def _warning(k: int, baseline: bool, wrong_hits_judged: bool | None) -> str:
 
 def bounded_differences(first: Result, other: Result, metrics: list[Metric], rows: Ints) -> list[BoundedDifference]:
     """Of every metric that has bounds, on these queries of the gold set. Raises Lacking where it cannot be told."""
-    if first.source is None or other.source is None:
+    if not (first.measured.opened and other.measured.opened):
         raise Lacking("bounds need the runs themselves: a saved result keeps no hits.")
     if not _same_items(first.gold, other.gold):
         raise Lacking("no bounds: the gold is found in other chunks of each run, so no label would count for both.")
     asked = [m for m in metrics if isinstance(m, Relevance)]
-    lists = {level: _lists(first, other, level) for level in {m.level for m in asked}}
+    lists = {
+        level: open_lists(first.unjudged_lists(level), other.unjudged_lists(level))
+        for level in {m.level for m in asked}
+    }
     found = [_bounded(metric, lists[metric.level], rows) for metric in asked]
     return [one for one in found if one is not None]
 
@@ -99,17 +102,6 @@ def bounded_differences(first: Result, other: Result, metrics: list[Metric], row
 def _same_items(one: Gold, other: Gold) -> bool:
     located = one.located is not None or other.located is not None
     return not located and one.queries == other.queries and one.ids == other.ids
-
-
-def _lists(first: Result, other: Result, level: str) -> OpenLists:
-    sides = []
-    for side in (first, other):
-        assert side.source is not None
-        rule = DocRule(side.rules.doc_of)
-        known = {} if side.corpus is None else side.corpus.strangers(rule)
-        gold = side.gold.documents(rule, known) if level == "doc" else side.gold
-        sides.append(read_lists(side.source, [side.system], gold, side.rules)[side.system])
-    return open_lists(sides[0], sides[1])
 
 
 def _bounded(metric: Metric, lists: OpenLists, rows: Ints) -> BoundedDifference | None:

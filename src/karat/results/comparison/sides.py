@@ -11,7 +11,8 @@ from typing import Any
 from karat.errors import ConfigError
 from karat.formats.read import read_run
 from karat.results.evaluate import evaluate_all
-from karat.results.result import Result, restore
+from karat.results.result import Result
+from karat.results.save import restore
 from karat.results.saved import SavedResult, is_saved, read_saved
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics

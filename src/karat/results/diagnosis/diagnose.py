@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from karat.data.ids import DocRule
 from karat.errors import ConfigError
+from karat.results.analyses.label_health import LabelHealth, label_health
 from karat.results.diagnosis import changes, rules
+from karat.results.diagnosis.evidence import Evidence
 from karat.results.diagnosis.finding import Finding
 from karat.results.diagnosis.rule import Rule
+from karat.scoring.metrics.latency import Latency
 
 if TYPE_CHECKING:
     from karat.results.comparison.compare import CandidateComparison, Comparison
@@ -22,6 +26,37 @@ def diagnose(result: Result, comparison: Comparison | None = None) -> list[Findi
     if comparison is None:
         return result.findings
     return [*result.findings, *_pair(result, comparison).findings]
+
+
+def findings_of(result: Result) -> list[Finding]:
+    """What stands out in one result. Where metrics were named, only those are looked at."""
+    background = result.measure(result.background).values
+    if background:
+        background = background | {str(Latency(stage=stage)): times for stage, times in result.stages.items()}
+    return rules.find(
+        Evidence(
+            values=background | result.values,
+            ceilings=result.ceilings,
+            floors=result.floors,
+            depths=result.depths,
+            clusters=result.columns.clusters,
+            sampling=result.sampling,
+            corpus_size=result.corpus_size,
+            repeats=result.audit["duplicate_hits"],
+            wrong_hits_judged=bool(result.wrong_hits_judged),
+            attributes=tuple(dict.fromkeys((*result.gold.tags, *result.segmented_by))),
+            groups=result.groups,
+            analyses=lambda: result.analyses.found if background else {},
+            labels=_labels(result),
+        )
+    )
+
+
+def _labels(result: Result) -> LabelHealth | None:
+    """Only against a corpus: what the run did not return may exist all the same."""
+    if result.corpus is None:
+        return None
+    return label_health(result.gold, DocRule(result.rules.doc_of), result.corpus)
 
 
 def _pair(result: Result, comparison: Comparison) -> CandidateComparison:

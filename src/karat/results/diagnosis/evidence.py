@@ -15,6 +15,7 @@ from karat.results.analyses.label_health import LabelHealth
 from karat.results.diagnosis.finding import Number
 from karat.results.diagnosis.thresholds import DEPTHS
 from karat.results.summary import FEW, mean_of
+from karat.scoring.ceilings import Bounds
 from karat.statistics.intervals import Range, Sampling, mean_intervals
 from karat.statistics.order_statistics import quantile_interval
 from karat.statistics.special import normal_quantile
@@ -82,8 +83,8 @@ class Evidence:
     """The scores of one system, query by query, with all that they depend on."""
 
     values: dict[str, Floats]  # by metric, of the panel and of the background
-    ceilings: Mapping[str, Floats]
-    floors: Mapping[str, Floats]
+    ceilings: Bounds
+    floors: Bounds
     depths: Ints  # hits that each query got
     clusters: Ints | None
     sampling: Sampling

@@ -8,8 +8,9 @@ import msgspec
 
 from karat.data.attributes import language_of
 from karat.data.ids import DocRule
+from karat.results.analyses.base import Setup
 from karat.results.differences import SAME
-from karat.results.queries.lists import ListedHit, top_lists
+from karat.results.queries.lists import ListedHit
 from karat.results.queries.shown import (
     Passages,
     ShownGold,
@@ -21,7 +22,9 @@ from karat.results.queries.shown import (
 )
 from karat.results.queries.triage import sample_of
 from karat.results.result import Result
+from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.metrics.base import Metric
+from karat.scoring.views import Need
 
 DEPTH = 10
 Kind = Literal["lost", "gained", "changed"]
@@ -51,6 +54,11 @@ class ChangedQueries(msgspec.Struct, frozen=True):
     sampled: int  # of those shown, how many stand for all others
 
 
+def changes_need(setup: Setup) -> Need:
+    """For `changed_queries`."""
+    return Need(lists=DEPTH, texts=True, hashes=True)
+
+
 def changed_queries(
     baseline: Result, candidate: Result, metric: Metric, most: int, *, sample: int, letters: int | None = None
 ) -> ChangedQueries:
@@ -58,11 +66,11 @@ def changed_queries(
 
     `letters`: of each text at most; else as many as can be read.
     """
-    if baseline.source is None or candidate.source is None:
+    if baseline.lists is None or candidate.lists is None:
         return ChangedQueries({"lost": 0, "gained": 0, "changed": 0}, [], 0)
     deltas = _deltas(baseline, candidate, metric)
-    before, after = (_ids(top_lists(side, dict.fromkeys(deltas, DEPTH))) for side in (baseline, candidate))
-    kinds = {q: kind for q, delta in deltas.items() if (kind := _kind(delta, before.get(q), after.get(q)))}
+    same = _same_lists(baseline, candidate, list(deltas))
+    kinds = {q: kind for (q, delta), equal in zip(deltas.items(), same, strict=True) if (kind := _kind(delta, equal))}
     order = sorted(kinds, key=lambda q: (("lost", "gained", "changed").index(kinds[q]), -abs(deltas[q]), q))
     lost, rest = [q for q in order if kinds[q] == "lost"], [q for q in order if kinds[q] != "lost"]
     # Half of the room for losses, which matter most; what they leave is for gains.
@@ -82,21 +90,37 @@ def _deltas(baseline: Result, candidate: Result, metric: Metric) -> dict[str, fl
     return {q: sign * (new - old) for q, old, new in shared if old is not None and new is not None}
 
 
-def _kind(delta: float, before: list[str] | None, after: list[str] | None) -> Kind | None:
+def _kind(delta: float, same: bool) -> Kind | None:
     if abs(delta) > SAME:
         return "lost" if delta < 0 else "gained"
-    return None if before == after else "changed"
+    return None if same else "changed"
 
 
-def _ids(lists: dict[str, list[ListedHit]]) -> dict[str, list[str]]:
-    return {query: [hit.id for hit in hits] for query, hits in lists.items()}
+def _same_lists(baseline: Result, candidate: Result, queries: list[str]) -> list[bool]:
+    """Of which queries both sides have the same first hits in the same order."""
+    before, after = baseline.measured.hashes, candidate.measured.hashes
+    if before is not None and after is not None:
+        column = DEPTHS.index(DEPTH)
+        first = before[[baseline.gold.index[query] for query in queries], column]
+        second = after[[candidate.gold.index[query] for query in queries], column]
+        return (first == second).tolist()  # type: ignore[no-any-return]
+    assert baseline.lists is not None
+    assert candidate.lists is not None
+    old, new = (lists.first(dict.fromkeys(queries, DEPTH)) for lists in (baseline.lists, candidate.lists))
+    return [_ids(old.get(query)) == _ids(new.get(query)) for query in queries]
+
+
+def _ids(hits: list[ListedHit] | None) -> list[str] | None:
+    return None if hits is None else [hit.id for hit in hits]
 
 
 def _shown(
     baseline: Result, candidate: Result, metric: Metric, kinds: dict[str, Kind], letters: int | None
 ) -> list[ChangedQuery]:
     depths = dict.fromkeys(kinds, DEPTH)
-    before, after = (top_lists(side, depths, texts=True) for side in (baseline, candidate))
+    assert baseline.lists is not None
+    assert candidate.lists is not None
+    before, after = (lists.first(depths, texts=True) for lists in (baseline.lists, candidate.lists))
     gold, old, new = candidate.gold, baseline.score(metric), candidate.score(metric)
     texts = Texts(candidate.corpus or baseline.corpus, {**before, **after}, DocRule(candidate.rules.doc_of))
     length = letters or passage_length(len(kinds) * 3 * DEPTH)

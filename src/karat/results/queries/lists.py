@@ -1,20 +1,19 @@
-"""The first hits of some queries, read again from the run, in the order that was judged."""
+"""The first hits of some queries, in the order that was judged: kept during the pass, or read again by their place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.hits import Run, Ungrouped
-from karat.data.ids import take_list
-from karat.results.result import Result
-from karat.scoring.judged import Judged, judge
-
-T = TypeVar("T")
+from karat.data.gold import Gold
+from karat.data.hits import Hits, Run
+from karat.data.ids import Ints, take_list
+from karat.scoring.judged import Judged, Rules, judge
 
 
 class ListedHit(msgspec.Struct, frozen=True):
@@ -28,39 +27,53 @@ class ListedHit(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-def top_lists(result: Result, depths: dict[str, int], *, texts: bool = False) -> dict[str, list[ListedHit]]:
-    """Query → its first hits, as many as `depths` says. A saved result keeps none."""
+@dataclass(frozen=True, eq=False, repr=False)
+class HitLists:
+    """Where the hits of one system can be looked at after the pass."""
 
-    def listed(slices: Iterator[Judged]) -> dict[str, list[ListedHit]]:
+    run: Run
+    system: str
+    gold: Gold
+    rules: Rules
+    kept: list[Hits]  # the first hits of the queries, in ranking order
+    depth: int  # how many of each
+    texts: bool  # with their texts
+    places: Ints | None  # where each query can be read again
+
+    def judged(self, queries: Iterable[str], depth: int, *, texts: bool = False) -> Iterator[Judged]:
+        """These queries with their first hits, some at a time."""
+        wanted = set(queries)
+        if depth <= self.depth and (self.texts or not texts):
+            # Filters and repeats were settled during the pass, and ranks are places.
+            plain = msgspec.structs.replace(self.rules, min_score=None, top_k=None, no_future=False)
+            slices: Iterable[Hits] = self.kept
+            rules = plain
+        else:
+            slices, rules = self._look(wanted, texts), self.rules
+        for hits in slices:
+            keep = np.array([query in wanted for query in hits.queries], np.bool_)
+            if keep.any():
+                some = hits if keep.all() else hits.select_queries(keep)
+                yield judge(some, self.gold, rules, Audit(), depth=depth)
+
+    def _look(self, wanted: set[str], texts: bool) -> Iterable[Hits]:
+        columns = self.rules.needs | ({"text"} if texts else set())
+        index = self.gold.index
+        rows = np.array(sorted(index[query] for query in wanted if query in index), np.int64)
+        places = None if self.places is None else self.places[rows]
+        queries = [self.gold.queries[row] for row in rows.tolist()]
+        return self.run.look(self.system, queries, places, columns)
+
+    def first(self, depths: Mapping[str, int], *, texts: bool = False) -> dict[str, list[ListedHit]]:
+        """Query → its first hits, as many as `depths` says."""
         found: dict[str, list[ListedHit]] = {}
-        for judged in slices:
-            _add(found, judged, depths)
+        if depths:
+            for judged in self.judged(depths, max(depths.values()), texts=texts):
+                _add(found, judged, depths)
         return found
 
-    return look_again(result, depths, listed, texts=texts) if result.source is not None and depths else {}
 
-
-def look_again(
-    result: Result, depths: dict[str, int], take: Callable[[Iterator[Judged]], T], *, texts: bool = False
-) -> T:
-    """What `take` makes of some queries of the run, which are read and judged again. It may be called twice, where it
-    is only seen on the way that the hits of a query do not stand together."""
-    assert result.source is not None
-    try:
-        return take(_read(result, result.source, depths, texts))
-    except Ungrouped:
-        return take(_read(result, result.source.grouped(), depths, texts))
-
-
-def _read(result: Result, source: Run, depths: dict[str, int], texts: bool) -> Iterator[Judged]:
-    for hits in source.slices(result.rules.needs | ({"text"} if texts else set()), Audit()):
-        keep = np.array([q in depths for q in hits.queries], np.bool_)
-        if hits.system == result.system and keep.any():
-            depth = max(depths.values())
-            yield judge(hits.select_queries(keep), result.gold, result.rules, Audit(), depth=depth)
-
-
-def _add(found: dict[str, list[ListedHit]], judged: Judged, depths: dict[str, int]) -> None:
+def _add(found: dict[str, list[ListedHit]], judged: Judged, depths: Mapping[str, int]) -> None:
     hits = judged.hits
     assert hits is not None
     places = zip(judged.hit_query.tolist(), judged.hit_rank.tolist(), strict=True)

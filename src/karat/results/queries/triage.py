@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -13,12 +14,14 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Dataset
 from karat.data.ids import DocRule, Floats
 from karat.errors import ConfigError, MissingExtra
+from karat.results.analyses.base import Setup
 from karat.results.analyses.waterfall import Waterfall, locate
 from karat.results.bm25_baseline import word_search
-from karat.results.queries.lists import ListedHit, top_lists
+from karat.results.queries.lists import ListedHit
 from karat.results.queries.shown import Passages, ShownGold, ShownHit, Texts, passage_length, ranks_of, tags_of
 from karat.results.result import Result
 from karat.retrievers.bm25 import BM25
+from karat.scoring.views import Need
 
 SCHEMA: Literal["karat/triage/1"] = "karat/triage/1"
 DEPTH = 10
@@ -61,6 +64,12 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
+def triage_need(setup: Setup) -> Need:
+    """For `triage`."""
+    waterfall = Waterfall().need(setup)
+    return replace(waterfall, metrics=[MISSED, LOSS], lists=DEPTH, texts=True)
+
+
 def triage(
     result: Result, most: int = 20, *, brief: int = 0, sample: int = 0, letters: int | None = None, good: bool = False
 ) -> Triage:
@@ -72,11 +81,11 @@ def triage(
     """
     from karat import __version__
 
-    if result.again is None:
+    if result.lists is None:
         raise ConfigError("a saved result keeps no hits to look at", hint="give the run itself")
     if most < 1:
         raise ConfigError("nothing to show", expected="1 or more queries", got=most)
-    measured = result.measure([MISSED, LOSS], facts=Waterfall.facts)
+    measured = result.measure([MISSED, LOSS])
     missed, losing, rest = _failed(measured)
     places = [*missed, *losing, *(rest if good else ())]
     drawn = sample_of(places[most + brief :], sample, result.sampling.seed)
@@ -130,7 +139,8 @@ class _CaseMaker:
         self, result: Result, full: Sequence[int], short: Sequence[int], notes: list[str], letters: int | None
     ) -> None:
         self.result, self.gold = result, result.gold
-        self.lists = top_lists(result, {result.queries[i]: DEPTH for i in (*full, *short)}, texts=True)
+        assert result.lists is not None
+        self.lists = result.lists.first({result.queries[i]: DEPTH for i in (*full, *short)}, texts=True)
         self.texts = Texts(result.corpus, self.lists, DocRule(result.rules.doc_of))
         self.search = _word_search(result.corpus, notes)
         self.lost = locate(result).by_query()

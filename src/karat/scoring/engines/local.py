@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from karat.data.hits import Run
-from karat.scoring.engines.base import Engine, Scored, Task, score_slices
+from karat.scoring.engines.base import Engine
+from karat.scoring.one_pass import Golds, Part, Request, read_parts
 
 
 class Local(Engine):
@@ -13,5 +14,5 @@ class Local(Engine):
 
     name = "local"
 
-    def scores(self, run: Run, task: Task) -> Iterator[Scored]:
-        return score_slices(run, task)
+    def parts(self, run: Run, request: Request, golds: Golds) -> Iterator[Part]:
+        return read_parts(run, request, golds)

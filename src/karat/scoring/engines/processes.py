@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from karat.data.gold import Gold
 from karat.data.hits import Run, Ungrouped
 from karat.data.ids import Seen
 from karat.errors import KaratError
-from karat.scoring.engines.base import Engine, Scored, Task, score_slices
+from karat.scoring.engines.base import Engine
+from karat.scoring.one_pass import Golds, Part, Request, read_parts
 
 _PART = 32 << 20
 # Fewer parts are read here in the time that processes take to start: it pays from about 256 MB on.
@@ -30,30 +30,30 @@ class Processes(Engine):
     name = "processes"
 
     def __init__(self, workers: int | None = None, part: int = _PART, parts: int = _PARTS) -> None:
-        self.workers, self.part, self.parts = workers or _cores(), part, parts
+        self.workers, self.part, self.parts_from = workers or _cores(), part, parts
         self._decided = workers is not None  # by the user
 
-    def scores(self, run: Run, task: Task) -> Iterator[Scored]:
+    def parts(self, run: Run, request: Request, golds: Golds) -> Iterator[Part]:
         few = self.workers < (_MANY if run.threaded and not self._decided else 2)
         # Passages that were looked for in the run's own hits differ from system to system.
-        parts = None if few or task.gold_of("") is not task.gold_of("\0") else run.parts(self.part)
-        if parts is None or len(parts) < self.parts:
-            yield from score_slices(run, task)
+        parts = None if few or golds.located else run.parts(self.part)
+        if parts is None or len(parts) < self.parts_from:
+            yield from read_parts(run, request, golds)
             return
         try:
-            found = list(self._scored(run, parts, task))
+            found = list(self._judged(run, parts, request, golds))
         except (KaratError, Ungrouped, BrokenProcessPool):
-            # Whoever reads the whole file knows the line of an error, and needs the memory of one process only.
+            # Reading the whole file here tells the line of an error, and needs the memory of one process only.
             found = None
         if found is None:
-            yield from score_slices(run, task)
+            yield from read_parts(run, request, golds)
         else:
             yield from found
 
-    def _scored(self, run: Run, parts: list[Run], task: Task) -> Iterator[Scored]:
+    def _judged(self, run: Run, parts: list[Run], request: Request, golds: Golds) -> Iterator[Part]:
         from multiprocessing import get_context
 
-        start = _Start(replace(task, gold_of=_same), task.gold_of(""))
+        start = _Start(request, golds)
         queries: dict[str, Seen] = {}  # of each system
         workers = min(self.workers, len(parts))
         threads = max(1, _cores() // workers)
@@ -61,33 +61,34 @@ class Processes(Engine):
         with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, threads)) as pool:
             for slices, notes in _in_order(pool, parts, 2 * workers):
                 run.take_notes(notes)
-                for scored in slices:
-                    yield _once(scored, queries)
+                for part in slices:
+                    yield _once(part, request, queries)
 
 
-def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterator[tuple[list[Scored], Any]]:
+def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterator[tuple[list[Part], Any]]:
     """Results in the order of the parts, of which only some are under way."""
-    waiting: list[Future[tuple[list[Scored], Any]]] = []
+    waiting: list[Future[tuple[list[Part], Any]]] = []
     left = iter(parts)
     for part in islice(left, ahead):
-        waiting.append(pool.submit(_score, part))
+        waiting.append(pool.submit(_judge, part))
     while waiting:
         yield waiting.pop(0).result()
         for part in islice(left, 1):
-            waiting.append(pool.submit(_score, part))
+            waiting.append(pool.submit(_judge, part))
 
 
-def _once(scored: Scored, queries: dict[str, Seen]) -> Scored:
+def _once(part: Part, request: Request, queries: dict[str, Seen]) -> Part:
     """A query that two parts have must be seen whole."""
-    if queries.setdefault(scored.system, Seen()).add([*scored.queries.tolist(), *scored.unknown]):
+    rows = part.tables[request.own].queries.tolist() if request.own in part.tables else []
+    if queries.setdefault(part.system, Seen()).add([*rows, *part.unknown]):
         raise Ungrouped
-    return scored
+    return part
 
 
 @dataclass(frozen=True)
 class _Start:
-    task: Task
-    gold: Gold
+    request: Request
+    golds: Golds
 
 
 _started: _Start | None = None
@@ -99,14 +100,9 @@ def _begin(start: _Start, threads: int) -> None:
     os.environ.setdefault("POLARS_MAX_THREADS", str(threads))  # it is not imported yet
 
 
-def _score(part: Run) -> tuple[list[Scored], Any]:
+def _judge(part: Run) -> tuple[list[Part], Any]:
     assert _started is not None
-    return list(score_slices(part, _started.task)), part.notes()
-
-
-def _same(system: str) -> Gold:
-    assert _started is not None
-    return _started.gold
+    return list(read_parts(part, _started.request, _started.golds)), part.notes()
 
 
 def _cores() -> int:

@@ -171,7 +171,7 @@ class SparkRun(Run):
         with friendly(self.label):
             return self._open()
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         raise InputError(_ON_THE_CLUSTER, file=self.label, hint=_LOCAL_ONLY)
 
     def frame(self, columns: frozenset[str]) -> DataFrame:

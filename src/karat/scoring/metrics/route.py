@@ -40,6 +40,7 @@ class RouteAccuracy(Metric, frozen=True, kw_only=True):
     """
 
     name = "route_accuracy"
+    needs = frozenset({"route"})
     aliases = {"routing_accuracy": "route_accuracy", "router_coverage": "route_accuracy"}
 
     match: Literal["covers", "exact"] = "covers"

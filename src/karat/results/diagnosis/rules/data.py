@@ -45,9 +45,9 @@ def labels_gone(e: Evidence) -> Iterator[Proof]:
 )
 def worse_than_random(e: Evidence) -> Iterator[Proof]:
     """Recall@5 lies below the random floor k/N (needs the size of the corpus)."""
-    floors = e.floors.get("recall@5")
-    if floors is None:
+    if "recall@5" not in e.floors:
         raise MissingEvidence("floor")
+    floors = e.floors["recall@5"]
     gap = e.estimate("recall@5 − random floor", e.column("recall@5") - floors, DIFFERENCE, few=1)
     if sure := gap.below(0):
         recall = e.estimate("recall@5", e.column("recall@5"), few=1)

@@ -1,0 +1,141 @@
+"""A result as a file holds it, and back."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from karat.data.attributes import attribute, attribute_names
+from karat.data.audit import Audit
+from karat.data.gold import Gold
+from karat.data.ids import Floats
+from karat.errors import InputError
+from karat.results.analyses.analyse import restore_analyses
+from karat.results.analyses.base import Setup
+from karat.results.result import Known, Result, nullable
+from karat.results.saved import SavedResult
+from karat.scoring.collect import Measured
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.grammar import parse_metric
+from karat.scoring.views import Need, View
+from karat.statistics.intervals import Sampling
+
+_S = TypeVar("_S", Rules, Sampling)
+
+
+def save_need(setup: Setup) -> Need:
+    """For `saved_form`: scores by document too, so that a saved result can be measured at both levels."""
+    return Need(views={setup.own.but(level="doc"): []}, hashes=True)
+
+
+def saved_form(result: Result) -> SavedResult:
+    """All that a file keeps of a result."""
+    from karat import __version__
+
+    columns = {name: nullable(values) for name, values in result.values.items()}
+    per_query = zip(*columns.values(), strict=True) if columns else ([] for _ in result.queries)
+    scores = {q: dict(zip(columns, row, strict=True)) for q, row in zip(result.queries, per_query, strict=True)}
+    return SavedResult(
+        karat=__version__,
+        system=result.system,
+        run=result.run,
+        gold=result.gold.label,
+        dataset=result.gold.dataset,
+        settings={**msgspec.structs.asdict(result.rules), "corpus_size": result.corpus_size},
+        provenance=result.provenance,
+        audit=list(result.audited),
+        summary=result.summary_rows,
+        bm25=result.bm25,
+        scores=scores,
+        queries={q: result.gold.text(i) for q, i in zip(result.queries, result.rows.tolist(), strict=True)},
+        statistics={**msgspec.structs.asdict(result.sampling), "cluster": result.cluster},
+        segments=result.segment_rows if result.segmented_by else [],
+        attributes=_attributes(result),
+        votes={name: votes.tolist() for name, votes in result.votes.items()},
+        definitions=result.definitions,
+        missing=sorted(result.missing),
+        bands=result.bands,
+        findings=result.findings,
+        analyses=result.analyses.found,
+        lacking=result.analyses.lacking,
+        wrong_hits_judged=result.wrong_hits_judged,
+    )
+
+
+def _attributes(result: Result) -> dict[str, list[Any]]:
+    columns = {name: attribute(result.gold, name) for name in attribute_names(result.gold)}
+    return {name: [column[i] for i in result.rows.tolist()] for name, column in columns.items()}
+
+
+def restore(saved: SavedResult) -> Result:
+    """A saved result as one that can be summarised, cut into segments and compared again."""
+    _refuse_torn(saved)
+    names = [row.metric for row in saved.summary]
+    values = {name: np.array([scores[name] for scores in saved.scores.values()], np.float64) for name in names}
+    return from_columns(saved, list(saved.scores), values)
+
+
+def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Floats]) -> Result:
+    """The same, with the scores of all metrics or some apart from the rest: one column each, one place per query."""
+    size = len(queries)
+    gold = Gold(
+        queries=queries,
+        offsets=np.zeros(size + 1, np.int64),
+        items=[],
+        grades=np.zeros(0),
+        kinds=np.zeros(0, np.int8),
+        k=np.zeros(size, np.int64),
+        no_answer=np.zeros(size, np.int64),
+        fields={"query": list(saved.queries.values())},
+        tags=saved.attributes,
+        dataset=saved.dataset,
+        label=saved.gold,
+    )
+    rules = _settings(saved.settings, Rules)
+    return Result(
+        system=saved.system,
+        run=saved.run,
+        gold=gold,
+        rules=rules,
+        measured=Measured(saved.system, {}, {}, {}, missing=frozenset(saved.missing)),
+        view=View.own(rules),
+        rows=np.arange(size),
+        metrics=[parse_metric(name) for name in values],
+        values=values,
+        votes={name: np.array(votes) for name, votes in saved.votes.items()},
+        audit=Audit.of(saved.audit),
+        provenance=saved.provenance,
+        sampling=_settings(saved.statistics, Sampling),
+        cluster=saved.statistics.get("cluster"),
+        segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
+        corpus_size=saved.settings.get("corpus_size"),
+        known=Known(
+            analyses=restore_analyses(saved.analyses, saved.lacking),
+            findings=saved.findings,
+            summary={row.metric: row for row in saved.summary},
+            bm25=saved.bm25,
+            definitions=saved.definitions,
+            wrong_hits_judged=saved.wrong_hits_judged,
+        ),
+    )
+
+
+def _refuse_torn(saved: SavedResult) -> None:
+    """A saved result is a file that anyone can edit: its parts must still fit together."""
+    size, names = len(saved.scores), {row.metric for row in saved.summary}
+    columns = (saved.queries, *saved.attributes.values(), *saved.votes.values())
+    fits = all(len(column) == size for column in columns) and isinstance(saved.statistics.get("cluster"), str | None)
+    if not size or not fits or not all(names <= scores.keys() for scores in saved.scores.values()):
+        raise InputError(
+            f"the parts of the saved result of {saved.run} do not fit together",
+            hint="save it again: karat eval … -o result.json",
+        )
+
+
+def _settings(saved: dict[str, Any], kind: type[_S]) -> _S:
+    try:
+        return msgspec.convert({name: saved[name] for name in kind.__struct_fields__ if name in saved}, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"the saved result has an invalid setting: {error}") from error

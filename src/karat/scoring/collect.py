@@ -1,0 +1,165 @@
+"""Parts of a run → everything that one pass measured of a system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from karat.data.audit import Audit
+from karat.data.hits import Hits, Ungrouped
+from karat.data.ids import Floats, Hashes, Ints
+from karat.scoring.dates import OddVersion
+from karat.scoring.judged import judge_missing
+from karat.scoring.list_hashes import DEPTHS
+from karat.scoring.one_pass import Golds, Part, Request, measured_missing
+from karat.scoring.table import JudgedTable, TablePart
+from karat.scoring.unjudged import OpenPart
+from karat.scoring.views import Level, View
+
+Columns = dict[View, dict[str, Floats]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Measured:
+    """One system after the pass. Columns have one entry per query of the gold set."""
+
+    system: str
+    tables: Mapping[View, JudgedTable]
+    values: Columns  # metrics that need the hits, NaN where undefined
+    votes: Columns
+    lacking: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, list[Any]] = field(default_factory=dict)
+    stages: dict[str, Floats] = field(default_factory=dict)
+    shared: bool = False
+    seen: str | None = None
+    odd_version: OddVersion | None = None
+    hashes: Hashes | None = None  # 0 in the rows of queries that the run lacks
+    places: Ints | None = None  # where each query can be read again, −1 = nowhere
+    lists: list[Hits] = field(default_factory=list)  # the first hits of the queries
+    opened: dict[Level, list[OpenPart]] = field(default_factory=dict)
+    returned: tuple[set[str], set[str]] | None = None  # gold ids and documents returned for any query
+    missing: frozenset[str] = frozenset()  # of a result without tables
+
+    def joined(self, other: Measured) -> Measured:
+        """With the views that another run brought."""
+        return replace(
+            self,
+            tables={**self.tables, **other.tables},
+            values=self.values | other.values,
+            votes=self.votes | other.votes,
+        )
+
+
+def collect(parts: Iterable[Part], request: Request, golds: Golds) -> dict[str, Measured]:
+    """Every system of a run. Raises Ungrouped where a query comes back."""
+    systems: dict[str, _Collector] = {}
+    for part in parts:
+        collector = systems.get(part.system)
+        if collector is None:
+            collector = systems[part.system] = _Collector(part.system, request, golds)
+        collector.add(part)
+    return {system: collector.finish() for system, collector in systems.items()}
+
+
+class _Collector:
+    def __init__(self, system: str, request: Request, golds: Golds) -> None:
+        self.system, self.request, self.golds = system, request, golds
+        self.size = len(golds.of(system, request.own).queries)
+        self.tables: dict[View, list[TablePart]] = {}
+        self.audits: dict[View, Audit] = {}
+        self.values: Columns = {}
+        self.votes: Columns = {}
+        self.seen_rows: dict[View, Any] = {}
+        self.first: Part | None = None
+        self.lacking: dict[str, str] = {}
+        self.facts: dict[str, list[Any]] = {}
+        self.stages: dict[str, Floats] = {}
+        self.shared = False
+        self.seen: str | None = None
+        self.odd_version: OddVersion | None = None
+        self.hashes: Hashes | None = None
+        self.places: Ints | None = None
+        self.lists: list[Hits] = []
+        self.opened: dict[Level, list[OpenPart]] = {level: [] for level in request.open_levels}
+        self.returned: tuple[set[str], set[str]] = (set(), set())
+
+    def add(self, part: Part) -> None:
+        for view, table in part.tables.items():
+            self._add_table(view, table, part)
+        own = part.tables.get(self.request.own)
+        if own is not None:
+            self._add_own(part, own.queries)
+
+    def _add_table(self, view: View, table: TablePart, part: Part) -> None:
+        seen = self.seen_rows.setdefault(view, np.zeros(self.size, np.bool_))
+        if seen[table.queries].any():
+            raise Ungrouped
+        seen[table.queries] = True
+        self.tables.setdefault(view, []).append(table)
+        self.audits.setdefault(view, Audit()).merge(part.audits[view])
+        for into, found in ((self.values, part.values), (self.votes, part.votes)):
+            for name, values in found.get(view, {}).items():
+                column = into.setdefault(view, {}).setdefault(name, np.full(self.size, np.nan))
+                column[table.queries] = values
+
+    def _add_own(self, part: Part, rows: Ints) -> None:
+        self.lacking |= part.lacking
+        for name, said in part.facts.items():
+            column = self.facts.setdefault(name, [None] * self.size)
+            for row, value in zip(rows.tolist(), said, strict=True):
+                column[row] = value
+        for stage, times in part.stages.items():
+            self.stages.setdefault(stage, np.full(self.size, np.nan))[rows] = times
+        self.shared, self.seen = self.shared or part.shared, self.seen or part.seen
+        self.odd_version = self.odd_version or part.odd_version
+        if part.hashes is not None:
+            if self.hashes is None:
+                self.hashes = np.zeros((self.size, len(DEPTHS) + 1), np.uint64)
+            self.hashes[rows] = part.hashes
+        if part.places is not None:
+            self.places = np.full(self.size, -1) if self.places is None else self.places
+            self.places[rows] = part.places
+        if part.lists is not None:
+            self.lists.append(part.lists)
+        for level, opened in part.opened.items():
+            self.opened[level].append(opened)
+        for known, names in zip(self.returned, part.returned, strict=True):
+            known.update(names)
+
+    def finish(self) -> Measured:
+        tables = {}
+        for view, parts in self.tables.items():
+            gold = self.golds.of(self.system, view)
+            tables[view] = JudgedTable.joined(gold, parts, self.audits[view])
+            self._add_missing(view, tables[view])
+        return Measured(
+            system=self.system,
+            tables=tables,
+            values=self.values,
+            votes=self.votes,
+            lacking=self.lacking,
+            facts=self.facts,
+            stages=self.stages,
+            shared=self.shared,
+            seen=self.seen,
+            odd_version=self.odd_version,
+            hashes=self.hashes,
+            places=self.places,
+            lists=self.lists,
+            opened=self.opened,
+            returned=self.returned if self.request.returned else None,
+        )
+
+    def _add_missing(self, view: View, table: JudgedTable) -> None:
+        """Queries that the run does not have, in the metrics that need hits."""
+        missing = np.flatnonzero(~table.present)
+        if not len(missing) or not self.request.views[view]:
+            return
+        judged = judge_missing(table.gold, missing, view.rules(self.request.rules))
+        values, votes = measured_missing(judged, self.request.views[view])
+        for into, found in ((self.values, values), (self.votes, votes)):
+            for name, column in found.items():
+                into.setdefault(view, {}).setdefault(name, np.full(self.size, np.nan))[missing] = column

@@ -1,0 +1,242 @@
+"""One pass over a run: every slice is judged once per view, and what is kept of it grows with queries and gold only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from karat.data.audit import Audit
+from karat.data.gold import Gold
+from karat.data.hits import Hits, Run
+from karat.data.ids import Floats, Hashes, Ints, take
+from karat.errors import InputError
+from karat.scoring.dates import OddVersion, odd_versions
+from karat.scoring.judged import Judged, Rules, judge
+from karat.scoring.list_hashes import DEPTHS, list_hashes
+from karat.scoring.metrics.base import INFINITE, Metric
+from karat.scoring.metrics.covering import LOOKED, Covering
+from karat.scoring.overlap import Returned, SharedItems
+from karat.scoring.table import TablePart
+from karat.scoring.unjudged import FAR, OpenPart
+from karat.scoring.views import OWN, Level, View
+
+_KEPT = 24 << 20  # bytes; glibc then keeps twice as much, and takes no notice of blocks over 32 MB
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Golds:
+    """The gold set as each view sees it: by chunk or document, with or without a judge's labels."""
+
+    gold: Gold
+    sets: dict[tuple[Level, str], Gold] = field(default_factory=dict)
+    # (lists, labels) → system → the gold set with its passages found in the hits of these lists.
+    located: dict[tuple[str, str], Callable[[str], Gold]] = field(default_factory=dict)
+
+    def of(self, system: str, view: View) -> Gold:
+        if view.level == "chunk" and (view.lists, view.labels) in self.located:
+            return self.located[view.lists, view.labels](system)
+        return self.sets.get((view.level, view.labels), self.gold)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Request:
+    """What one pass has to bring: the union of what the consumers of an evaluation need."""
+
+    rules: Rules
+    own: View
+    views: Mapping[View, tuple[Metric, ...]]  # with the metrics of each that need the hits themselves
+    main: str = OWN  # which lists the run has; the others come along with its lines
+    columns: frozenset[str] = frozenset()  # what has to be read of each hit and query
+    facts: frozenset[str] = frozenset()  # fields of a query to keep
+    lists: int = 0  # hits of each query to keep
+    open_levels: frozenset[Level] = frozenset()  # levels at which hits without a grade are collected
+    returned: bool = False
+    hashes: bool = False
+
+    @property
+    def other_lists(self) -> frozenset[str]:
+        """Lists of the same log besides the final ones."""
+        return frozenset(view.lists for view in self.views) - {self.main}
+
+    def depth(self, view: View, gold: Gold) -> int:
+        """How many places of each list must be exact also for unjudged hits."""
+        if view.level in self.open_levels and view.but(level=self.own.level) == self.own:
+            return FAR
+        deepest = max((metric_depth(m, gold, self.rules) for m in self.views[view]), default=0)
+        shown = max(self.lists, DEPTHS[-1] if self.hashes else 0) if view == self.own else 0
+        return max(deepest, shown)
+
+
+def metric_depth(metric: Metric, gold: Gold, rules: Rules) -> int:
+    """Hits of a query that a metric looks at, at most; how many fit into a token budget is not known beforehand."""
+    if not (metric.uses_hits or metric.budget):
+        return 0
+    deepest = INFINITE if metric.budget or metric.cutoff == "optional" else max(gold.k.max(), rules.k)
+    return metric.k or int(deepest)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Part:
+    """What is kept of a slice."""
+
+    system: str
+    tables: dict[View, TablePart]
+    audits: dict[View, Audit]
+    values: dict[View, dict[str, Floats]] = field(default_factory=dict)  # metrics that need the hits
+    votes: dict[View, dict[str, Floats]] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)  # metric → what it needs and the slice does not have
+    facts: dict[str, list[Any]] = field(default_factory=dict)
+    stages: dict[str, Floats] = field(default_factory=dict)
+    shared: bool = False  # is any relevant gold item among the hits so far
+    seen: str | None = None  # an id of the run
+    odd_version: OddVersion | None = None  # the first that cannot be compared with its query's
+    unknown: list[str] = field(default_factory=list)  # queries that the gold set does not have
+    hashes: Hashes | None = None  # a row per query: the ordered ids at each depth, and of the whole list
+    places: Ints | None = None  # where each query can be read again
+    lists: Hits | None = None  # the first hits of each query, in ranking order
+    opened: dict[Level, OpenPart] = field(default_factory=dict)
+    returned: tuple[list[str], list[str]] = ([], [])  # gold ids and documents seen for the first time
+
+
+class Kernel:
+    """Judges slices one after the other."""
+
+    def __init__(self, request: Request, golds: Golds) -> None:
+        self.request, self.golds = request, golds
+        self._shared: dict[str, SharedItems] = {}
+        self._returned: dict[str, Returned] = {}
+        self._next: dict[
+            tuple[str, str], int
+        ] = {}  # where in the gold set the next slice begins, if it keeps its order
+
+    def score(self, hits: Hits) -> Part:
+        request, system = self.request, hits.system
+        judged: dict[View, Judged] = {}
+        audits: dict[View, Audit] = {}
+        for view in request.views:
+            lists = hits if view.lists == request.main else hits.others.get(view.lists)
+            if lists is not None:
+                audits[view] = Audit()
+                judged[view] = self._judge(lists, view, audits[view])
+        for view, one in judged.items():
+            if one.n:
+                self._next[system, view.lists] = int(one.queries[-1]) + 1
+        measured = {view: _Measured(one, request.views[view]) for view, one in judged.items()}
+        for view, one in judged.items():
+            if view.level == "chunk":
+                odd = _odd_versions(one)
+                audits[view].count("odd_versions", len(odd), map(str, odd[:3]))
+        own = judged.get(request.own)
+        part = Part(
+            system=system,
+            tables={view: TablePart.of(one) for view, one in judged.items()},
+            audits=audits,
+            values={view: found.values for view, found in measured.items() if found.values},
+            votes={view: found.votes for view, found in measured.items() if found.votes},
+            lacking={} if request.own not in measured else measured[request.own].lacking,
+        )
+        return part if own is None else self._with_own(part, own, judged, hits)
+
+    def _judge(self, lists: Hits, view: View, audit: Audit) -> Judged:
+        request = self.request
+        gold, start = self.golds.of(lists.system, view), self._next.get((lists.system, view.lists), 0)
+        return judge(lists, gold, view.rules(request.rules), audit, request.depth(view, gold), start)
+
+    def _with_own(self, part: Part, own: Judged, judged: dict[View, Judged], hits: Hits) -> Part:
+        """What is kept of the run's own lists besides their table."""
+        request, system, settled = self.request, hits.system, own.hits
+        assert settled is not None
+        shared = self._shared.setdefault(system, SharedItems(own.gold))
+        shared.look(own)
+        odd = _odd_versions(own)
+        returned = None
+        if request.returned:
+            returned = self._returned.setdefault(system, Returned(own.gold, own.doc_rule))
+            returned.look(hits)
+        unknown = [] if own.n == len(hits.queries) else [q for q in hits.queries if q not in own.gold.index]
+        return replace(
+            part,
+            facts={name: said for name in sorted(request.facts) if (said := _said(own, settled, name))},
+            stages=settled.latency,
+            shared=shared.found,
+            seen=shared.seen,
+            odd_version=odd[0] if odd else None,
+            unknown=unknown,
+            hashes=list_hashes(own) if request.hashes else None,
+            places=settled.places,
+            lists=_top(own, request.lists) if request.lists else None,
+            opened={level: OpenPart.of(judged[request.own.but(level=level)]) for level in request.open_levels},
+            returned=([], []) if returned is None else returned.taken(),
+        )
+
+
+def _odd_versions(judged: Judged) -> list[OddVersion]:
+    """Only where versions were read."""
+    if judged.hits is None or "doc_version" not in judged.hits.columns:
+        return []
+    return odd_versions(judged.hits, judged.gold, judged.queries)
+
+
+def _said(judged: Judged, hits: Hits, name: str) -> list[Any]:
+    return Covering.of(judged).looked() if name == LOOKED else hits.fields.get(name, [])
+
+
+def _top(judged: Judged, depth: int) -> Hits:
+    """The first hits of each query, as lists whose order is settled."""
+    assert judged.hits is not None
+    query, rows = judged.top(depth)
+    kept = judged.hits.select_rows(rows, np.minimum(judged.depth, depth))
+    places = (np.arange(len(query)) - kept.offsets[query] + 1).astype(np.float64)
+    return replace(kept, ids=take(kept.ids, np.arange(len(query))), rank=places, fields={}, latency={}, written=None)
+
+
+class _Measured:
+    """The metrics of one view that need the hits."""
+
+    def __init__(self, judged: Judged, metrics: Iterable[Metric]) -> None:
+        self.values: dict[str, Floats] = {}
+        self.votes: dict[str, Floats] = {}
+        self.lacking: dict[str, str] = {}
+        for metric in metrics:
+            self._add(metric, judged)
+
+    def _add(self, metric: Metric, judged: Judged) -> None:
+        name = str(metric)
+        self.values[name] = metric.score(judged)
+        if metric.budget:
+            self.values[name] = np.where(judged.fitting(metric.budget)[1], self.values[name], np.nan)
+        if judged.hits is not None and (reason := metric.lacks(judged)):
+            self.lacking[name] = reason
+        votes = metric.votes(judged)
+        if votes is not None:
+            self.votes[name] = votes
+
+
+def measured_missing(judged: Judged, metrics: Iterable[Metric]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Values and votes of queries that the run does not have."""
+    found = _Measured(judged, metrics)
+    return found.values, found.votes
+
+
+def read_parts(run: Run, request: Request, golds: Golds) -> Iterator[Part]:
+    """Slice after slice, in this process."""
+    _keep_freed_memory()
+    kernel, unread = Kernel(request, golds), Audit()
+    for hits in run.slices(request.columns, unread, request.other_lists):
+        try:
+            part = kernel.score(hits)
+        except InputError as error:
+            error.file = error.file or run.label  # hits know their line and not their file
+            raise
+        yield part
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """glibc gives freed megabytes back to the system, and asks for them again, page by page, for the next slice: a
+    fifth of the time of reading a large run. What it keeps grows with the largest block that was ever freed."""
+    np.empty(_KEPT, np.uint8)

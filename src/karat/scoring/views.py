@@ -1,0 +1,91 @@
+"""A view is one way to look at a run's lists; a need is what one consumer wants of the pass over a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.base import Metric, Relevance
+
+OWN = "topk"  # the final lists of a run
+RAW, ORIGINAL, BM25 = "raw", "topk_original", "bm25"
+
+Level = Literal["chunk", "doc"]
+
+
+def route_lists(source: str) -> str:
+    """Name of the lists of a run that asked one source only."""
+    return f"route {source}"
+
+
+class View(msgspec.Struct, frozen=True):
+    """Which lists, at which level, through which filters, with which labels."""
+
+    lists: str = OWN
+    level: Level = "chunk"
+    min_score: float | None = None
+    top_k: int | None = None
+    no_future: bool = False
+    labels: Literal["gold", "judge"] = "gold"
+
+    @classmethod
+    def own(cls, rules: Rules) -> View:
+        """The final lists with the filters that the user asked for."""
+        return cls(min_score=rules.min_score, top_k=rules.top_k, no_future=rules.no_future)
+
+    def but(self, **changes: object) -> View:
+        return msgspec.structs.replace(self, **changes)
+
+    def rules(self, rules: Rules) -> Rules:
+        """The same rules with the filters of this view."""
+        return msgspec.structs.replace(rules, min_score=self.min_score, top_k=self.top_k, no_future=self.no_future)
+
+    def of(self, metric: Metric) -> View:
+        """The view that a metric looks at: by document where it asks for documents."""
+        return self.but(level="doc") if level_of(metric) == "doc" else self
+
+
+def level_of(metric: Metric) -> Level:
+    """Whether a metric asks for the right chunks or for the right documents."""
+    return metric.level if isinstance(metric, Relevance) else "chunk"
+
+
+def needs_hits(metric: Metric) -> bool:
+    """Whether a metric looks at the hits themselves; all others are functions of the judged table."""
+    return bool(metric.uses_hits or metric.reads or metric.budget)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a consumer wants of the pass over a run. Needs are data, and are added up before the run is read."""
+
+    metrics: Iterable[str | Metric] = ()  # of the run's own view
+    views: Mapping[View, Iterable[str | Metric]] = field(default_factory=dict)  # other views, with their metrics
+    facts: frozenset[str] = frozenset()  # fields of each line of the run
+    lists: int = 0  # hits of each query to show
+    texts: bool = False  # with their texts
+    open_hits: bool = False  # all hits without a grade
+    returned: bool = False  # which gold items were returned for any query
+    hashes: bool = False  # of ordered lists
+
+    @classmethod
+    def union(cls, needs: Iterable[Need]) -> Need:
+        needs = list(needs)
+        views: dict[View, list[str | Metric]] = {}
+        for need in needs:
+            for view, metrics in need.views.items():
+                views.setdefault(view, []).extend(metrics)
+        return cls(
+            metrics=[metric for need in needs for metric in need.metrics],
+            views=views,
+            facts=frozenset().union(*(need.facts for need in needs)),
+            lists=max((need.lists for need in needs), default=0),
+            texts=any(need.texts for need in needs),
+            open_hits=any(need.open_hits for need in needs),
+            returned=any(need.returned for need in needs),
+            hashes=any(need.hashes for need in needs),
+        )
