@@ -17,6 +17,7 @@ import pytest
 
 import karat
 from karat.errors import ConfigError, InputError, KaratError
+from karat.results.save import saved_form
 
 GOLD = {"q1": ["a"]}
 RUN = {"q1": ["a", "b"]}
@@ -607,7 +608,7 @@ HALF = "\ud800"  # half of a surrogate pair: text for Python, and for no file
 )
 def test_half_characters_never_break_anything(run: Any, gold: Any) -> None:
     def whole_way() -> None:
-        msgspec.json.encode(karat.evaluate(run, gold).saved())
+        msgspec.json.encode(saved_form(karat.evaluate(run, gold)))
 
     outcome(whole_way)
 
@@ -773,7 +774,7 @@ def test_yaml_that_holds_itself(tmp_path: Path) -> None:
         path = write(
             tmp_path / f"{field}.yaml", f"- query_id: q1\n  gold: [a]\n- &me\n  query_id: q2\n  {field}: [*me]\n"
         )
-        outcome(lambda path=path: karat.evaluate(RUN, path, ["recall@5"]).saved())
+        outcome(lambda path=path: saved_form(karat.evaluate(RUN, path, ["recall@5"])))
 
 
 def test_a_very_long_id_is_cut_in_messages(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import karat
 from karat.errors import KaratError
 from karat.formats import records, run_log, trec
+from karat.results.save import saved_form
 
 RUN = {"q1": {"a#1": 2.0, "b#1": 1.0}, "q2": {"c#1": 1.0}}
 GOLD = {"q1": {"a#1": 2, "b": 1}, "q2": {"c#1": 0}}
@@ -43,7 +44,7 @@ def survives(call: Callable[[], karat.Result | dict[str, karat.Result]]) -> None
         outcome = call()
         results = outcome.values() if isinstance(outcome, dict) else [outcome]
         for result in results:
-            msgspec.json.encode(result.saved())
+            msgspec.json.encode(saved_form(result))
     except KaratError as error:
         message = str(error)
     except BaseException as error:  # polars' PanicException is no Exception

@@ -15,6 +15,7 @@ import karat
 from karat.data.audit import Audit
 from karat.errors import InputError
 from karat.formats import dicts
+from karat.results.save import saved_form
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 SCORES = {"q1": 0.5, "q2": 1.0}
@@ -125,10 +126,10 @@ def test_small_slices_give_the_same_scores(monkeypatch: pytest.MonkeyPatch) -> N
     run = {f"q{i}": {f"d{(i * j) % 17}": (j * 5) % 7 for j in range(20)} for i in range(30)}
     gold = {f"q{i}": {f"d{i % 17}": 2, f"d{(i + 3) % 17}": 1} for i in range(32)}
     asked = ["ndcg@5", "map", "bpref", "distinct_docs@5"]
-    before = karat.evaluate(run, gold, asked).saved()
+    before = saved_form(karat.evaluate(run, gold, asked))
     monkeypatch.setattr(dicts, "_SLICE_HITS", 30)
     assert len(list(karat.read_run(run).slices(frozenset(), Audit()))) > 5
-    after = karat.evaluate(run, gold, asked).saved()
+    after = saved_form(karat.evaluate(run, gold, asked))
     assert (after.scores, after.audit) == (before.scores, before.audit)
 
 

@@ -182,9 +182,9 @@ def test_an_evaluation_is_the_same_either_way(
     run = written(tmp_path / "run.jsonl", [*RUN[:-1], {**RUN[-1], **odd}])
     gold = written(tmp_path / "gold.jsonl", GOLD)
     names = ["recall@3", "mrr", "map", "ndcg@5", "latency_p50", "judged@5", "distinct_docs@5"]
-    fast = [msgspec.to_builtins(evaluate(run, gold, names, system=s).saved()) for s in "ab"]
+    fast = [msgspec.to_builtins(saved_form(evaluate(run, gold, names, system=s))) for s in "ab"]
     without_columns(monkeypatch)
-    assert fast == [msgspec.to_builtins(evaluate(run, gold, names, system=s).saved()) for s in "ab"]
+    assert fast == [msgspec.to_builtins(saved_form(evaluate(run, gold, names, system=s))) for s in "ab"]
 
 
 def test_gold_is_the_same_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from karat.data.prices import Usage
 from karat.errors import ConfigError, InputError
 from karat.formats import records as record_reader
 from karat.formats import run_log
+from karat.results.save import saved_form
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 
@@ -206,7 +207,7 @@ def test_a_run_can_be_read_again_and_again(tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", [{"query_id": "q1", "topk": ["x", "a"]}, {"query_id": "q2", "topk": ["c"]}])
     run = karat.read_run(path)
     first, second = karat.evaluate(run, GOLD, ["mrr"]), karat.evaluate(run, GOLD, ["mrr"])
-    assert first.saved() == second.saved()
+    assert saved_form(first) == saved_form(second)
     assert first.means == {"mrr": 0.75}
 
 
@@ -216,8 +217,8 @@ def test_records_in_memory_are_as_good_as_a_file(tmp_path: Path) -> None:
         {"query_id": "q2", "topk": ["c"], "latency_ms": {"all": 5}},
     ]
     asked = ["mrr", "ndcg@5", "latency"]
-    from_file = karat.evaluate(write(tmp_path / "run.jsonl", records), GOLD, asked).saved()
-    from_memory = karat.evaluate(records, GOLD, asked).saved()
+    from_file = saved_form(karat.evaluate(write(tmp_path / "run.jsonl", records), GOLD, asked))
+    from_memory = saved_form(karat.evaluate(records, GOLD, asked))
     assert (from_memory.scores, from_memory.audit) == (from_file.scores, from_file.audit)
     assert from_memory.provenance == from_file.provenance == {"seed": 3}
 
@@ -256,7 +257,7 @@ def test_large_logs_go_another_way_and_score_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int
 ) -> None:
     path = write(tmp_path / "run.jsonl", many_records())
-    before = {s: r.saved() for s, r in karat.evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
+    before = {s: saved_form(r) for s, r in karat.evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
     monkeypatch.setattr(run_log, name, value)
     monkeypatch.setattr(record_reader, "_BATCH_BYTES", 300)
     slices = list(karat.read_run(path).slices(frozenset(), Audit()))
@@ -264,7 +265,7 @@ def test_large_logs_go_another_way_and_score_the_same(
         assert all(type(s.ids).__name__ == "Series" for s in slices)
     else:
         assert len(slices) > 10
-    after = {s: r.saved() for s, r in karat.evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
+    after = {s: saved_form(r) for s, r in karat.evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
     assert set(after) == {"one", "two"}
     for system, saved in after.items():
         assert saved.scores == before[system].scores

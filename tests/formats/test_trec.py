@@ -15,6 +15,7 @@ from karat.data.audit import Audit
 from karat.data.ids import as_list
 from karat.errors import InputError, KaratError
 from karat.formats import trec
+from karat.results.save import saved_form
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 METRICS = ["recall@3", "ndcg@5", "map", "mrr", "bpref", "judged@5", "distinct_docs@5"]
@@ -197,9 +198,9 @@ WELL_FORMED = {
 @pytest.mark.parametrize("text", WELL_FORMED.values(), ids=WELL_FORMED.keys())
 def test_both_readers_agree(tmp_path: Path, in_blocks: Callable[[], None], text: str) -> None:
     path = write(tmp_path / "run", text)
-    by_line = karat.evaluate(path, LARGE_GOLD, METRICS).saved()
+    by_line = saved_form(karat.evaluate(path, LARGE_GOLD, METRICS))
     in_blocks()
-    by_block = karat.evaluate(path, LARGE_GOLD, METRICS).saved()
+    by_block = saved_form(karat.evaluate(path, LARGE_GOLD, METRICS))
     assert by_block.scores == by_line.scores
     assert {e.code: e.count for e in by_block.audit} == {e.code: e.count for e in by_line.audit}
     assert by_block.system == by_line.system

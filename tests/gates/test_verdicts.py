@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import karat
+from karat.results.save import saved_form
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import gate, judge_result
@@ -135,7 +136,7 @@ def saved(folder: Path, name: str, result: Result, **changes: Any) -> Path:
     """As `karat eval -o` writes it, with some of it changed."""
     import msgspec
 
-    content = json.loads(msgspec.json.encode(result.saved()))
+    content = json.loads(msgspec.json.encode(saved_form(result)))
     for path, value in changes.items():
         place = content
         *steps, last = path.split("__")
@@ -439,7 +440,7 @@ def test_an_anchor_that_is_none(tmp_path: Path) -> None:
     from karat.results.saved import SavedResults
 
     file = tmp_path / "two.json"
-    file.write_bytes(msgspec.json.encode(SavedResults(results=[r.saved() for r in both.values()])))
+    file.write_bytes(msgspec.json.encode(SavedResults(results=saved_form([r) for r in both.values()])))
     with pytest.raises(ConfigError, match="2 systems: x, y"):
         verdict(scored(share(6, 10)), metric="hit@1", regression_max=0.1, anchor=str(file))
 

@@ -16,6 +16,7 @@ from karat.history.keep import kept_sections
 from karat.history.kept_run import KeptRun
 from karat.history.opening import open_store
 from karat.history.store import Store
+from karat.results.save import saved_form
 
 Command = Callable[..., tuple[int, str, str]]
 HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"
@@ -62,7 +63,7 @@ def kept(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def test_what_is_saved_is_what_was_measured(kept: Store) -> None:
     result = karat.evaluate(NEW, GOLD)
     saved = kept.kept(kept.find("second")).saved()
-    wanted = result.saved()
+    wanted = saved_form(result)
     assert (saved.scores, saved.summary, saved.queries) == (wanted.scores, wanted.summary, wanted.queries)
     row = kept.row(kept.find("second"))
     assert row.head.branch == "topic"

@@ -33,6 +33,7 @@ from karat.report.renderers.junit import render_junit
 from karat.report.renderers.markdown import render_markdown, safe
 from karat.report.renderers.terminal import print_report
 from karat.results.comparison.changes import Moved
+from karat.results.save import saved_form
 from karat.statistics.intervals import Sampling
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -157,7 +158,7 @@ def test_a_metric_that_the_baseline_lacks_has_a_dash_in_the_breakdown(tmp_path: 
     gold = [{"query_id": f"q{i}", "gold": ["a"], "language": "ab"[i % 2]} for i in range(8)]
     run = {f"q{i}": ["a"] for i in range(8)}
     file = tmp_path / "baseline.json"
-    file.write_bytes(msgspec.json.encode(karat.evaluate(run, gold, ["recall@5"]).saved()))
+    file.write_bytes(msgspec.json.encode(saved_form(karat.evaluate(run, gold, ["recall@5"]))))
     text = comment(karat.gate(run, gold, ["recall@5 drop <= 0.1", "mrr >= 0.5"], baseline=file))
     assert re.search(r"\| a \\\* \| 4 \| 0.00 \[?.*pp \| – \|", text.replace("\\[", "[").replace("\\]", "]"))
 

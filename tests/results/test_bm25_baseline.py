@@ -14,7 +14,7 @@ from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.html import render_html
 from karat.report.renderers.markdown import render_markdown
 from karat.results import bm25_baseline
-from karat.results.result import restore
+from karat.results.save import restore, saved_form
 from karat.retrievers.bm25 import BM25
 from karat.systems.run import run_retriever
 
@@ -32,15 +32,17 @@ PET_GOLD = [
 
 
 def test_a_corpus_is_searched_as_the_retriever_would() -> None:
-    result = karat.evaluate(RUN, GOLD, METRICS, corpus=CORPUS)
-    alone = karat.evaluate(run_retriever("bm25", GOLD, corpus=CORPUS).run, GOLD, METRICS)
+    result = karat.evaluate(RUN, GOLD, METRICS, corpus=CORPUS, analyses=True)
+    alone = karat.evaluate(run_retriever("bm25", GOLD, corpus=CORPUS).run, GOLD, METRICS, analyses=True)
     assert {**alone.means, "latency_p50": None} == result.bm25
-    assert karat.evaluate(PET_RUN, PET_GOLD, ["recall@1"], corpus=PETS).bm25 == {"recall@1": 2 / 3}
+    assert karat.evaluate(PET_RUN, PET_GOLD, ["recall@1"], corpus=PETS, analyses=True).bm25 == {"recall@1": 2 / 3}
 
 
 def test_a_threshold_for_the_scores_of_the_run_says_nothing_of_those_of_word_search() -> None:
     scored = [{"query_id": "q1", "topk": [{"chunk_id": "b", "score": 900.0}]}]
-    assert karat.evaluate(scored, PET_GOLD, ["recall@1"], corpus=PETS, min_score=500).bm25 == {"recall@1": 2 / 3}
+    assert karat.evaluate(scored, PET_GOLD, ["recall@1"], corpus=PETS, min_score=500, analyses=True).bm25 == {
+        "recall@1": 2 / 3
+    }
 
 
 def test_a_run_of_it_may_stand_beside_instead(karat_command: Any) -> None:
@@ -49,7 +51,7 @@ def test_a_run_of_it_may_stand_beside_instead(karat_command: Any) -> None:
     )
     assert (code, err) == (0, "")
     row = next(line.split() for line in out.splitlines() if line.startswith("recall@5"))
-    before = karat.evaluate(DEMO / "bm25.jsonl", GOLD, ["recall@5"]).means["recall@5"]
+    before = karat.evaluate(DEMO / "bm25.jsonl", GOLD, ["recall@5"], analyses=True).means["recall@5"]
     assert f"{before:.4f}" in row
 
 
@@ -62,8 +64,8 @@ def test_every_report_shows_what_is_known(options: dict[str, Any]) -> None:
 
 
 def test_a_saved_result_keeps_all_three() -> None:
-    result = karat.evaluate(RUN, GOLD, METRICS, corpus=CORPUS)
-    saved = restore(result.saved())
+    result = karat.evaluate(RUN, GOLD, METRICS, corpus=CORPUS, analyses=True)
+    saved = restore(saved_form(result))
     assert saved.bm25 == result.bm25
     bounds = [(row.ceiling, row.floor) for row in result.summary_rows]
     assert [(row.ceiling, row.floor) for row in saved.summary_rows] == bounds
@@ -74,7 +76,9 @@ def test_where_it_cannot_be_had_the_report_says_why(monkeypatch: pytest.MonkeyPa
     mute = [{"query_id": "q1", "gold": ["a"]}]
 
     def said(gold: Any) -> str:
-        result = karat.evaluate(PET_RUN, gold, ["recall@1"], corpus=Corpus("pets", PETS.ids, PETS.titles, PETS.texts))
+        result = karat.evaluate(
+            PET_RUN, gold, ["recall@1"], corpus=Corpus("pets", PETS.ids, PETS.titles, PETS.texts), analyses=True
+        )
         assert result.bm25 == {}
         return render_markdown(evaluation_report(result))
 

@@ -14,7 +14,8 @@ import pytest
 import karat
 from karat.errors import InputError, KaratError
 from karat.report.export import export
-from karat.results.result import Result, restore
+from karat.results.result import Result
+from karat.results.save import restore, saved_form
 from karat.results.saved import SavedResult, is_saved_result, read_results
 from karat.schemas import schema_text
 
@@ -27,7 +28,9 @@ Saved = dict[str, Any]
 @pytest.fixture(scope="module")
 def live() -> Result:
     sampling = karat.Sampling(method="percentile", level=0.9, resamples=250, seed=3)
-    return karat.evaluate(RUN, GOLD, METRICS, segments=["language", "query_length×gold_items"], sampling=sampling)
+    return karat.evaluate(
+        RUN, GOLD, METRICS, segments=["language", "query_length×gold_items"], sampling=sampling, analyses=True
+    )
 
 
 @pytest.fixture
@@ -65,15 +68,15 @@ def test_tags_of_any_kind_survive() -> None:
         {},
     ]
     gold = [{"query_id": f"q{i}", "gold": ["a"], "tags": t} for i, t in enumerate(tags)]
-    live = karat.evaluate({"q0": ["a"]}, gold, "recall@1")
-    again = restore(msgspec.json.decode(msgspec.json.encode(live.saved()), type=SavedResult))
+    live = karat.evaluate({"q0": ["a"]}, gold, "recall@1", analyses=True)
+    again = restore(msgspec.json.decode(msgspec.json.encode(saved_form(live)), type=SavedResult))
     for name in ("n", "b", "constraints"):
         assert [s.value for s in again.segment_by(name)] == [s.value for s in live.segment_by(name)], name
     assert [s.value for s in again.segment_by("constraints")] == ["0", "3–4", "(not given)"]
 
 
 def test_saving_what_was_restored_changes_nothing_but_the_ceilings(live: Result) -> None:
-    first = live.saved()
+    first = saved_form(live)
     second = restore(first).saved()
     assert (second.scores, second.queries, second.attributes) == (first.scores, first.queries, first.attributes)
     assert (second.votes, second.definitions, second.statistics) == (first.votes, first.definitions, first.statistics)
@@ -110,7 +113,7 @@ def test_results_saved_by_an_earlier_version_can_be_compared(file: Path, live: R
 
 def several(tmp_path: Path) -> str:
     log = [{"query_id": "q", "system": s, "topk": hits} for s, hits in (("one", ["a"]), ("two", ["x"]))]
-    results = karat.evaluate_all(log, {"q": ["a"]}, "recall@1")
+    results = karat.evaluate_all(log, {"q": ["a"]}, "recall@1", analyses=True)
     return str(export(list(results.values()), str(tmp_path / "both.json")))
 
 

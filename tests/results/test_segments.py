@@ -20,6 +20,7 @@ from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.report.export import export
 from karat.results.result import Result
+from karat.results.save import saved_form
 from karat.results.saved import SegmentRow
 from karat.results.summary import SummaryRow
 from karat.scoring.dates import with_versions
@@ -430,6 +431,6 @@ def test_segments_are_written_as_a_table(tmp_path: Path) -> None:
 
 def test_segments_are_saved_when_they_were_asked_for() -> None:
     gold = [entry("p", topic="a"), entry("q")]
-    assert scored(gold, set()).saved().segments == []
+    assert saved_form(scored(gold, set())).segments == []
     asked = scored(gold, {"p"}, segments="topic")
-    assert asked.saved().segments == asked.segment_rows
+    assert saved_form(asked).segments == asked.segment_rows

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import karat
 from karat.errors import ConfigError, KaratError
-from karat.results.result import restore
+from karat.results.save import restore
 from karat.results.saved import read_results
 from karat.results.sweep import Curve, Sweep
 

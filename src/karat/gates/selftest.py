@@ -20,7 +20,7 @@ from karat.gates.verdicts import Baseline, GateJudge, GateVerdict
 from karat.results.comparison.compare import paired_sides
 from karat.results.result import Result
 from karat.results.summary import Scores
-from karat.scoring.collect import Measured
+from karat.scoring.collect import RunData
 from karat.statistics.special import normal_quantile
 
 SCHEMA: Literal["karat/selftest/1"] = "karat/selftest/1"
@@ -181,7 +181,7 @@ class _Sides:
             votes={name: votes[at] for name, votes in self.after.weights.items()},
             cluster=None if self.after.clusters is None else _UNIT,
             sampling=msgspec.structs.replace(self.result.sampling, resamples=_RESAMPLES),
-            measured=Measured(self.result.system, {}, {}, {}),
+            data=RunData(self.result.system, {}, {}, {}),
             corpus_size=None,
             memo={},
         )

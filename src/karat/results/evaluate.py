@@ -24,7 +24,7 @@ from karat.results.analyses.base import Consumer, Lacking, Setup
 from karat.results.bm25_baseline import NoWordSearch, WordSearch
 from karat.results.queries.lists import HitLists
 from karat.results.result import Context, Result
-from karat.scoring.collect import Measured, collect
+from karat.scoring.collect import RunData, collect
 from karat.scoring.dates import NoVersions, with_versions
 from karat.scoring.engines.base import Engine
 from karat.scoring.engines.find import find_engine
@@ -32,9 +32,9 @@ from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
-from karat.scoring.one_pass import Golds, Request
+from karat.scoring.one_pass import Golds, PassRequest
 from karat.scoring.overlap import count_missing, count_no_shared_items
-from karat.scoring.views import BM25, ORIGINAL, OWN, RAW, Need, View, needs_hits, route_lists
+from karat.scoring.views import BM25, ORIGINAL, OWN, RAW, Need, View, route_lists
 from karat.statistics.intervals import Sampling
 
 PANEL = (
@@ -254,6 +254,10 @@ def _panel(rules: Rules) -> tuple[str, ...]:
     return PANEL if rules.prices is None else (*PANEL, "cost")
 
 
+def _needing_hits(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
+    return tuple(metric for metric in metrics if metric.needs_hits)
+
+
 @dataclass(frozen=True, eq=False)
 class _Evaluation:
     """One evaluation, with all that was asked for."""
@@ -319,7 +323,7 @@ class _Evaluation:
     def _described(self, run: Run) -> Run:
         return run if self.context.corpus is None else DescribedRun(run, self.context.corpus, self._rule)
 
-    def _golds(self, run: Run, views: Iterable[View], request: Request) -> tuple[Run, Golds]:
+    def _golds(self, run: Run, views: Iterable[View], request: PassRequest) -> tuple[Run, Golds]:
         """The gold set as each view sees it; and the run, held in memory where its hits were looked at for that."""
         corpus, with_judge = self.context.corpus, self.context.labelling.with_judge
         known = {} if corpus is None else corpus.strangers(self._rule)
@@ -344,14 +348,14 @@ class _Evaluation:
                 golds.located[lists, labels] = resolve(sets[labels], lent, corpus, self._rule)
         return held or run, golds
 
-    def _request(self, views: Mapping[View, list[Metric]], plan: Need) -> Request:
+    def _request(self, views: Mapping[View, list[Metric]], plan: Need) -> PassRequest:
         """What has to be read of the run itself."""
         own, own_lists = View.own(self.rules), {OWN, RAW, ORIGINAL} - self.lent.keys()
-        here = {view: tuple(filter(needs_hits, m)) for view, m in views.items() if view.lists in own_lists}
+        here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists in own_lists}
         # Of very many queries the few lists that are shown are read again.
         lists = plan.lists if len(self.gold.queries) <= KEEP_LISTS else 0
         levels = {view.level for view in here if view.but(level=own.level) == own} if plan.open_hits else ()
-        return Request(
+        return PassRequest(
             rules=self.rules,
             own=own,
             views=here,
@@ -367,7 +371,7 @@ class _Evaluation:
         read = (metric.reads for metrics in views.values() for metric in metrics)
         return frozenset().union(*read, *(view.rules(self.rules).needs for view in views))
 
-    def _pass(self, run: Run, request: Request, golds: Golds) -> tuple[dict[str, Measured], Run]:
+    def _pass(self, run: Run, request: PassRequest, golds: Golds) -> tuple[dict[str, RunData], Run]:
         try:
             return collect(self.engine.parts(run, request, golds), request, golds), run
         except Ungrouped:
@@ -375,18 +379,18 @@ class _Evaluation:
             return collect(self.engine.parts(run, request, golds), request, golds), run
 
     def _with_lent(
-        self, systems: dict[str, Measured], views: Mapping[View, list[Metric]], golds: Golds
-    ) -> tuple[dict[str, Measured], str | None]:
+        self, systems: dict[str, RunData], views: Mapping[View, list[Metric]], golds: Golds
+    ) -> tuple[dict[str, RunData], str | None]:
         """With the views of lists that other runs have; and why there are no BM25 lists."""
         no_bm25 = None
         lent = dict(self.lent)
         if BM25 not in lent and self.context.corpus is not None:
             lent[BM25] = WordSearch(self.context.corpus, self.gold)
         for lists, run in lent.items():
-            here = {view: tuple(filter(needs_hits, m)) for view, m in views.items() if view.lists == lists}
+            here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists == lists}
             if not here:
                 continue
-            request = Request(self.rules, View.own(self.rules), here, main=lists, columns=self._columns(here))
+            request = PassRequest(self.rules, View.own(self.rules), here, main=lists, columns=self._columns(here))
             try:
                 found, _ = self._pass(self._described(LentRun(run, set(systems))), request, golds)
             except NoWordSearch as error:
@@ -397,7 +401,7 @@ class _Evaluation:
                 systems = systems | {system: systems[system].joined(measured)}
         return systems, no_bm25
 
-    def _refuse(self, measured: Measured, run: Run) -> None:
+    def _refuse(self, measured: RunData, run: Run) -> None:
         own = View.own(self.rules)
         self._refuse_no_overlap(measured, run, (own,))
         if not self.rules.no_future:
@@ -408,7 +412,7 @@ class _Evaluation:
                 raise measured.odd_version.error(run.label)
             raise NoVersions("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
 
-    def _refuse_no_overlap(self, measured: Measured, run: Run, views: Iterable[View]) -> None:
+    def _refuse_no_overlap(self, measured: RunData, run: Run, views: Iterable[View]) -> None:
         tables = [measured.tables[view] for view in views if view in measured.tables]
         if any(table.present.any() for table in tables):
             return
@@ -420,7 +424,7 @@ class _Evaluation:
             hint=f"do the ids match? The gold set has {shorten(self.gold.queries[0], 60)!r}{run_has}",
         )
 
-    def _lists(self, measured: Measured, run: Run, request: Request) -> HitLists:
+    def _lists(self, measured: RunData, run: Run, request: PassRequest) -> HitLists:
         return HitLists(
             run=run,
             system=measured.system,
@@ -433,7 +437,7 @@ class _Evaluation:
         )
 
     def _result(
-        self, measured: Measured, run: Run, request: Request, provenance: dict[str, Any], context: Context
+        self, measured: RunData, run: Run, request: PassRequest, provenance: dict[str, Any], context: Context
     ) -> Result:
         own = View.own(self.rules)
         table = measured.tables[own]
@@ -442,7 +446,7 @@ class _Evaluation:
             run=run.label,
             gold=table.gold,
             rules=self.rules,
-            measured=measured,
+            data=measured,
             view=own,
             rows=np.zeros(0, np.int64),
             metrics=[],
@@ -473,8 +477,8 @@ class _Evaluation:
 
     def _count(self, result: Result, reasons: list[str]) -> None:
         """What is known of the audit only after the pass."""
-        audit, table, gold = result.audit, result.measured.tables[result.view], result.gold
-        count_no_shared_items(gold, result.measured.shared, result.measured.seen, audit)
+        audit, table, gold = result.audit, result.data.tables[result.view], result.gold
+        count_no_shared_items(gold, result.data.shared, result.data.seen, audit)
         missing = np.flatnonzero(~table.present)
         count_missing(gold, missing, audit, "missing_skipped" if self.rules.missing == "skip" else "missing_queries")
         relevant = gold.count_items(gold.grades > 0)

@@ -24,13 +24,13 @@ from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
 from karat.scoring.ceilings import Bounds, Ceilings, Floors
-from karat.scoring.collect import Measured
+from karat.scoring.collect import RunData
 from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Judged, Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.unjudged import Lists, OpenPart, lists_of
-from karat.scoring.views import BM25, OWN, Level, View, needs_hits
+from karat.scoring.views import BM25, OWN, Level, View
 from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import Sampling
 
@@ -44,7 +44,7 @@ _RERUN = "run `karat eval RUN --gold GOLD -o result.json` again"
 
 
 @dataclass(frozen=True)
-class Known:
+class Precomputed:
     """What a result brings along from a file, because it was computed from what the file does not hold."""
 
     analyses: Analyses | None = None
@@ -78,7 +78,7 @@ class Result:
     run: str
     gold: Gold
     rules: Rules
-    measured: Measured
+    data: RunData
     view: View
     rows: Ints  # which queries of the gold set, in its order
     metrics: list[Metric]
@@ -93,7 +93,7 @@ class Result:
     corpus_size: int | None = None
     context: Context = field(default_factory=Context)
     lists: HitLists | None = None  # the first hits of the queries; a result from a file has none
-    known: Known | None = None  # of a result from a file
+    known: Precomputed | None = None  # of a result from a file
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what was computed before
 
     @cached_property
@@ -126,33 +126,33 @@ class Result:
     @cached_property
     def depths(self) -> Ints:
         """Hits that each query got."""
-        table = self.measured.tables.get(self.view)
+        table = self.data.tables.get(self.view)
         return np.zeros(0, np.int64) if table is None else table.depth[self.rows]
 
     @cached_property
     def places(self) -> Ints:
         """Rank of each item of the gold set in the list of its query, 0 = not in it."""
-        table = self.measured.tables.get(self.view)
+        table = self.data.tables.get(self.view)
         return np.zeros(0, np.int64) if table is None else table.places
 
     @cached_property
     def missing(self) -> frozenset[str]:
         """Queries that the run does not have, and that are scored as failed."""
-        table = self.measured.tables.get(self.view)
+        table = self.data.tables.get(self.view)
         if table is None:
-            return self.measured.missing
+            return self.data.missing
         absent = self.rows[~table.present[self.rows]]
         return frozenset(self.gold.queries[i] for i in absent.tolist())
 
     def facts(self, name: str) -> list[Any]:
         """What the run says of each query, None = nothing."""
-        said = self.measured.facts.get(name)
+        said = self.data.facts.get(name)
         return [None] * len(self.rows) if said is None else [said[row] for row in self.rows.tolist()]
 
     @cached_property
     def stages(self) -> dict[str, Floats]:
         """Stage → ms per query, where a metric of time was asked for."""
-        return {stage: times[self.rows] for stage, times in self.measured.stages.items()}
+        return {stage: times[self.rows] for stage, times in self.data.stages.items()}
 
     @property
     def missing_share(self) -> float:
@@ -184,7 +184,7 @@ class Result:
         return self.memo[key]  # type: ignore[no-any-return]
 
     def _measure(self, asked: list[Metric], view: View) -> Result:
-        table = self.measured.tables.get(view)
+        table = self.data.tables.get(view)
         if table is None:
             return self._of_file(asked, view)
         rows = self._rows(view, table.present)
@@ -192,12 +192,12 @@ class Result:
         votes: dict[str, Floats] = {}
         for metric in asked:
             name, at = str(metric), view.of(metric)
-            found = self.measured.values.get(at, {}).get(name)
+            found = self.data.values.get(at, {}).get(name)
             if found is not None:
                 values[name] = _taken(found, rows)
-                said = self.measured.votes.get(at, {}).get(name)
+                said = self.data.votes.get(at, {}).get(name)
                 said = None if said is None else _taken(said, rows)
-            elif needs_hits(metric):
+            elif metric.needs_hits:
                 raise Lacking(f"{name} in the evaluation: it looks at the hits themselves")
             else:
                 judged = self._judged(at, rows)
@@ -225,7 +225,7 @@ class Result:
     def _judged(self, view: View, rows: Ints) -> Judged:
         key = ("judged", view)
         if key not in self.memo:
-            table = self.measured.tables.get(view)
+            table = self.data.tables.get(view)
             if table is None:
                 raise Lacking("scores by document in the evaluation: name a metric with level=doc")
             self.memo[key] = table.judged(rows, view.rules(self.rules))
@@ -233,10 +233,10 @@ class Result:
 
     def unjudged_lists(self, level: Level) -> Lists:
         """The lists with all of their unjudged hits. Raises Lacking where they were not asked for."""
-        parts, view = self.measured.opened.get(level), self.view.but(level=level)
+        parts, view = self.data.opened.get(level), self.view.but(level=level)
         if parts is None:
             raise Lacking("the run itself: a saved result keeps no hits")
-        return lists_of(self.measured.tables[view], parts, view.rules(self.rules))
+        return lists_of(self.data.tables[view], parts, view.rules(self.rules))
 
     @cached_property
     def columns(self) -> Scores:
@@ -247,14 +247,14 @@ class Result:
     @cached_property
     def ceilings(self) -> Bounds:
         """Metric → what a perfect ranking of the gold scores on each query."""
-        return Ceilings(self.measured.tables, self.view, self.rows, self.rules)
+        return Ceilings(self.data.tables, self.view, self.rows, self.rules)
 
     @cached_property
     def floors(self) -> Bounds:
         """Metric → what a random ranking of the corpus scores on each query; empty where its size is not known."""
         if not self.corpus_size:
             return {}
-        return Floors(self.measured.tables, self.view, self.rows, self.rules, self.corpus_size)
+        return Floors(self.data.tables, self.view, self.rows, self.rules, self.corpus_size)
 
     def row(self, metric: str | Metric) -> SummaryRow:
         """One metric over all queries."""
@@ -264,7 +264,7 @@ class Result:
             only = replace(self.columns, metrics=[parsed])
             [found] = summarise(only, self.sampling, self.ceilings, self.floors)
             told = None if self.known is None else self.known.summary.get(found.metric)
-            if told is not None and not self.measured.tables:
+            if told is not None and not self.data.tables:
                 found = msgspec.structs.replace(found, ceiling=told.ceiling, floor=told.floor)
             self.memo[key] = found
         return self.memo[key]  # type: ignore[no-any-return]

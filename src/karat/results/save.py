@@ -14,9 +14,9 @@ from karat.data.ids import Floats
 from karat.errors import InputError
 from karat.results.analyses.analyse import restore_analyses
 from karat.results.analyses.base import Setup
-from karat.results.result import Known, Result, nullable
+from karat.results.result import Precomputed, Result, nullable
 from karat.results.saved import SavedResult
-from karat.scoring.collect import Measured
+from karat.scoring.collect import RunData
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.views import Need, View
@@ -99,7 +99,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         run=saved.run,
         gold=gold,
         rules=rules,
-        measured=Measured(saved.system, {}, {}, {}, missing=frozenset(saved.missing)),
+        data=RunData(saved.system, {}, {}, {}, missing=frozenset(saved.missing)),
         view=View.own(rules),
         rows=np.arange(size),
         metrics=[parse_metric(name) for name in values],
@@ -111,7 +111,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         cluster=saved.statistics.get("cluster"),
         segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
         corpus_size=saved.settings.get("corpus_size"),
-        known=Known(
+        known=Precomputed(
             analyses=restore_analyses(saved.analyses, saved.lacking),
             findings=saved.findings,
             summary={row.metric: row for row in saved.summary},

@@ -14,7 +14,7 @@ from karat.data.ids import Floats, Hashes, Ints
 from karat.scoring.dates import OddVersion
 from karat.scoring.judged import judge_missing
 from karat.scoring.list_hashes import DEPTHS
-from karat.scoring.one_pass import Golds, Part, Request, measured_missing
+from karat.scoring.one_pass import Golds, Part, PassRequest, measured_missing
 from karat.scoring.table import JudgedTable, TablePart
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level, View
@@ -23,7 +23,7 @@ Columns = dict[View, dict[str, Floats]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Measured:
+class RunData:
     """One system after the pass. Columns have one entry per query of the gold set."""
 
     system: str
@@ -43,7 +43,7 @@ class Measured:
     returned: tuple[set[str], set[str]] | None = None  # gold ids and documents returned for any query
     missing: frozenset[str] = frozenset()  # of a result without tables
 
-    def joined(self, other: Measured) -> Measured:
+    def joined(self, other: RunData) -> RunData:
         """With the views that another run brought."""
         return replace(
             self,
@@ -53,7 +53,7 @@ class Measured:
         )
 
 
-def collect(parts: Iterable[Part], request: Request, golds: Golds) -> dict[str, Measured]:
+def collect(parts: Iterable[Part], request: PassRequest, golds: Golds) -> dict[str, RunData]:
     """Every system of a run. Raises Ungrouped where a query comes back."""
     systems: dict[str, _Collector] = {}
     for part in parts:
@@ -65,7 +65,7 @@ def collect(parts: Iterable[Part], request: Request, golds: Golds) -> dict[str, 
 
 
 class _Collector:
-    def __init__(self, system: str, request: Request, golds: Golds) -> None:
+    def __init__(self, system: str, request: PassRequest, golds: Golds) -> None:
         self.system, self.request, self.golds = system, request, golds
         self.size = len(golds.of(system, request.own).queries)
         self.tables: dict[View, list[TablePart]] = {}
@@ -129,13 +129,13 @@ class _Collector:
         for known, names in zip(self.returned, part.returned, strict=True):
             known.update(names)
 
-    def finish(self) -> Measured:
+    def finish(self) -> RunData:
         tables = {}
         for view, parts in self.tables.items():
             gold = self.golds.of(self.system, view)
             tables[view] = JudgedTable.joined(gold, parts, self.audits[view])
             self._add_missing(view, tables[view])
-        return Measured(
+        return RunData(
             system=self.system,
             tables=tables,
             values=self.values,

@@ -19,7 +19,7 @@ from karat.scoring.judged import Judged, Rules, judge
 from karat.scoring.list_hashes import DEPTHS, list_hashes
 from karat.scoring.metrics.base import INFINITE, Metric
 from karat.scoring.metrics.covering import LOOKED, Covering
-from karat.scoring.overlap import Returned, SharedItems
+from karat.scoring.overlap import ReturnedNames, SharedItems
 from karat.scoring.table import TablePart
 from karat.scoring.unjudged import FAR, OpenPart
 from karat.scoring.views import OWN, Level, View
@@ -43,7 +43,7 @@ class Golds:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Request:
+class PassRequest:
     """What one pass has to bring: the union of what the consumers of an evaluation need."""
 
     rules: Rules
@@ -105,10 +105,10 @@ class Part:
 class Kernel:
     """Judges slices one after the other."""
 
-    def __init__(self, request: Request, golds: Golds) -> None:
+    def __init__(self, request: PassRequest, golds: Golds) -> None:
         self.request, self.golds = request, golds
         self._shared: dict[str, SharedItems] = {}
-        self._returned: dict[str, Returned] = {}
+        self._returned: dict[str, ReturnedNames] = {}
         self._next: dict[
             tuple[str, str], int
         ] = {}  # where in the gold set the next slice begins, if it keeps its order
@@ -155,7 +155,7 @@ class Kernel:
         odd = _odd_versions(own)
         returned = None
         if request.returned:
-            returned = self._returned.setdefault(system, Returned(own.gold, own.doc_rule))
+            returned = self._returned.setdefault(system, ReturnedNames(own.gold, own.doc_rule))
             returned.look(hits)
         unknown = [] if own.n == len(hits.queries) else [q for q in hits.queries if q not in own.gold.index]
         return replace(
@@ -222,7 +222,7 @@ def measured_missing(judged: Judged, metrics: Iterable[Metric]) -> tuple[dict[st
     return found.values, found.votes
 
 
-def read_parts(run: Run, request: Request, golds: Golds) -> Iterator[Part]:
+def read_parts(run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
     """Slice after slice, in this process."""
     _keep_freed_memory()
     kernel, unread = Kernel(request, golds), Audit()

@@ -55,7 +55,7 @@ def count_no_shared_items(gold: Gold, shared: bool, seen: str | None, audit: Aud
         audit.count("no_shared_items", len(relevant), (f"gold {relevant[0]}", f"run {seen}"))
 
 
-class Returned:
+class ReturnedNames:
     """Which of the things that the gold set names were returned, for whichever query."""
 
     def __init__(self, gold: Gold, rule: DocRule) -> None:

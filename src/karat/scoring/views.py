@@ -54,11 +54,6 @@ def level_of(metric: Metric) -> Level:
     return metric.level if isinstance(metric, Relevance) else "chunk"
 
 
-def needs_hits(metric: Metric) -> bool:
-    """Whether a metric looks at the hits themselves; all others are functions of the judged table."""
-    return bool(metric.uses_hits or metric.reads or metric.budget)
-
-
 @dataclass(frozen=True)
 class Need:
     """What a consumer wants of the pass over a run. Needs are data, and are added up before the run is read."""

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 import karat
+from karat.results.save import saved_form
 from karat.labels.beside_gold import read_labelling
 from karat.report.build import brief_report, evaluation_report
 from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
 from karat.results.analyses.bounds import BoundsFound, BoundsRow
 from karat.results.comparison.compare import CandidateComparison
-from karat.results.result import restore
+from karat.results.save import restore
 from karat.scoring.extra_labels import Labelling
 
 QUICK = karat.Sampling(resamples=300)
@@ -49,7 +50,7 @@ def human(tmp_path: Path) -> str:
 
 
 def readings(labelling: Labelling, metrics: list[str], **options: Any) -> BoundsFound:
-    result = karat.evaluate(RUN, GOLD, metrics, labelling=labelling, sampling=QUICK, **options)
+    result = karat.evaluate(RUN, GOLD, metrics, labelling=labelling, sampling=QUICK, **options, analyses=True)
     found: BoundsFound = result.analyses.found["bounds"]
     return found
 
@@ -79,7 +80,7 @@ def test_hit_recall_and_mrr_stay_with_the_gold(judge: str) -> None:
     for metric in ("hit@1", "recall@5", "mrr"):
         assert of(found, metric, "gold plus judge").value == of(found, metric, "gold only").value
     labelled = {q: {**grades, "u": 1, "v": 0} for q, grades in GOLD.items()}
-    means = karat.evaluate(RUN, labelled, ["ndcg@5", "rbp@5"]).means
+    means = karat.evaluate(RUN, labelled, ["ndcg@5", "rbp@5"], analyses=True).means
     for metric in ("ndcg@5", "rbp@5"):
         assert of(found, metric, "gold plus judge").value == pytest.approx(means[metric])
     assert not [row for row in found.rows if row.kind in ("strict bounds", "judge-calibrated estimate")]
@@ -102,7 +103,7 @@ def test_bounds_alone_need_no_labels() -> None:
 
 
 def test_nothing_is_said_where_nobody_asked() -> None:
-    analyses = karat.evaluate(RUN, GOLD, ["recall@5"]).analyses
+    analyses = karat.evaluate(RUN, GOLD, ["recall@5"], analyses=True).analyses
     assert "bounds" not in analyses.found
     assert "bounds" not in analyses.lacking
 
@@ -118,7 +119,7 @@ def test_what_other_systems_and_the_pool_found_counts(tmp_path: Path) -> None:
         (two, Labelling(bounds=True)),
         (two, read_labelling(bounds=True, pool=pool)),
     ):
-        result = karat.evaluate_all(records, gold, ["recall@5"], labelling=labelling)["one"]
+        result = karat.evaluate_all(records, gold, ["recall@5"], labelling=labelling, analyses=True)["one"]
         ends.append(of(result.analyses.found["bounds"], "recall@5", "strict bounds").lower)
     assert ends == pytest.approx([1 / 2, 1 / 3, 1 / 4])
 
@@ -175,17 +176,17 @@ def test_labels_that_carry_weights_are_corrected_by_ppi(judge: str, tmp_path: Pa
 
 def test_it_is_saved_restored_and_shown(judge: str, human: str, shown: Callable[[karat.Result, str], str]) -> None:
     labelling = read_labelling([judge], human, bounds=True)
-    result = karat.evaluate(RUN, GOLD, ["precision@5", "map"], labelling=labelling, sampling=QUICK)
+    result = karat.evaluate(RUN, GOLD, ["precision@5", "map"], labelling=labelling, sampling=QUICK, analyses=True)
     text = shown(result, "bounds")
     assert "metric | gold only | gold plus judge | strict bounds | judge-calibrated estimate" in text
     assert "precision@5 | 0.200" in text
     assert "0.200 to 0.800" in text
     assert "Hits of the top 5 that nobody labelled, which count as irrelevant: 30." in text
-    again = restore(result.saved())
+    again = restore(saved_form(result))
     assert to_builtins(again.analyses.found["bounds"]) == to_builtins(result.analyses.found["bounds"])
     assert "strict bounds" in render_markdown(evaluation_report(again))
     assert "strict bounds" in render_markdown(brief_report(result))
-    assert "strict bounds" not in render_markdown(brief_report(karat.evaluate(RUN, GOLD, ["map"], sampling=QUICK)))
+    assert "strict bounds" not in render_markdown(brief_report(karat.evaluate(RUN, GOLD, ["map"], sampling=QUICK, analyses=True)))
 
 
 def to_builtins(value: Any) -> Any:
@@ -230,7 +231,7 @@ def test_a_gold_of_relevant_items_only_says_so_beside_the_warning() -> None:
 def test_saved_results_keep_whether_the_gold_names_irrelevant_items(wrong: bool, said: bool) -> None:
     gold = {f"q{i}": {"a": 1, "n": 0} if wrong else {"a": 1} for i in range(30)}
     lists = (dict.fromkeys(gold, items) for items in (["x", "y"], ["a", "y"]))
-    sides = [karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK).saved() for run in lists]
+    sides = saved_form([karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK, analyses=True)) for run in lists]
     judged = karat.compare(sides[0], sides[1]).pairs[0].judged
     assert judged is not None
     assert judged.warning is not None
@@ -273,7 +274,7 @@ def test_a_lead_that_no_label_can_take() -> None:
 
 
 def test_bounds_of_saved_results_are_not_invented() -> None:
-    saved = [karat.evaluate(run, GOLD, ["recall@5"]).saved() for run in (RUN, RUN)]
+    saved = saved_form([karat.evaluate(run, GOLD, ["recall@5"], analyses=True)) for run in (RUN, RUN)]
     found = karat.compare(*saved, bounds=True).pairs[0]
     assert found.bounds == []
     assert found.judged is None
@@ -309,7 +310,7 @@ def test_where_the_judges_labels_cannot_count_it_is_said(judge: str) -> None:
     options: dict[str, Any] = {"labelling": read_labelling([judge]), "sampling": QUICK}
     (pair,) = karat.compare(RUN, RUN, GOLD, ["recall@5"], **options).pairs
     assert (pair.by_judge, "precision, nDCG and RBP" in pair.notes[-1]) == ([], True)
-    saved = karat.evaluate(RUN, GOLD, ["ndcg@5"], sampling=QUICK).saved()
+    saved = saved_form(karat.evaluate(RUN, GOLD, ["ndcg@5"], sampling=QUICK, analyses=True))
     (pair,) = karat.compare(saved, RUN, GOLD, ["ndcg@5"], **options).pairs
     assert (pair.by_judge, "one side only" in pair.notes[-1]) == ([], True)
 

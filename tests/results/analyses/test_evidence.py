@@ -19,6 +19,7 @@ from karat.errors import ConfigError
 from karat.report.build import evaluation_report
 from karat.report.renderers.markdown import render_markdown
 from karat.results.analyses.evidence import KEPT, EvidenceFound
+from karat.results.save import saved_form
 from karat.retrievers.bm25 import BM25
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
@@ -31,14 +32,14 @@ def record(query: str, *texts: str | None) -> dict[str, Any]:
 
 
 def found(run: list[Any], gold: list[Any], **options: Any) -> EvidenceFound:
-    result = karat.evaluate(run, gold, ["coverage@3"], **options)
+    result = karat.evaluate(run, gold, ["coverage@3"], **options, analyses=True)
     analyses = result.analyses
     assert "evidence" in analyses.found, analyses.lacking
     return analyses.found["evidence"]
 
 
 def lacking(run: list[Any], gold: list[Any]) -> str:
-    return karat.evaluate(run, gold, ["hit@3"]).analyses.lacking["evidence"]
+    return karat.evaluate(run, gold, ["hit@3"], analyses=True).analyses.lacking["evidence"]
 
 
 RUN = [
@@ -83,7 +84,7 @@ def test_which_chunk_covered_which_evidence_by_which_rule() -> None:
 
 
 def test_the_section_says_it_in_words() -> None:
-    page = render_markdown(evaluation_report(karat.evaluate(RUN, GOLD, ["coverage@3"])))
+    page = render_markdown(evaluation_report(karat.evaluate(RUN, GOLD, ["coverage@3"], analyses=True)))
     for said in (
         "Evidence texts",
         "3 of 6 evidences of 4 queries are covered by the top 10",
@@ -117,14 +118,14 @@ def test_the_list_is_bounded_and_says_how_long_it_would_be(monkeypatch: pytest.M
 
 
 def test_saved_and_read_back() -> None:
-    result = karat.evaluate(RUN, GOLD, ["coverage@3"])
-    saved = msgspec.json.decode(msgspec.json.encode(result.saved()))
+    result = karat.evaluate(RUN, GOLD, ["coverage@3"], analyses=True)
+    saved = msgspec.json.decode(msgspec.json.encode(saved_form(result)))
     assert msgspec.convert(saved["analyses"]["evidence"], EvidenceFound) == result.analyses.found["evidence"]
     assert saved["settings"]["fuzzy_threshold"] == 0.7
 
 
 def test_another_threshold_is_another_measure() -> None:
-    one, other = (karat.evaluate(RUN, GOLD, ["coverage@3"], fuzzy_threshold=t) for t in (0.7, 0.99))
+    one, other = (karat.evaluate(RUN, GOLD, ["coverage@3"], fuzzy_threshold=t, analyses=True) for t in (0.7, 0.99))
     assert other.analyses.found["evidence"].covered == 2
     with pytest.raises(ConfigError, match=r"fuzzy_threshold is 0.7 and 0.99"):
         karat.compare(one, other)
@@ -230,7 +231,9 @@ def test_real_texts_against_plain_difflib(real: Any, threshold: float) -> None:
     entries = [{"query_id": query, **entry} for query, entry in gold.items()]
     records = [{"query_id": query, "topk": hits} for query, hits in run.items()]
     asked = [f"coverage@{k}" for k in (1, 3, 10)]
-    result = karat.evaluate(records, entries, [*asked, "evidence_recall@10"], corpus=corpus, fuzzy_threshold=threshold)
+    result = karat.evaluate(
+        records, entries, [*asked, "evidence_recall@10"], corpus=corpus, fuzzy_threshold=threshold, analyses=True
+    )
     expected = {
         query: [
             [plain_cover(evidence, corpus.texts[corpus.index[hit]], threshold) for hit in run[query]]

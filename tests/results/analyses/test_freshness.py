@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import karat
+from karat.results.save import saved_form
 from karat.report.export import to_json
 from karat.results.analyses.freshness import Fresh
-from karat.results.result import restore
+from karat.results.save import restore
 from karat.results.saved import read_results
 
 Record = dict[str, Any]
@@ -34,7 +35,7 @@ def world(n: int, *, newer_first: bool, newer_gold: int = 0) -> tuple[list[Recor
 
 
 def found(run: Any, gold: Any, **options: Any) -> Fresh:
-    result = karat.evaluate(run, gold, ["recall@5"], **QUICK, **options)
+    result = karat.evaluate(run, gold, ["recall@5"], **QUICK, **options, analyses=True)
     assert "freshness" in result.analyses.found, result.analyses.lacking
     fresh = result.analyses.found["freshness"]
     assert isinstance(fresh, Fresh)
@@ -122,6 +123,7 @@ def test_the_versions_of_passages_are_a_tag(tmp_path: Path) -> None:
     gold = [{"query_id": q, "gold": [{"doc_id": "doc", "quote": quote}]} for q, quote in quotes.items()]
     result = karat.evaluate(
         {q: ["doc#1"] for q in quotes}, gold, ["recall@5"], corpus=tmp_path / "corpus.jsonl", **QUICK
+        analyses=True,
     )
     assert result.gold.tags["doc_version"] == ["1", "2", "several"]
 
@@ -171,8 +173,8 @@ def test_one_version_that_cannot_be_compared_does_not_silence_the_others() -> No
         assert fresh.differences == whole.differences
         shown = next(entry for entry in result.audited if entry.code == "odd_versions")
         assert (shown.count, shown.examples) == (1, (f"line 2, q1: may1 has {value}, as_of is 2025-06-15",))
-        assert [e.code for e in result.saved().audit].count("odd_versions") == 1
-        assert list(restore(result.saved()).audited) == list(result.audited)
+        assert [e.code for e in saved_form(result).audit].count("odd_versions") == 1
+        assert list(restore(saved_form(result)).audited) == list(result.audited)
 
 
 def test_a_saved_result_has_it(tmp_path: Path) -> None:
@@ -196,5 +198,6 @@ def test_the_demo_set() -> None:
     assert all(d.losses == 0 and d.low is not None and d.low > 0 for d in fresh.differences)
     (row,) = karat.evaluate(
         DEMO / "bm25.jsonl", DEMO / "gold.jsonl", ["recall@5"], no_future=True, **QUICK
+        analyses=True,
     ).summary_rows
     assert row.mean == fresh.differences[0].candidate

@@ -10,6 +10,7 @@ import karat
 from karat.data.corpus import Corpus
 from karat.report.build import evaluation_report
 from karat.results.analyses.label_health import LabelHealth
+from karat.results.save import saved_form
 
 
 def corpus(*ids: str, text: str = "", **fields: list[Any]) -> Corpus:
@@ -22,7 +23,7 @@ def gold(*items: Any) -> list[dict[str, Any]]:
 
 def evaluate(items: list[dict[str, Any]], hits: list[str], **options: Any) -> karat.Result:
     run = [{"query_id": entry["query_id"], "topk": hits} for entry in items]
-    return karat.evaluate(run, items, ["recall@5"], **options)
+    return karat.evaluate(run, items, ["recall@5"], **options, analyses=True)
 
 
 def health(items: list[dict[str, Any]], hits: list[str], **options: Any) -> LabelHealth:
@@ -109,13 +110,13 @@ def test_without_a_corpus_what_was_returned_is_there() -> None:
 
 def test_documents_of_hits_are_those_that_the_log_names() -> None:
     run = [{"query_id": "q0", "topk": [{"chunk_id": "c7", "doc_id": "d0"}]}]
-    found = karat.evaluate(run, gold({"doc_id": "d0"}), ["recall@5"]).analyses.found["label_health"]
+    found = karat.evaluate(run, gold({"doc_id": "d0"}), ["recall@5"], analyses=True).analyses.found["label_health"]
     assert (found.documents.count, found.documents.there) == (1, 1)
 
 
 def test_each_system_has_what_it_returned() -> None:
     run = [{"query_id": "q0", "system": name, "topk": [hit]} for name, hit in (("a", "d0#1"), ("b", "d0#2"))]
-    results = karat.evaluate_all(run, gold("d0#1"), ["recall@5"])
+    results = karat.evaluate_all(run, gold("d0#1"), ["recall@5"], analyses=True)
     assert {name: r.analyses.found["label_health"].chunks.there for name, r in results.items()} == {"a": 1, "b": 0}
 
 
@@ -123,20 +124,20 @@ def test_a_run_whose_queries_are_not_together(tmp_path: Any) -> None:
     path = tmp_path / "run.trec"
     path.write_text("q0 Q0 d0#1 1 3 s\nq1 Q0 d1#1 1 3 s\nq0 Q0 d2#1 2 2 s\n")
     items = gold("d0#1", "d2#1")
-    found = karat.evaluate(path, items, ["recall@5"]).analyses.found["label_health"]
+    found = karat.evaluate(path, items, ["recall@5"], analyses=True).analyses.found["label_health"]
     assert (found.chunks.count, found.chunks.there) == (2, 2)
 
 
 def test_it_survives_being_saved(tmp_path: Any) -> None:
-    from karat.results.result import restore
+    from karat.results.save import restore
 
     result = evaluate(gold(*CHUNKS), ["d0#a"], corpus=corpus("d0#a"))
-    again = restore(result.saved()).analyses.found["label_health"]
+    again = restore(saved_form(result)).analyses.found["label_health"]
     assert again == result.analyses.found["label_health"]
 
 
 def test_a_gold_set_without_items_has_no_labels() -> None:
-    result = karat.evaluate({"q": ["a"]}, [{"query_id": "q", "no_answer": True}], ["recall@5"])
+    result = karat.evaluate({"q": ["a"]}, [{"query_id": "q", "no_answer": True}], ["recall@5"], analyses=True)
     assert result.analyses.lacking["label_health"] == "relevant items in the gold set"
 
 

@@ -16,7 +16,7 @@ from karat.report.renderers.markdown import render_markdown
 from karat.results.analyses.cost import Costs
 from karat.results.analyses.entities import Linked
 from karat.results.analyses.latency import Latencies
-from karat.results.result import restore
+from karat.results.save import restore
 from karat.results.saved import read_result
 from karat.statistics.order_statistics import quantile_interval
 
@@ -72,7 +72,7 @@ def test_a_stage_of_some_queries_and_a_total_that_was_logged() -> None:
 
 
 def test_times_are_there_whatever_metrics_were_asked_for() -> None:
-    result = evaluate([{"latency_ms": {"a": 5}}], metrics=["mrr"])
+    result = evaluate([{"latency_ms": {"a": 5}}], metrics=["mrr"], analyses=True)
     assert result.analyses.found["latency"].total.mean.value == 5.0
     assert list(result.values) == ["mrr"]
 
@@ -197,6 +197,7 @@ def test_the_demo_set_has_times_and_texts_for_a_budget() -> None:
         DEMO / "gold.jsonl",
         ["recall@5", "recall@100tok", "recall@500tok", "recall@100000tok", "recall@10"],
         corpus=DEMO / "corpus.jsonl",
+        analyses=True,
     )
     assert result.audit["estimated_tokens"] == 2_870  # every hit has its text from the corpus
     small, middle, all_, ten = (result.means[f"recall@{k}"] or 0 for k in ("100tok", "500tok", "100000tok", "10"))

@@ -14,7 +14,7 @@ from karat.errors import InputError
 from karat.report.export import export
 from karat.results.analyses.analyse import REGISTRY
 from karat.results.analyses.base import Lacking, pair
-from karat.results.result import restore
+from karat.results.save import restore
 from karat.results.saved import read_result
 
 GOLD = {"q": ["a"], "r": ["a"], "s": ["a"]}
@@ -26,7 +26,7 @@ RUN: list[dict[str, Any]] = [
 
 
 def result(run: Any = RUN, **options: Any) -> karat.Result:
-    return karat.evaluate(run, GOLD, ["mrr"], **options)
+    return karat.evaluate(run, GOLD, ["mrr"], **options, analyses=True)
 
 
 def test_other_lists_are_measured_on_the_queries_that_have_them() -> None:
@@ -47,7 +47,7 @@ def test_a_log_without_such_lists_says_which_field_it_lacks() -> None:
     with pytest.raises(Lacking, match="`topk_original` in the run log"):
         result().measure(["mrr"], hits="topk_original")
     with pytest.raises(Lacking, match="`raw` in the run log"):
-        karat.evaluate({"q": ["a"]}, GOLD, ["mrr"]).measure(["mrr"], hits="raw")
+        karat.evaluate({"q": ["a"]}, GOLD, ["mrr"], analyses=True).measure(["mrr"], hits="raw")
 
 
 def test_what_is_there_already_is_not_measured_again() -> None:
@@ -59,7 +59,7 @@ def test_what_is_there_already_is_not_measured_again() -> None:
 
 def test_other_options_are_those_of_evaluate() -> None:
     run = [{"query_id": "q", "topk": [{"chunk_id": "b", "score": 1}, {"chunk_id": "a", "score": 2}]}]
-    first = karat.evaluate(run, {"q": ["b"]}, ["mrr"])
+    first = karat.evaluate(run, {"q": ["b"]}, ["mrr"], analyses=True)
     assert first.measure(["mrr"], min_score=1.5).means == {"mrr": 0.0}
     assert first.means == {"mrr": 0.5}
 
@@ -118,6 +118,9 @@ def test_hits_take_from_the_corpus_what_they_do_not_say() -> None:
 def test_a_corpus_is_a_file_too_and_gives_the_floor(tmp_path: Path) -> None:
     file = tmp_path / "corpus.jsonl"
     file.write_text("".join(json.dumps({"id": i, "text": "x"}) + "\n" for i in "abcd"))
-    found = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file)
+    found = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file, analyses=True)
     assert (found.corpus_size, found.summary_rows[0].floor) == (4, 0.25)
-    assert karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file, corpus_size=10).corpus_size == 10
+    assert (
+        karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file, corpus_size=10, analyses=True).corpus_size
+        == 10
+    )

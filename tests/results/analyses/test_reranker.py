@@ -41,7 +41,7 @@ def test_what_was_possible_and_what_was_won() -> None:
     """Three relevant items at 1, 4 and 6 of the raw list; reranking brings the second to place 2."""
     raw = ["r1", "x", "y", "r2", "z", "r3"]
     run = log(topk={"q": ["r1", "r2", "x"]}, raw={"q": raw})
-    gain = found(karat.evaluate(run, {"q": ["r1", "r2", "r3"]}, ["recall@3"], k=3)).gain
+    gain = found(karat.evaluate(run, {"q": ["r1", "r2", "r3"]}, ["recall@3"], k=3, analyses=True)).gain
     assert gain is not None
     ideal = 1 + 1 / np.log2(3) + 1 / 2
     assert (gain.metric, gain.best) == ("ndcg@3", 1.0)
@@ -84,9 +84,9 @@ def test_the_best_order_is_that_of_a_sorted_list(data: st.DataObject) -> None:
     gold = {f"q{i}": data.draw(grades) for i in range(data.draw(st.integers(1, 4)))}
     lists = {query: data.draw(st.permutations(items))[: data.draw(st.integers(1, 8))] for query in gold}
     ordered = {query: sorted(hits, key=lambda item: -gold[query].get(item, 0.0)) for query, hits in lists.items()}
-    result = karat.evaluate(lists, gold, ["ndcg@3"])
+    result = karat.evaluate(lists, gold, ["ndcg@3"], analyses=True)
     judged = judge_places(result.gold, result.rows, best_places(result.gold, result.places), Rules())
-    expected = karat.evaluate(ordered, gold, ["ndcg@3"]).values["ndcg@3"]
+    expected = karat.evaluate(ordered, gold, ["ndcg@3"], analyses=True).values["ndcg@3"]
     np.testing.assert_allclose(parse_metric("ndcg@3").score(judged), expected)
 
 
@@ -159,14 +159,14 @@ def test_a_threshold_is_for_final_scores() -> None:
 
 def test_raw_lists_of_another_run(tmp_path: Path) -> None:
     """The log without its raw lists, and these in a file of their own: the same numbers."""
-    whole = karat.evaluate(DEMO / "bm25_rerank.jsonl", GOLD, ["recall@5"])
+    whole = karat.evaluate(DEMO / "bm25_rerank.jsonl", GOLD, ["recall@5"], analyses=True)
     lines = [json.loads(line) for line in (DEMO / "bm25_rerank.jsonl").read_text().splitlines()]
     final = [{k: v for k, v in line.items() if k != "raw"} for line in lines]
     trec = tmp_path / "raw.trec"
     trec.write_text(
         "".join(f"{x['query_id']} Q0 {h['chunk_id']} {h['rank']} {h['score']} bm25\n" for x in lines for h in x["raw"])
     )
-    with_raw = karat.evaluate(final, GOLD, ["recall@5"], raw=trec)
+    with_raw = karat.evaluate(final, GOLD, ["recall@5"], raw=trec, analyses=True)
     assert found(with_raw) == found(whole)
     assert with_raw.analyses.found["waterfall"] == whole.analyses.found["waterfall"]
 

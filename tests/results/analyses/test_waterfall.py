@@ -25,7 +25,7 @@ def corpus_of(*ids: str, **fields: list[Any]) -> Corpus:
 
 
 def found(run: Any, gold: Any, **options: Any) -> Losses:
-    losses: Losses = karat.evaluate(run, gold, ["recall@5"], **options).analyses.found["waterfall"]
+    losses: Losses = karat.evaluate(run, gold, ["recall@5"], **options, analyses=True).analyses.found["waterfall"]
     return losses
 
 
@@ -145,7 +145,7 @@ def test_a_budget_of_tokens_in_the_place_of_k(shown: Callable[[karat.Result, str
     hits = [{"chunk_id": item, "tokens": 400} for item in ["a", "x", "b", "c"]]
     gold = {"q": ["a", "b", "c", "gone"]}
     asked = ["recall(average=micro)@1000tok", "recall@1500tok"]
-    result = karat.evaluate([{"query_id": "q", "topk": hits}], gold, asked)
+    result = karat.evaluate([{"query_id": "q", "topk": hits}], gold, asked, analyses=True)
     losses: Losses = result.analyses.found["waterfall"]
     row = losses.rows[0]
     assert (losses.budget, row.found, row.no_room) == (1000, 1, 0)
@@ -154,7 +154,9 @@ def test_a_budget_of_tokens_in_the_place_of_k(shown: Callable[[karat.Result, str
     text = shown(result, "waterfall")
     assert "found in the first 1,000 tokens | 1 | 25.0%" in text
     assert "in the final list, past 1,000 tokens | 2 | 50.0%" in text
-    with_k = karat.evaluate([{"query_id": "q", "topk": hits}], gold, [*asked, "recall@5"]).analyses.found["waterfall"]
+    with_k = karat.evaluate(
+        [{"query_id": "q", "topk": hits}], gold, [*asked, "recall@5"], analyses=True
+    ).analyses.found["waterfall"]
     assert (with_k.budget, with_k.rows[0].found) == (None, 3)
 
 
@@ -185,7 +187,7 @@ def test_only_stages_that_the_data_can_tell_are_there() -> None:
 
 
 def test_gold_without_items() -> None:
-    result = karat.evaluate({"q": ["r"]}, [{"query_id": "q", "evidence": ["text"]}], ["mrr"])
+    result = karat.evaluate({"q": ["r"]}, [{"query_id": "q", "evidence": ["text"]}], ["mrr"], analyses=True)
     assert "items in `gold`" in result.analyses.lacking["waterfall"]
 
 
@@ -237,7 +239,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]],
 def test_the_sums_add_up(world: tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]) -> None:
     """Found as recall counts it, and every other relevant item lost exactly once; segments add up to the whole."""
     run, gold, options = world
-    result = karat.evaluate(run, gold, ["recall(average=micro)"], **options)
+    result = karat.evaluate(run, gold, ["recall(average=micro)"], **options, analyses=True)
     losses: Losses | None = result.analyses.found.get("waterfall")
     asked = set(result.queries)
     relevant = sum(g > 0 for entry in gold if entry["query_id"] in asked for g in entry["gold"].values())
@@ -275,6 +277,7 @@ def test_the_demo_adds_up_to_what_recall_says() -> None:
         ["recall(average=micro)@5"],
         corpus=DEMO / "corpus.jsonl",
         segments=["language"],
+        analyses=True,
     )
     losses: Losses = result.analyses.found["waterfall"]
     everything = losses.rows[0]
@@ -295,12 +298,12 @@ def test_the_report_says_what_cannot_be_told_apart(shown: Callable[[karat.Result
 
 
 def test_saved_and_back(tmp_path: Path) -> None:
-    result = karat.evaluate(DEMO / "bm25_rerank.jsonl", DEMO / "gold.jsonl", ["recall@5"])
+    result = karat.evaluate(DEMO / "bm25_rerank.jsonl", DEMO / "gold.jsonl", ["recall@5"], analyses=True)
     file = tmp_path / "result.json"
     file.write_bytes(to_json([result]))
     saved = json.loads(file.read_bytes())["analyses"]["waterfall"]
     assert saved["items"][0].keys() == {"query_id", "item", "grade", "stage", "raw_place", "place"}
-    from karat.results.result import restore
+    from karat.results.save import restore
     from karat.results.saved import read_result
 
     assert restore(read_result(file)).analyses.found["waterfall"] == result.analyses.found["waterfall"]

@@ -8,6 +8,7 @@ import karat
 from karat.report.build import evaluation_report
 from karat.report.renderers.markdown import render_markdown
 from karat.results.diagnosis.bands import EDGES, band, readings
+from karat.results.save import saved_form
 from karat.results.summary import SummaryRow
 
 
@@ -67,10 +68,10 @@ def test_other_metrics_have_no_band() -> None:
 
 def test_more_relevant_items_than_places_are_allowed_for() -> None:
     """Four relevant items, one first: recall@1 is 0.25, and no list could have more."""
-    result = karat.evaluate({"q": ["a", "x"]}, {"q": ["a", "b", "c", "d"]}, ["recall@1"])
+    result = karat.evaluate({"q": ["a", "x"]}, {"q": ["a", "b", "c", "d"]}, ["recall@1"], analyses=True)
     (reading,) = result.bands
     assert (reading.band, reading.share_of_ceiling, reading.band_of_share) == ("poor", 1.0, "excellent")
-    assert result.saved().bands == [reading]
+    assert saved_form(result).bands == [reading]
 
 
 def test_the_report_shows_band_and_caveat() -> None:

@@ -17,7 +17,7 @@ from karat.report.export import to_json
 from karat.report.sections.findings import NOTHING
 from karat.results.diagnosis import changes, rules
 from karat.results.diagnosis.diagnose import reference
-from karat.results.result import restore
+from karat.results.save import restore, saved_form
 from karat.results.saved import read_result
 from karat.schemas import schema_text
 
@@ -77,7 +77,7 @@ def test_silence_is_said_aloud() -> None:
 
 
 def test_metrics_that_were_asked_for_by_name_cost_nothing_more() -> None:
-    result = karat.evaluate(DEMO / "bm25.jsonl", DEMO / "gold.jsonl", ["ndcg@5"])
+    result = karat.evaluate(DEMO / "bm25.jsonl", DEMO / "gold.jsonl", ["ndcg@5"], analyses=True)
     assert result.background == {}
     assert "findings" not in [section.name for section in evaluation_report(result).sections]
 
@@ -85,7 +85,7 @@ def test_metrics_that_were_asked_for_by_name_cost_nothing_more() -> None:
 def test_the_background_is_never_shown(demo: dict[str, karat.Result]) -> None:
     result = demo["bm25"]
     assert {"recall@50", "recall(level=doc)@10", "latency(stage=retrieve)"} <= set(result.background)
-    shown = {row.metric for row in result.summary_rows} | set(result.values) | set(result.saved().definitions)
+    shown = {row.metric for row in result.summary_rows} | set(result.values) | set(saved_form(result).definitions)
     assert shown.isdisjoint(result.background)
 
 

@@ -18,6 +18,7 @@ from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_t
 import karat
 from karat.data.ids import take_list
 from karat.errors import ConfigError, InputError, MissingExtra
+from karat.results.save import saved_form
 from karat.scoring.engines.spark_session import find_session
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -57,7 +58,7 @@ def test_the_demo_set_with_all_that_is_reported(spark: Any, tmp_path: Path) -> N
     local = karat.evaluate(tmp_path / "run.parquet", DEMO / "gold.jsonl")
     there = karat.evaluate(str(tmp_path / "run.parquet"), DEMO / "gold.jsonl", engine=spark)
     assert_same(local, there)
-    assert local.saved().summary == there.saved().summary
+    assert saved_form(local).summary == saved_form(there).summary
 
 
 def test_a_real_trec_run(spark: Any, shared_data: Path) -> None:

@@ -13,6 +13,7 @@ import karat
 from karat.data.corpus import Corpus
 from karat.data.tokens import estimate_tokens
 from karat.errors import ConfigError, InputError
+from karat.results.save import saved_form
 from karat.scoring.metrics.recall import Recall
 
 
@@ -116,7 +117,7 @@ def test_a_missing_query_has_failed() -> None:
 def test_a_saved_result_and_a_gate_know_it(tmp_path: Path) -> None:
     run = [{"query_id": "q", "topk": hits(5)}]
     result = karat.evaluate(run, {"q": ["a"]}, ["recall@9tok"])
-    saved = json.loads(json.dumps({"metric": result.saved().summary[0].metric}))
+    saved = json.loads(json.dumps({"metric": saved_form(result).summary[0].metric}))
     assert karat.parse_metric(saved["metric"]) == Recall(budget=9)
     assert karat.gate(run, {"q": ["a"]}, ["recall@9tok >= 0.9"]).outcome == "pass"
 

@@ -18,4 +18,4 @@ class OverK(ReportSection):
     def full_blocks(self, result: Result) -> list[Block]:
         if result.known is not None and result.known.sweep is not None:
             return sweep_blocks(result.known.sweep)
-        return sweep_blocks(result.sweep()) if result.measured.tables else []
+        return sweep_blocks(result.sweep()) if result.data.tables else []

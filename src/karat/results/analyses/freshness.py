@@ -90,9 +90,9 @@ def _metrics(k: int) -> list[str]:
 
 def _refuse_undated(after: Result) -> None:
     """Where no hit says how old it is, nothing was removed."""
-    if not after.measured.tables[after.view].undated:
+    if not after.data.tables[after.view].undated:
         return
-    odd = after.measured.odd_version
+    odd = after.data.odd_version
     if odd is None:
         raise Lacking("`doc_version` in `topk` of the run log, or in a corpus (--corpus)")
     error = odd.error(after.run)

@@ -163,7 +163,7 @@ class LabelHealthAnalysis(Analysis):
         return Need(returned=setup.corpus is None)
 
     def find(self, side: Result) -> LabelHealth:
-        returned = side.measured.returned
+        returned = side.data.returned
         if side.corpus is None and returned is None:
             raise Lacking("a corpus (--corpus), or the run itself")
         known = None if returned is None else Known(*returned)

@@ -86,7 +86,7 @@ def _warning(k: int, baseline: bool, wrong_hits_judged: bool | None) -> str:
 
 def bounded_differences(first: Result, other: Result, metrics: list[Metric], rows: Ints) -> list[BoundedDifference]:
     """Of every metric that has bounds, on these queries of the gold set. Raises Lacking where it cannot be told."""
-    if not (first.measured.opened and other.measured.opened):
+    if not (first.data.opened and other.data.opened):
         raise Lacking("bounds need the runs themselves: a saved result keeps no hits.")
     if not _same_items(first.gold, other.gold):
         raise Lacking("no bounds: the gold is found in other chunks of each run, so no label would count for both.")

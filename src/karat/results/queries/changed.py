@@ -98,7 +98,7 @@ def _kind(delta: float, same: bool) -> Kind | None:
 
 def _same_lists(baseline: Result, candidate: Result, queries: list[str]) -> list[bool]:
     """Of which queries both sides have the same first hits in the same order."""
-    before, after = baseline.measured.hashes, candidate.measured.hashes
+    before, after = baseline.data.hashes, candidate.data.hashes
     if before is not None and after is not None:
         column = DEPTHS.index(DEPTH)
         first = before[[baseline.gold.index[query] for query in queries], column]

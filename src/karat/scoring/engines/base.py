@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from karat.data.hits import Run
 from karat.formats.read import read_run
-from karat.scoring.one_pass import Golds, Part, Request
+from karat.scoring.one_pass import Golds, Part, PassRequest
 
 
 class Engine(ABC):
@@ -21,5 +21,5 @@ class Engine(ABC):
         return read_run(run, **options)
 
     @abstractmethod
-    def parts(self, run: Run, request: Request, golds: Golds) -> Iterator[Part]:
+    def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         """What is kept of every slice of a run. Raises Ungrouped where the hits of a query are not together."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from karat.data.hits import Run
 from karat.scoring.engines.base import Engine
-from karat.scoring.one_pass import Golds, Part, Request, read_parts
+from karat.scoring.one_pass import Golds, Part, PassRequest, read_parts
 
 
 class Local(Engine):
@@ -14,5 +14,5 @@ class Local(Engine):
 
     name = "local"
 
-    def parts(self, run: Run, request: Request, golds: Golds) -> Iterator[Part]:
+    def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         return read_parts(run, request, golds)

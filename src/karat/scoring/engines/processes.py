@@ -14,7 +14,7 @@ from karat.data.hits import Run, Ungrouped
 from karat.data.ids import Seen
 from karat.errors import KaratError
 from karat.scoring.engines.base import Engine
-from karat.scoring.one_pass import Golds, Part, Request, read_parts
+from karat.scoring.one_pass import Golds, Part, PassRequest, read_parts
 
 _PART = 32 << 20
 # Fewer parts are read here in the time that processes take to start: it pays from about 256 MB on.
@@ -33,7 +33,7 @@ class Processes(Engine):
         self.workers, self.part, self.parts_from = workers or _cores(), part, parts
         self._decided = workers is not None  # by the user
 
-    def parts(self, run: Run, request: Request, golds: Golds) -> Iterator[Part]:
+    def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         few = self.workers < (_MANY if run.threaded and not self._decided else 2)
         # Passages that were looked for in the run's own hits differ from system to system.
         parts = None if few or golds.located else run.parts(self.part)
@@ -50,7 +50,7 @@ class Processes(Engine):
         else:
             yield from found
 
-    def _judged(self, run: Run, parts: list[Run], request: Request, golds: Golds) -> Iterator[Part]:
+    def _judged(self, run: Run, parts: list[Run], request: PassRequest, golds: Golds) -> Iterator[Part]:
         from multiprocessing import get_context
 
         start = _Start(request, golds)
@@ -77,7 +77,7 @@ def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterat
             waiting.append(pool.submit(_judge, part))
 
 
-def _once(part: Part, request: Request, queries: dict[str, Seen]) -> Part:
+def _once(part: Part, request: PassRequest, queries: dict[str, Seen]) -> Part:
     """A query that two parts have must be seen whole."""
     rows = part.tables[request.own].queries.tolist() if request.own in part.tables else []
     if queries.setdefault(part.system, Seen()).add([*rows, *part.unknown]):
@@ -87,7 +87,7 @@ def _once(part: Part, request: Request, queries: dict[str, Seen]) -> Part:
 
 @dataclass(frozen=True)
 class _Start:
-    request: Request
+    request: PassRequest
     golds: Golds
 
 

@@ -48,6 +48,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         """Columns of hits that this metric looks at."""
         return self.needs if self.budget is None else self.needs | {"text", "tokens"}
 
+    @property
+    def needs_hits(self) -> bool:
+        """Whether it looks at the hits themselves; all other metrics are functions of the judged table."""
+        return bool(self.uses_hits or self.reads or self.budget)
+
     def unit_by(self, rules: Rules) -> str:
         """The unit of its values under the rules that they were measured by."""
         return self.unit

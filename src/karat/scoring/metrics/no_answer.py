@@ -120,6 +120,10 @@ class Miss(Relevance, frozen=True, kw_only=True):
 
     min_score: Threshold | None = None
 
+    @property
+    def needs_hits(self) -> bool:
+        return self.min_score is not None or self.budget is not None
+
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         # Every chunk of a document: a later one may be the one that reaches the threshold.
         inside = self.found(judged, self.limit(judged), every_chunk=True)
