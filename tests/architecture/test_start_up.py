@@ -49,6 +49,7 @@ def test_help_loads_neither_numpy_nor_polars() -> None:
 def test_a_small_evaluation_does_not_load_polars() -> None:
     code = (
         "import karat\n"
+        "from karat.results.save import saved_form\n"
         "saved_form(karat.evaluate('examples/helpdesk/bm25.jsonl', 'examples/helpdesk/gold.jsonl'))\n"
         "karat.evaluate({'q': {'a': 1.0}}, {'q': {'a': 1}}).means"
     )
@@ -69,7 +70,6 @@ def test_scoring_two_files_loads_nothing_that_it_does_not_use() -> None:
 
 def test_public_names_exist_and_are_all_there_is() -> None:
     import karat
-from karat.results.save import saved_form
 
     assert karat.__all__ == [
         "Audit",

@@ -81,7 +81,7 @@ def test_settings_in_the_environment_change_no_byte(command: str, tmp_path: Path
 def test_settings_that_a_log_carries_are_kept_and_shown(call: Call, folder: Path) -> None:
     nested = {"fusion": {"k": 60}, "RERANK_TOP_N": 30}
     run = [{"query_id": "q0", "topk": ["a"], **SETTINGS, "settings": nested}]
-    assert karat.evaluate(run, {"q0": ["a"]}, ["mrr"], analyses=True).provenance == {**SETTINGS, "settings": nested}
+    assert karat.evaluate(run, {"q0": ["a"]}, ["mrr"]).provenance == {**SETTINGS, "settings": nested}
     write("run.jsonl", run)
     code, out, _ = call("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "mrr", "--missing", "skip")
     assert code == 0
@@ -94,7 +94,7 @@ def test_settings_that_a_log_carries_are_kept_and_shown(call: Call, folder: Path
 def test_settings_that_change_within_a_run_are_counted() -> None:
     run = [{"query_id": f"q{i}", "topk": ["a"], "RAG_TOP_K": 10 + i} for i in range(3)]
     gold = {f"q{i}": ["a"] for i in range(3)}
-    assert karat.evaluate(run, gold, ["mrr"], analyses=True).provenance == {"RAG_TOP_K": {"values": 3, "first": 10}}
+    assert karat.evaluate(run, gold, ["mrr"]).provenance == {"RAG_TOP_K": {"values": 3, "first": 10}}
 
 
 def test_settings_of_the_log_do_not_cut_its_lists() -> None:
@@ -102,7 +102,7 @@ def test_settings_of_the_log_do_not_cut_its_lists() -> None:
     run = [
         {"query_id": "q", "RAG_TOP_K": 1, "RAG_SCORE_THRESHOLD": 9, "topk": [{"chunk_id": c, "score": 1} for c in "ba"]}
     ]
-    assert karat.evaluate(run, {"q": ["a", "b"]}, ["recall@5"], analyses=True).means == {"recall@5": 1.0}
+    assert karat.evaluate(run, {"q": ["a", "b"]}, ["recall@5"]).means == {"recall@5": 1.0}
 
 
 # --- --top-k
@@ -120,9 +120,9 @@ def test_lists_are_cut(call: Call, folder: Path, top_k: int, recall: float, cut:
 
 def test_the_first_hits_are_those_of_the_ranking() -> None:
     def recall(topk: list[Any], **options: Any) -> float | None:
-        return karat.evaluate(
-            [{"query_id": "q", "topk": topk}], {"q": ["a"]}, ["recall@9"], **options, analyses=True
-        ).means["recall@9"]
+        return karat.evaluate([{"query_id": "q", "topk": topk}], {"q": ["a"]}, ["recall@9"], **options).means[
+            "recall@9"
+        ]
 
     assert recall([{"chunk_id": "b", "rank": 2}, {"chunk_id": "a", "rank": 1}], top_k=1) == 1.0
     assert recall([{"chunk_id": "b", "score": 0.1}, {"chunk_id": "a", "score": 0.9}], top_k=1) == 1.0
@@ -135,7 +135,7 @@ def test_the_first_hits_are_those_of_the_ranking() -> None:
 
 def test_the_raw_lists_of_the_reranker_are_not_cut() -> None:
     run = [{"query_id": "q", "topk": ["a", "b"], "raw": ["x", "y", "a", "b"]}]
-    result = karat.evaluate(run, {"q": ["a", "b"]}, ["recall@5"], top_k=1, analyses=True)
+    result = karat.evaluate(run, {"q": ["a", "b"]}, ["recall@5"], top_k=1)
     assert result.means == {"recall@5": 0.5}
     assert result.analyses.found["reranker"].raw_depth == 4
 

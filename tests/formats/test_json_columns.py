@@ -20,6 +20,7 @@ from karat.formats.json_columns import read_columns
 from karat.formats.records import RecordDecoder, column, extra_columns, read_column_batches
 from karat.formats.run_log import _RANKED, _TOPK
 from karat.formats.run_records import RankedId, SlimRecord
+from karat.results.save import saved_form
 
 FIELDS = ("rank", "chunk_id", "score", "doc_id", "id")
 

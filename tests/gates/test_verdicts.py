@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import karat
-from karat.results.save import saved_form
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import gate, judge_result
 from karat.gates.verdicts import GateJudge, GateVerdict, Verdicts, overall
 from karat.results.result import Result
+from karat.results.save import saved_form
 from karat.statistics.intervals import Sampling
 
 FAST = Sampling(resamples=1000)
@@ -440,7 +440,7 @@ def test_an_anchor_that_is_none(tmp_path: Path) -> None:
     from karat.results.saved import SavedResults
 
     file = tmp_path / "two.json"
-    file.write_bytes(msgspec.json.encode(SavedResults(results=saved_form([r) for r in both.values()])))
+    file.write_bytes(msgspec.json.encode(SavedResults(results=[saved_form(r) for r in both.values()])))
     with pytest.raises(ConfigError, match="2 systems: x, y"):
         verdict(scored(share(6, 10)), metric="hit@1", regression_max=0.1, anchor=str(file))
 

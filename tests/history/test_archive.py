@@ -38,7 +38,7 @@ def test_runs_go_from_one_history_to_another(store: Store, exported: Path, made_
     assert [one.new for one in import_runs(store, exported, "x")] == [False] * 3
     row = store.row(made_run(1).id)
     assert (row.saved_at, row.head.branch, row.tags, row.outcome) == (DAY, "main", ["a", "n1"], "pass")
-    assert store.kept(row.id).saved() == saved_form(made_run(1))
+    assert store.kept(row.id).saved() == made_run(1).saved()
 
 
 def changed(path: Path, name: str, change: Callable[[bytes], bytes], *, resign: bool = False) -> Path:

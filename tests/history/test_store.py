@@ -38,7 +38,7 @@ def test_a_run_comes_back_as_it_was(store: Store, made_run: Maker) -> None:
     run = made_run(1)
     saved = store.save(run, branch="main")
     again = store.kept(saved.id)
-    assert saved_form(again) == saved_form(run)
+    assert again.saved() == run.saved()
     assert again.id == run.id == saved.id
     assert again.rows.equals(run.rows)
     assert store.document(saved.id) == run.document
@@ -74,7 +74,7 @@ def test_what_the_gold_names_is_told_by_its_hash(made_run: Maker) -> None:
     run = made_run(1)
     result = msgspec.structs.replace(run.document.result, wrong_hits_judged=True)
     told = KeptRun.of(msgspec.structs.replace(run.document, result=result), run.rows)
-    assert saved_form(told).wrong_hits_judged is True
+    assert told.saved().wrong_hits_judged is True
     plain = msgspec.json.decode(run.text)
     del plain["result"]["wrong_hits_judged"]
     assert told.id == KeptRun(msgspec.json.encode(plain), run.rows).id == run.id

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 import karat
-from karat.results.save import saved_form
 from karat.report.blocks import Report, Table
 from karat.report.build import evaluation_report
 from karat.report.comparison import comparison_report
@@ -21,6 +20,7 @@ from karat.report.renderers.markdown import render_markdown
 from karat.report.renderers.terminal import print_report
 from karat.report.sweep import sweep_report
 from karat.results.comparison.compare import compare_results
+from karat.results.save import saved_form
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
@@ -185,7 +185,7 @@ def test_differences_of_shares_are_in_percentage_points_and_others_in_their_unit
 
 
 def test_saved_results_show_no_empty_columns() -> None:
-    saved = saved_form([measured(run, ["recall@5"])) for run in (BEFORE, AFTER)]
+    saved = [saved_form(measured(run, ["recall@5"])) for run in (BEFORE, AFTER)]
     report = comparison_report(karat.compare(*saved, changes=1))
     table = next(b for s in report.sections if s.name == "changes-1" for b in s.blocks if isinstance(b, Table))
     assert [c.title for c in table.columns] == ["query", "recall@5", "change", "text"]

@@ -77,7 +77,7 @@ def test_tags_of_any_kind_survive() -> None:
 
 def test_saving_what_was_restored_changes_nothing_but_the_ceilings(live: Result) -> None:
     first = saved_form(live)
-    second = restore(first).saved()
+    second = saved_form(restore(first))
     assert (second.scores, second.queries, second.attributes) == (first.scores, first.queries, first.attributes)
     assert (second.votes, second.definitions, second.statistics) == (first.votes, first.definitions, first.statistics)
     assert (second.settings, second.dataset, second.audit) == (first.settings, first.dataset, first.audit)

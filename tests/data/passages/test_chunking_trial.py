@@ -107,9 +107,7 @@ def test_a_quote_finds_the_chunks_that_offsets_find(trial: Trial, length: int, s
 def test_two_chunkings_are_compared_on_the_same_labels(trial: Trial) -> None:
     gold = trial.gold("doc_id", "start", "end")
     small, large = trial.cut(200, 200), trial.cut(800, 400)
-    sides = [
-        karat.evaluate(trial.run(corpus), gold, METRICS, corpus=corpus, analyses=True) for corpus in (small, large)
-    ]
+    sides = [karat.evaluate(trial.run(corpus), gold, METRICS, corpus=corpus) for corpus in (small, large)]
     (pair,) = karat.compare(*sides).pairs
     assert pair.queries == 472
     assert not pair.notes
@@ -135,8 +133,8 @@ def test_chunk_labels_do_not_survive_and_label_health_says_so(trial: Trial) -> N
     labels: list[dict[str, Any]] = [{"query_id": query, "gold": []} for query in quotes.queries]
     for query, chunks in zip(quotes.query_of_item.tolist(), chunks_of(quotes, small), strict=True):
         labels[query]["gold"] += [{"chunk_id": chunk, "quote": texts[chunk]} for chunk in sorted(chunks)]
-    stale = karat.evaluate(run, labels, METRICS, corpus=large, analyses=True)
-    fresh = karat.evaluate(run, quotes, METRICS, corpus=large, analyses=True)
+    stale = karat.evaluate(run, labels, METRICS, corpus=large)
+    fresh = karat.evaluate(run, quotes, METRICS, corpus=large)
     assert stale.means["recall@5"] < 0.1 < 0.8 < fresh.means["recall@5"]
     health = stale.analyses.found["label_health"]
     assert health.rechunked

@@ -11,14 +11,13 @@ import msgspec
 import pytest
 
 import karat
-from karat.results.save import saved_form
 from karat.labels.beside_gold import read_labelling
 from karat.report.build import brief_report, evaluation_report
 from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
 from karat.results.analyses.bounds import BoundsFound, BoundsRow
 from karat.results.comparison.compare import CandidateComparison
-from karat.results.save import restore
+from karat.results.save import restore, saved_form
 from karat.scoring.extra_labels import Labelling
 
 QUICK = karat.Sampling(resamples=300)
@@ -186,7 +185,9 @@ def test_it_is_saved_restored_and_shown(judge: str, human: str, shown: Callable[
     assert to_builtins(again.analyses.found["bounds"]) == to_builtins(result.analyses.found["bounds"])
     assert "strict bounds" in render_markdown(evaluation_report(again))
     assert "strict bounds" in render_markdown(brief_report(result))
-    assert "strict bounds" not in render_markdown(brief_report(karat.evaluate(RUN, GOLD, ["map"], sampling=QUICK, analyses=True)))
+    assert "strict bounds" not in render_markdown(
+        brief_report(karat.evaluate(RUN, GOLD, ["map"], sampling=QUICK, analyses=True))
+    )
 
 
 def to_builtins(value: Any) -> Any:
@@ -231,7 +232,9 @@ def test_a_gold_of_relevant_items_only_says_so_beside_the_warning() -> None:
 def test_saved_results_keep_whether_the_gold_names_irrelevant_items(wrong: bool, said: bool) -> None:
     gold = {f"q{i}": {"a": 1, "n": 0} if wrong else {"a": 1} for i in range(30)}
     lists = (dict.fromkeys(gold, items) for items in (["x", "y"], ["a", "y"]))
-    sides = saved_form([karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK, analyses=True)) for run in lists]
+    sides = [
+        saved_form(karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK, analyses=True)) for run in lists
+    ]
     judged = karat.compare(sides[0], sides[1]).pairs[0].judged
     assert judged is not None
     assert judged.warning is not None
@@ -274,7 +277,7 @@ def test_a_lead_that_no_label_can_take() -> None:
 
 
 def test_bounds_of_saved_results_are_not_invented() -> None:
-    saved = saved_form([karat.evaluate(run, GOLD, ["recall@5"], analyses=True)) for run in (RUN, RUN)]
+    saved = [saved_form(karat.evaluate(run, GOLD, ["recall@5"], analyses=True)) for run in (RUN, RUN)]
     found = karat.compare(*saved, bounds=True).pairs[0]
     assert found.bounds == []
     assert found.judged is None

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 import karat
-from karat.results.save import saved_form
 from karat.report.export import to_json
 from karat.results.analyses.freshness import Fresh
-from karat.results.save import restore
+from karat.results.save import restore, saved_form
 from karat.results.saved import read_results
 
 Record = dict[str, Any]
@@ -122,8 +121,7 @@ def test_the_versions_of_passages_are_a_tag(tmp_path: Path) -> None:
     quotes = {"old": "five days", "new": "nine days", "both": "refunds take"}
     gold = [{"query_id": q, "gold": [{"doc_id": "doc", "quote": quote}]} for q, quote in quotes.items()]
     result = karat.evaluate(
-        {q: ["doc#1"] for q in quotes}, gold, ["recall@5"], corpus=tmp_path / "corpus.jsonl", **QUICK
-        analyses=True,
+        {q: ["doc#1"] for q in quotes}, gold, ["recall@5"], corpus=tmp_path / "corpus.jsonl", **QUICK, analyses=True
     )
     assert result.gold.tags["doc_version"] == ["1", "2", "several"]
 
@@ -197,7 +195,6 @@ def test_the_demo_set() -> None:
     assert (fresh.newer_gold, fresh.all_gold) == (0, True)
     assert all(d.losses == 0 and d.low is not None and d.low > 0 for d in fresh.differences)
     (row,) = karat.evaluate(
-        DEMO / "bm25.jsonl", DEMO / "gold.jsonl", ["recall@5"], no_future=True, **QUICK
-        analyses=True,
+        DEMO / "bm25.jsonl", DEMO / "gold.jsonl", ["recall@5"], no_future=True, **QUICK, analyses=True
     ).summary_rows
     assert row.mean == fresh.differences[0].candidate

@@ -32,9 +32,7 @@ def entry(query: str, *evidence: str, **fields: Any) -> dict[str, Any]:
 
 
 def score(texts: list[str | None], evidence: list[str], metric: str, **options: Any) -> float | None:
-    return karat.evaluate([record("q", *texts)], [entry("q", *evidence)], [metric], **options, analyses=True).score(
-        metric
-    )["q"]
+    return karat.evaluate([record("q", *texts)], [entry("q", *evidence)], [metric], **options).score(metric)["q"]
 
 
 # By hand
@@ -74,7 +72,7 @@ def test_a_chunk_that_covers_everything_is_perfect() -> None:
 def test_micro_counts_evidences_and_macro_queries() -> None:
     run = [record("many", FIVE), record("one", CARD)]
     gold = [entry("many", FIVE, CASH, "On Sundays closed", "Open at 9"), entry("one", CARD)]
-    means = karat.evaluate(run, gold, ["evidence_recall@3", "coverage@3"], analyses=True).means
+    means = karat.evaluate(run, gold, ["evidence_recall@3", "coverage@3"]).means
     assert means == {"evidence_recall@3": 2 / 5, "coverage@3": (1 / 4 + 1) / 2}
 
 
@@ -124,10 +122,10 @@ def test_undefined_and_failed() -> None:
         "no evidence": None,
     }
     families = ("evidence_recall", "coverage", "full_coverage", "evidence_hit")
-    result = karat.evaluate(run, gold, [f"{family}@2" for family in families], analyses=True)
+    result = karat.evaluate(run, gold, [f"{family}@2" for family in families])
     for family in families:
         assert result.score(f"{family}@2") == expected
-    assert karat.evaluate(run, gold, ["coverage@1"], analyses=True).score("coverage@1")["some text"] is None
+    assert karat.evaluate(run, gold, ["coverage@1"]).score("coverage@1")["some text"] is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,7 @@ def test_undefined_and_failed() -> None:
     ],
 )
 def test_the_audit_says_what_is_lacking(texts: list[str | None], gold: list[Any], reason: str) -> None:
-    audit = karat.evaluate([record("q", *texts)], gold, ["evidence_hit@3"], analyses=True).audit
+    audit = karat.evaluate([record("q", *texts)], gold, ["evidence_hit@3"]).audit
     (lacking,) = [entry for entry in audit if entry.code == "no_data"]
     assert lacking.examples[0].startswith(f"evidence_hit@3: {reason}")
 
@@ -152,16 +150,14 @@ def test_evidence_once_and_never_empty() -> None:
     )
     assert gold.fields["evidence"] == [[FIVE, CARD], None, [CASH]]
     assert (gold.audit["duplicate_evidence"], gold.audit["empty_evidence"]) == (1, 3)
-    result = karat.evaluate(
-        [record("q", FIVE), record("r", FIVE), record("s", FIVE)], gold, ["coverage@1"], analyses=True
-    )
+    result = karat.evaluate([record("q", FIVE), record("r", FIVE), record("s", FIVE)], gold, ["coverage@1"])
     assert result.score("coverage@1") == {"q": 0.5, "r": None, "s": 0.0}
     assert result.audit["empty_evidence"] == 3
 
 
 def test_a_single_text_is_a_list_of_one() -> None:
     gold = [{"query_id": "q", "evidence": FIVE}]
-    assert karat.evaluate([record("q", FIVE)], gold, ["coverage@1"], analyses=True).means == {"coverage@1": 1.0}
+    assert karat.evaluate([record("q", FIVE)], gold, ["coverage@1"]).means == {"coverage@1": 1.0}
 
 
 @pytest.mark.parametrize("evidence", [5, [5], {"text": FIVE}, [[FIVE]], [None], ["half \ud800"]])
@@ -186,7 +182,7 @@ def test_answers_in_the_metadata_of_samples(tmp_path: Any) -> None:
     file = tmp_path / "samples.json"
     metadata = {"answer": "five days", "evidence": FIVE}
     file.write_bytes(msgspec.json.encode({"samples": [{"id": "q", "expected_output": ["c0"], "metadata": metadata}]}))
-    means = karat.evaluate([record("q", FIVE)], file, ["answer-containment-at-k", "coverage@1"], analyses=True).means
+    means = karat.evaluate([record("q", FIVE)], file, ["answer-containment-at-k", "coverage@1"]).means
     assert means == {"answer_containment@k": 1.0, "coverage@1": 1.0}
 
 
@@ -216,9 +212,7 @@ def test_names(name: str, expected: str) -> None:
 
 def contained(texts: list[str | None], **fields: Any) -> float | None:
     gold = [{"query_id": "q", "gold": ["c0"], **fields}]
-    return karat.evaluate([record("q", *texts)], gold, ["answer_containment@2"], analyses=True).score(
-        "answer_containment@2"
-    )["q"]
+    return karat.evaluate([record("q", *texts)], gold, ["answer_containment@2"]).score("answer_containment@2")["q"]
 
 
 def test_answer_containment() -> None:
@@ -232,7 +226,7 @@ def test_answer_containment() -> None:
     assert contained([None], answer="90 days") is None
     assert contained([], answer="90 days") == 0.0
     gold = [{"query_id": "q", "no_answer": True, "answer": "there is none"}, {"query_id": "missing", "answer": "90"}]
-    scores = karat.evaluate([record("q", "there is none")], gold, ["answer_containment@2"], analyses=True).score(
+    scores = karat.evaluate([record("q", "there is none")], gold, ["answer_containment@2"]).score(
         "answer_containment@2"
     )
     assert scores == {"q": None, "missing": 0.0}
@@ -251,24 +245,17 @@ def test_every_pair_is_looked_at_once_and_no_deeper_than_asked(monkeypatch: pyte
 
     monkeypatch.setattr(covering, "cover", counted)
     run = [record("q", *(f"chunk {i}" for i in range(9)))]
-    karat.evaluate(
-        run,
-        [entry("q", FIVE, CARD)],
-        ["evidence_recall@3", "coverage@5", "evidence_hit@2", "coverage@4"],
-        analyses=True,
-    )
+    karat.evaluate(run, [entry("q", FIVE, CARD)], ["evidence_recall@3", "coverage@5", "evidence_hit@2", "coverage@4"])
     assert len(asked) == len(set(asked)) == 2 * 5
     asked.clear()
-    karat.evaluate(run, [entry("q", FIVE)], ["evidence_precision@2", "evidence_map"], analyses=True)
+    karat.evaluate(run, [entry("q", FIVE)], ["evidence_precision@2", "evidence_map"])
     assert len(asked) == len(set(asked)) == 9
 
 
 def test_all_of_the_list_is_in_order_where_all_of_it_is_looked_at() -> None:
     """Hits of equal score stand by id, descending; a metric without a cutoff needs every place of that order."""
     hits = [{"chunk_id": f"c{i}", "score": 1.0, "text": FIVE if i == 0 else "nothing"} for i in range(20)]
-    result = karat.evaluate(
-        [{"query_id": "q", "topk": hits}], [entry("q", FIVE)], ["evidence_mrr", "evidence_map"], analyses=True
-    )
+    result = karat.evaluate([{"query_id": "q", "topk": hits}], [entry("q", FIVE)], ["evidence_mrr", "evidence_map"])
     assert result.means == {"evidence_mrr": 1 / 20, "evidence_map": 1 / 20}
 
 
@@ -308,8 +295,6 @@ def test_what_was_seen() -> None:
 
 def test_texts_too_long_to_compare_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("karat.matching.cover.LIMIT", 100)
-    result = karat.evaluate(
-        [record("q", FIVE[::-1], FIVE)], [entry("q", FIVE)], ["coverage@1", "coverage@2"], analyses=True
-    )
+    result = karat.evaluate([record("q", FIVE[::-1], FIVE)], [entry("q", FIVE)], ["coverage@1", "coverage@2"])
     assert result.means == {"coverage@1": 0.0, "coverage@2": 1.0}  # containment is looked at in any case
     assert result.analyses.found["evidence"].too_long == 1

@@ -25,7 +25,7 @@ def query(as_of: Any, *gold: str, name: str = "q") -> Record:
 
 
 def evaluate(topk: list[Record], entry: Record, *metrics: str, **options: Any) -> karat.Result:
-    return karat.evaluate([{"query_id": entry["query_id"], "topk": topk}], [entry], metrics, **options, analyses=True)
+    return karat.evaluate([{"query_id": entry["query_id"], "topk": topk}], [entry], metrics, **options)
 
 
 def audit(result: karat.Result) -> dict[str, int]:
@@ -47,14 +47,12 @@ def audit(result: karat.Result) -> dict[str, int]:
     ],
 )
 def test_share_of_hits_that_are_not_newer(versions: list[Any], as_of: Any, k: int, expected: float | None) -> None:
-    assert evaluate(hits(*versions), query(as_of), f"freshness@{k}", analyses=True).means == {
-        f"freshness@{k}": expected
-    }
+    assert evaluate(hits(*versions), query(as_of), f"freshness@{k}").means == {f"freshness@{k}": expected}
 
 
 def test_a_query_that_the_run_lacks_has_no_freshness() -> None:
     run = [{"query_id": "q", "topk": hits("2025-01-01")}]
-    result = karat.evaluate(run, [query("2025-06-01"), query("2025-06-01", name="r")], ["freshness@5"], analyses=True)
+    result = karat.evaluate(run, [query("2025-06-01"), query("2025-06-01", name="r")], ["freshness@5"])
     assert result.score("freshness@5") == {"q": 1.0, "r": None}
 
 
@@ -63,16 +61,14 @@ def test_what_is_lacking_is_said() -> None:
         (hits("2025-01-01"), query(None), "the queries have no as_of"),
         (hits(None), query("2025-06-01"), "the hits have no doc_version"),
     ):
-        (said,) = [e for e in evaluate(topk, entry, "freshness@5", analyses=True).audit if e.code == "no_data"]
+        (said,) = [e for e in evaluate(topk, entry, "freshness@5").audit if e.code == "no_data"]
         assert reason in said.examples[0]
 
 
 def test_newer_hits_make_room() -> None:
     """The gold item moves up from the third place to the first; what has no version stays."""
     topk, entry = hits("2025-07-01", "2025-08-01", "2025-01-01", None), query("2025-06-01", "c")
-    plain, clean = (
-        evaluate(topk, entry, "mrr", "freshness@5", no_future=flag, analyses=True) for flag in (False, True)
-    )
+    plain, clean = (evaluate(topk, entry, "mrr", "freshness@5", no_future=flag) for flag in (False, True))
     assert plain.means == {"mrr": pytest.approx(1 / 3), "freshness@5": pytest.approx(1 / 3)}
     assert clean.means == {"mrr": 1.0, "freshness@5": 1.0}
     assert audit(plain) == {}
@@ -81,7 +77,7 @@ def test_newer_hits_make_room() -> None:
 
 def test_newer_gold_is_removed_with_its_hit_and_still_asked_for() -> None:
     topk, entry = hits("2025-07-01", "2025-01-01"), query("2025-06-01", "a", "b")
-    result = evaluate(topk, entry, "recall@5", no_future=True, analyses=True)
+    result = evaluate(topk, entry, "recall@5", no_future=True)
     assert result.means == {"recall@5": 0.5}
     assert audit(result) == {"future_hits": 1, "future_gold": 1}
     assert next(e for e in result.audit if e.code == "future_gold").examples == ("q: a",)
@@ -89,7 +85,7 @@ def test_newer_gold_is_removed_with_its_hit_and_still_asked_for() -> None:
 
 def test_newer_gold_is_found_by_document() -> None:
     topk = [{"chunk_id": "d#1", "doc_version": 5}, {"chunk_id": "d#2", "doc_version": 5}]
-    result = evaluate(topk, query(4, "d"), "recall@5", no_future=True, analyses=True)
+    result = evaluate(topk, query(4, "d"), "recall@5", no_future=True)
     assert (result.means, audit(result)) == ({"recall@5": 0.0}, {"future_hits": 2, "future_gold": 1})
 
 
@@ -99,7 +95,7 @@ def test_ranks_and_repeats_are_settled_as_always() -> None:
         {"chunk_id": "a", "rank": 2, "doc_version": 1},
         {"chunk_id": "a", "rank": 3, "doc_version": 1},
     ]
-    result = evaluate(topk, query(4, "a"), "mrr", no_future=True, analyses=True)
+    result = evaluate(topk, query(4, "a"), "mrr", no_future=True)
     assert result.means == {"mrr": 1.0}
     assert audit(result) == {"duplicate_hits": 1, "future_hits": 1}
     assert result.depths.tolist() == [1]
@@ -108,22 +104,20 @@ def test_ranks_and_repeats_are_settled_as_always() -> None:
 def test_the_corpus_lends_versions(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id":"a","version":"2025-07-01"}\n{"id":"b","version":"2025-01-01"}\n')
-    result = evaluate(
-        hits(None, None), query("2025-06-01", "b"), "mrr", "freshness@5", corpus=corpus, no_future=True, analyses=True
-    )
+    result = evaluate(hits(None, None), query("2025-06-01", "b"), "mrr", "freshness@5", corpus=corpus, no_future=True)
     assert (result.means, audit(result)) == ({"mrr": 1.0, "freshness@5": 1.0}, {"future_hits": 1})
 
 
 def test_tables_have_dates() -> None:
     frame = pl.DataFrame({"query_id": ["q", "q"], "chunk_id": ["a", "b"], "rank": [1, 2]})
     run = frame.with_columns(pl.Series("doc_version", ["2025-07-01", "2025-01-01"]).str.to_date())
-    assert karat.evaluate(run, [query("2025-06-01")], ["freshness@5"], analyses=True).means == {"freshness@5": 0.5}
+    assert karat.evaluate(run, [query("2025-06-01")], ["freshness@5"]).means == {"freshness@5": 0.5}
 
 
 def test_a_comparison_shows_the_lists_without_newer_hits() -> None:
     gold = [query("2025-06-01", "b")]
     sides = [
-        karat.evaluate([{"query_id": "q", "topk": hits(*versions)}], gold, ["mrr"], no_future=True, analyses=True)
+        karat.evaluate([{"query_id": "q", "topk": hits(*versions)}], gold, ["mrr"], no_future=True)
         for versions in (("2025-07-01", "2025-01-01"), ("2025-01-01", "2025-01-01"))
     ]
     (change,) = karat.compare(*sides).pairs[0].changes
@@ -135,7 +129,7 @@ def test_a_comparison_shows_the_lists_without_newer_hits() -> None:
 
 def refused(run: Any, gold: Any, *words: str, **options: Any) -> InputError:
     with pytest.raises(InputError) as caught:
-        karat.evaluate(run, gold, ["freshness@5"], **options, analyses=True)
+        karat.evaluate(run, gold, ["freshness@5"], **options)
     for word in words:
         assert word in str(caught.value)
     assert "Traceback" not in str(caught.value)
@@ -185,9 +179,7 @@ def test_versions_that_cannot_be_compared(tmp_path: Path) -> None:
 def left_out(run: Any, **options: Any) -> str:
     """What the audit says of the one hit that counts as one without a version; the others are as they are."""
     for no_future in (False, True):
-        result = karat.evaluate(
-            run, [query("2025-06-01")], ["freshness@5"], no_future=no_future, **options, analyses=True
-        )
+        result = karat.evaluate(run, [query("2025-06-01")], ["freshness@5"], no_future=no_future, **options)
         assert result.means["freshness@5"] == 1.0
         assert (result.audit["odd_versions"], result.audit["undated_hits"], result.audit["future_hits"]) == (1, 0, 0)
     return next(entry.examples[0] for entry in result.audit if entry.code == "odd_versions")
@@ -203,6 +195,6 @@ def test_no_future_needs_times_on_both_sides() -> None:
 def test_odd_versions_do_not_matter_to_those_who_do_not_ask() -> None:
     """A score that looks at no version is scored whatever they say; the analysis says why it is not made."""
     run = [{"query_id": "q", "topk": hits("newest")}]
-    result = karat.evaluate(run, [query("2025-06-01")], ["recall@5"], analyses=True)
+    result = karat.evaluate(run, [query("2025-06-01")], ["recall@5"])
     assert result.means == {"recall@5": 1.0}
     assert "got newest" in result.analyses.lacking["freshness"]
