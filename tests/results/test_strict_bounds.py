@@ -11,11 +11,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import karat
-from karat.formats.read import read_gold, read_run
+from karat.data.gold import Gold
+from karat.formats.read import read_gold
 from karat.results.strict_bounds import flip, strict_bounds
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.grammar import parse_metric
-from karat.scoring.unjudged import OpenLists, PooledItems, no_lists, open_lists, read_lists
+from karat.scoring.unjudged import Lists, OpenLists, PooledItems, no_lists, open_lists
+from karat.scoring.views import Need
 from karat.statistics.fewest import fewest_changes
 
 METRICS = [
@@ -44,13 +46,16 @@ def situations(draw: st.DrawFn) -> tuple[dict[str, int], list[list[str]]]:
     return gold, lists
 
 
+def whole_lists(run: dict[str, list[str]], gold: Gold) -> Lists:
+    return karat.evaluate(run, gold, ["mrr"], consumers=[lambda setup: Need(open_hits=True)]).unjudged_lists("chunk")
+
+
 def between(
     first: list[str] | None, second: list[str], gold: dict[str, Any], seen: list[str] | None = None
 ) -> OpenLists:
     judged, rules = read_gold({"q": gold}), Rules()
     sides = [
-        no_lists(judged, rules) if found is None else read_lists(read_run({"q": found}), [""], judged, rules)[""]
-        for found in (first, second)
+        no_lists(judged, rules) if found is None else whole_lists({"q": found}, judged) for found in (first, second)
     ]
     return open_lists(*sides, [PooledItems(np.zeros(len(seen), np.int64), seen)] if seen else [])
 
@@ -109,7 +114,7 @@ def test_chunks_of_an_unjudged_document_are_one_label() -> None:
 
 def test_a_query_that_the_run_lacks_has_nothing_to_label() -> None:
     gold, rules = read_gold({"q": ["a"], "p": ["a"]}), Rules()
-    lists = open_lists(no_lists(gold, rules), read_lists(read_run({"p": ["u"]}), [""], gold, rules)[""])
+    lists = open_lists(no_lists(gold, rules), whole_lists({"p": ["u"]}, gold))
     for metric in ("hit@1", "rbp", "ndcg@2"):
         found = strict_bounds(parse_metric(metric), lists)
         assert found is not None
@@ -199,9 +204,9 @@ def test_the_smallest_set_of_labels_that_takes_the_lead(
 
 
 def _two(given_: list[tuple[dict[str, int], list[list[str]]]]) -> OpenLists:
-    gold, rules = read_gold({f"q{i}": gold for i, (gold, _) in enumerate(given_)}), Rules()
+    gold = read_gold({f"q{i}": gold for i, (gold, _) in enumerate(given_)})
     runs = [{f"q{i}": lists[side] for i, (_, lists) in enumerate(given_)} for side in range(2)]
-    return open_lists(*(read_lists(read_run(run), [""], gold, rules)[""] for run in runs))
+    return open_lists(*(whole_lists(run, gold) for run in runs))
 
 
 @settings(max_examples=300)

@@ -16,6 +16,7 @@ from karat.results.analyses.analyse import REGISTRY
 from karat.results.analyses.base import Lacking, pair
 from karat.results.save import restore
 from karat.results.saved import read_result
+from karat.scoring.views import ORIGINAL, RAW, Need, View
 
 GOLD = {"q": ["a"], "r": ["a"], "s": ["a"]}
 RUN: list[dict[str, Any]] = [
@@ -30,38 +31,43 @@ def result(run: Any = RUN, **options: Any) -> karat.Result:
 
 
 def test_other_lists_are_measured_on_the_queries_that_have_them() -> None:
-    raw = result().measure(["mrr", "hit@1"], hits="raw")
-    assert raw.score("mrr") == {"q": 0.5, "r": 1.0, "s": 0.0}
-    assert raw.missing == {"s"}
-    assert raw.depths.tolist() == [3, 3, 0]
+    raw = result().measure(["mrr", "hit@1"], View(lists=RAW))
+    assert raw.score("mrr") == {"q": 0.5, "r": 1.0}
+    assert raw.depths.tolist() == [3, 3]
 
 
 def test_a_query_without_raw_hits_says_nothing_about_reranking() -> None:
     final = result()
-    paired, rows = pair(final.measure(["mrr"], hits="raw"), final, ["mrr"])
+    paired, rows = pair(final.measure(["mrr"], View(lists=RAW)), final, ["mrr"])
     assert rows.tolist() == [0, 1]
     assert paired.deltas(final.metrics[0]).tolist() == [0.5, -0.5]
 
 
 def test_a_log_without_such_lists_says_which_field_it_lacks() -> None:
     with pytest.raises(Lacking, match="`topk_original` in the run log"):
-        result().measure(["mrr"], hits="topk_original")
+        result().measure(["mrr"], View(lists=ORIGINAL))
     with pytest.raises(Lacking, match="`raw` in the run log"):
-        karat.evaluate({"q": ["a"]}, GOLD, ["mrr"], analyses=True).measure(["mrr"], hits="raw")
+        karat.evaluate({"q": ["a"]}, GOLD, ["mrr"], analyses=True).measure(["mrr"], View(lists=RAW))
 
 
 def test_what_is_there_already_is_not_measured_again() -> None:
-    first = result()
-    assert first.measure(["mrr"]) is first
-    assert first.measure(["mrr"], hits="raw") is first.measure(["mrr"], hits="raw")
-    assert first.measure(["mrr"], facts=["route"]).facts == {"route": ["faq", None, None]}
+    first, raw = result(), View(lists=RAW)
+    assert first.measure(["mrr"], raw) is first.measure(["mrr"], raw)
+    assert first.facts("route") == ["faq", None, None]
+    assert first.facts("never logged") == [None, None, None]
 
 
-def test_other_options_are_those_of_evaluate() -> None:
+def test_a_view_exists_where_somebody_needed_it() -> None:
     run = [{"query_id": "q", "topk": [{"chunk_id": "b", "score": 1}, {"chunk_id": "a", "score": 2}]}]
-    first = karat.evaluate(run, {"q": ["b"]}, ["mrr"], analyses=True)
-    assert first.measure(["mrr"], min_score=1.5).means == {"mrr": 0.0}
+    strict = View(min_score=1.5)
+    first = karat.evaluate(run, {"q": ["b"]}, ["mrr"], consumers=[lambda setup: Need(views={strict: ["mrr"]})])
+    assert first.measure(["mrr"], strict).means == {"mrr": 0.0}
+    assert first.measure(["recall@1"], strict).means == {"recall@1": 0.0}  # any metric that asks for ids only
     assert first.means == {"mrr": 0.5}
+    with pytest.raises(Lacking):
+        first.measure(["mrr"], View(min_score=1.2))
+    with pytest.raises(Lacking, match="coverage@5 in the evaluation: it looks at the hits themselves"):
+        first.measure(["coverage@5"])
 
 
 def test_a_saved_result_keeps_its_analyses(tmp_path: Path) -> None:
@@ -118,9 +124,7 @@ def test_hits_take_from_the_corpus_what_they_do_not_say() -> None:
 def test_a_corpus_is_a_file_too_and_gives_the_floor(tmp_path: Path) -> None:
     file = tmp_path / "corpus.jsonl"
     file.write_text("".join(json.dumps({"id": i, "text": "x"}) + "\n" for i in "abcd"))
-    found = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file, analyses=True)
+    found = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file)
     assert (found.corpus_size, found.summary_rows[0].floor) == (4, 0.25)
-    assert (
-        karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file, corpus_size=10, analyses=True).corpus_size
-        == 10
-    )
+    found = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file, corpus_size=10)
+    assert found.corpus_size == 10
