@@ -458,7 +458,7 @@ class _Evaluation:
             segmented_by=self.segmented_by,
             corpus_size=self.corpus_size,
             context=context,
-            lists=self._lists(measured, run, request) if run.here else None,
+            lists=self._lists(measured, run, request),
         )
         result = empty.measure(self.asked)
         silent = {name for name, values in result.values.items() if np.isnan(values).all()}

@@ -100,6 +100,7 @@ class Part:
     lists: Hits | None = None  # the first hits of each query, in ranking order
     opened: dict[Level, OpenPart] = field(default_factory=dict)
     returned: tuple[list[str], list[str]] = ([], [])  # gold ids and documents seen for the first time
+    notes: Any = None  # for `Run.take_notes`, where a worker read the run
 
 
 class Kernel:

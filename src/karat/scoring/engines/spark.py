@@ -1,4 +1,4 @@
-"""On a Spark cluster: hits stay there, queries come together by a shuffle, and one row of scores a query returns."""
+"""On a Spark cluster: hits stay there, and what is kept of them returns in one job."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from karat.data.audit import Audit
 from karat.data.corpus import DescribedRun
 from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
+from karat.data.ids import Ints
 from karat.errors import ConfigError, InputError
 from karat.formats.layout import LISTS, NAMES, Layout, find_column, read_layout
-from karat.scoring.engines.base import Engine, Scored, Task
-from karat.scoring.engines.spark_files import Schema, refuse_delta, refuse_mixed, refuse_unreadable, schemas_of
+from karat.formats.run_log import RunLog
+from karat.formats.table_run import FrameRun
+from karat.scoring.engines.base import Engine
+from karat.scoring.engines.spark_files import (
+    Schema,
+    is_run_log,
+    refuse_delta,
+    refuse_mixed,
+    refuse_unreadable,
+    schemas_of,
+)
 from karat.scoring.engines.spark_gold import GOLD, gold_rows
 from karat.scoring.engines.spark_session import find_session, friendly
-from karat.scoring.engines.spark_work import SCORES, Shipped, score_partition, unpack
+from karat.scoring.engines.spark_work import LINE, PARTS, Shipped, judge_partition, unpack
+from karat.scoring.one_pass import Golds, Part, PassRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,9 +87,11 @@ class Spark(Engine):
         if type(run).__module__.startswith("pyspark"):
             return SparkRun("a Spark DataFrame", lambda: (run, {}), system, layout)
         if not isinstance(run, str) and not hasattr(run, "__fspath__"):
-            got, expected = type(run).__name__, "a path to Parquet files, or a Spark DataFrame"
+            got, expected = type(run).__name__, "a path to Parquet files or a run log, or a Spark DataFrame"
             raise InputError("Spark cannot read this run", expected=expected, got=got)
         path = str(run)
+        if is_run_log(path):
+            return SparkLog(path, lambda: self.session.read.text(path), system)
         refuse_unreadable(path)
         if self._session is None:
             refuse_delta(path, self._master)
@@ -103,7 +116,7 @@ class Spark(Engine):
         except AnalysisException:
             return False
 
-    def scores(self, run: Run, task: Task) -> Iterator[Scored]:
+    def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         if not isinstance(run, SparkRun):
             given = "--corpus" if isinstance(run, DescribedRun) else "--raw, --original or --route"
             raise ConfigError(
@@ -111,24 +124,34 @@ class Spark(Engine):
                 file=run.label,
                 hint=f"leave out {given}, or use --engine local",
             )
-        hits = run.frame(task.columns)
-        shipped = Shipped.of(task, run.label, run.layout)
+        hits = run.frame(request.columns)
+        shipped = Shipped.of(request, golds, run.label, run.layout, run.system)
         with friendly(run.label):
-            yield from self._scored(hits, shipped, task.gold_of(""))
+            for part in self._judged(hits, shipped, golds):
+                if part.notes is None:
+                    yield part
+                else:
+                    run.take_notes(part.notes)
 
-    def _scored(self, hits: DataFrame, shipped: Shipped, gold: Gold) -> Iterator[Scored]:
+    def _judged(self, hits: DataFrame, shipped: Shipped, golds: Golds) -> Iterator[Part]:
+        """One job: hits come together by query where they are not, and what is kept of them returns."""
+        if LINE not in hits.columns:
+            hits, shipped = self._together(hits, shipped, golds)
+        parts = hits.mapInArrow(judge_partition(self._sent(shipped)), PARTS)
+        yield from map(unpack, parts.toArrow()["part"].to_pylist())  # a few bytes per query and metric
+
+    def _together(self, hits: DataFrame, shipped: Shipped, golds: Golds) -> tuple[DataFrame, Shipped]:
         from pyspark.sql import functions as F
 
-        if shipped.size() > (min(self.broadcast, _MESSAGE) if self._is_connect else self.broadcast):
-            hits, shipped = self._with_gold(hits, gold), shipped.without_gold()
+        limit = min(self.broadcast, _MESSAGE) if self._is_connect else self.broadcast
+        if all(view.labels == "gold" for view in shipped.request.views) and shipped.size() > limit:
+            hits, shipped = self._with_gold(hits, golds.gold), shipped.without_gold()
         order = [F.col(name).desc() if name == "score" else F.col(name) for name in _ORDER if name in hits.columns]
         gold_first = [F.col(GOLD).isNull()] if GOLD in hits.columns else []
         # Without a number, small partitions may be put together on the way.
         number: tuple[Any, ...] = () if self.partitions is None else (self.partitions,)
         together = hits.repartition(*number, "query_id")
-        sorted_ = together.sortWithinPartitions("query_id", *gold_first, *order)
-        scored = sorted_.mapInArrow(score_partition(self._sent(shipped)), SCORES)
-        yield from map(unpack, scored.toArrow()["scored"].to_pylist())  # a few bytes a query and metric
+        return together.sortWithinPartitions("query_id", *gold_first, *order), shipped
 
     def frame(self, result: Result) -> DataFrame:
         """The scores of a result, a row a query, as a frame of the session: to be joined, or written where hits are."""
@@ -163,7 +186,7 @@ class SparkRun(Run):
     def __init__(
         self, label: str, open_: Callable[[], tuple[DataFrame, dict[str, Schema]]], system: str | None, layout: Layout
     ) -> None:
-        self.label, self._open, self._system, self.layout = label, open_, system, layout
+        self.label, self._open, self.system, self.layout = label, open_, system, layout
 
     @cached_property
     def _opened(self) -> tuple[DataFrame, dict[str, Schema]]:
@@ -173,6 +196,17 @@ class SparkRun(Run):
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         raise InputError(_ON_THE_CLUSTER, file=self.label, hint=_LOCAL_ONLY)
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        """The hits of a few queries, brought here."""
+        import polars as pl
+        from pyspark.sql import functions as F
+
+        with friendly(self.label):
+            some = self.frame(columns).filter(F.col("query_id").isin(queries)).toArrow()
+        frame = pl.DataFrame(pl.from_arrow(some))
+        if frame.height:
+            yield from FrameRun(frame, self.label, system, layout=self.layout, named=True).slices(columns, Audit())
 
     def frame(self, columns: frozenset[str]) -> DataFrame:
         """Only what is needed, under the names of its roles: less to shuffle."""
@@ -190,8 +224,8 @@ class SparkRun(Run):
         self._check(types, roles)
         frame = frame.select(*(F.col(f"`{name}`").alias(role) for name, role in roles.items()))
         frame = frame.withColumn("query_id", F.col("query_id").cast("string"))
-        if "system" in frame.columns and self._system is not None:
-            frame = frame.filter(F.coalesce("system", F.lit("")) == self._system)
+        if "system" in frame.columns and self.system is not None:
+            frame = frame.filter(F.coalesce("system", F.lit("")) == self.system)
         return frame
 
     def _check(self, types: dict[str, Any], roles: dict[str, str]) -> None:
@@ -213,6 +247,35 @@ class SparkRun(Run):
             if role in ("rank", "score") and not kind.startswith(_NUMBERS):
                 what = "wrong type of column"
                 raise InputError(what, file=self.label, field=name, expected="numbers", got=kind)
+
+
+class SparkLog(SparkRun):
+    """Karat's run log, which has one query per line: nothing has to be brought together."""
+
+    def __init__(self, label: str, open_: Callable[[], DataFrame], system: str | None) -> None:
+        super().__init__(label, lambda: (open_(), {}), system, Layout())
+        self._noted = RunLog(label, [])
+
+    def take_notes(self, notes: Any) -> None:
+        self._noted.take_notes(notes)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._noted.provenance()
+
+    def frame(self, columns: frozenset[str]) -> DataFrame:
+        return self._opened[0].select(LINE)
+
+    def grouped(self) -> Run:
+        hint = "one line per query and system: remove one, or name the second run's system"
+        raise InputError("a query is on two lines", file=self.label, hint=hint)
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        from pyspark.sql import functions as F
+
+        with friendly(self.label):
+            asked = F.get_json_object(F.col(LINE), "$.query_id").isin(queries)
+            lines = [row[0].encode() for row in self.frame(columns).filter(asked).collect()]
+        yield from RunLog(self.label, lines, system).slices(columns, Audit()) if lines else ()
 
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "void")

@@ -61,6 +61,11 @@ def refuse_mixed(schemas: dict[str, Schema], columns: Iterable[str]) -> None:
                 )
 
 
+def is_run_log(path: str) -> bool:
+    """Whether a path names JSON Lines: by its ending, for the files may lie where only the cluster reads them."""
+    return re.search(r"\.jsonl(\.gz|\.zst|\.bz2)?$", path) is not None
+
+
 def refuse_unreadable(path: str) -> None:
     """A file that lies here and is no Parquet: known before Spark is started."""
     try:
@@ -71,7 +76,7 @@ def refuse_unreadable(path: str) -> None:
     except (OSError, ValueError):
         return  # for Spark to say
     if head != b"PAR1":
-        hint = "Spark reads Parquet here; use --engine local for other formats"
+        hint = "Spark reads Parquet and .jsonl run logs; use --engine local for other formats"
         raise InputError("this is no Parquet file or folder", file=path, hint=hint)
 
 

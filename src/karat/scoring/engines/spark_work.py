@@ -12,20 +12,26 @@ import numpy as np
 from karat.data.audit import Audit, Entry
 from karat.data.gold import Gold
 from karat.data.hits import Hits
-from karat.data.ids import DocRule
+from karat.data.ids import DocRule, as_list
 from karat.errors import InputError, KaratError
 from karat.formats.layout import LISTS, Layout
 from karat.formats.parquet import joined, streamed, whole_queries
-from karat.scoring.engines.base import Kernel, Scored, Task
+from karat.formats.run_log import RunLog
 from karat.scoring.engines.spark_gold import GOLD, PartOfGold, part_of_gold
+from karat.scoring.one_pass import Golds, Kernel, Part, PassRequest
+from karat.scoring.table import TablePart
+from karat.scoring.unjudged import OpenPart
+from karat.scoring.views import View
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-SCORES = "scored binary"  # a row a slice
-_ROWS = 250_000  # hits scored at once
+PARTS = "part binary"  # one row per slice
+LINE = "value"  # the column of a file that Spark reads line by line
+_ROWS = 250_000  # hits judged at once
 _LISTS = 2_500
+_LINES = 5_000
 _ARRAY = 1  # msgpack's code for an array
 
 
@@ -33,58 +39,44 @@ _ARRAY = 1  # msgpack's code for an array
 class Shipped:
     """Everything but the hits."""
 
-    task: Task
-    gold: Gold | None  # None: it comes along with the hits
+    request: PassRequest
+    golds: Golds | None  # None: the gold set comes along with the hits
     label: str
     layout: Layout
+    system: str | None = None
 
     @classmethod
-    def of(cls, task: Task, label: str, layout: Layout) -> Shipped:
-        """Without what was worked out on the way, and without functions, which are rebuilt where they run."""
-        gold = task.gold_of("")
-        return cls(replace(task, gold_of=_nowhere), replace(gold), label, layout)
+    def of(cls, request: PassRequest, golds: Golds, label: str, layout: Layout, system: str | None) -> Shipped:
+        """Without what was worked out on the way."""
+        sets = {key: replace(gold) for key, gold in golds.sets.items()}
+        return cls(request, Golds(replace(golds.gold), sets), label, layout, system)
 
     def size(self) -> int:
         import pickle
 
-        return len(pickle.dumps((self.gold, self.task.documents), 5))
+        assert self.golds is not None
+        return len(pickle.dumps(self.golds, 5))
 
     def without_gold(self) -> Shipped:
-        documents = None if self.task.documents is None else _NO_GOLD
-        return replace(self, gold=None, task=replace(self.task, documents=documents))
+        # Which names of the whole gold set were returned is not known where only a part of it is.
+        return replace(self, golds=None, request=replace(self.request, returned=False))
 
-    def task_of(self, gold: Gold) -> Task:
-        documents = self.task.documents
-        if documents is _NO_GOLD or (documents is not None and not documents.queries):
-            documents = gold.documents(DocRule(self.task.rules.doc_of))
-        return replace(self.task, gold_of=lambda system: gold, documents=documents)
-
-
-def _nowhere(system: str) -> Gold:
-    raise AssertionError("the gold set is not here")
+    def golds_of(self, gold: Gold) -> Golds:
+        documents = any(view.level == "doc" for view in self.request.views)
+        sets = {("doc", "gold"): gold.documents(DocRule(self.request.rules.doc_of))} if documents else {}
+        return Golds(gold, {("chunk", "gold"): gold, **sets})  # type: ignore[dict-item]
 
 
-_NO_GOLD = Gold(
-    queries=[],
-    offsets=np.zeros(1, np.int64),
-    items=[],
-    grades=np.zeros(0),
-    kinds=np.zeros(0, np.int8),
-    k=np.zeros(0, np.int64),
-    no_answer=np.zeros(0, np.int64),
-)
-
-
-def score_partition(
+def judge_partition(
     shipped: Callable[[], Shipped],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark runs on each partition, in which the rows of a query stand together."""
+    """The function that Spark runs on each partition, in which the rows of a query are together."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for packed in _packed(batches, shipped()):
-            yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], ["scored"])
+            yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], ["part"])
 
     return work
 
@@ -92,8 +84,8 @@ def score_partition(
 def _packed(batches: Iterator[pa.RecordBatch], shipped: Shipped) -> Iterator[bytes]:
     """An error is an answer as well: raised here, Spark would try it all again four times and bury it in a trace."""
     try:
-        for scored in _scored(batches, shipped):
-            yield pack(scored)
+        for part in _parts(batches, shipped):
+            yield pack(part)
     except KaratError as error:
         error.file = error.file or shipped.label
         yield msgspec.msgpack.encode({"error": _told(error)})
@@ -104,14 +96,30 @@ def _told(error: KaratError) -> dict[str, str | None]:
     return {name: None if (said := getattr(error, name)) is None else str(said) for name in names}
 
 
-def _scored(batches: Iterator[pa.RecordBatch], shipped: Shipped) -> Iterator[Scored]:
+def _parts(batches: Iterator[pa.RecordBatch], shipped: Shipped) -> Iterator[Part]:
     import polars as pl
 
     frames = (pl.DataFrame(pl.from_arrow(batch)) for batch in batches)
-    pieces = whole_queries(_gathered(frames, shipped.label), shipped.label)
-    kernel = None if shipped.gold is None else Kernel(shipped.task_of(shipped.gold))
-    for _, piece in pieces:
-        yield from _of_piece(piece, shipped) if kernel is None else _of_hits(piece, kernel, shipped)
+    kernel = None if shipped.golds is None else Kernel(shipped.request, shipped.golds)
+    for frame in _gathered(frames, shipped.label):
+        if LINE in frame.columns:
+            assert kernel is not None
+            yield from _of_lines(frame[LINE].to_list(), kernel, shipped)
+            continue
+        for _, piece in whole_queries([frame], shipped.label):
+            yield from _of_piece(piece, shipped) if kernel is None else map(kernel.score, _slices(piece, shipped))
+
+
+def _of_lines(lines: list[str | None], kernel: Kernel, shipped: Shipped) -> Iterator[Part]:
+    """Lines of a run log, each of them a whole query."""
+    records = [line.encode() for line in lines if line and not line.isspace()]
+    if not records:
+        return
+    request, log = shipped.request, RunLog(shipped.label, records)
+    for hits in log.slices(request.columns, Audit(), request.other_lists):
+        if shipped.system in (None, hits.system):
+            yield kernel.score(hits)
+    yield Part("", {}, {}, notes=log.notes())
 
 
 def _gathered(frames: Iterable[pl.DataFrame], label: str) -> Iterator[pl.DataFrame]:
@@ -119,7 +127,7 @@ def _gathered(frames: Iterable[pl.DataFrame], label: str) -> Iterator[pl.DataFra
     waiting: list[pl.DataFrame] = []
     height = 0
     for frame in frames:
-        rows = _LISTS if LISTS in frame.columns else _ROWS
+        rows = _LINES if LINE in frame.columns else _LISTS if LISTS in frame.columns else _ROWS
         for piece in frame.iter_slices(rows):
             waiting.append(piece)
             height += piece.height
@@ -131,51 +139,78 @@ def _gathered(frames: Iterable[pl.DataFrame], label: str) -> Iterator[pl.DataFra
 
 
 def _slices(piece: pl.DataFrame, shipped: Shipped) -> Iterator[Hits]:
-    return streamed([(0, piece)], shipped.task.columns, Audit(), shipped.label, None, shipped.layout)
+    return streamed([(0, piece)], shipped.request.columns, Audit(), shipped.label, None, shipped.layout)
 
 
-def _of_hits(piece: pl.DataFrame, kernel: Kernel, shipped: Shipped) -> Iterator[Scored]:
-    return map(kernel.score, _slices(piece, shipped))
-
-
-def _of_piece(piece: pl.DataFrame, shipped: Shipped) -> Iterator[Scored]:
+def _of_piece(piece: pl.DataFrame, shipped: Shipped) -> Iterator[Part]:
     """Hits together with the gold of their queries."""
     golden = piece[GOLD].is_not_null()
     hits = piece.filter(~golden).drop(GOLD)
     if not hits.height:
         return
     part = part_of_gold(piece.filter(golden)[GOLD].to_list())
-    kernel = Kernel(shipped.task_of(part.gold))
+    kernel = Kernel(shipped.request, shipped.golds_of(part.gold))
     for slice_ in _slices(hits, shipped):
-        yield _unknown(slice_) if not part.gold.queries else _placed(kernel.score(slice_), part)
+        yield _unknown(slice_, shipped.request) if not part.gold.queries else _placed(kernel.score(slice_), part)
 
 
-def _unknown(hits: Hits) -> Scored:
+def _unknown(hits: Hits, request: PassRequest) -> Part:
     audit, none = Audit(), np.zeros(0, np.int64)
     audit.count("unknown_queries", len(hits.queries), hits.queries[:3])
-    return Scored(hits.system, none, none, {}, audit=audit)
+    return Part(hits.system, {request.own: TablePart(none, none, none, none, none)}, {request.own: audit})
 
 
-def _placed(scored: Scored, part: PartOfGold) -> Scored:
-    """The same, with the places that queries and items have in the whole gold set."""
-    return replace(scored, queries=part.rows[scored.queries], items=part.items[scored.items])
+def _placed(part: Part, of: PartOfGold) -> Part:
+    """The same, with the places that queries have in the whole gold set."""
+    tables = {
+        view: replace(table, queries=of.rows[table.queries], query=of.rows[table.query])
+        for view, table in part.tables.items()
+    }
+    opened = {level: replace(found, query=of.rows[found.query]) for level, found in part.opened.items()}
+    return replace(part, tables=tables, opened=opened)
 
 
-_STAYS = {"unknown", "odd_version"}  # examples for messages, of which the audit has its own
+_BY_VIEW = ("tables", "audits", "values", "votes")
+_STAYS = {"unknown", "odd_version", "places"}  # examples for messages, and places in files of the worker
 
 
-def pack(scored: Scored) -> bytes:
-    said = {f.name: getattr(scored, f.name) for f in fields(scored) if f.name not in _STAYS}
-    return msgspec.msgpack.encode({**said, "audit": list(scored.audit)}, enc_hook=_as_bytes)
+def pack(part: Part) -> bytes:
+    said = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in (*_STAYS, *_BY_VIEW, "lists")}
+    views = [
+        (view, _columns(table), list(part.audits[view]), part.values.get(view, {}), part.votes.get(view, {}))
+        for view, table in part.tables.items()
+    ]
+    lists = None if part.lists is None else {**_columns(part.lists), "ids": as_list(part.lists.ids)}
+    if lists is not None and part.lists is not None and part.lists.docs is not None:
+        lists["docs"] = as_list(part.lists.docs)
+    return msgspec.msgpack.encode({**said, "views": views, "lists": lists}, enc_hook=_as_bytes)
 
 
-def unpack(packed: bytes) -> Scored:
+def _columns(thing: Any) -> dict[str, Any]:
+    return {f.name: getattr(thing, f.name) for f in fields(thing)}
+
+
+def unpack(packed: bytes) -> Part:
     """What a worker sent; numbers and texts only, so that nothing is run by reading it."""
     said: dict[str, Any] = msgspec.msgpack.decode(packed, ext_hook=_from_bytes)
     if "error" in said:
         raise InputError(**said["error"])
-    audit = Audit.of(msgspec.convert(said.pop("audit"), list[Entry]))
-    return Scored(**said, audit=audit)
+    views, lists, hashes = said.pop("views"), said.pop("lists"), said.pop("hashes")
+    opened, (ids, documents) = said.pop("opened"), said.pop("returned")
+    part = Part(tables={}, audits={}, **said)
+    for plain, table, audit, values, votes in views:
+        view = msgspec.convert(plain, View)
+        part.tables[view] = TablePart(**table)
+        part.audits[view] = Audit.of(msgspec.convert(audit, list[Entry]))
+        part.values[view], part.votes[view] = values, votes
+    rows = len(next(iter(part.tables.values())).queries) if part.tables else 0
+    return replace(
+        part,
+        opened={level: OpenPart(**found) for level, found in opened.items()},
+        returned=(ids, documents),
+        lists=None if lists is None else Hits(**lists),
+        hashes=None if hashes is None else hashes.reshape(rows, -1),
+    )
 
 
 def _as_bytes(value: Any) -> Any:
