@@ -33,7 +33,7 @@ PET_GOLD = [
 
 def test_a_corpus_is_searched_as_the_retriever_would() -> None:
     result = karat.evaluate(RUN, GOLD, METRICS, corpus=CORPUS, analyses=True)
-    alone = karat.evaluate(run_retriever("bm25", GOLD, corpus=CORPUS).run, GOLD, METRICS, analyses=True)
+    alone = karat.evaluate(run_retriever("bm25", GOLD, corpus=CORPUS).run, GOLD, METRICS)
     assert {**alone.means, "latency_p50": None} == result.bm25
     assert karat.evaluate(PET_RUN, PET_GOLD, ["recall@1"], corpus=PETS, analyses=True).bm25 == {"recall@1": 2 / 3}
 
@@ -51,7 +51,7 @@ def test_a_run_of_it_may_stand_beside_instead(karat_command: Any) -> None:
     )
     assert (code, err) == (0, "")
     row = next(line.split() for line in out.splitlines() if line.startswith("recall@5"))
-    before = karat.evaluate(DEMO / "bm25.jsonl", GOLD, ["recall@5"], analyses=True).means["recall@5"]
+    before = karat.evaluate(DEMO / "bm25.jsonl", GOLD, ["recall@5"]).means["recall@5"]
     assert f"{before:.4f}" in row
 
 

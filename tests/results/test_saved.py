@@ -68,7 +68,7 @@ def test_tags_of_any_kind_survive() -> None:
         {},
     ]
     gold = [{"query_id": f"q{i}", "gold": ["a"], "tags": t} for i, t in enumerate(tags)]
-    live = karat.evaluate({"q0": ["a"]}, gold, "recall@1", analyses=True)
+    live = karat.evaluate({"q0": ["a"]}, gold, "recall@1")
     again = restore(msgspec.json.decode(msgspec.json.encode(saved_form(live)), type=SavedResult))
     for name in ("n", "b", "constraints"):
         assert [s.value for s in again.segment_by(name)] == [s.value for s in live.segment_by(name)], name
@@ -113,7 +113,7 @@ def test_results_saved_by_an_earlier_version_can_be_compared(file: Path, live: R
 
 def several(tmp_path: Path) -> str:
     log = [{"query_id": "q", "system": s, "topk": hits} for s, hits in (("one", ["a"]), ("two", ["x"]))]
-    results = karat.evaluate_all(log, {"q": ["a"]}, "recall@1", analyses=True)
+    results = karat.evaluate_all(log, {"q": ["a"]}, "recall@1")
     return str(export(list(results.values()), str(tmp_path / "both.json")))
 
 

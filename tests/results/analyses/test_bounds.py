@@ -79,7 +79,7 @@ def test_hit_recall_and_mrr_stay_with_the_gold(judge: str) -> None:
     for metric in ("hit@1", "recall@5", "mrr"):
         assert of(found, metric, "gold plus judge").value == of(found, metric, "gold only").value
     labelled = {q: {**grades, "u": 1, "v": 0} for q, grades in GOLD.items()}
-    means = karat.evaluate(RUN, labelled, ["ndcg@5", "rbp@5"], analyses=True).means
+    means = karat.evaluate(RUN, labelled, ["ndcg@5", "rbp@5"]).means
     for metric in ("ndcg@5", "rbp@5"):
         assert of(found, metric, "gold plus judge").value == pytest.approx(means[metric])
     assert not [row for row in found.rows if row.kind in ("strict bounds", "judge-calibrated estimate")]
@@ -232,9 +232,7 @@ def test_a_gold_of_relevant_items_only_says_so_beside_the_warning() -> None:
 def test_saved_results_keep_whether_the_gold_names_irrelevant_items(wrong: bool, said: bool) -> None:
     gold = {f"q{i}": {"a": 1, "n": 0} if wrong else {"a": 1} for i in range(30)}
     lists = (dict.fromkeys(gold, items) for items in (["x", "y"], ["a", "y"]))
-    sides = [
-        saved_form(karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK, analyses=True)) for run in lists
-    ]
+    sides = [saved_form(karat.evaluate(run, gold, ["hit@2", "judged@2"], sampling=QUICK)) for run in lists]
     judged = karat.compare(sides[0], sides[1]).pairs[0].judged
     assert judged is not None
     assert judged.warning is not None
@@ -277,7 +275,7 @@ def test_a_lead_that_no_label_can_take() -> None:
 
 
 def test_bounds_of_saved_results_are_not_invented() -> None:
-    saved = [saved_form(karat.evaluate(run, GOLD, ["recall@5"], analyses=True)) for run in (RUN, RUN)]
+    saved = [saved_form(karat.evaluate(run, GOLD, ["recall@5"])) for run in (RUN, RUN)]
     found = karat.compare(*saved, bounds=True).pairs[0]
     assert found.bounds == []
     assert found.judged is None
@@ -313,7 +311,7 @@ def test_where_the_judges_labels_cannot_count_it_is_said(judge: str) -> None:
     options: dict[str, Any] = {"labelling": read_labelling([judge]), "sampling": QUICK}
     (pair,) = karat.compare(RUN, RUN, GOLD, ["recall@5"], **options).pairs
     assert (pair.by_judge, "precision, nDCG and RBP" in pair.notes[-1]) == ([], True)
-    saved = saved_form(karat.evaluate(RUN, GOLD, ["ndcg@5"], sampling=QUICK, analyses=True))
+    saved = saved_form(karat.evaluate(RUN, GOLD, ["ndcg@5"], sampling=QUICK))
     (pair,) = karat.compare(saved, RUN, GOLD, ["ndcg@5"], **options).pairs
     assert (pair.by_judge, "one side only" in pair.notes[-1]) == ([], True)
 

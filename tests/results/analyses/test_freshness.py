@@ -121,7 +121,7 @@ def test_the_versions_of_passages_are_a_tag(tmp_path: Path) -> None:
     quotes = {"old": "five days", "new": "nine days", "both": "refunds take"}
     gold = [{"query_id": q, "gold": [{"doc_id": "doc", "quote": quote}]} for q, quote in quotes.items()]
     result = karat.evaluate(
-        {q: ["doc#1"] for q in quotes}, gold, ["recall@5"], corpus=tmp_path / "corpus.jsonl", **QUICK, analyses=True
+        {q: ["doc#1"] for q in quotes}, gold, ["recall@5"], corpus=tmp_path / "corpus.jsonl", **QUICK
     )
     assert result.gold.tags["doc_version"] == ["1", "2", "several"]
 
@@ -195,6 +195,6 @@ def test_the_demo_set() -> None:
     assert (fresh.newer_gold, fresh.all_gold) == (0, True)
     assert all(d.losses == 0 and d.low is not None and d.low > 0 for d in fresh.differences)
     (row,) = karat.evaluate(
-        DEMO / "bm25.jsonl", DEMO / "gold.jsonl", ["recall@5"], no_future=True, **QUICK, analyses=True
+        DEMO / "bm25.jsonl", DEMO / "gold.jsonl", ["recall@5"], no_future=True, **QUICK
     ).summary_rows
     assert row.mean == fresh.differences[0].candidate

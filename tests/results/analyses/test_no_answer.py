@@ -69,14 +69,14 @@ def test_the_chosen_threshold_is_what_it_says() -> None:
     assert seen.chosen is not None
     t = seen.chosen.threshold
     names = [f"false_evidence(min_score={t})@5", f"miss(min_score={t})@5"]
-    measured = karat.evaluate(run, gold, names, **QUICK, analyses=True)
+    measured = karat.evaluate(run, gold, names, **QUICK)
     assert list(measured.means.values()) == [seen.chosen.false_evidence.value, seen.chosen.miss.value]
-    assert list(
-        karat.evaluate(run, gold, ["false_evidence@5", "miss@5"], min_score=t, analyses=True).means.values()
-    ) == list(measured.means.values())
+    assert list(karat.evaluate(run, gold, ["false_evidence@5", "miss@5"], min_score=t).means.values()) == list(
+        measured.means.values()
+    )
     tops = sorted(record["topk"][0]["score"] for record in run if record["query_id"].startswith("n"))
     lower = max(score for score in tops if score < t)
-    assert karat.evaluate(run, gold, [f"false_evidence(min_score={lower})@5"], analyses=True).means.popitem()[1] > 0.1
+    assert karat.evaluate(run, gold, [f"false_evidence(min_score={lower})@5"]).means.popitem()[1] > 0.1
 
 
 def test_where_no_threshold_is_needed() -> None:

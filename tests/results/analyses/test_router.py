@@ -117,14 +117,14 @@ def test_regret_against_runs_of_each_route() -> None:
 )
 def test_the_metric(route: Any, source: Any, covers: float | None, exact: float | None) -> None:
     run, gold = make((route, source, True), ("z", "z", True))
-    result = karat.evaluate(run, gold, ["route_accuracy", "route_accuracy(match=exact)"], analyses=True)
+    result = karat.evaluate(run, gold, ["route_accuracy", "route_accuracy(match=exact)"])
     assert result.score("route_accuracy")["q0"] == covers
     assert result.score("route_accuracy(match=exact)")["q0"] == exact
 
 
 def test_the_metric_of_a_query_that_the_run_lacks() -> None:
     run, gold = make(("a", "a", True), ("a", "a", True))
-    assert karat.evaluate(run[:1], gold, ["route_accuracy"], analyses=True).score("route_accuracy")["q1"] is None
+    assert karat.evaluate(run[:1], gold, ["route_accuracy"]).score("route_accuracy")["q1"] is None
 
 
 def test_a_gate_on_routing() -> None:
@@ -138,7 +138,7 @@ def test_the_audit_says_what_the_metric_lacks() -> None:
         (make((None, "a", True)), None, "the run has no route"),
         (make(("a", None, True)), None, "the gold set has no source"),
     ):
-        audit = karat.evaluate(run[0], gold or run[1], ["route_accuracy"], analyses=True).audit
+        audit = karat.evaluate(run[0], gold or run[1], ["route_accuracy"]).audit
         (entry,) = [e for e in audit if e.code == "no_data"]
         assert what in entry.examples[0]
 

@@ -68,7 +68,7 @@ def test_other_metrics_have_no_band() -> None:
 
 def test_more_relevant_items_than_places_are_allowed_for() -> None:
     """Four relevant items, one first: recall@1 is 0.25, and no list could have more."""
-    result = karat.evaluate({"q": ["a", "x"]}, {"q": ["a", "b", "c", "d"]}, ["recall@1"], analyses=True)
+    result = karat.evaluate({"q": ["a", "x"]}, {"q": ["a", "b", "c", "d"]}, ["recall@1"])
     (reading,) = result.bands
     assert (reading.band, reading.share_of_ceiling, reading.band_of_share) == ("poor", 1.0, "excellent")
     assert saved_form(result).bands == [reading]

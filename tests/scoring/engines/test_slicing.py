@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,19 +21,21 @@ from karat.data.audit import Audit
 from karat.data.hits import Hits, Run
 from karat.errors import ConfigError, InputError, UnknownName
 from karat.formats.parquet import ParquetRun, Scan
-from karat.scoring.engines.base import Task
+from karat.results.analyses.base import Setup
+from karat.results.save import saved_form
 from karat.scoring.engines.find import find_engine
 from karat.scoring.engines.local import Local
 from karat.scoring.engines.processes import Processes
 from karat.scoring.judged import Rules
-from karat.scoring.metrics.grammar import parse_metrics
+from karat.scoring.one_pass import Golds, PassRequest
+from karat.scoring.views import Need, View
 
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "examples" / "helpdesk"
 
 
 GOLD = karat.read_gold(gold_of(400, 12))
-TASK = Task(lambda system: GOLD, None, parse_metrics(METRICS), Rules(), 10, frozenset(), frozenset())
+REQUEST = PassRequest(Rules(), View(), {View(): ()})
 
 
 class CutRun(Run):
@@ -40,13 +44,22 @@ class CutRun(Run):
     def __init__(self, run: Run, cuts: list[int]) -> None:
         self._run, self._cuts, self.label = run, cuts, run.label
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        for hits in self._run.slices(columns, audit):
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
+        for hits in self._run.slices(columns, audit, lists):
             bounds = sorted({0, len(hits.queries), *(cut % (len(hits.queries) + 1) for cut in self._cuts)})
             for start, end in pairwise(bounds):
                 keep = np.zeros(len(hits.queries), np.bool_)
                 keep[start:end] = True
-                yield hits.select_queries(keep)
+                some = hits.select_queries(keep)
+                here = set(some.queries)
+                others = {
+                    name: other.select_queries(np.array([query in here for query in other.queries], np.bool_))
+                    for name, other in hits.others.items()
+                }
+                yield replace(some, others=others)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._run.provenance()
 
 
 @settings(max_examples=15)
@@ -73,6 +86,42 @@ def test_slices_do_not_change_a_bit_of_any_metric() -> None:
     assert len(usable) > 25
     whole = karat.evaluate(run, DEMO / "gold.jsonl", usable, **options)
     assert_same(whole, karat.evaluate(CutRun(run, [7, 20, 21, 33]), DEMO / "gold.jsonl", usable, **options))
+
+
+def everything(setup: Setup) -> Need:
+    return Need(lists=20, texts=True, open_hits=True, hashes=True, returned=True)
+
+
+def assert_all_the_same(left: karat.Result, right: karat.Result) -> None:
+    """All that can be asked of a result."""
+    assert_same(left, right)
+    assert saved_form(left) == saved_form(right)
+    assert left.sweep() == right.sweep()
+    depths = dict.fromkeys(left.queries, 20)
+    assert left.lists.first(depths, texts=True) == right.lists.first(depths, texts=True)
+    for name in ("query", "rank"):
+        ours, theirs = (getattr(side.unjudged_lists("chunk"), name) for side in (left, right))
+        assert ours.tolist() == theirs.tolist()
+    assert left.unjudged_lists("chunk").names == right.unjudged_lists("chunk").names
+    assert left.data.hashes.tolist() == right.data.hashes.tolist()
+    assert left.data.returned == right.data.returned
+
+
+FULL: dict[str, Any] = {"sampling": karat.Sampling(resamples=100), "consumers": [everything]}
+
+
+@pytest.mark.parametrize("corpus", [None, DEMO / "corpus.jsonl"])
+def test_slices_change_nothing_that_a_result_tells(corpus: Path | None) -> None:
+    run, gold = karat.read_run(DEMO / "bm25_rerank.jsonl"), DEMO / "gold.jsonl"
+    whole = karat.evaluate(run, gold, corpus=corpus, **FULL)
+    assert_all_the_same(whole, karat.evaluate(CutRun(run, [7, 20, 21, 33]), gold, corpus=corpus, **FULL))
+
+
+def test_processes_change_nothing_that_a_result_tells() -> None:
+    run, gold = DEMO / "bm25_rerank.jsonl", DEMO / "gold.jsonl"
+    engine = Processes(2, part=20_000, parts=2)
+    assert len(karat.read_run(run).parts(engine.part) or []) > 3
+    assert_all_the_same(karat.evaluate(run, gold, **FULL), karat.evaluate(run, gold, engine=engine, **FULL))
 
 
 @pytest.mark.parametrize("rows", [1, 7, 100, 10_000])
@@ -121,12 +170,12 @@ def test_processes_are_used_where_they_pay(tmp_path: Path, monkeypatch: pytest.M
     table.write_parquet(tmp_path / "table")
     write_jsonl(table, tmp_path / "log")
     started: list[str] = []
-    monkeypatch.setattr(Processes, "_scored", lambda self, run, parts, task: started.append(run.label) or [])
+    monkeypatch.setattr(Processes, "_judged", lambda self, run, parts, request, golds: started.append(run.label) or [])
     for cores, paid in ((1, []), (2, ["log"]), (4, ["log", "table"])):
         monkeypatch.setattr("karat.scoring.engines.processes._cores", lambda cores=cores: cores)
         for name in ("log", "table"):
             engine = Processes(part=20_000, parts=2)
-            list(engine.scores(karat.read_run(tmp_path / name), TASK))
+            list(engine.parts(karat.read_run(tmp_path / name), REQUEST, Golds(GOLD)))
         assert [Path(label).name for label in started] == paid
         started.clear()
 

@@ -295,6 +295,8 @@ def test_what_was_seen() -> None:
 
 def test_texts_too_long_to_compare_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("karat.matching.cover.LIMIT", 100)
-    result = karat.evaluate([record("q", FIVE[::-1], FIVE)], [entry("q", FIVE)], ["coverage@1", "coverage@2"])
+    result = karat.evaluate(
+        [record("q", FIVE[::-1], FIVE)], [entry("q", FIVE)], ["coverage@1", "coverage@2"], analyses=True
+    )
     assert result.means == {"coverage@1": 0.0, "coverage@2": 1.0}  # containment is looked at in any case
     assert result.analyses.found["evidence"].too_long == 1

@@ -195,6 +195,6 @@ def test_no_future_needs_times_on_both_sides() -> None:
 def test_odd_versions_do_not_matter_to_those_who_do_not_ask() -> None:
     """A score that looks at no version is scored whatever they say; the analysis says why it is not made."""
     run = [{"query_id": "q", "topk": hits("newest")}]
-    result = karat.evaluate(run, [query("2025-06-01")], ["recall@5"])
+    result = karat.evaluate(run, [query("2025-06-01")], ["recall@5"], analyses=True)
     assert result.means == {"recall@5": 1.0}
     assert "got newest" in result.analyses.lacking["freshness"]

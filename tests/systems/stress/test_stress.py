@@ -140,8 +140,8 @@ def test_the_lists_of_a_run_that_was_read_before() -> None:
 class Scattered(karat.Run):
     """A run whose queries must be brought together first."""
 
-    def slices(self, columns: frozenset[str], audit: karat.Audit) -> Any:
-        yield from karat.read_run({"q": ["x"]}).slices(columns, audit)
+    def slices(self, columns: frozenset[str], audit: karat.Audit, lists: frozenset[str] = frozenset()) -> Any:
+        yield from karat.read_run({"q": ["x"]}).slices(columns, audit, lists)
         raise Ungrouped
 
     def grouped(self) -> karat.Run:
