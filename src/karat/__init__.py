@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from karat.results.queries.triage import Triage as Triage
     from karat.results.queries.triage import triage as triage
     from karat.results.result import Result as Result
+    from karat.results.save import load as load
     from karat.results.saved import read_result as read_result
     from karat.results.saved import read_results as read_results
     from karat.results.sweep import Sweep as Sweep
@@ -87,6 +88,7 @@ _WHERE = {
     "evaluate_all": "karat.results.evaluate",
     "gate": "karat.gates.gate",
     "judge": "karat.labels.judge.judge",
+    "load": "karat.results.save",
     "make_pool": "karat.labels.pooling",
     "parse_metric": "karat.scoring.metrics.grammar",
     "plan": "karat.results.power",

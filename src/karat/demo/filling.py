@@ -24,10 +24,10 @@ from karat.files.progress import counting
 from karat.gates.gate import as_criteria, gate_metrics, judge_result
 from karat.history.folder import FolderStore
 from karat.history.keep import judgement, keep_result
-from karat.history.kept_run import KeptRun
 from karat.history.rows import Judgement
 from karat.history.store import Store
 from karat.results.evaluate import evaluate
+from karat.results.kept_run import KeptRun
 from karat.results.result import Result
 from karat.statistics.intervals import Sampling
 

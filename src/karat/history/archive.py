@@ -13,9 +13,9 @@ import msgspec
 
 from karat.errors import InputError
 from karat.files.atomic_write import write_whole
-from karat.history.kept_run import KeptRun, read_kept
 from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
+from karat.results.kept_run import KeptRun, read_kept
 
 SCHEMA: Literal["karat/history/1"] = "karat/history/1"
 LARGEST = 512 << 20  # bytes of one run: a hundred times a run of 100,000 queries

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from karat.files.atomic_write import umask
-from karat.history.kept_run import DOCUMENT
 from karat.history.schema import CURRENT
 from karat.history.statements import Connection
 from karat.history.store import Store, StoreError, gone, short
+from karat.results.kept_run import DOCUMENT
 
 CATALOGUE = "history.db"
 _PATIENCE = 60.0  # seconds to wait for others that write

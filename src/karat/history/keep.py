@@ -11,7 +11,6 @@ import numpy as np
 
 from karat.errors import ConfigError
 from karat.gates.verdicts import Verdicts
-from karat.history.kept_run import SCORE, TAG, VOTE, KeptRun, RunDocument, keep
 from karat.history.queries import columns_of
 from karat.history.rows import Judgement
 from karat.history.store import Store
@@ -20,6 +19,7 @@ from karat.report.build import full_sections
 from karat.report.sweep import sweep_blocks
 from karat.results.analyses.base import Lacking, Setup
 from karat.results.evaluate import panel_need
+from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, RunDocument, decoded, keep
 from karat.results.queries.triage import Triage, triage, triage_need
 from karat.results.result import Result
 from karat.results.save import from_columns, restore, saved_form
@@ -83,16 +83,10 @@ def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:
     saved = msgspec.structs.replace(
         store.document(run_id).result,
         queries=dict(zip(queries, rows["query"].to_list(), strict=True)),
-        attributes={n.removeprefix(TAG): _decoded(rows[n].to_list()) for n in rows.columns if n.startswith(TAG)},
+        attributes={n.removeprefix(TAG): decoded(rows[n].to_list()) for n in rows.columns if n.startswith(TAG)},
         votes={n.removeprefix(VOTE): rows[n].to_list() for n in rows.columns if n.startswith(VOTE)},
     )
     return from_columns(saved, queries, {name: rows[SCORE + name].cast(float).to_numpy() for name in metrics})
-
-
-def _decoded(texts: list[str | None]) -> list[Any]:
-    """Values of a tag, of which there are few different ones."""
-    known = {text: None if text is None else msgspec.json.decode(text) for text in set(texts)}
-    return [known[text] for text in texts]
 
 
 def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage | None:

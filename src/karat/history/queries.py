@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from karat.errors import ConfigError, InputError, UnknownName
-from karat.history.kept_run import SCORE, TAG, VOTE
 from karat.history.rows import Filter, RunRow
 from karat.history.store import Store, short
+from karat.results.kept_run import SCORE, TAG, VOTE
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ import msgspec
 
 from karat.data.gold import Dataset
 from karat.errors import ConfigError
-from karat.history.kept_run import KeptRun
+from karat.results.kept_run import KeptRun
 from karat.results.saved import SavedResult
 from karat.results.summary import SummaryRow
 

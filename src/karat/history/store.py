@@ -13,7 +13,6 @@ from typing import NamedTuple
 import msgspec
 
 from karat.errors import ConfigError, UnknownName, shorten
-from karat.history.kept_run import KeptRun, RunDocument, read_document, read_kept
 from karat.history.rows import (
     ALL,
     Choices,
@@ -41,6 +40,7 @@ from karat.history.statements import (
     select_runs,
     tags_of,
 )
+from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kept
 
 LATEST = "latest"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")

@@ -14,9 +14,10 @@ from karat.files.atomic_write import check_writable, refuse_overwriting, write_w
 from karat.report.blocks import Column, Report, Section, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.markdown import render_markdown
+from karat.results.kept_run import keep
 from karat.results.result import Result
 from karat.results.save import saved_form
-from karat.results.saved import SavedResults
+from karat.results.saved import SEVERAL, saved_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 def to_json(results: list[Result]) -> bytes:
     """One result as itself; several as `{"schema": "karat/results/1", "results": [...]}`."""
     saved = [saved_form(r) for r in results]
-    value = saved[0] if len(saved) == 1 else SavedResults(results=saved)
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    if len(saved) == 1:
+        return saved_text(saved[0])
+    several = b",\n".join(text.rstrip(b"\n") for text in map(saved_text, saved))
+    return b'{"schema": "%b", "results": [\n%b\n]}\n' % (SEVERAL.encode(), several)
 
 
 def to_markdown(results: list[Result]) -> bytes:
@@ -67,6 +70,8 @@ def export(results: list[Result], target: str, command: str = "") -> Path:
         content = to_html(results, command)
     elif table is None and ending in WHOLE:
         content = WHOLE[ending](results)
+    elif table == RESULT:
+        content = keep(saved_form(_only_one(results))).to_parquet()
     else:
         name = table or "scores"
         content = FRAMES[ending](_joined(results, TABLES[name]), name)
@@ -84,11 +89,22 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
             expected=".html, .json, .md, .csv or .parquet",
             hint="the ending of the file's name says which format",
         )
-    if table is not None and table not in TABLES:
+    if table == RESULT and path.suffix.lower() != ".parquet":
+        raise ConfigError(f"a whole result is written to .json or .parquet, not to {path.suffix!r}", hint="-o out.json")
+    if table is not None and table not in (*TABLES, RESULT):
         raise ConfigError(f"no table {table!r}", hint="there are: " + ", ".join(TABLES))
     if table is not None and path.suffix.lower() == PAGE:
         raise ConfigError(f"a page holds everything, not only {table!r}", hint=f"-o {path}, or {table}=out.md")
     check_writable(path)
+
+
+def _only_one(results: list[Result]) -> Result:
+    if len(results) > 1:
+        systems = ", ".join(r.system for r in results)
+        raise ConfigError(
+            f"a Parquet file holds one result, and the run has {len(results)}", hint=f"--system: {systems}"
+        )
+    return results[0]
 
 
 def _split(target: str) -> tuple[str | None, Path]:
@@ -125,6 +141,7 @@ def _markdown(frame: pl.DataFrame, name: str) -> bytes:
 
 
 PAGE = ".html"
+RESULT = "result"  # the whole of it, as Parquet
 WHOLE = {".json": to_json, ".md": to_markdown}
 FRAMES = {".json": _rows, ".md": _markdown, ".csv": _csv, ".parquet": _parquet}
 

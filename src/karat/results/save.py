@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,8 +17,10 @@ from karat.data.ids import Floats
 from karat.errors import InputError
 from karat.results.analyses.analyse import restore_analyses
 from karat.results.analyses.base import Setup
+from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, columns_named, decoded, read_kept
 from karat.results.result import Precomputed, Result, nullable
-from karat.results.saved import SavedResult
+from karat.results.saved import SavedResult, read_saved
+from karat.results.tables_form import SavedTables, restored_tables, saved_tables
 from karat.scoring.collect import RunData
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.grammar import parse_metric
@@ -61,6 +66,7 @@ def saved_form(result: Result) -> SavedResult:
         analyses=result.analyses.found,
         lacking=result.analyses.lacking,
         wrong_hits_judged=result.wrong_hits_judged,
+        tables=saved_tables(result.data, result.gold, result.rows) if result.data.tables else None,
     )
 
 
@@ -94,12 +100,18 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         label=saved.gold,
     )
     rules = _settings(saved.settings, Rules)
+    missing = frozenset(saved.missing)
+    data = RunData(saved.system, {}, {}, {}, missing=missing)
+    if saved.tables is not None:
+        gold = _with_answers(gold, saved.tables)
+        data = restored_tables(saved.tables, saved.system, gold, missing)
+        gold = data.tables[View.own(rules)].gold if View.own(rules) in data.tables else gold
     return Result(
         system=saved.system,
         run=saved.run,
         gold=gold,
         rules=rules,
-        data=RunData(saved.system, {}, {}, {}, missing=frozenset(saved.missing)),
+        data=data,
         view=View.own(rules),
         rows=np.arange(size),
         metrics=[parse_metric(name) for name in values],
@@ -120,6 +132,41 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
             wrong_hits_judged=saved.wrong_hits_judged,
         ),
     )
+
+
+def _with_answers(gold: Gold, tables: SavedTables) -> Gold:
+    """With what is said of the queries besides their items."""
+    size = len(gold.queries)
+    no_answer = np.zeros(size, np.int64)
+    no_answer[[row for row in tables.no_answer if row < size]] = 1
+    own = np.array(tables.k or [0] * size, np.int64)
+    return replace(gold, k=own if len(own) == size else gold.k, no_answer=no_answer)
+
+
+def load(path: str | PathLike[str]) -> Result | dict[str, Result]:
+    """A result that was saved, with the abilities of a fresh one but those that need the hits themselves.
+
+    A file that holds several systems gives a dict of results by system.
+    """
+    if str(path).endswith(".parquet"):
+        return from_kept(read_kept(Path(path), str(path)))
+    results = [restore(saved) for saved in read_saved(path)]
+    return results[0] if len(results) == 1 else {result.system: result for result in results}
+
+
+def from_kept(run: KeptRun) -> Result:
+    """A result out of its Parquet form, without a Python object for each score."""
+    rows, saved = run.rows, run.document.result
+    queries = rows["query_id"].to_list()
+    saved = msgspec.structs.replace(
+        saved,
+        queries=dict(zip(queries, rows["query"].to_list(), strict=True)),
+        attributes={name: decoded(rows[TAG + name].to_list()) for name in columns_named(rows, TAG)},
+        votes={name: rows[VOTE + name].to_list() for name in columns_named(rows, VOTE)},
+        tables=run.tables,
+    )
+    values = {name: rows[SCORE + name].cast(float).to_numpy() for name in columns_named(rows, SCORE)}
+    return from_columns(saved, queries, values)
 
 
 def _refuse_torn(saved: SavedResult) -> None:

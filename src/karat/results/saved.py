@@ -18,8 +18,9 @@ from karat.registry import Registry
 from karat.results.diagnosis.bands import Reading
 from karat.results.diagnosis.finding import Finding
 from karat.results.summary import SummaryRow
+from karat.results.tables_form import SavedTables
 
-SCHEMA: Literal["karat/result/1"] = "karat/result/1"
+SCHEMA: Literal["karat/result/2"] = "karat/result/2"
 SEVERAL: Literal["karat/results/1"] = "karat/results/1"
 _SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
 
@@ -35,9 +36,12 @@ class SegmentRow(msgspec.Struct, frozen=True):
 
 
 class SavedResult(msgspec.Struct, kw_only=True):
-    """The saved form of a result. Later versions add keys and never change the meaning of these."""
+    """The saved form of a result. Later versions add keys and never change the meaning of these.
 
-    schema: Literal["karat/result/1"] = SCHEMA
+    Karat 0.1 wrote `karat/result/1`, which has no `tables`.
+    """
+
+    schema: Literal["karat/result/1", "karat/result/2"] = SCHEMA
     karat: str
     system: str
     run: str
@@ -61,6 +65,7 @@ class SavedResult(msgspec.Struct, kw_only=True):
     bm25: dict[str, float | None] = {}  # metric → what plain word search scores; empty where that is not known
     lacking: dict[str, str] = {}  # analyses that could not be made, and which data they miss
     wrong_hits_judged: bool | None = None  # the gold says of some items that they are not relevant; null: not known
+    tables: SavedTables | None = None  # what it takes to measure the result again in other metrics and at other k
 
 
 class SavedResults(msgspec.Struct, kw_only=True):
@@ -68,6 +73,13 @@ class SavedResults(msgspec.Struct, kw_only=True):
 
     schema: Literal["karat/results/1"] = SEVERAL
     results: list[SavedResult]
+
+
+def saved_text(saved: SavedResult) -> bytes:
+    """As a file: indented for people, but for the tables, which only programs read."""
+    tables = b"" if saved.tables is None else b',\n  "tables": ' + msgspec.json.encode(saved.tables)
+    text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(saved, tables=None)), indent=2)
+    return text.removesuffix(b',\n  "tables": null\n}') + tables + b"\n}\n"
 
 
 class _Schema(msgspec.Struct):

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 
 from karat.history.archive import import_runs, pack
-from karat.history.kept_run import RunDocument
 from karat.history.queries import (
     Order,
     QueryHistory,
@@ -21,6 +20,7 @@ from karat.history.queries import (
 )
 from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKind, RunRow, TrendPoint, now, utc
 from karat.history.store import Store
+from karat.results.kept_run import RunDocument
 from karat.results.saved import SavedResult
 from karat.web.endpoints import Endpoint
 

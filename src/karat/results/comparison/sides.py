@@ -10,6 +10,7 @@ from typing import Any
 
 from karat.errors import ConfigError
 from karat.formats.read import read_run
+from karat.results.analyses.base import Lacking
 from karat.results.evaluate import evaluate_all
 from karat.results.result import Result
 from karat.results.save import restore
@@ -40,12 +41,14 @@ def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, option
         result = replace(result, cluster=None if cluster == "none" else cluster)
     if metrics is None:
         return result
-    asked = parse_metrics(metrics)
-    absent = [str(m) for m in asked if m not in result.metrics]
-    if absent:
+    try:
+        return result.measure(metrics)
+    except Lacking:
+        absent = [str(m) for m in parse_metrics(metrics) if m not in result.metrics]
         has = ", ".join(map(str, result.metrics))
-        raise ConfigError(f"the saved result of {result.run} lacks {', '.join(absent)}", hint=f"it has: {has}")
-    return replace(result, metrics=asked)
+        raise ConfigError(
+            f"the saved result of {result.run} lacks {', '.join(absent)}", hint=f"it has: {has}"
+        ) from None
 
 
 def refuse_different(first: Result, other: Result, force: bool) -> list[str]:

@@ -14,6 +14,8 @@ import msgspec
 
 from karat.errors import InputError
 from karat.results.saved import SavedResult
+from karat.results.tables_form import SavedTables
+from karat.results.tables_frame import columns_of, from_frame, outline
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +78,7 @@ class KeptRun:
 
     def saved(self) -> SavedResult:
         """The saved form of the result, whole."""
-        scores = {name: self.rows[SCORE + name].to_list() for name in _named(self.rows, SCORE)}
+        scores = {name: self.rows[SCORE + name].to_list() for name in columns_named(self.rows, SCORE)}
         ids = self.rows["query_id"].to_list()
         per_query = zip(*scores.values(), strict=True) if scores else (() for _ in ids)
         decode = msgspec.json.Decoder().decode
@@ -86,10 +88,17 @@ class KeptRun:
             queries=dict(zip(ids, self.rows["query"].to_list(), strict=True)),
             attributes={
                 name: [None if text is None else decode(text) for text in self.rows[TAG + name].to_list()]
-                for name in _named(self.rows, TAG)
+                for name in columns_named(self.rows, TAG)
             },
-            votes={name: self.rows[VOTE + name].to_list() for name in _named(self.rows, VOTE)},
+            votes={name: self.rows[VOTE + name].to_list() for name in columns_named(self.rows, VOTE)},
+            tables=self.tables,
         )
+
+    @property
+    def tables(self) -> SavedTables | None:
+        """What it takes to measure the run again; a run that Karat 0.1 kept has none."""
+        outlined = self.document.result.tables
+        return None if outlined is None else from_frame(outlined, self.rows)
 
     def cases(self) -> list[Any]:
         """Of the triage, worst first."""
@@ -125,8 +134,12 @@ def keep(
             for name, values in saved.attributes.items()
         },
     }
+    outlined = None
+    if saved.tables is not None:
+        columns |= columns_of(saved.tables, len(saved.scores))
+        outlined = outline(saved.tables)
     document = RunDocument(
-        result=msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}),
+        result=msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}, tables=outlined),
         triage=None if triage is None else {**triage, "cases": []},
         cases=list(cases),
         sweep=sweep,
@@ -174,8 +187,14 @@ def _scores(saved: SavedResult) -> Iterator[tuple[str, list[float | None]]]:
     return ((name, [scores[name] for scores in saved.scores.values()]) for name in names)
 
 
-def _named(rows: pl.DataFrame, prefix: str) -> list[str]:
+def columns_named(rows: pl.DataFrame, prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in rows.columns if name.startswith(prefix)]
+
+
+def decoded(texts: list[str | None]) -> list[Any]:
+    """Values of a tag, of which there are few different ones."""
+    known = {text: None if text is None else msgspec.json.decode(text) for text in set(texts)}
+    return [known[text] for text in texts]
 
 
 def _json(value: Any) -> str | None:

@@ -1,0 +1,240 @@
+"""Judged tables as a file holds them: columns of plain numbers and texts, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.gold import Gold
+from karat.data.ids import Bools, Floats, Ints
+from karat.data.passages.passage import Located
+from karat.errors import InputError
+from karat.scoring.collect import Columns, RunData
+from karat.scoring.list_hashes import DEPTHS
+from karat.scoring.table import JudgedTable
+from karat.scoring.views import Level, View
+
+Labels = Literal["gold", "judge"]
+
+
+class SavedPassages(msgspec.Struct):
+    """Which chunks hold the passages of a gold set."""
+
+    settled: list[int]  # items that were looked for among chunks
+    chunks: list[str]
+    bounds: list[int]  # query i owns chunks bounds[i] … bounds[i + 1]
+    firsts: list[int]  # chunk j holds items[firsts[j] … firsts[j + 1]]
+    items: list[int]
+    several: list[int]  # queries with a chunk that holds more than one item
+    known: Literal["corpus", "hits"]
+
+
+class SavedGold(msgspec.Struct):
+    """The gold items of the queries, as some views see them."""
+
+    level: Level
+    labels: Labels
+    lists: str | None  # only for these lists, where passages were looked for in their hits
+    counts: list[int]  # items of each query
+    items: list[str]
+    grades: list[float]
+    kinds: list[int]
+    passages: SavedPassages | None = None
+
+
+class SavedView(msgspec.Struct):
+    """One view of the lists: their length, and rank and gold item of every judged hit."""
+
+    view: View
+    gold: int  # which of the gold sets
+    depth: list[int]  # hits of each query
+    absent: list[int]  # queries without a list
+    counts: list[int]  # judged hits of each query
+    rank: list[int]
+    item: list[int]  # place among the items of the query
+    by_document: list[int] | None = None  # queries with hits matched by document or passage
+    columns: dict[str, list[float | None]] = {}  # metrics that need the hits themselves
+    votes: dict[str, list[float | None]] = {}
+
+
+class SavedTables(msgspec.Struct):
+    """All that is needed to measure a saved result again. Queries are numbered in the order of the result."""
+
+    golds: list[SavedGold]
+    views: list[SavedView]
+    k: list[int] = []  # cutoff of each query; empty: none has one of its own
+    no_answer: list[int] = []
+    hashes: dict[str, list[str]] = {}  # depth (or `all`) → hash of the ordered ids of each query, hexadecimal
+    hits: Any = None  # reserved for the hits themselves
+    steps: Any = None  # reserved for queries with several searches
+
+
+def saved_tables(data: RunData, gold: Gold, rows: Ints) -> SavedTables:
+    """The tables of these queries."""
+    golds: list[Gold] = []
+    saved: list[SavedGold] = []
+    views = []
+    for view, table in data.tables.items():
+        at = next((i for i, known in enumerate(golds) if known is table.gold), len(golds))
+        if at == len(golds):
+            golds.append(table.gold)
+            saved.append(_saved_gold(table.gold, view, rows))
+        views.append(_saved_view(view, at, table, rows, data))
+    hashes = {}
+    if data.hashes is not None:
+        names = [*map(str, DEPTHS), "all"]
+        hashes = {n: [f"{h:016x}" for h in data.hashes[rows, i].tolist()] for i, n in enumerate(names)}
+    return SavedTables(
+        golds=saved,
+        views=views,
+        k=gold.k[rows].tolist() if gold.k[rows].any() else [],
+        no_answer=np.flatnonzero(gold.no_answer[rows]).tolist(),
+        hashes=hashes,
+    )
+
+
+def _saved_gold(gold: Gold, view: View, rows: Ints) -> SavedGold:
+    items = gold.items_of(rows)
+    whole = len(rows) == len(gold.queries)
+    return SavedGold(
+        level=view.level,
+        labels=view.labels,
+        lists=view.lists if gold.located is not None and gold.located.known == "hits" else None,
+        counts=(gold.offsets[rows + 1] - gold.offsets[rows]).tolist(),
+        items=gold.ids if whole else [gold.ids[i] for i in items.tolist()],
+        grades=gold.grades[items].tolist(),
+        kinds=gold.kinds[items].tolist(),
+        passages=None if gold.located is None else _saved_passages(gold.located, gold, rows),
+    )
+
+
+def _saved_passages(located: Located, gold: Gold, rows: Ints) -> SavedPassages:
+    place = np.full(len(gold.grades), -1)
+    items = gold.items_of(rows)
+    place[items] = np.arange(len(items))
+    chunks = [i for row in rows.tolist() for i in range(int(located.bounds[row]), int(located.bounds[row + 1]))]
+    held = [place[located.items[located.firsts[i] : located.firsts[i + 1]]].tolist() for i in chunks]
+    counts = np.diff(located.bounds)[rows]
+    return SavedPassages(
+        settled=np.flatnonzero(located.settled[items]).tolist(),
+        chunks=[located.chunks[i] for i in chunks],
+        bounds=[0, *np.cumsum(counts).tolist()],
+        firsts=[0, *np.cumsum(list(map(len, held))).tolist()],
+        items=[item for some in held for item in some],
+        several=np.flatnonzero(located.several[rows]).tolist(),
+        known=located.known,
+    )
+
+
+def _saved_view(view: View, gold: int, table: JudgedTable, rows: Ints, data: RunData) -> SavedView:
+    place = np.full(len(table.present), -1)
+    place[rows] = np.arange(len(rows))
+    kept = np.flatnonzero(place[table.query] >= 0)
+    query = table.query[kept]
+    return SavedView(
+        view=view,
+        gold=gold,
+        depth=table.depth[rows].tolist(),
+        absent=np.flatnonzero(~table.present[rows]).tolist(),
+        counts=np.bincount(place[query], minlength=len(rows)).tolist(),
+        rank=table.rank[kept].tolist(),
+        item=(table.item[kept] - table.gold.offsets[query]).tolist(),
+        by_document=None if table.by_document is None else np.flatnonzero(table.by_document[rows]).tolist(),
+        columns={name: _nullable(values[rows]) for name, values in data.values.get(view, {}).items()},
+        votes={name: _nullable(values[rows]) for name, values in data.votes.get(view, {}).items()},
+    )
+
+
+def _nullable(values: Floats) -> list[float | None]:
+    return [None if v != v else v for v in values.tolist()]  # only NaN differs from itself
+
+
+def restored_tables(saved: SavedTables, system: str, gold: Gold, missing: frozenset[str]) -> RunData:
+    """The data of a result again. `gold`: its queries, without items. Raises InputError where parts do not fit."""
+    try:
+        return _restored(saved, system, gold, missing)
+    except (IndexError, ValueError) as error:
+        raise InputError(
+            f"the parts of the saved result do not fit together: {error}",
+            hint="save it again: karat eval … -o result.json",
+        ) from error
+
+
+def _restored(saved: SavedTables, system: str, gold: Gold, missing: frozenset[str]) -> RunData:
+    size = len(gold.queries)
+    golds = [_restored_gold(one, gold) for one in saved.golds]
+    tables: dict[View, JudgedTable] = {}
+    values: Columns = {}
+    votes: Columns = {}
+    for one in saved.views:
+        tables[one.view] = _restored_table(one, golds[one.gold], size)
+        for into, columns in ((values, one.columns), (votes, one.votes)):
+            if columns:
+                into[one.view] = {name: np.array(column, np.float64) for name, column in columns.items()}
+    hashes = None
+    if saved.hashes:
+        columns_ = [[int(h, 16) for h in saved.hashes[name]] for name in (*map(str, DEPTHS), "all")]
+        hashes = np.array(columns_, np.uint64).T
+    return RunData(system, tables, values, votes, hashes=hashes, missing=missing)
+
+
+def _restored_gold(saved: SavedGold, gold: Gold) -> Gold:
+    from dataclasses import replace
+
+    counts = np.array(saved.counts, np.int64)
+    if len(counts) != len(gold.queries) or not counts.sum() == len(saved.items) == len(saved.grades):
+        raise ValueError("gold items")
+    return replace(
+        gold,
+        offsets=np.append(0, np.cumsum(counts)),
+        items=saved.items,
+        grades=np.array(saved.grades, np.float64),
+        kinds=np.array(saved.kinds, np.int8),
+        located=None if saved.passages is None else _located(saved.passages, len(saved.items), len(gold.queries)),
+    )
+
+
+def _located(saved: SavedPassages, items: int, queries: int) -> Located:
+    return Located(
+        settled=_flags(saved.settled, items),
+        chunks=saved.chunks,
+        bounds=np.array(saved.bounds, np.int64),
+        firsts=np.array(saved.firsts, np.int64),
+        items=np.array(saved.items, np.int64),
+        several=_flags(saved.several, queries),
+        places=[None] * items,
+        place_of=_nowhere,
+        known=saved.known,
+    )
+
+
+def _nowhere(chunk: str) -> None:
+    """Where chunks begin and end is not saved."""
+
+
+def _flags(rows: Sequence[int], size: int) -> Bools:
+    flags = np.zeros(size, np.bool_)
+    flags[np.array(rows, np.int64)] = True
+    return flags
+
+
+def _restored_table(saved: SavedView, gold: Gold, size: int) -> JudgedTable:
+    query = np.repeat(np.arange(size), np.array(saved.counts, np.int64))
+    rank, item = np.array(saved.rank, np.int64), np.array(saved.item, np.int64)
+    if not len(query) == len(rank) == len(item) or (item >= np.diff(gold.offsets)[query]).any() or (item < 0).any():
+        raise ValueError("judged hits")
+    depth = np.array(saved.depth, np.int64)
+    if len(depth) != size:
+        raise ValueError("depths of lists")
+    return JudgedTable(
+        gold=gold,
+        present=~_flags(saved.absent, size),
+        depth=depth,
+        query=query,
+        rank=rank,
+        item=gold.offsets[query] + item,
+        by_document=None if saved.by_document is None else _flags(saved.by_document, size),
+    )
