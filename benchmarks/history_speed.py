@@ -29,7 +29,7 @@ from pages import Target, conditions, joined, options, publish, table, target_ta
 import karat
 from karat.data.gold import Dataset
 from karat.history.keep import keep_result
-from karat.history.kept_run import KeptRun, keep
+from karat.results.kept_run import KeptRun, keep
 from karat.history.opening import open_store
 from karat.history.queries import query_over_time, scores_of, side_by_side
 from karat.history.rows import Filter, written

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from karat.history.folder import FolderStore
-from karat.history.kept_run import KeptRun
+from karat.results.kept_run import KeptRun
 from karat.history.opening import open_store
 from karat.history.postgres import PostgresStore
 from karat.history.store import StoreError

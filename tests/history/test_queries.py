@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from karat.errors import ConfigError, UnknownName
-from karat.history.kept_run import KeptRun
+from karat.results.kept_run import KeptRun
 from karat.history.queries import case_of, cases_of, query_over_time, scores_of, side_by_side
 from karat.history.rows import Filter
 from karat.history.store import Store

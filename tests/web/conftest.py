@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 
 from karat.history.folder import FolderStore
-from karat.history.kept_run import KeptRun
+from karat.results.kept_run import KeptRun
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
 from karat.web.access import Access

@@ -10,7 +10,7 @@ import msgspec
 import karat
 from karat.data.gold import Dataset
 from karat.history.keep import judgement
-from karat.history.kept_run import KeptRun
+from karat.results.kept_run import KeptRun
 from karat.history.store import Store
 
 GOLD = {f"q{i}": ["a"] for i in range(20)}

@@ -77,12 +77,12 @@ def outline(tables: SavedTables) -> SavedTables:
             rank=[],
             item=[],
             by_document=None if view.by_document is None else [],
-            columns=dict.fromkeys(view.columns, []),
-            votes=dict.fromkeys(view.votes, []),
+            columns={key: [] for key in view.columns},
+            votes={key: [] for key in view.votes},
         )
         for view in tables.views
     ]
-    return SavedTables(golds=golds, views=views, hashes=dict.fromkeys(tables.hashes, []))
+    return SavedTables(golds=golds, views=views, hashes={key: [] for key in tables.hashes})
 
 
 def from_frame(outlined: SavedTables, rows: pl.DataFrame) -> SavedTables:
