@@ -15,6 +15,7 @@ from karat.data.ids import DocRule, as_list
 
 if TYPE_CHECKING:
     from karat.data.audit import Audit
+    from karat.data.ids import Ints
 
 VERSIONS = ("doc_version", "version")  # how corpora call it
 
@@ -86,12 +87,27 @@ class DescribedRun(Run):
         self._run, self._corpus, self._rule = run, corpus, rule
         self.label = run.label
 
-    def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
+        asked = (lists,) if lists else ()  # a run that knows no other lists need not know of them
+        return self._described(self._run.slices(columns, audit, *asked), columns)
+
+    @property
+    def can_look(self) -> bool:
+        return self._run.can_look
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        return self._described(self._run.look(system, queries, places, columns), columns)
+
+    def _described(self, slices: Iterator[Hits], columns: frozenset[str]) -> Iterator[Hits]:
         lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
         docs = self._corpus.strangers(self._rule)
-        for hits in self._run.slices(columns, audit):
-            named = self._name_documents(hits, docs) if docs else hits
-            yield self._describe(named, lent) if lent else named
+        for hits in slices:
+            others = {name: self._with_all(other, docs, lent) for name, other in hits.others.items()}
+            yield self._with_all(replace(hits, others=others) if others else hits, docs, lent)
+
+    def _with_all(self, hits: Hits, docs: dict[str, str], lent: dict[str, list[Any]]) -> Hits:
+        named = self._name_documents(hits, docs) if docs else hits
+        return self._describe(named, lent) if lent else named
 
     def _name_documents(self, hits: Hits, docs: dict[str, str]) -> Hits:
         lent = [docs.get(item, "") for item in as_list(hits.ids)]
