@@ -164,8 +164,8 @@ def test_a_file_is_read_by_columns_also_where_fields_come_late(tmp_path: Path) -
     source = Source(written(tmp_path / "run.jsonl", lines))
     decoder = RecordDecoder(SlimRecord, lists=_TOPK)
     decoder.decode(json.dumps(lines[-1]).encode())  # learns the fields that the contract does not know
-    [(records, _, columns)] = read_column_batches(source, decoder)
-    assert columns is not None
+    [(records, _, columns, _)] = read_column_batches(source, decoder)
+    assert list(columns) == ["topk"]
     assert [r.error for r in records] == [None] * 50 + ["timeout", None]
     assert extra_columns(records, decoder.extra_names)["new"] == [None] * 51 + [1]
     assert column(records, "query") == [None] * 52

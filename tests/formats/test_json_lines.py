@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ from hypothesis import strategies as st
 
 from karat import KaratError, read_gold, read_run
 from karat.data.audit import Audit
+from karat.data.hits import OTHER_LISTS
 from karat.data.ids import as_list
 from karat.formats.gold_parts import ITEMS
 from karat.formats.gold_records import GoldEntry
 from karat.formats.records import RecordDecoder
 from karat.formats.run_log import _TOPK
-from karat.formats.run_records import SlimRecord
+from karat.formats.run_records import SlimRecord, slim_record
 
 LATENCY = frozenset({"latency"})
+OTHERS = frozenset(OTHER_LISTS)
 
 
 def run_lines(size: int = 30) -> list[bytes]:
@@ -37,6 +40,18 @@ def run_lines(size: int = 30) -> list[bytes]:
             "note": f"n{i}",
         }
         for i in range(size)
+    ]
+    return [json.dumps(entry, ensure_ascii=False).encode() + b"\n" for entry in entries]
+
+
+def list_lines(size: int = 30) -> list[bytes]:
+    """A log with the lists before reranking and before rewriting, which are of any length in each line."""
+    raw = [[{"rank": r, "chunk_id": f"r{r}", "score": r / 3} for r in range(1, 1 + i * 7 % 5)] for i in range(size)]
+    original = [[{"chunk_id": f"o{r}"} for r in range(1 + i % 3)] for i in range(size)]
+    entries = [json.loads(line) for line in run_lines(size)]
+    entries = [
+        {"query_id": e["query_id"], "topk_original": o, "x": 1, "topk": e["topk"], "y": "z", "raw": r, **e}
+        for e, r, o in zip(entries, raw, original, strict=True)
     ]
     return [json.dumps(entry, ensure_ascii=False).encode() + b"\n" for entry in entries]
 
@@ -67,10 +82,12 @@ def outcome(lines: list[bytes], kind: str, path: Path) -> Any:
             return [gold.queries, gold.ids, gold.fields, gold.tags, *(c.tolist() for c in columns)]
         run = read_run(path, format="run-log")
         found: list[Any] = []
-        for hits in run.slices(LATENCY, Audit()):
-            numbers = [hits.offsets, hits.score, hits.rank, hits.lines, *hits.latency.values()]
-            found += [hits.system, hits.queries, as_list(hits.ids), hits.fields, sorted(hits.latency)]
-            found += [None if column is None else repr(column.tolist()) for column in numbers]
+        for hits in run.slices(LATENCY, Audit(), OTHERS if kind == "lists" else frozenset()):
+            for one in (hits, *(hits.others[name] for name in sorted(hits.others))):
+                numbers = [one.offsets, one.score, one.rank, one.lines, one.places, *one.latency.values()]
+                found += [one.system, one.queries, as_list(one.ids), one.fields, sorted(one.latency)]
+                found += [None if column is None else repr(column.tolist()) for column in numbers]
+            found.append(sorted(hits.others))
         return [found, run.provenance()]
     except KaratError as error:
         return str(error)
@@ -84,7 +101,11 @@ def both_ways(lines: list[bytes], kind: str, path: Path) -> tuple[Any, Any]:
         return fast, outcome(lines, kind, path)
 
 
-DECODERS = {"run": (SlimRecord, _TOPK, run_lines), "gold": (GoldEntry, ITEMS, gold_lines)}
+DECODERS = {
+    "run": (SlimRecord, _TOPK, run_lines),
+    "lists": (slim_record(OTHERS), _TOPK, list_lines),
+    "gold": (GoldEntry, ITEMS, gold_lines),
+}
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -94,6 +115,7 @@ def test_a_file_of_one_shape_does_not_fall_back(kind: str, end: bytes) -> None:
     table = RecordDecoder(struct, lists=lists).read_lines(b"".join(lines()).removesuffix(b"\n") + end)  # type: ignore[type-var]
     assert table is not None
     assert len(table) == 30
+    assert len(table.columns) == (3 if kind == "lists" else 1)
     assert table.column("query_id") == [f"q{i}" for i in range(30)]
 
 
@@ -122,6 +144,7 @@ PIECES += [
     b"x" * 200,
 ]
 PIECES += [b'"query_id":"q1",', b'"system":"b",', b'"topk":[],', b'"gold":[],', b'"new":1,', "日本".encode()]
+PIECES += [b'"raw":[],', b'"raw": null,', b'}], "raw": [{', b'"topk_original": [{}],']
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -182,6 +205,45 @@ def test_two_values_in_one_line_do_not_make_up_for_none_in_another(tmp_path: Pat
     fast, slow = both_ways(lines, "run", tmp_path / "run.jsonl")
     assert fast == slow
     assert "line 5" in fast or ":5" in fast
+
+
+def test_lists_that_nobody_asked_for_are_left_to_the_decoder() -> None:
+    block = b"".join(list_lines())
+    decoder = RecordDecoder(SlimRecord, lists=_TOPK)
+    assert decoder.read_lines(block) is None
+    outlined = decoder.read_known_lists(block)
+    assert outlined is not None
+    assert list(outlined[1]) == ["topk"]
+
+
+@pytest.mark.parametrize("odd", [b'"raw": null', b'"raw": ["a"]', b'"raw": [{"id": 1}]', b'"other": 1'])
+def test_lists_of_which_some_are_odd_are_decoded(odd: bytes, tmp_path: Path) -> None:
+    lines = list_lines()
+    lines[4] = re.sub(rb'"raw": \[[^]]*\]', odd, lines[4])
+    fast, slow = both_ways(lines, "lists", tmp_path / "run.jsonl")
+    assert fast == slow
+    assert not isinstance(fast, str)
+
+
+@pytest.mark.parametrize(
+    ("odd", "field"),
+    [
+        (b'[{"chunk_id": "a"}, {"chunk_id": "b", "score": "high"}]', "raw[1].score"),
+        (b'[{"chunk_id": "a"}, {"rank": 1}]', "raw[1].chunk_id"),
+        (b'[{"chunk_id": "a"}, {"chunk_id": ""}]', "raw[1].chunk_id"),
+        (b'[{"chunk_id": "a", "score": 1}, {"chunk_id": "b", "score": 1e999}]', "raw[1].score"),
+        (b"1", "raw"),
+    ],
+)
+@pytest.mark.parametrize("hits", ["topk", "raw"])
+def test_mistakes_in_other_lists_name_their_field(odd: bytes, field: str, hits: str, tmp_path: Path) -> None:
+    lines = list_lines()
+    lines[4] = re.sub(rb'"raw": \[[^]]*\]', b'"raw": ' + odd, lines[4])
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(KaratError) as caught:
+        list(read_run(path, hits=hits).slices(frozenset(), Audit(), OTHERS))  # type: ignore[arg-type]
+    assert (caught.value.field, caught.value.line) == (field, 5)
 
 
 def test_files_whose_lines_differ_are_not_tried_for_ever() -> None:

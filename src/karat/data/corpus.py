@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
-from karat.data.ids import DocRule, Ints, as_list
+from karat.data.ids import DocRule, as_list
 
 if TYPE_CHECKING:
     from karat.data.audit import Audit
+    from karat.data.ids import Ints
 
 VERSIONS = ("doc_version", "version")  # how corpora call it
 
@@ -87,20 +88,24 @@ class DescribedRun(Run):
         self.label = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
-        docs = self._corpus.strangers(self._rule)
-        for hits in self._run.slices(columns, audit, lists):
-            described = self._described(hits, docs, lent)
-            others = {name: self._described(other, docs, lent) for name, other in hits.others.items()}
-            yield replace(described, others=others) if others else described
+        asked = (lists,) if lists else ()  # a run that knows no other lists need not know of them
+        return self._described(self._run.slices(columns, audit, *asked), columns)
+
+    @property
+    def can_look(self) -> bool:
+        return self._run.can_look
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        return self._described(self._run.look(system, queries, places, columns), columns)
+
+    def _described(self, slices: Iterator[Hits], columns: frozenset[str]) -> Iterator[Hits]:
         lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
         docs = self._corpus.strangers(self._rule)
-        for hits in self._run.look(system, queries, places, columns):
-            yield self._described(hits, docs, lent)
+        for hits in slices:
+            others = {name: self._with_all(other, docs, lent) for name, other in hits.others.items()}
+            yield self._with_all(replace(hits, others=others) if others else hits, docs, lent)
 
-    def _described(self, hits: Hits, docs: dict[str, str], lent: dict[str, list[Any]]) -> Hits:
+    def _with_all(self, hits: Hits, docs: dict[str, str], lent: dict[str, list[Any]]) -> Hits:
         named = self._name_documents(hits, docs) if docs else hits
         return self._describe(named, lent) if lent else named
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from karat.data.audit import Audit
 from karat.data.ids import Bools, Floats, Ints, take
 from karat.errors import ConfigError
 
 if TYPE_CHECKING:
-    from karat.data.audit import Audit
     from karat.data.ids import Ids
 
 # Columns of a hit that cost time and memory, and are read only when something asks for them.
 OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
+# Lists that a query can have besides its final one: before reranking, and of the query before rewriting.
+OTHER_LISTS = ("raw", "topk_original")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,8 +39,8 @@ class Hits:
     fields: dict[str, list[Any]] = field(default_factory=dict)  # other things said of a query, None = not said
     lines: Ints | None = None  # line of each query in its file
     written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
-    others: dict[str, Hits] = field(default_factory=dict)  # other lists of the same lines, where they were asked for
-    places: Ints | None = None  # where each query can be read again; None = nowhere
+    others: dict[str, Hits] = field(default_factory=dict)  # OTHER_LISTS that were asked for, of the queries with one
+    places: Ints | None = None  # one number per query: where Run.look can read it again; None = cannot
 
     @cached_property
     def query_of_row(self) -> Ints:
@@ -56,7 +58,17 @@ class Hits:
             fields={name: [values[i] for i in picked] for name, values in self.fields.items()},
             lines=None if self.lines is None else self.lines[keep],
             places=None if self.places is None else self.places[keep],
+            others=self._others_of({self.queries[i] for i in picked}) if self.others else {},
         )
+
+    def select_named(self, queries: Collection[str]) -> Hits | None:
+        """The queries of these names; None where it has none of them."""
+        keep = np.fromiter(map(queries.__contains__, self.queries), np.bool_, len(self.queries))
+        return self if keep.all() and len(keep) else self.select_queries(keep) if keep.any() else None
+
+    def _others_of(self, queries: set[str]) -> dict[str, Hits]:
+        found = ((name, other.select_named(queries)) for name, other in self.others.items())
+        return {name: other for name, other in found if other is not None}
 
     def select_rows(self, rows: Ints, counts: Ints | None = None) -> Hits:
         """The given rows, in the given order; queries stay, and must stay together."""
@@ -97,7 +109,26 @@ class Run(ABC):
 
     @abstractmethod
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        """Slices of whole queries; a query of a system comes once. May raise Ungrouped."""
+        """Slices of whole queries; a query of a system comes once. May raise Ungrouped.
+
+        `lists`: which of OTHER_LISTS come along in `Hits.others`. A run without them leaves `others` empty.
+        """
+
+    @property
+    def can_look(self) -> bool:
+        """Whether `look` reads only the queries that it is asked for, given the `places` of a slice."""
+        return False
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        """Read some queries of one system again, in the order of the run; those that it does not have are left out.
+
+        `places` are those that slices gave for these queries, one each. `Hits.lines` is not known here.
+        """
+        wanted = set(queries)
+        for hits in self.slices(columns, Audit()):
+            found = hits.select_named(wanted) if hits.system == system else None
+            if found is not None:
+                yield found
 
     def grouped(self) -> Run:
         """The same run with every query's hits together; what to use after Ungrouped."""
@@ -114,16 +145,6 @@ class Run(ABC):
 
     def take_notes(self, notes: Any) -> None:  # noqa: B027 — most parts have nothing to tell
         """What a part learnt on the way; parts come in order."""
-
-    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        """A second look at some queries of one system."""
-        from karat.data.audit import Audit
-
-        wanted = set(queries)
-        for hits in self.slices(columns, Audit()):
-            keep = np.array([query in wanted for query in hits.queries], np.bool_)
-            if hits.system == system and keep.any():
-                yield hits.select_queries(keep)
 
     def lists(self, name: str) -> Run:
         """The same run with the lists before reranking (`raw`) or of the query before rewriting (`topk_original`).
@@ -146,12 +167,13 @@ class LentRun(Run):
 
     def __init__(self, run: Run, systems: set[str]) -> None:
         self._run, self._systems = run, systems
+        self._first: str | None = None  # the first system of the lists, known once they were read
         self.label = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         first: str | None = None
         for hits in self._run.slices(columns, audit):
-            first = hits.system if first is None else first
+            first = self._first = hits.system if first is None else first
             if first in self._systems:
                 if hits.system in self._systems:
                     yield hits
@@ -163,6 +185,18 @@ class LentRun(Run):
                 )
             else:
                 yield from (replace(hits, system=system) for system in sorted(self._systems))
+
+    @property
+    def can_look(self) -> bool:
+        return self._run.can_look
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        if self._first is None:
+            yield from super().look(system, queries, places, columns)
+        elif system in self._systems:
+            own = system if self._first in self._systems else self._first
+            for hits in self._run.look(own, queries, places, columns):
+                yield replace(hits, system=system)
 
     def grouped(self) -> Run:
         return LentRun(self._run.grouped(), self._systems)

@@ -36,6 +36,8 @@ _JOINED = 100_000
 PIECE = 10_000  # ids that are Python's own at a time, where all of them would be too many
 _SPARSE = 3  # so many times as large as the texts themselves an array may be
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_EACH_1 = 0x0101010101010101
+_U_EACH_1, _EACH_80, _U1, _U7 = map(np.uint64, (_EACH_1, 0x80 * _EACH_1, 1, 7))
 _FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # masks that leave so many of a word
 
 
@@ -176,6 +178,21 @@ def _hash_packed(packed: Packed) -> Hashes:
         total += mixed ^ (mixed >> np.uint64(32))
     total *= _SPREAD
     return total ^ (total >> np.uint64(29))
+
+
+def _cut_packed(packed: Packed, byte: int) -> Packed:
+    """What stands before a byte, in each id; all of it where it does not have one. A word is eight bytes at a time."""
+    cut = packed.copy()
+    each = np.uint64(byte * _EACH_1)
+    done = np.zeros(len(cut), np.bool_)
+    for word in _words(cut).T:
+        same = word ^ each  # 0 where the byte stands
+        found = (same - _U_EACH_1) & ~same & _EACH_80
+        found &= ~found + _U1  # the first byte of a text is the lowest of its word
+        word &= (found >> _U7) - _U1
+        word[done] = 0
+        done |= found != 0
+    return cut
 
 
 class PackedIds:
@@ -412,7 +429,15 @@ class DocRule:
             return np.fromiter(map(contains, ids, repeat(self.rule)), np.bool_, len(ids))
         return np.fromiter((self.doc(i) != i for i in ids), np.bool_, len(ids))
 
+    @cached_property
+    def _byte(self) -> int | None:
+        """The separator, if it is one byte. Packed ids are filled up with NUL, and mark one inside with a 1."""
+        byte = self.rule.encode("utf-8", "replace") if self.pattern is None else b""
+        return byte[0] if len(byte) == 1 and byte > b"\1" else None
+
     def docs(self, ids: Ids) -> Ids:
+        if self._byte is not None and isinstance(ids, np.ndarray):
+            return _cut_packed(ids, self._byte)
         values = as_list(ids)
         if self.pattern is None and self.rule:
             cut = self.rule
@@ -425,6 +450,8 @@ class DocRule:
             return True
         if not self.rule or (written is not None and self.rule.encode() not in written):
             return False
+        if self._byte is not None and isinstance(ids, np.ndarray):
+            return self._byte in ids.tobytes()
         if isinstance(ids, (Keys, np.ndarray)):
             ids = as_list(ids)
         if isinstance(ids, list):

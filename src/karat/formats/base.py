@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ import msgspec
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
+from karat.data.ids import Ints
 from karat.errors import InputError, did_you_mean
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.compressed import MAGIC, decompressed
@@ -40,12 +41,35 @@ class Options(msgspec.Struct, frozen=True):
     layout: Any = None  # of a table: where it keeps what (formats/layout.py)
 
 
+class ParsedBytes:
+    """How many bytes of run files were handed to a parser, as text after decompression.
+
+    The head of a file, by which its format is recognised, is left out. Other processes count for themselves.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = self.total = 0  # since the last reset, and since the start
+
+    def add(self, size: int) -> None:
+        self.bytes += size
+        self.total += size
+
+    def reset(self) -> None:
+        self.bytes = 0
+
+
+PARSED = ParsedBytes()
+
+
 class Source:
     """A file (or folder) to read, with its first bytes."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, is_run: bool = False) -> None:
+        """`is_run`: what is parsed of it counts in PARSED."""
         self.path = Path(path)
         self.label = str(path)
+        self.is_run = is_run
+        self.document: tuple[Any, int] | None = None  # value and size, where all had to be parsed to tell the format
         try:
             there = self.path.exists()
         except (OSError, ValueError) as error:
@@ -67,6 +91,28 @@ class Source:
         except OSError as error:
             raise self.unreadable(error) from error
         return stream
+
+    @cached_property
+    def begin(self) -> int | None:
+        """Where its text begins in the file; None where it cannot be read from the middle, for it is compressed."""
+        if not self.path.is_file():
+            return None
+        with self.path.open("rb") as raw:
+            opening = raw.read(4)
+        return None if opening.startswith(MAGIC) else len(_BOM) if opening.startswith(_BOM) else 0
+
+    def lines_at(self, places: Ints) -> Iterator[bytes]:
+        """The lines that begin at these places of the file."""
+        with self.path.open("rb") as raw:
+            for place in places.tolist():
+                raw.seek(place)
+                line = raw.readline()
+                self.note_parsed(len(line))
+                yield line
+
+    def note_parsed(self, size: int) -> None:
+        if self.is_run:
+            PARSED.add(size)
 
     def _decompressed(self) -> IO[bytes]:
         if self.is_folder:
@@ -95,16 +141,29 @@ class Source:
         if not self.first_line.startswith(b"{"):
             return None
         try:
-            fields = msgspec.json.decode(self._whole_first_line(), type=dict[str, msgspec.Raw])
+            line, is_all = self._whole_first_line()
+            if is_all:
+                return self._object_of_only_line(line)
+            fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
             return {name: _outline(raw) for name, raw in fields.items()}
         except DECODE_ERRORS:
             return self._object_of_broken_line()
 
-    def _whole_first_line(self) -> bytes:
+    def _whole_first_line(self) -> tuple[bytes, bool]:
+        """The first line, and whether it is longer than the head and all there is."""
         if len(self.head) < _HEAD or b"\n" in self.head.lstrip():
-            return self.first_line
+            return self.first_line, False
         with self.open() as stream:
-            return next(line.strip() for line in stream if line.strip())
+            line = next(line.strip() for line in stream if line.strip())
+            return line, not stream.read(1)
+
+    def _object_of_only_line(self, line: bytes) -> dict[str, Any]:
+        """A file of one long line is mostly one mapping, and kept: reading it would mean to parse it once more."""
+        found: dict[str, Any] = msgspec.json.decode(line)
+        if {"query_id", "topk"} & set(found):
+            return found
+        self.document = found, len(line)
+        return {name: _outline_of_value(value) for name, value in found.items()}
 
     def _object_of_broken_line(self) -> dict[str, Any] | None:
         """Keys of a first line that is broken further on."""
@@ -140,9 +199,9 @@ class SourcePart(Source):
     """Some whole lines of a file. What tells the format is the head of the whole file."""
 
     def __init__(self, whole: Source, start: int, stop: int) -> None:
-        super().__init__(whole.path)
+        super().__init__(whole.path, is_run=whole.is_run)
         self.label, self._start, self._stop = whole.label, start, stop
-        self.head = whole.head
+        self.head, self.begin = whole.head, start
 
     def open(self) -> IO[bytes]:
         return io.BufferedReader(_Window(self.path.open("rb"), self._start, self._stop), 1 << 20)
@@ -172,14 +231,10 @@ class _Window(io.RawIOBase):
 def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | None = None) -> list[Source] | None:
     """A file cut where a line begins whose `key` differs from that of the line before it; None where it is too small,
     compressed, or no file."""
-    if source.is_folder or source.path.stat().st_size < 2 * least:
+    if source.begin is None or (size := source.path.stat().st_size) < 2 * least:
         return None
+    cuts = [source.begin]
     with source.path.open("rb") as raw:
-        if raw.read(4).startswith(MAGIC):
-            return None
-        size = source.path.stat().st_size
-        with source.open() as opened:  # after a byte order mark
-            cuts = [opened.tell() if opened.tell() == len(_BOM) else 0]
         while cuts[-1] + 2 * least < size:
             cuts.append(_line_start(raw, cuts[-1] + least, key))
     cuts.append(size)
@@ -206,6 +261,13 @@ def _outline(raw: msgspec.Raw) -> Any:
     if text[0] == ord("["):
         return [{}] if re.match(rb"\[\s*\{", text) else [""]
     return {} if text[0] == ord("{") else ""
+
+
+def _outline_of_value(value: Any) -> Any:
+    """The same of a value that was decoded; what holds others is outlined, whatever its size."""
+    if isinstance(value, list):
+        return [{}] if value and isinstance(value[0], dict) else value[:1]
+    return {} if isinstance(value, dict) else value
 
 
 class Format(ABC):

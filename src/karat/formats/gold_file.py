@@ -18,6 +18,7 @@ from karat.formats.gold_records import GoldEntry
 from karat.formats.json_columns import Columns
 from karat.formats.records import (
     Lines,
+    RecordBatch,
     RecordDecoder,
     Records,
     decode_entries,
@@ -50,20 +51,18 @@ class GoldFormat(Format):
     def read_gold(self, source: Source, options: Options) -> Gold:
         reader = GoldReader(source.label, options)
         with no_gc():
-            for records, lines, items in self._batches(source, reader):
-                reader.add(records, lines, items)
+            for batch in self._batches(source, reader):
+                reader.add(batch.records, batch.lines, batch.columns.get(ITEMS.name))
         return reader.build(dataset_of(source, reader.header))
 
-    def _batches(
-        self, source: Source, reader: GoldReader
-    ) -> Iterator[tuple[Records[GoldEntry], Lines, Columns | None]]:
+    def _batches(self, source: Source, reader: GoldReader) -> Iterator[RecordBatch[GoldEntry]]:
         if is_json_lines(source) and not _holds_entries(source.first_object):
             yield from read_column_batches(source, reader.decoder)
             return
         value, lines = read_document(source)
         reader.header = header_of(value)
         for batch in decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label):
-            yield *batch, None
+            yield RecordBatch(*batch)
 
 
 class GoldReader:

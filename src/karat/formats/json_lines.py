@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -31,16 +32,17 @@ _BREAK, _SPACE = b"\n "
 class LineTable:
     """Lines of one shape: one value a line for every field, and the objects of their lists as columns."""
 
-    size: int
-    lists: Columns
+    starts: Ints  # where each line begins
+    columns: Mapping[str, Columns]  # field → the objects of its lists
     text: PaddedBytes
     texts: Mapping[str, Places]  # field → where its texts stand
     values: dict[str, list[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return self.size
+        return len(self.starts)
 
     def __contains__(self, name: str) -> bool:
+        """Whether `column` has the field."""
         return name in self.texts or name in self.values
 
     def column(self, name: str) -> list[Any]:
@@ -51,22 +53,29 @@ class LineTable:
     def pick(self, at: Sequence[int]) -> LineTable:
         texts = {name: Places(places.first[at], places.end[at]) for name, places in self.texts.items()}
         values = {name: [column[i] for i in at] for name, column in self.values.items()}
-        return LineTable(len(at), self.lists.of_lists(at), self.text, texts, values)
+        columns = {name: lists.of_lists(at) for name, lists in self.columns.items()}
+        return LineTable(self.starts[at], columns, self.text, texts, values)
 
 
 def read_lines(
-    block: bytes, lists: str, wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]
+    block: bytes, lists: Sequence[str], wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]
 ) -> LineTable | None:
-    """The lines of a block, `lists` being the field whose objects have the `wanted` fields; None where they are not all
-    alike. Values other than texts are read by the decoder of their field. The first line is known to be right."""
+    """The lines of a block; None where they are not all alike. The first line is known to be right.
+
+    `lists` are fields with lists of objects, of any length in each line, that have the `wanted` fields. Of the first of
+    them columns are made, or nothing is read; the others may be missing, and are columns where their objects are alike.
+    All other values but texts are read by the decoder of their field.
+    """
     text = PaddedBytes(block, b"" if block.endswith(b"\n") else b"\n")
     shape = _learn(block[: text.joined.index(b"\n")], lists)
-    if shape is None or not text.is_plain():
+    if shape is None or any(_is_passed_over(decoders[shape.names[at]]) for at in shape.lists):
+        return None
+    if not text.is_plain():
         return None
     controls = text.controls()
     if (text.bytes[controls] != _BREAK).any():
         return None
-    return _Reader(text, shape, controls).table(wanted, decoders)
+    return _Reader(text, shape, controls).table(lists[0], wanted, decoders)
 
 
 @dataclass(frozen=True)
@@ -75,34 +84,37 @@ class _Shape:
 
     names: list[str]
     literals: list[bytes]  # the quotes of texts belong to them
-    quotes: list[int]  # of each literal and, unless it is the list, of the value after it
-    lists: int  # which of the values is the list
+    quotes: list[int]  # of each literal and, unless it is a list, of the value after it
+    lists: list[int]  # which of the values are the lists
 
 
-def _learn(line: bytes, lists: str) -> _Shape | None:
+def _learn(line: bytes, lists: Sequence[str]) -> _Shape | None:
     try:
         values = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except DECODE_ERRORS:
         return None
     names: list[str] = []
     literals, inside = [b""], []
+    found: list[int] = []
     at = 0
     while (key := _KEY.match(line, at)) is not None:
         name = key[1].decode("utf-8", "replace")
         value = bytes(values.get(name, b""))
         if not value or name in names or not line.startswith(value, key.end()):
             return None
-        is_text = value.startswith(b'"')
+        is_text, is_list = value.startswith(b'"'), name in lists and value.startswith(b"[")
+        if is_list:
+            found.append(len(names))
         names.append(name)
         literals[-1] += key[0] + b'"' * is_text
         literals.append(b'"' * is_text)
-        inside.append(0 if is_text or name == lists else value.count(b'"'))
+        inside.append(0 if is_text or is_list else value.count(b'"'))
         at = key.end() + len(value)
     literals[-1] += line[at:]
-    if lists not in names or max(map(len, literals)) > BEYOND:
+    if lists[0] not in (names[at] for at in found) or max(map(len, literals)) > BEYOND:
         return None
     quotes = [literal.count(b'"') + more for literal, more in zip(literals, [*inside, 0], strict=True)]
-    return _Shape(names, literals, quotes, names.index(lists))
+    return _Shape(names, literals, quotes, found)
 
 
 class _Reader:
@@ -111,8 +123,9 @@ class _Reader:
         self.starts, self.ends = np.append(0, breaks[:-1] + 1), breaks
         self.quotes = text.quotes()
         self.before, self.after = _bounds(self.quotes, self.starts, self.ends)
+        self._between: dict[int, Ints] = {}  # literal after a list → the first quote of it in each line
 
-    def table(self, wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]) -> LineTable | None:
+    def table(self, main: str, wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]) -> LineTable | None:
         places = self._places()
         if places is None:
             return None
@@ -121,9 +134,15 @@ class _Reader:
             name: Places(place + len(literal), end)
             for name, literal, place, end in zip(names, literals, places, places[1:], strict=False)
         }
-        lists = spans.pop(names[self.shape.lists])
-        columns = columns_at(self.text, lists, self._quotes_of_lists(), self.quotes, wanted)
-        if columns is None:
+        columns: dict[str, Columns] = {}
+        for name, bounds in zip((names[at] for at in self.shape.lists), self._quotes_of_lists(), strict=True):
+            if (bounds.first > bounds.end).any():
+                return None
+            found = columns_at(self.text, spans[name], bounds, self.quotes, wanted)
+            if found is not None:
+                columns[name] = found
+                del spans[name]
+        if main not in columns:
             return None
         texts = {n: spans.pop(n) for n, literal in zip(names, literals, strict=False) if literal.endswith(b'"')}
         try:
@@ -132,7 +151,7 @@ class _Reader:
             return None
         if any(len(column) != len(self.ends) for column in values.values()):
             return None
-        return LineTable(len(self.ends), columns, self.text, texts, values)
+        return LineTable(self.starts, columns, self.text, texts, values)
 
     def _places(self) -> list[Ints] | None:
         """Where each literal of each line stands; None where one of them does not."""
@@ -141,16 +160,54 @@ class _Reader:
             return None
         places: list[Ints] = []
         for at, literal in enumerate(literals[:-1]):
-            # Quotes before the list are counted from the start of a line, those after it from the end.
-            nth = self.before + sum(quotes[:at]) if at <= self.shape.lists else self.after - sum(quotes[at:])
+            nth = self._nth_quote(at, places)
+            if nth is None:
+                return None
             places.append(self.quotes[nth] - literal.index(b'"'))
         places.append(self.ends - len(literals[-1]))
         stand = (places[0] == self.starts).all() and all(map(self.text.stands, literals, places))
         return places if stand else None
 
-    def _quotes_of_lists(self) -> Places:
-        at = self.shape.lists + 1
-        return Places(self.before + sum(self.shape.quotes[:at]), self.after - sum(self.shape.quotes[at:]))
+    def _nth_quote(self, at: int, places: list[Ints]) -> Ints | None:
+        """The first quote of a literal. Those before all lists are counted from the start of a line, those after them
+        from its end, and those between two of them from where the first of the two ends."""
+        quotes, lists = self.shape.quotes, self.shape.lists
+        if at <= lists[0]:
+            return self.before + sum(quotes[:at])
+        if at > lists[-1]:
+            return self.after - sum(quotes[at:])
+        after = max(place for place in lists if place < at) + 1
+        if after not in self._between:
+            first = places[after - 1] + len(self.shape.literals[after - 1])
+            found = self._ends_of_lists(first, self.shape.literals[after])
+            if found is None:
+                return None
+            self._between[after] = found
+        nth = self._between[after] + sum(quotes[after:at])
+        return nth if int(nth[-1]) < len(self.quotes) else None
+
+    def _ends_of_lists(self, first: Ints, literal: bytes) -> Ints | None:
+        """The first quote after each of the lists, which begin at `first` and are followed by a literal."""
+        find, end = self.text.joined.find, b"]" + literal
+        found = [find(end, a, b) for a, b in zip(first.tolist(), self.ends.tolist(), strict=True)]
+        if min(found) < 0:
+            return None
+        return np.searchsorted(self.quotes, np.array(found) + end.index(b'"'))
+
+    def _quotes_of_lists(self) -> list[Places]:
+        """Of each list the number of quotes before it and up to its end."""
+        quotes, lists = self.shape.quotes, self.shape.lists
+        begins = [self.before + sum(quotes[: lists[0] + 1])]
+        ends = [self.after - sum(quotes[lists[-1] + 1 :])]
+        for last, at in pairwise(lists):
+            ends.insert(-1, self._between[last + 1])
+            begins.append(self._between[last + 1] + sum(quotes[last + 1 : at + 1]))
+        return list(map(Places, begins, ends))
+
+
+def _is_passed_over(decoder: Any) -> bool:
+    """Whether lists are not asked for: a decoder that skips them is faster than looking for their end here."""
+    return decoder.type is msgspec.Raw
 
 
 def _bounds(quotes: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:

@@ -52,7 +52,7 @@ def read_run(
         files = matching_files(run)
         if files is not None:
             return files_run(str(run), files, options)
-        source = Source(Path(run))
+        source = Source(Path(run), is_run=True)
         format = _table_format(source) if format is None and columns is not None else format
         found = find_format(source, "run", format)
         if columns is not None and found.name not in _TABLES:

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
+from karat.data.ids import Ints
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source
@@ -30,14 +31,28 @@ _BATCH_RECORDS = 1000
 _PATIENCE = 3  # blocks of lines that are not all alike, after which none is expected to be
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
 _LEARNT = 100  # more fields than that are no schema but data
+_NO_LIST = (b"", b"null")
 _UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in the name of a field
 
 
 class ListField(NamedTuple):
-    """A field with a list of objects, and what is wanted of them."""
+    """A field with a list of objects, what is wanted of them, and fields beside it with lists of the same kind.
+
+    Of the fields beside it, those that the struct leaves as JSON (`msgspec.Raw`) are passed over.
+    """
 
     name: str
     fields: Mapping[str, ValueKind]
+    beside: tuple[str, ...] = ()
+
+
+class RecordBatch(NamedTuple, Generic[S]):
+    """Some records of a file."""
+
+    records: Records[S]
+    lines: Lines
+    columns: Mapping[str, Columns] = {}  # the decoder's lists by field; what is not in it was decoded with its record
+    places: Ints | None = None  # where each record begins in its file; None where that is not known
 
 
 class RecordDecoder(Generic[S]):
@@ -83,7 +98,7 @@ class RecordDecoder(Generic[S]):
         )
 
     def _is_lists(self, name: str) -> bool:
-        return self._lists is not None and name == self._lists.name
+        return self._lists is not None and (name == self._lists.name or name in self._lists.beside)
 
     def decode(self, raw: bytes) -> S:
         return self._decode(lambda kind: msgspec.json.decode(raw, type=kind))
@@ -136,7 +151,8 @@ class RecordDecoder(Generic[S]):
             return None
         table = None
         if not hasattr(first, "__dict__"):
-            table = read_lines(block, self._lists.name, self._lists.fields, self._field_decoders())
+            lists = (self._lists.name, *self._lists.beside)
+            table = read_lines(block, lists, self._lists.fields, self._field_decoders())
         self._unlike = 0 if table is not None else self._unlike + 1
         return table
 
@@ -146,7 +162,7 @@ class RecordDecoder(Generic[S]):
             self._decoders = {f.encode_name: msgspec.json.Decoder(f.type) for f in fields}
         return self._decoders
 
-    def read_known_lists(self, block: bytes) -> tuple[list[S], Columns] | None:
+    def read_known_lists(self, block: bytes) -> tuple[list[S], dict[str, Columns]] | None:
         """The same, but the lists of objects stay JSON in the records and are read as columns."""
         if self._lists is None:
             return None
@@ -154,7 +170,31 @@ class RecordDecoder(Generic[S]):
         if not records or self._lists.name not in self._met:
             return None
         columns = read_columns([getattr(r, self._lists.name) for r in records], self._lists.fields)
-        return None if columns is None else (records, columns)
+        if columns is None:
+            return None
+        found = {self._lists.name: columns}
+        try:
+            for name in self._met.intersection(self._lists.beside):
+                self._read_beside(name, records, found)
+        except DECODE_ERRORS:
+            return None
+        return records, found
+
+    def _read_beside(self, name: str, records: list[S], found: dict[str, Columns]) -> None:
+        """Lists that a record may lack: it then has None. They are decoded where they are not all alike."""
+        assert self._lists is not None
+        decoder = self._field_decoders()[name]
+        if decoder.type is msgspec.Raw:
+            return
+        lists = [bytes(getattr(record, name)) for record in records]
+        there = [text not in _NO_LIST for text in lists]
+        alike = [text if has_one else b"[]" for text, has_one in zip(lists, there, strict=True)]
+        columns = read_columns(alike, self._lists.fields) if any(there) else None
+        if columns is not None:
+            found[name] = columns
+        for record, text, has_one in zip(records, lists, there, strict=True):
+            if columns is None or not has_one:
+                setattr(record, name, decoder.decode(text) if has_one else None)
 
     def _outlines(self, block: bytes) -> list[S] | None:
         while True:
@@ -213,21 +253,19 @@ def extra_columns(records: Records[Any], extra_names: dict[str, str]) -> dict[st
 
 def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[Batch[S]]:
     """Decoded records with their lines, some at a time: small enough that their memory is used again at once."""
-    for records, lines, _ in read_column_batches(source, decoder):
-        assert isinstance(records, list)  # a decoder that names no lists reads no lines as columns
-        yield records, lines
+    for batch in read_column_batches(source, decoder):
+        assert isinstance(batch.records, list)  # a decoder that names no lists reads no lines as columns
+        yield batch.records, batch.lines
 
 
-def read_column_batches(
-    source: Source, decoder: RecordDecoder[S]
-) -> Iterator[tuple[Records[S], Lines, Columns | None]]:
-    """The same, with the columns of the decoder's lists; None where the lists were decoded with their records."""
+def read_column_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordBatch[S]]:
+    """The same, with the columns of the decoder's lists, and with places in the file."""
     if is_json_lines(source):
         yield from _decode_lines(source, decoder)
         return
     value, lines = read_document(source)
     for batch in decode_entries(list_entries(value, lines, source.label), decoder, source.label):
-        yield *batch, None
+        yield RecordBatch(*batch)
 
 
 def decode_entries(
@@ -245,45 +283,62 @@ def decode_entries(
         yield records, lines
 
 
-def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[Records[S], Lines, Columns | None]]:
-    first = 1
+def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordBatch[S]]:
+    first, begin = 1, source.begin
     for block in whole_lines(source, _BATCH_BYTES):
         table = decoder.read_lines(block)
-        size = _count_lines(block) if table is None else len(table)
-        lines = range(first, first + size)
+        starts = line_starts(block) if table is None else table.starts
+        lines = range(first, first + len(starts))
+        places = starts if begin is None else starts + begin
         if table is not None:
-            yield table, lines, table.lists
-            first += size
-            continue
-        outlined = decoder.read_known_lists(block)
-        if outlined is not None and len(outlined[0]) == size:
-            yield outlined[0], lines, outlined[1]
-        elif (records := decoder.decode_known_lines(block)) is not None and len(records) == size:
-            yield records, lines, None
+            yield RecordBatch(table, lines, table.columns, None if begin is None else places)
         else:
-            # A blank line, a field not met before, or a mistake: one by one, to cope or to say where.
-            numbered = ((first + i, raw) for i, raw in enumerate(block.split(b"\n")) if raw and not raw.isspace())
-            for batch in decode_entries(numbered, decoder, source.label):
-                yield *batch, None
-        first += size
+            for batch in _decode_block(block, lines, places, decoder, source.label):
+                yield batch if begin is not None else batch._replace(places=None)
+        first += len(starts)
+        begin = None if begin is None else begin + len(block)
 
 
-def _count_lines(block: bytes) -> int:
-    breaks = np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n"))  # much faster than bytes.count
-    return int(breaks) + (not block.endswith(b"\n"))
+def _decode_block(
+    block: bytes, lines: range, places: Ints, decoder: RecordDecoder[S], label: str
+) -> Iterator[RecordBatch[S]]:
+    outlined = decoder.read_known_lists(block)
+    if outlined is not None and len(outlined[0]) == len(lines):
+        yield RecordBatch(outlined[0], lines, outlined[1], places)
+    elif (records := decoder.decode_known_lines(block)) is not None and len(records) == len(lines):
+        yield RecordBatch(records, lines, {}, places)
+    else:
+        # A blank line, a field not met before, or a mistake: one by one, to cope or to say where.
+        numbered = zip(lines, block.split(b"\n"), strict=False)
+        filled = ((line, raw) for line, raw in numbered if raw and not raw.isspace())
+        for entries, numbers in decode_entries(filled, decoder, label):
+            yield RecordBatch(entries, numbers, {}, places[np.array(numbers) - lines.start])
+
+
+def line_starts(block: bytes) -> Ints:
+    """Where the lines of a block begin."""
+    breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    return np.append(0, breaks[:-1] + 1 if block.endswith(b"\n") else breaks + 1)
 
 
 def whole_lines(source: Source, size: int) -> Iterator[bytes]:
     """The file in blocks of about `size` bytes that end with a line."""
     with source.open() as stream:
         while block := stream.read(size):
-            yield block if block.endswith(b"\n") else block + stream.readline()
+            block = block if block.endswith(b"\n") else block + stream.readline()
+            source.note_parsed(len(block))
+            yield block
 
 
 def read_document(source: Source) -> tuple[Any, EntryLines]:
     """A whole JSON or YAML file."""
+    if source.document is not None:
+        (value, size), source.document = source.document, None
+        source.note_parsed(size)
+        return value, {}
     with source.open() as stream:
         text = stream.read()
+    source.note_parsed(len(text))
     if source.looks_like_json:
         try:
             return msgspec.json.decode(text), {}

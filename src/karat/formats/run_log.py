@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
-from karat.data.ids import Seen, as_list
+from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, Hits, NoLists, Run
+from karat.data.ids import Ints, Seen
 from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.json_columns import ValueKind
-from karat.formats.records import ListField, RecordDecoder, decode_entries, no_gc, read_batches, read_column_batches
+from karat.formats.records import (
+    ListField,
+    RecordDecoder,
+    column,
+    decode_entries,
+    is_json_lines,
+    no_gc,
+    read_column_batches,
+)
 from karat.formats.run_parts import Slice, SystemRecords
-from karat.formats.run_records import RunRecord, SlimRecord
+from karat.formats.run_records import RunRecord, slim_record
 
 _SLICE_HITS = 64_000
 _NOTED = 100
@@ -27,8 +36,7 @@ _LARGE = 32 << 20
 
 # Of hits that are all alike no object is made.
 _RANKED: dict[str, ValueKind] = {"rank": "whole", "chunk_id": "text", "score": "number", "doc_id": "text", "id": "text"}
-_TOPK = ListField("topk", _RANKED)
-_OTHER_LISTS = ("raw", "topk_original")
+_TOPK = ListField("topk", _RANKED, OTHER_LISTS)
 
 
 class RunLog(Run):
@@ -43,26 +51,32 @@ class RunLog(Run):
         self._absent: set[str] = set()  # lists that no line has, known once one of them was looked for
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        if lists:
-            yield from self._with_others(columns, audit, lists)
-            return
         self._noted = {}
         large = isinstance(self._records, Source) and self._records.path.stat().st_size > _LARGE
+        others = sorted(lists.intersection(OTHER_LISTS) - {self._hits})
+        found: set[str] = set()  # of all lists
         slices: dict[str, Slice] = {}
         seen: dict[str, Seen] = {}  # the queries of each system
         with no_gc():
-            for part in self._parts(columns):
+            for part in self._listed(self._parts(columns, lists)):
                 self._note_provenance(part)
+                found.add(self._hits)
                 if self._system not in (None, part.system):
                     continue
                 current = slices.get(part.system)
                 if current is None:
                     if not is_whole(part.system):
                         raise part.error(0, "half a character", field="system", expected="text", got=part.system)
-                    current = slices[part.system] = Slice(part.system, columns, large)
+                    current = slices[part.system] = Slice(part.system, self._hits, columns, large, others)
                 current.add(part)
-                if current.size >= _SLICE_HITS:
+                if current.total >= _SLICE_HITS:
+                    found.update(current.found)
                     yield self._once(slices.pop(part.system).hits(), seen)
+        found.update(name for rest in slices.values() for name in rest.found)
+        if self._system is None:
+            self._absent.update(name for name in OTHER_LISTS if name in (self._hits, *others) and name not in found)
+        if not self._needed and self._hits not in found:
+            raise NoLists(self._hits)
         if self._system is not None and self._system not in self._noted:
             raise InputError(
                 f"no system {self._system!r} in the run",
@@ -72,36 +86,27 @@ class RunLog(Run):
         for rest in slices.values():
             yield self._once(rest.hits(), seen)
 
-    def _with_others(self, columns: frozenset[str], audit: Audit, lists: frozenset[str]) -> Iterator[Hits]:
-        others: dict[str, dict[tuple[str, str], Hits]] = {}
-        for name in lists:
-            try:
-                for hits in self.lists(name).slices(columns, audit):
-                    for at, query in enumerate(hits.queries):
-                        keep = np.zeros(len(hits.queries), np.bool_)
-                        keep[at] = True
-                        others.setdefault(name, {})[hits.system, query] = hits.select_queries(keep)
-            except NoLists:
-                pass
-        from dataclasses import replace
+    @property
+    def can_look(self) -> bool:
+        if isinstance(self._records, Source):
+            return self._records.begin is not None and is_json_lines(self._records)
+        return isinstance(self._records, list)
 
-        for hits in self.slices(columns, audit):
-            found = {}
-            for name, by in others.items():
-                some = [by[hits.system, q] for q in hits.queries if (hits.system, q) in by]
-                if some:
-                    found[name] = Hits(
-                        hits.system,
-                        [h.queries[0] for h in some],
-                        np.append(0, np.cumsum([len(as_list(h.ids)) for h in some])),
-                        [i for h in some for i in as_list(h.ids)],
-                        score=None if any(h.score is None for h in some) else np.concatenate([h.score for h in some]),
-                        rank=None if any(h.rank is None for h in some) else np.concatenate([h.rank for h in some]),
-                        docs=None if any(h.docs is None for h in some) else [d for h in some for d in as_list(h.docs)],
-                        columns={c: [v for h in some for v in h.columns[c]] for c in some[0].columns},
-                        lines=None if some[0].lines is None else np.concatenate([h.lines for h in some]),
-                    )
-            yield replace(hits, others=found)
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        if places is None or not self.can_look:
+            yield from super().look(system, queries, places, columns)
+            return
+        wanted, current = set(queries), None
+        for part in self._listed(self._parts_at(np.unique(places), columns), needed=False):
+            if part.system != system or not wanted.issuperset(part.queries):
+                raise InputError("the file changed while it was read", file=self.label, hint="run the command again")
+            current = current or Slice(system, self._hits, columns, large=False)
+            current.add(part)
+            if current.size >= _SLICE_HITS:
+                yield current.hits()
+                current = None
+        if current is not None:
+            yield current.hits()
 
     def parts(self, least: int) -> list[Run] | None:
         if not isinstance(self._records, Source) or self._system is not None:
@@ -110,7 +115,7 @@ class RunLog(Run):
         if parts is None:
             return None
         self._noted = {}
-        return [RunLog(self.label, part, None, self._hits, needed=self._needed) for part in parts]
+        return [self._like(part, self._hits, needed=self._needed) for part in parts]
 
     def notes(self) -> dict[str, dict[str, list[Any]]]:
         return self._noted
@@ -126,9 +131,13 @@ class RunLog(Run):
             return self
         if name in self._absent:
             raise NoLists(name)
-        other = RunLog(self.label, self._records, self._system, name, needed=False)
+        other = self._like(self._records, name, needed=False)
         other._absent = self._absent
         return other
+
+    def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
+        """Other records or lists, read in the same way."""
+        return RunLog(self.label, records, self._system, hits, needed=needed)
 
     def provenance(self) -> dict[str, Any]:
         """Per system, the fields that are no hits: one value, or how many different ones there are."""
@@ -147,43 +156,47 @@ class RunLog(Run):
         first = next(iter(self._records), None) if isinstance(self._records, list) else None
         return first if isinstance(first, dict) else {}
 
-    def _parts(self, columns: frozenset[str]) -> Iterator[SystemRecords]:
-        if self._hits != "topk":
-            yield from self._other_parts()
-            return
+    def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
+        """All records, with these lists."""
         if not isinstance(self._records, Source):
-            decoder = RecordDecoder(RunRecord)
-            for records, lines in decode_entries(enumerate(self._records, 1), decoder, self.label):
-                yield from SystemRecords(self.label, records, lines, decoder.extra_names).by_system()
+            yield from self._decoded(enumerate(self._records, 1), RecordDecoder(RunRecord))
             return
-        decoder = RecordDecoder(RunRecord) if columns & OPTIONAL_COLUMNS else RecordDecoder(SlimRecord, lists=_TOPK)
-        for batch, lines, hits in read_column_batches(self._records, decoder):
-            part = SystemRecords(self.label, batch, lines, decoder.extra_names)
-            yield from (part if hits is None else part.with_columns(hits)).by_system()
+        decoder: RecordDecoder[Any] = self._decoder(columns, lists)
+        for batch in read_column_batches(self._records, decoder):
+            names = decoder.extra_names
+            yield SystemRecords(self.label, batch.records, batch.lines, names, batch.columns, batch.places)
 
-    def _other_parts(self) -> Iterator[SystemRecords]:
-        """The lists before reranking or rewriting, in the place of the final ones."""
-        decoder = RecordDecoder(RunRecord)
-        from_file = isinstance(self._records, Source)
-        entries = enumerate(() if from_file else self._records, 1)
-        batches = read_batches(self._records, decoder) if from_file else decode_entries(entries, decoder, self.label)
-        there, absent = False, set(_OTHER_LISTS)
-        for records, lines in batches:
-            absent -= {name for name in absent if any(getattr(record, name) is not None for record in records)}
-            part = SystemRecords(self.label, records, lines, decoder.extra_names)
-            lists = [getattr(record, self._hits) for record in records]
-            if None in lists and self._needed:
-                at = lists.index(None)
+    def _parts_at(self, places: Ints, columns: frozenset[str]) -> Iterator[SystemRecords]:
+        """The records at some places."""
+        if isinstance(self._records, Source):
+            entries = zip(repeat(None), self._records.lines_at(places), strict=False)
+            return self._decoded(entries, self._decoder(columns, frozenset()), places)
+        return self._decoded(((at + 1, self._records[at]) for at in places.tolist()), RecordDecoder(RunRecord))
+
+    def _decoder(self, columns: frozenset[str], lists: frozenset[str]) -> RecordDecoder[Any]:
+        if columns & OPTIONAL_COLUMNS:
+            return RecordDecoder(RunRecord)
+        return RecordDecoder(slim_record((lists | {self._hits}).intersection(OTHER_LISTS)), lists=_TOPK)
+
+    def _decoded(
+        self, entries: Iterable[tuple[int | None, Any]], decoder: RecordDecoder[Any], places: Ints | None = None
+    ) -> Iterator[SystemRecords]:
+        """Records one by one. Those in memory have their number as place."""
+        done = 0
+        for records, lines in decode_entries(entries, decoder, self.label):
+            at = np.array(lines) - 1 if places is None else places[done : done + len(records)]
+            yield SystemRecords(self.label, records, lines, decoder.extra_names, places=at)
+            done += len(records)
+
+    def _listed(self, parts: Iterator[SystemRecords], *, needed: bool = True) -> Iterator[SystemRecords]:
+        """By system, the records that have the lists that are read; an error where they are needed and one has none."""
+        for part in parts:
+            listed = part.with_list(self._hits)
+            if needed and self._needed and (listed is None or len(listed.lines) < len(part.lines)):
+                at = column(part.records, self._hits).index(None)
                 raise part.error(at, "the field is missing", field=self._hits, hint="this log has final lists only")
-            at_hand = [i for i, hits in enumerate(lists) if hits is not None]
-            for i in at_hand:
-                records[i].topk = lists[i]
-            if at_hand:
-                there = True
-                yield from part.pick(at_hand).by_system()
-        self._absent |= absent
-        if not there and not self._needed:
-            raise NoLists(self._hits)
+            if listed is not None:
+                yield from listed.by_system()
 
     def _once(self, hits: Hits, seen: dict[str, Seen]) -> Hits:
         """The same, if none of its queries came before."""
@@ -194,7 +207,7 @@ class RunLog(Run):
     def _refuse_repeat(self, system: str) -> None:
         """A query stands twice: read again from the start to say which and where."""
         seen: dict[str, int | None] = {}
-        for part in self._parts(frozenset()):
+        for part in self._listed(self._parts(frozenset(), frozenset())):
             if part.system != system:
                 continue
             for query, line in zip(part.queries, part.lines, strict=True):

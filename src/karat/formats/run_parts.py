@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from karat.data.hits import OPTIONAL_COLUMNS, Hits
 from karat.data.ids import Floats, Ints, Packed, as_list, compact, first_empty, joined_ids
 from karat.errors import InputError, meant
 from karat.formats.json_columns import Columns
+from karat.formats.json_lines import LineTable
 from karat.formats.records import Records, column, extra_columns, pick
 from karat.formats.run_records import Hit, RunRecord
 
@@ -45,6 +46,8 @@ class SystemRecords:
     records: Records[RunRecord]
     lines: Sequence[int | None]
     extra_names: dict[str, str]
+    columns: Mapping[str, Columns] = field(default_factory=dict)  # lists whose hits are columns already
+    places: Ints | None = None  # where each record can be read again
 
     def by_system(self) -> Iterator[SystemRecords]:
         systems = column(self.records, "system")
@@ -55,10 +58,26 @@ class SystemRecords:
             yield self.pick([i for i, s in enumerate(systems) if s == system])
 
     def pick(self, at: list[int]) -> SystemRecords:
-        return replace(self, records=pick(self.records, at), lines=[self.lines[i] for i in at])
+        return replace(
+            self,
+            records=pick(self.records, at),
+            lines=[self.lines[i] for i in at],
+            columns={name: lists.of_lists(at) for name, lists in self.columns.items()},
+            places=None if self.places is None else self.places[at],
+        )
 
-    def with_columns(self, columns: Columns) -> ColumnPart:
-        return ColumnPart(self.label, self.records, self.lines, self.extra_names, columns)
+    def with_list(self, name: str) -> SystemRecords | None:
+        """The records that have a list in this field; None where none has one."""
+        if name == "topk" or (isinstance(self.records, LineTable) and name in self.columns):
+            return self
+        lists = column(self.records, name)
+        at = [i for i, hits in enumerate(lists) if hits is not None]
+        return self if len(at) == len(lists) else self.pick(at) if at else None
+
+    def hits(self, name: str) -> HitLists:
+        """The lists in a field that every record has."""
+        columns = self.columns.get(name)
+        return HitLists(self, name) if columns is None else ColumnLists(self, name, columns)
 
     @cached_property
     def system(self) -> str:
@@ -76,22 +95,50 @@ class SystemRecords:
             raise self.error(queries.index(None), "the field is missing", field="query_id", hint=hint)
         return [str(q) for q in queries]
 
-    @cached_property
-    def counts(self) -> Ints:
-        return np.array(list(map(len, column(self.records, "topk"))), np.int64)
-
-    @cached_property
-    def hits(self) -> list[Any]:
-        hits: list[Any] = list(chain.from_iterable(column(self.records, "topk")))
-        if {str, int} & set(map(type, hits)):
-            return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in hits]
-        return hits
-
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
         for name in _PROVENANCE:
             yield name, _different(column(self.records, name))
         for name, values in extra_columns(self.records, self.extra_names).items():
             yield name, _different(values)
+
+    def latency(self) -> dict[str, Floats]:
+        logged = [times or {} for times in column(self.records, "latency_ms")]
+        columns = {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
+        for stage, ms in columns.items():
+            impossible = np.flatnonzero((ms < 0) | np.isinf(ms))
+            if len(impossible):
+                at = int(impossible[0])
+                raise self.error(
+                    at,
+                    "impossible latency",
+                    field=f"latency_ms.{stage}",
+                    query=self.queries[at],
+                    expected="a number of milliseconds, 0 or more",
+                    got=float(ms[at]),
+                )
+        return columns
+
+    def error(self, at: int, what: str, **where: Any) -> InputError:
+        return InputError(what, file=self.label, line=self.lines[at], **where)
+
+
+@dataclass(frozen=True)
+class HitLists:
+    """The lists in one field of some records, hit by hit."""
+
+    part: SystemRecords
+    name: str
+
+    @cached_property
+    def counts(self) -> Ints:
+        return np.array(list(map(len, column(self.part.records, self.name))), np.int64)
+
+    @cached_property
+    def hits(self) -> list[Any]:
+        hits: list[Any] = list(chain.from_iterable(column(self.part.records, self.name)))
+        if {str, int} & set(map(type, hits)):
+            return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in hits]
+        return hits
 
     def ids(self) -> list[str] | Packed:
         ids = self._read_ids()
@@ -137,41 +184,19 @@ class SystemRecords:
         """A column that was asked for."""
         return [getattr(hit, name) for hit in self.hits]
 
-    def latency(self) -> dict[str, Floats]:
-        logged = [times or {} for times in column(self.records, "latency_ms")]
-        columns = {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
-        for stage, ms in columns.items():
-            impossible = np.flatnonzero((ms < 0) | np.isinf(ms))
-            if len(impossible):
-                at = int(impossible[0])
-                raise self.error(
-                    at,
-                    "impossible latency",
-                    field=f"latency_ms.{stage}",
-                    query=self.queries[at],
-                    expected="a number of milliseconds, 0 or more",
-                    got=float(ms[at]),
-                )
-        return columns
-
-    def error(self, at: int, what: str, **where: Any) -> InputError:
-        return InputError(what, file=self.label, line=self.lines[at], **where)
-
     def hit_error(self, row: int, field: str, what: str, **more: Any) -> InputError:
         ends = np.cumsum(self.counts)
         at = int(np.searchsorted(ends, row, "right"))
         place = row - int(ends[at] - self.counts[at])
-        return self.error(at, what, field=f"topk[{place}].{field}", query=self.queries[at], **more)
+        where = f"{self.name}[{place}].{field}"
+        return self.part.error(at, what, field=where, query=self.part.queries[at], **more)
 
 
 @dataclass(frozen=True)
-class ColumnPart(SystemRecords):
-    """Some records whose hits are columns already."""
+class ColumnLists(HitLists):
+    """The same where the hits are columns already."""
 
     columns: Columns
-
-    def pick(self, at: list[int]) -> ColumnPart:
-        return super().pick(at).with_columns(self.columns.of_lists(at))
 
     @cached_property
     def counts(self) -> Ints:
@@ -199,43 +224,42 @@ class ColumnPart(SystemRecords):
         return None if docs is None else as_list(docs)
 
 
-class Slice:
-    """Columns of one system, filled part by part, so that the records themselves need not be kept."""
+class ListSlice:
+    """Lists of one system, filled part by part, so that the records themselves need not be kept."""
 
-    def __init__(self, system: str, wanted: frozenset[str], large: bool) -> None:
-        self.system, self.wanted, self.large = system, wanted, large
+    def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool) -> None:
+        self.system, self.name, self.large = system, name, large
         self.queries: list[str] = []
         self.lines: list[Sequence[int | None]] = []
+        self.places: list[Ints | None] = []
         self.counts: list[Ints] = []
         self.size = 0
         self.ids: list[list[str] | Packed] = []
         self.numbers: dict[str, list[Floats]] = {"score": [], "rank": []}
         self.docs: list[str] = []
         self.columns: dict[str, list[Any]] = {c: [] for c in wanted & OPTIONAL_COLUMNS}
-        self.latency: list[tuple[int, dict[str, Floats]]] = []
-        self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
 
     def add(self, part: SystemRecords) -> None:
-        if "latency" in self.wanted:
-            self.latency.append((len(self.queries), part.latency()))
+        """Records that all have a list."""
+        hits = part.hits(self.name)
         self.queries += part.queries
         self.lines.append(part.lines)
-        self.counts.append(part.counts)
-        self.ids.append(part.ids())
-        self.numbers["score"].append(part.scores())
-        self.numbers["rank"].append(part.ranks())
-        docs = part.docs()
+        self.places.append(part.places)
+        self.counts.append(hits.counts)
+        self.ids.append(hits.ids())
+        self.numbers["score"].append(hits.scores())
+        self.numbers["rank"].append(hits.ranks())
+        docs = hits.docs()
         if docs is not None:
             self.docs += [""] * (self.size - len(self.docs)) + docs
         for name, values in self.columns.items():
-            values += part.optional(name)
-        for name in _QUERY_FIELDS:
-            self.fields[name] += column(part.records, name)
-        self.size += int(part.counts.sum())
+            values += hits.optional(name)
+        self.size += int(hits.counts.sum())
 
     def hits(self) -> Hits:
         offsets = np.append(0, np.cumsum(np.concatenate(self.counts)))
         numbers = {name: np.concatenate(parts) for name, parts in self.numbers.items()}
+        places = [part for part in self.places if part is not None]
         return Hits(
             system=self.system,
             queries=self.queries,
@@ -245,14 +269,53 @@ class Slice:
             rank=None if np.isnan(numbers["rank"]).all() else numbers["rank"],
             docs=self.docs + [""] * (self.size - len(self.docs)) if self.docs else None,
             columns=self.columns,
-            latency=self._latency(),
-            fields={n: v for n, v in self.fields.items() if v.count(None) != len(v)},
             lines=np.concatenate(list(map(_line_numbers, self.lines))),
+            places=np.concatenate(places) if len(places) == len(self.places) else None,
         )
 
     def _ids(self) -> Ids:
         ids = joined_ids(self.ids)
         return compact(ids) if self.large and isinstance(ids, list) else ids
+
+
+class Slice(ListSlice):
+    """The lists that are scored, with what else is said of their queries, and with other lists of the same records."""
+
+    def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool, others: Iterable[str] = ()) -> None:
+        super().__init__(system, name, wanted, large)
+        self.timed = "latency" in wanted
+        self.latency: list[tuple[int, dict[str, Floats]]] = []
+        self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
+        self.others = [ListSlice(system, other, wanted, large) for other in others]
+
+    def add(self, part: SystemRecords) -> None:
+        if self.timed:
+            self.latency.append((len(self.queries), part.latency()))
+        super().add(part)
+        for name in _QUERY_FIELDS:
+            self.fields[name] += column(part.records, name)
+        for other in self.others:
+            records = part.with_list(other.name)
+            if records is not None:
+                other.add(records)
+
+    @property
+    def found(self) -> list[str]:
+        """Other lists that a record has."""
+        return [other.name for other in self.others if other.queries]
+
+    @property
+    def total(self) -> int:
+        """Hits of all lists."""
+        return self.size + sum(other.size for other in self.others)
+
+    def hits(self) -> Hits:
+        return replace(
+            super().hits(),
+            latency=self._latency(),
+            fields={n: v for n, v in self.fields.items() if v.count(None) != len(v)},
+            others={other.name: other.hits() for other in self.others if other.queries},
+        )
 
     def _latency(self) -> dict[str, Floats]:
         columns: dict[str, Floats] = {}

@@ -1,6 +1,7 @@
 """A line of a run log, as it is written and as it is read."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -55,3 +56,12 @@ class SlimRecord(RunRecord, kw_only=True, gc=False):
     topk: list[str | int | RankedId]  # type: ignore[assignment]
     raw: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
     topk_original: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+
+
+@cache
+def slim_record(lists: frozenset[str]) -> type[SlimRecord]:
+    """The same with some of the lists that it passes over."""
+    if not lists:
+        return SlimRecord
+    fields = [(name, list[str | int | RankedId] | None, None) for name in sorted(lists)]
+    return msgspec.defstruct("SlimRecord", fields, bases=(SlimRecord,), kw_only=True, gc=False)  # type: ignore[return-value]

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import msgspec
 
 from karat.data.gold import Gold, GoldBuilder
 from karat.data.hits import Run
+from karat.data.ids import Ints
 from karat.errors import InputError
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Format, Kind, Options, Source
 from karat.formats.dataset import dataset_of, header_of
-from karat.formats.records import RecordDecoder, S, decode_entries, list_entries, read_batches, read_document
+from karat.formats.records import (
+    RecordDecoder,
+    S,
+    decode_entries,
+    decode_record,
+    list_entries,
+    read_batches,
+    read_column_batches,
+    read_document,
+)
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import SystemRecords
 from karat.formats.run_records import RunRecord
@@ -92,19 +103,31 @@ class SamplesFormat(Format):
 class OutputRun(RunLog):
     """Outputs, read as the records of a run log that stand on the same lines."""
 
-    def __init__(self, source: Source, system: str | None) -> None:
-        super().__init__(source.label, source, system)
+    def __init__(self, source: Source, system: str | None = None, hits: str = "topk", *, needed: bool = True) -> None:
+        super().__init__(source.label, source, system, hits, needed=needed)
 
-    def _parts(self, columns: frozenset[str]) -> Iterator[SystemRecords]:
-        decoder = RecordDecoder(RunRecord)
-        for records, lines in decode_entries(self._entries(), decoder, self.label):
-            yield from SystemRecords(self.label, records, lines, decoder.extra_names).by_system()
+    def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
+        return OutputRun(records, self._system, hits, needed=needed)
 
-    def _entries(self) -> Iterator[tuple[int | None, dict[str, Any]]]:
-        decoder = RecordDecoder(Output)
-        for outputs, lines in read_batches(self._records, decoder):
-            for output, line in zip(outputs, lines, strict=True):
-                yield line, self._record(output, decoder.extras(output), line)
+    def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
+        outputs, decoder = RecordDecoder(Output), RecordDecoder(RunRecord)
+        for batch in read_column_batches(self._records, outputs):
+            assert isinstance(batch.records, list)  # a decoder that names no lists reads no lines as columns
+            entries = self._entries(zip(batch.lines, batch.records, strict=True), outputs)
+            records = [decode_record(decoder, entry, self.label, line) for line, entry in entries]
+            yield SystemRecords(self.label, records, batch.lines, decoder.extra_names, places=batch.places)
+
+    def _parts_at(self, places: Ints, columns: frozenset[str]) -> Iterator[SystemRecords]:
+        outputs = RecordDecoder(Output)
+        lines = (decode_record(outputs, line, self.label, None) for line in self._records.lines_at(places))
+        entries = self._entries(zip(repeat(None), lines, strict=False), outputs)
+        return self._decoded(entries, RecordDecoder(RunRecord), places)
+
+    def _entries(
+        self, outputs: Iterable[tuple[int | None, Output]], decoder: RecordDecoder[Output]
+    ) -> Iterator[tuple[int | None, dict[str, Any]]]:
+        for line, output in outputs:
+            yield line, self._record(output, decoder.extras(output), line)
 
     def _record(self, output: Output, extras: dict[str, Any], line: int | None) -> dict[str, Any]:
         answer = output.actualOutput if output.actualOutput is not None else output.output

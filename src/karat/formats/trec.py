@@ -6,8 +6,9 @@ import re
 from array import array
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from karat.data.ids import Floats, Ints, Packed, PackedIds, Seen, as_list
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, Options, Source, source_parts
 from karat.formats.dataset import dataset_of
-from karat.formats.records import whole_lines
+from karat.formats.records import line_starts, whole_lines
 from karat.formats.tabular import grouped_rows, in_order, refuse_other_system
 from karat.formats.trec_cells import cells, is_regular
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _SMALL = 16 << 20
 _BLOCK = 8 << 20
 _SMALL_BLOCK = 1 << 18
+# Lines of a query from which on its start is guessed, and how many bytes off a guess may be.
+_FEW = 100
+_NEAR = 1 << 10
 
 
 class TrecRunFormat(Format):
@@ -142,6 +146,7 @@ class TrecRun(Run):
 
     def __init__(self, source: Source, system: str | None = None) -> None:
         self.label, self._source, self._system = source.label, source, system
+        self._scattered: list[list[int]] = []  # of queries whose lines do not stand together: where each stretch begins
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         refuse_other_system(self._system, [self._tag], self.label)
@@ -149,6 +154,31 @@ class TrecRun(Run):
             yield self._read_cells() or self._read_lines()
             return
         yield from self._read_blocks()
+
+    @property
+    def can_look(self) -> bool:
+        return self._source.begin is not None
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        if places is None or not self.can_look or -int(places.min(initial=0)) > len(self._scattered):
+            yield from super().look(system, queries, places, columns)
+            return
+        if system != self._tag:
+            return
+        rows = _Rows()
+        stretches = [[place] if place >= 0 else self._scattered[-1 - place] for place in places.tolist()]
+        order = sorted(range(len(queries)), key=stretches.__getitem__)
+        with self._source.path.open("rb") as stream:
+            for number, at in enumerate(order, 1):
+                for begin in stretches[at]:
+                    stream.seek(begin)
+                    self._source.note_parsed(rows.add_stretch(queries[at], stream))
+                if len(rows.queries) != number:
+                    raise InputError(
+                        "the file changed while it was read", file=self.label, hint="run the command again"
+                    )
+        if order:
+            yield self._made(rows.queries, rows.counts, rows.ids, _as_floats32(rows.scores), places[order])
 
     def parts(self, least: int) -> list[Run] | None:
         parts = source_parts(self._source, least, lambda line: line.split(maxsplit=1)[0] if line.strip() else b"")
@@ -174,11 +204,15 @@ class TrecRun(Run):
     def _read_cells(self) -> Hits | None:
         """Lines that are all alike, and those of a query together; None for all else."""
         parts: list[tuple[Packed, Packed, Floats]] = []
+        starts: list[Ints] = []
+        begin = self._source.begin or 0
         for block in whole_lines(self._source, _SMALL_BLOCK):
             read = _alike(block, columns=6, number=4)
             if read is None:
                 return None
             parts.append(read)
+            starts.append(line_starts(block) + begin)
+            begin += len(block)
         if not parts:  # an empty file
             return None
         asked, ids, scores = map(np.concatenate, zip(*parts, strict=True))
@@ -186,35 +220,50 @@ class TrecRun(Run):
         score = _as_floats32(scores)
         if len(set(names)) < len(names) or not np.isfinite(score).all():
             return None
-        return self._made(names, counts, ids, score)
+        return self._made(names, counts, ids, score, np.concatenate(starts)[np.cumsum(counts) - counts])
 
     def _read_lines(self) -> Hits:
         """Any white space, any order of lines, and errors that name the line."""
-        rows: dict[bytes, tuple[str, list[str], list[float]]] = {}
+        rows: dict[bytes, tuple[str, list[str], list[float], list[int]]] = {}
         with self._source.open() as stream:
-            line = 0
+            line, last = 0, None
+            begin = first = self._source.begin or 0
             try:
                 for raw in stream:
                     line += 1
                     parts = raw.split(maxsplit=6)  # only ASCII white space parts columns
-                    if not parts:
-                        continue
-                    row = rows.get(parts[0])
-                    if row is None:
-                        row = rows[parts[0]] = (parts[0].decode(), [], [])
-                    row[1].append(parts[2].decode())
-                    row[2].append(_float(parts[4]))
+                    if parts:
+                        row = rows.get(parts[0])
+                        if row is None:
+                            row = rows[parts[0]] = (parts[0].decode(), [], [], [])
+                        row[1].append(parts[2].decode())
+                        row[2].append(_float(parts[4]))
+                        if row is not last:
+                            row[3].append(begin)
+                            last = row
+                    begin += len(raw)
             except (ValueError, IndexError):
                 raise self._line_error(raw, line) from None
-        score = _as_floats32([s for _, _, scores in rows.values() for s in scores])
+            self._source.note_parsed(begin - first)
+        score = _as_floats32([s for _, _, scores, _ in rows.values() for s in scores])
         if not np.isfinite(score).all():
             raise self._infinite()
-        queries, counts = [query for query, _, _ in rows.values()], [len(ids) for _, ids, _ in rows.values()]
-        return self._made(queries, counts, [i for _, ids, _ in rows.values() for i in ids], score)
+        queries, counts = [row[0] for row in rows.values()], [len(row[1]) for row in rows.values()]
+        places = self._places([row[3] for row in rows.values()])
+        return self._made(queries, counts, [i for row in rows.values() for i in row[1]], score, places)
 
-    def _made(self, queries: list[str], counts: Any, ids: list[str] | Packed, score: Floats) -> Hits:
+    def _places(self, stretches: list[list[int]]) -> Ints:
+        """Where the lines of each query begin; below 0 for a query that is scattered, which this object knows of."""
+        self._scattered = [begins for begins in stretches if len(begins) > 1]
+        numbers = iter(range(-1, -1 - len(self._scattered), -1))
+        return np.array([begins[0] if len(begins) == 1 else next(numbers) for begins in stretches], np.int64)
+
+    def _made(
+        self, queries: list[str], counts: Any, ids: list[str] | Packed, score: Floats, places: Ints | None = None
+    ) -> Hits:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
-        return Hits(system=self._tag, queries=queries, offsets=offsets, ids=ids, score=score)
+        places = places if self.can_look else None
+        return Hits(system=self._tag, queries=queries, offsets=offsets, ids=ids, score=score, places=places)
 
     def _line_error(self, raw: bytes, line: int) -> InputError:
         as_text(raw, self.label, line)
@@ -231,7 +280,7 @@ class TrecRun(Run):
         return _not_usable(parts[4], self.label, line, "score", "a finite number that fits into 32 bits")
 
     def _read_blocks(self) -> Iterator[Hits]:
-        done, separator = Seen(), self._separator() or b" "
+        done, separator, begin = Seen(), self._separator() or b" ", self._source.begin
         for block in _whole_queries(self._source, separator):
             frame = _frame(block, separator)
             queries, offsets = _groups(frame)
@@ -240,7 +289,58 @@ class TrecRun(Run):
             score = _as_floats32(frame["score"].to_numpy())
             if frame["id"].null_count() or not np.isfinite(score).all():
                 raise Ungrouped  # a line that is too short, NaN or infinity
-            yield Hits(self._tag, queries, offsets, frame["id"], score, written=block)
+            places = None
+            if begin is not None:
+                places = _query_starts(block, queries, offsets, separator) + begin
+                begin += len(block)
+            yield Hits(self._tag, queries, offsets, frame["id"], score, written=block, places=places)
+
+
+class _Rows:
+    """Hits of some queries, line by line."""
+
+    def __init__(self) -> None:
+        self.queries: list[str] = []
+        self.counts: list[int] = []
+        self.ids: list[str] = []
+        self.scores: list[float] = []
+
+    def add_stretch(self, query: str, stream: IO[bytes]) -> int:
+        """The lines of a query that stand together; how many bytes were looked at."""
+        name, before, size = query.encode(), len(self.ids), 0
+        for raw in stream:
+            size += len(raw)
+            parts = raw.split(maxsplit=6)
+            if parts and parts[0] != name:
+                break
+            if parts:
+                self.ids.append(parts[2].decode())
+                self.scores.append(_float(parts[4]))
+        found = len(self.ids) - before
+        if self.queries and self.queries[-1] == query:
+            self.counts[-1] += found
+        elif found:
+            self.queries.append(query)
+            self.counts.append(found)
+        return size
+
+
+def _query_starts(block: bytes, queries: list[str], offsets: Ints, separator: bytes) -> Ints:
+    """Where the lines of each query begin. To find every line costs a sixth of reading it, so where queries have many
+    the next one is looked for about where it should be."""
+    if len(queries) * _FEW > offsets[-1]:
+        return line_starts(block)[offsets[:-1]]
+    starts, at = [0], 0
+    size = len(block) / int(offsets[-1])
+    names = [b"\n" + query.encode() + separator for query in queries]
+    for (before, name), lines in zip(pairwise(names), np.diff(offsets).tolist(), strict=False):
+        guess = at + int(lines * size)
+        found = block.find(name, max(at, guess - _NEAR), guess + _NEAR)
+        if found < 0 or not block.startswith(before[1:], block.rfind(b"\n", at, found) + 1 or at):
+            found = block.find(name, at)  # the guess was too far off
+        at = found + 1
+        starts.append(at)
+    return np.array(starts, np.int64)
 
 
 def _whole_queries(source: Source, separator: bytes) -> Iterator[bytes]:
@@ -253,8 +353,11 @@ def _whole_queries(source: Source, separator: bytes) -> Iterator[bytes]:
             query = last.partition(separator)[0] + separator
             while (line := stream.readline()).startswith(query):
                 parts.append(line)
-            yield b"".join(parts)
+            joined = b"".join(parts)
+            source.note_parsed(len(joined))
+            yield joined
         if line:
+            source.note_parsed(len(line))
             yield line
 
 
