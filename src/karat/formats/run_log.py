@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -71,7 +72,7 @@ class RunLog(Run):
                 current.add(part)
                 if current.total >= _SLICE_HITS:
                     found.update(current.found)
-                    yield self._once(slices.pop(part.system).hits(), seen)
+                    yield self._once(self._beside(slices.pop(part.system).hits(), lists), seen)
         found.update(name for rest in slices.values() for name in rest.found)
         if self._system is None:
             self._absent.update(name for name in OTHER_LISTS if name in (self._hits, *others) and name not in found)
@@ -84,7 +85,11 @@ class RunLog(Run):
                 hint="it has: " + ", ".join(sorted(s or "(unnamed)" for s in self._noted)),
             )
         for rest in slices.values():
-            yield self._once(rest.hits(), seen)
+            yield self._once(self._beside(rest.hits(), lists), seen)
+
+    def _beside(self, hits: Hits, lists: frozenset[str]) -> Hits:
+        """Where the lists that were asked for besides are the very ones that are read."""
+        return replace(hits, others={**hits.others, self._hits: hits}) if self._hits in lists else hits
 
     @property
     def can_look(self) -> bool:

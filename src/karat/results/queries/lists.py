@@ -60,6 +60,8 @@ class HitLists:
         columns = self.rules.needs | ({"text"} if texts else set())
         index = self.gold.index
         rows = np.array(sorted(index[query] for query in wanted if query in index), np.int64)
+        if self.places is not None:
+            rows = rows[self.places[rows] >= 0]
         places = None if self.places is None else self.places[rows]
         queries = [self.gold.queries[row] for row in rows.tolist()]
         return self.run.look(self.system, queries, places, columns)
