@@ -322,26 +322,33 @@ def find(
     else:
         rows = None
     listed = table if isinstance(table, np.ndarray) else like(ids, table)
-    found, at = lookup(keys(hashes(ids) if hashed is None else hashed, query), keys(hashes(listed), table_query))
+    found, at = HashTable(keys(hashes(listed), table_query)).find(
+        keys(hashes(ids) if hashed is None else hashed, query)
+    )
     same = equal(take(ids, found), take(listed, at))
     found, at = found[same], at[same]
     return found if rows is None else rows[found], at
 
 
-def lookup(wanted: Hashes, table: Hashes) -> tuple[Ints, Ints]:
-    """Rows of `wanted` that stand in `table`, and where. A bit filter first: most rows are not there."""
-    if not len(wanted) or not len(table):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    bits = max(12, int(len(table) * 8 - 1).bit_length())
-    shift = np.uint64(64 - bits)
-    present = np.zeros(1 << bits, np.bool_)
-    present[table >> shift] = True
-    rows = np.flatnonzero(present[wanted >> shift])
-    order = np.argsort(table, kind="stable")
-    ordered = table[order]
-    at = np.minimum(np.searchsorted(ordered, wanted[rows]), len(table) - 1)
-    found = ordered[at] == wanted[rows]
-    return rows[found], order[at[found]]
+class HashTable:
+    """Hashes to look others up in. A bit filter first: most of them are not there."""
+
+    def __init__(self, table: Hashes) -> None:
+        self._order = np.argsort(table, kind="stable")
+        self._ordered = table[self._order]
+        bits = max(12, int(len(table) * 8 - 1).bit_length())
+        self._shift = np.uint64(64 - bits)
+        self._present = np.zeros(1 << bits, np.bool_)
+        self._present[table >> self._shift] = True
+
+    def find(self, wanted: Hashes) -> tuple[Ints, Ints]:
+        """Rows of `wanted` that are in the table, and where."""
+        if not len(wanted) or not len(self._ordered):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        rows = np.flatnonzero(self._present[wanted >> self._shift])
+        at = np.minimum(np.searchsorted(self._ordered, wanted[rows]), len(self._ordered) - 1)
+        found = self._ordered[at] == wanted[rows]
+        return rows[found], self._order[at[found]]
 
 
 def may_repeat(ids: Ids, offsets: Ints, hashed: Hashes | None = None) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import repeat
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import msgspec

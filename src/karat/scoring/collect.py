@@ -10,11 +10,12 @@ import numpy as np
 
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Ungrouped
-from karat.data.ids import Floats, Hashes, Ints
+from karat.data.ids import DocRule, Floats, Hashes, Ints
 from karat.scoring.dates import OddVersion
 from karat.scoring.judged import judge_missing
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.one_pass import Golds, Part, PassRequest, measured_missing
+from karat.scoring.overlap import ReturnedNames, ThereFlags
 from karat.scoring.table import JudgedTable, TablePart
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level, View
@@ -40,7 +41,7 @@ class RunData:
     places: Ints | None = None  # where each query can be read again, −1 = nowhere
     lists: list[Hits] = field(default_factory=list)  # the first hits of the queries
     opened: dict[Level, list[OpenPart]] = field(default_factory=dict)
-    returned: tuple[set[str], set[str]] | None = None  # gold ids and documents returned for any query
+    returned: ThereFlags | None = None  # of the relevant gold items, which were returned for any query
     missing: frozenset[str] = frozenset()  # of a result without tables
 
     def joined(self, other: RunData) -> RunData:
@@ -84,7 +85,7 @@ class _Collector:
         self.places: Ints | None = None
         self.lists: list[Hits] = []
         self.opened: dict[Level, list[OpenPart]] = {level: [] for level in request.open_levels}
-        self.returned: tuple[set[str], set[str]] = (set(), set())
+        self.returned: list[tuple[Ints, Ints]] = []
 
     def add(self, part: Part) -> None:
         for view, table in part.tables.items():
@@ -126,8 +127,8 @@ class _Collector:
             self.lists.append(part.lists)
         for level, opened in part.opened.items():
             self.opened[level].append(opened)
-        for known, names in zip(self.returned, part.returned, strict=True):
-            known.update(names)
+        if part.returned is not None:
+            self.returned.append(part.returned)
 
     def finish(self) -> RunData:
         tables = {}
@@ -150,8 +151,14 @@ class _Collector:
             places=self.places,
             lists=self.lists,
             opened=self.opened,
-            returned=self.returned if self.request.returned else None,
+            returned=self._flags() if self.request.returned else None,
         )
+
+    def _flags(self) -> ThereFlags:
+        none = np.zeros(0, np.int64)
+        ids, documents = (np.concatenate([none, *parts]) for parts in zip((none, none), *self.returned, strict=True))
+        gold = self.golds.of(self.system, self.request.own)
+        return ReturnedNames(gold, DocRule(self.request.rules.doc_of)).flags(ids, documents)
 
     def _add_missing(self, view: View, table: JudgedTable) -> None:
         """Queries that the run does not have, in the metrics that need hits."""

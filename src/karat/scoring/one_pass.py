@@ -99,7 +99,7 @@ class Part:
     places: Ints | None = None  # where each query can be read again
     lists: Hits | None = None  # the first hits of each query, in ranking order
     opened: dict[Level, OpenPart] = field(default_factory=dict)
-    returned: tuple[list[str], list[str]] = ([], [])  # gold ids and documents seen for the first time
+    returned: tuple[Ints, Ints] | None = None  # gold ids and documents seen for the first time
     notes: Any = None  # for `Run.take_notes`, where a worker read the run
 
 
@@ -151,12 +151,16 @@ class Kernel:
         """What is kept of the run's own lists besides their table."""
         request, system, settled = self.request, hits.system, own.hits
         assert settled is not None
-        shared = self._shared.setdefault(system, SharedItems(own.gold))
+        if system not in self._shared:
+            self._shared[system] = SharedItems(own.gold)
+        shared = self._shared[system]
         shared.look(own)
         odd = _odd_versions(own)
         returned = None
         if request.returned:
-            returned = self._returned.setdefault(system, ReturnedNames(own.gold, own.doc_rule))
+            if system not in self._returned:
+                self._returned[system] = ReturnedNames(own.gold, own.doc_rule)
+            returned = self._returned[system]
             returned.look(hits)
         unknown = [] if own.n == len(hits.queries) else [q for q in hits.queries if q not in own.gold.index]
         return replace(
@@ -171,7 +175,7 @@ class Kernel:
             places=settled.places,
             lists=_top(own, request.lists) if request.lists else None,
             opened={level: OpenPart.of(judged[request.own.but(level=level)]) for level in request.open_levels},
-            returned=([], []) if returned is None else returned.taken(),
+            returned=None if returned is None else returned.taken(),
         )
 
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.hits import Hits
-from karat.data.ids import DocRule, Hashes, Ids, Ints, Keys, equal, hashes, like, lookup, take, take_list
+from karat.data.ids import (
+    Bools,
+    DocRule,
+    HashTable,
+    Ids,
+    Ints,
+    Keys,
+    Packed,
+    as_list,
+    equal,
+    hashes,
+    like,
+    pack,
+    take,
+    take_list,
+)
 from karat.scoring.judged import Judged
 
 
@@ -55,71 +72,91 @@ def count_no_shared_items(gold: Gold, shared: bool, seen: str | None, audit: Aud
         audit.count("no_shared_items", len(relevant), (f"gold {relevant[0]}", f"run {seen}"))
 
 
+class ThereFlags(NamedTuple):
+    """Of each relevant gold item: what of it is there."""
+
+    ids: Bools  # a hit, or a chunk of the corpus, has this id
+    names: Bools  # a document has this id
+    documents: Bools  # its document is there
+
+
 class ReturnedNames:
     """Which of the things that the gold set names were returned, for whichever query."""
 
     def __init__(self, gold: Gold, rule: DocRule) -> None:
-        names = list(dict.fromkeys(gold.ids[i] for i in relevant_items(gold)))
-        told = (passage.doc for passage in gold.passages if passage is not None and passage.doc is not None)
         self._rule = rule
-        self._ids = _Wanted(names)
-        self._documents = _Wanted(list(dict.fromkeys([*names, *map(rule.doc, names), *told])))
+        names = gold.packed[np.flatnonzero(gold.grades > 0)]
+        self._ids, self._documents = _Wanted(names), _Wanted(np.concatenate([names, documents_of(gold, rule)]))
+        self._items = len(names)
 
     def look(self, hits: Hits) -> None:
         self._ids.look(hits.ids)
-        chunks = self._rule.any_chunk(hits.ids, hits.written)
-        self._documents.look(self._rule.docs(hits.ids) if chunks else hits.ids)
-        if hits.docs is not None:
-            self._documents.look(hits.docs)
+        if self._documents.left:
+            chunks = self._rule.any_chunk(hits.ids, hits.written)
+            self._documents.look(self._rule.docs(hits.ids) if chunks else hits.ids)
+            if hits.docs is not None:
+                self._documents.look(hits.docs)
 
-    def taken(self) -> tuple[list[str], list[str]]:
-        """Ids and documents that were found since the last call."""
+    def taken(self) -> tuple[Ints, Ints]:
+        """What was found since the last call: numbers of names, the same in every process."""
         return self._ids.taken(), self._documents.taken()
+
+    def flags(self, ids: Ints, documents: Ints) -> ThereFlags:
+        """For all that was taken."""
+        there = self._documents.flags(documents)
+        return ThereFlags(self._ids.flags(ids), there[: self._items], there[self._items :])
+
+
+def documents_of(gold: Gold, rule: DocRule) -> Packed:
+    """The document of each relevant item, as its passage or its id tells it."""
+    relevant = np.flatnonzero(gold.grades > 0)
+    found = rule.docs(gold.packed[relevant])
+    assert isinstance(found, np.ndarray)
+    if not gold.passages:
+        return found
+    passages = [gold.passages[item] for item in relevant.tolist()]
+    told = [doc if p is None or p.doc is None else p.doc for p, doc in zip(passages, as_list(found), strict=True)]
+    return pack(told)
 
 
 class _Wanted:
-    """Names that are looked for until they are found."""
+    """Names that are looked for until they are found, by hash and then confirmed as text."""
 
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-        self._set = set(names)
-        self._left = np.ones(len(names), np.bool_)
-        self._found: list[str] = []
-        self._tables: dict[type, tuple[Ids, Hashes]] = {}
+    def __init__(self, names: Packed) -> None:
+        hashed = hashes(names)
+        # In the order of their hashes, which is the same everywhere.
+        self._hashed, first, self._inverse = np.unique(hashed, return_index=True, return_inverse=True)
+        self._names = names[first]
+        self._found = np.zeros(len(first), np.bool_)
+        self._told = self._found.copy()
+        self._tables: dict[type, tuple[Ids, HashTable]] = {np.ndarray: (self._names, HashTable(self._hashed))}
+
+    @property
+    def left(self) -> bool:
+        return not self._found.all()
 
     def look(self, ids: Ids) -> None:
-        if not self._set:
+        ids = ids.listed if isinstance(ids, Keys) else ids
+        if not len(ids) or not self.left:
             return
-        if isinstance(ids, list):
-            self._note(self._set.intersection(ids))
-        elif isinstance(ids, Keys):
-            self._note(self._set.intersection(ids.listed))
-        else:
-            self._note(self._looked_up(ids))
-
-    def _looked_up(self, ids: Ids) -> set[str]:
-        """By hash, and then confirmed as text; what was found before is no longer looked for."""
         if type(ids) not in self._tables:
-            names = like(ids, self._names)
-            self._tables[type(ids)] = names, hashes(names)
-        names, hashed = self._tables[type(ids)]
-        left = np.flatnonzero(self._left)
-        rows, at = lookup(hashes(ids), hashed[left])
-        at = left[at]
-        at = at[equal(take(ids, rows), take(names, at))]
-        return {self._names[i] for i in set(at.tolist())}
+            names = like(ids, as_list(self._names))
+            self._tables[type(ids)] = names, HashTable(hashes(names))
+        names, table = self._tables[type(ids)]
+        rows, at = table.find(hashes(ids))
+        fresh = np.flatnonzero(~self._found[at])
+        rows, at = rows[fresh], at[fresh]
+        self._found[at[equal(take(ids, rows), take(names, at))]] = True
 
-    def _note(self, found: set[str]) -> None:
-        if not found:
-            return
-        self._found += sorted(found)
-        self._set -= found
-        if self._tables:
-            self._left &= np.array([name in self._set for name in self._names], np.bool_)
+    def taken(self) -> Ints:
+        fresh = np.flatnonzero(self._found & ~self._told)
+        self._told[fresh] = True
+        return fresh
 
-    def taken(self) -> list[str]:
-        found, self._found = self._found, []
-        return found
+    def flags(self, numbers: Ints) -> Bools:
+        found = np.zeros(len(self._names), np.bool_)
+        found[numbers] = True
+        return found[self._inverse]
 
 
 def relevant_items(gold: Gold) -> list[int]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+import numpy as np
 
 from karat.data.corpus import Corpus
 from karat.data.gold import DOC, Gold
-from karat.data.ids import DocRule
+from karat.data.ids import Bools, DocRule, as_list, take_list
 from karat.data.passages.documents import ChunkTexts, normalise
 from karat.data.passages.passage import Passage
 from karat.errors import shorten
 from karat.results.analyses.base import Analysis, Lacking, Setup
-from karat.scoring.overlap import relevant_items
+from karat.scoring.overlap import ThereFlags, documents_of, relevant_items
 from karat.scoring.views import Need
 
 if TYPE_CHECKING:
@@ -49,93 +49,94 @@ class LabelHealth(msgspec.Struct, frozen=True):
     unclear: int = 0  # of `documents`, bare ids of which nothing says whether they name documents or chunks
 
 
-class Known(NamedTuple):
-    """What is there."""
-
-    ids: set[str]
-    documents: set[str]
-    texts: dict[str, str] = {}
-
-
-def label_health(gold: Gold, rule: DocRule, corpus: Corpus | None, returned: Known | None = None) -> LabelHealth:
+def label_health(gold: Gold, rule: DocRule, corpus: Corpus | None, returned: ThereFlags | None = None) -> LabelHealth:
     """Against a corpus, or against what the run returned."""
     if corpus is not None:
-        texts = dict(zip(corpus.ids, corpus.texts, strict=True)) if gold.passages else {}
-        return _Health(gold, rule, Known(set(corpus.ids), set(corpus.documents(rule)), texts), corpus).health()
-    return _Health(gold, rule, returned or Known(set(), set()), None).health()
+        return _Health(gold, rule, _in_corpus(gold, rule, corpus), corpus).health()
+    none = np.zeros(int((gold.grades > 0).sum()), np.bool_)
+    return _Health(gold, rule, returned or ThereFlags(none, none, none), None).health()
 
 
-@dataclass
-class _Count:
-    there: int = 0
-    moved: int = 0
-    absent: list[str] = field(default_factory=list)
-
-    def labels(self) -> LabelCount:
-        examples = list(dict.fromkeys(self.absent))[:_EXAMPLES]
-        return LabelCount(self.there + len(self.absent), self.there, self.moved, examples)
+def _in_corpus(gold: Gold, rule: DocRule, corpus: Corpus) -> ThereFlags:
+    ids, documents = set(corpus.ids), set(corpus.documents(rule))
+    names = [gold.ids[item] for item in relevant_items(gold)]
+    owners = as_list(documents_of(gold, rule))
+    pairs = ((ids, names), (documents, names), (documents, owners))
+    return ThereFlags(*(np.fromiter((n in known for n in some), np.bool_, len(some)) for known, some in pairs))
 
 
 class _Health:
-    """Counts labels one by one."""
+    """Counts labels: relevant items of the gold set."""
 
-    def __init__(self, gold: Gold, rule: DocRule, known: Known, corpus: Corpus | None) -> None:
-        self._gold, self._rule, self._known, self._corpus = gold, rule, known, corpus
-        self._documents = gold.names_document(rule)
-        self._chunks, self._whole, self._passages = _Count(), _Count(), _Count()
-        self._changed: list[str] = []
-        self._quoted = self._unclear = 0
+    def __init__(self, gold: Gold, rule: DocRule, there: ThereFlags, corpus: Corpus | None) -> None:
+        self._gold, self._there, self._corpus = gold, there, corpus
+        self._items = np.flatnonzero(gold.grades > 0)
+        settled = np.zeros(len(self._items), np.bool_)
+        if gold.located is not None:
+            settled = gold.located.settled[self._items]
+        named = gold.names_document(rule)[self._items]
+        documents = gold.kinds[self._items] == DOC
+        self._settled = settled
+        self._whole = ~settled & (documents | (named & ~(there.ids & ~there.names)))
+        self._chunks = ~settled & ~self._whole
+        self._unclear = self._whole & ~documents & ~(there.names & ~there.ids)
+        names = gold.packed[self._items]
+        other = documents_of(gold, rule) != names  # a document of another name than the chunk
+        self._moved = self._chunks & ~there.ids & other & there.documents
 
     def health(self) -> LabelHealth:
-        gold = self._gold
-        held = set() if gold.located is None else set(gold.located.items.tolist())
-        for item in relevant_items(gold):
-            name, passage = gold.ids[item], gold.passages[item] if gold.passages else None
-            if gold.located is not None and gold.located.settled[item]:
-                _add(self._passages, f"{name}: {_told(passage)}", item in held)
-            elif gold.kinds[item] == DOC or (self._documents[item] and not self._is_chunk(name)):
-                document = name in self._known.documents
-                self._unclear += gold.kinds[item] != DOC and not (document and name not in self._known.ids)
-                _add(self._whole, name, document)
-            else:
-                self._add_chunk(name, passage)
+        there = self._there
+        changed = self._changed()
+        quoted = self._moved.copy()
+        quoted[changed] = True
+        chunks = self._count(self._chunks, there.ids, moved=int(self._moved.sum()))
         return LabelHealth(
             against="hits" if self._corpus is None else "corpus",
-            chunks=self._chunks.labels(),
-            documents=self._whole.labels(),
-            passages=self._passages.labels(),
-            changed=len(self._changed),
-            changed_examples=list(dict.fromkeys(self._changed))[:_EXAMPLES],
-            quoted=self._quoted,
-            rechunked=self._rechunked(),
-            unclear=int(self._unclear),
+            chunks=chunks,
+            documents=self._count(self._whole, there.names),
+            passages=self._passages(),
+            changed=len(changed),
+            changed_examples=list(dict.fromkeys(map(self._name, changed)))[:_EXAMPLES],
+            quoted=sum(self._passage(at) is not None for at in np.flatnonzero(quoted).tolist()),
+            rechunked=self._rechunked(chunks, len(changed)),
+            unclear=int(self._unclear.sum()),
         )
 
-    def _is_chunk(self, name: str) -> bool:
-        return name in self._known.ids and name not in self._known.documents
+    def _count(self, which: Bools, there: Bools, moved: int = 0) -> LabelCount:
+        absent = np.flatnonzero(which & ~there)
+        examples: dict[str, None] = {}
+        for at in absent.tolist():
+            examples[self._name(at)] = None
+            if len(examples) == _EXAMPLES:
+                break
+        return LabelCount(int(which.sum()), int((which & there).sum()), moved, list(examples))
 
-    def _add_chunk(self, name: str, passage: Passage | None) -> None:
-        there, doc = name in self._known.ids, (passage and passage.doc) or self._rule.doc(name)
-        moved = not there and doc != name and doc in self._known.documents
-        _add(self._chunks, name, there)
-        self._chunks.moved += moved
-        changed = there and _lacks_quote(self._known.texts.get(name), passage)
-        if changed:
-            self._changed.append(name)
-        if (moved or changed) and passage is not None:
-            self._quoted += 1
+    def _passages(self) -> LabelCount:
+        located, at = self._gold.located, np.flatnonzero(self._settled).tolist()
+        held = set() if located is None else set(located.items.tolist())
+        absent = [i for i in at if int(self._items[i]) not in held]
+        examples = dict.fromkeys(f"{self._name(i)}: {_told(self._passage(i))}" for i in absent)
+        return LabelCount(len(at), len(at) - len(absent), 0, list(examples)[:_EXAMPLES])
 
-    def _rechunked(self) -> bool:
-        moved = self._chunks.moved + len(self._changed)
+    def _changed(self) -> list[int]:
+        """Chunks that are there, but do not hold the quote beside their id."""
+        if self._corpus is None or not self._gold.passages:
+            return []
+        corpus = self._corpus
+        texts = dict(zip(corpus.ids, corpus.texts, strict=True))
+        at = np.flatnonzero(self._chunks & self._there.ids).tolist()
+        return [i for i in at if _lacks_quote(texts.get(self._name(i)), self._passage(i))]
+
+    def _rechunked(self, chunks: LabelCount, changed: int) -> bool:
+        moved = chunks.moved + changed
         share = _UNSEEN if self._corpus is None else _GONE
-        return moved >= _FEW and moved > share * (self._chunks.there + self._chunks.moved)
+        return moved >= _FEW and moved > share * (chunks.there + chunks.moved)
 
+    def _name(self, at: int) -> str:
+        return take_list(self._gold.items, self._items[at : at + 1])[0]
 
-def _add(count: _Count, name: str, there: bool) -> None:
-    if there:
-        count.there += 1
-    else:
-        count.absent.append(name)
+    def _passage(self, at: int) -> Passage | None:
+        return self._gold.passages[self._items[at]] if self._gold.passages else None
 
 
 def _lacks_quote(text: str | None, passage: Passage | None) -> bool:
@@ -166,5 +167,4 @@ class LabelHealthAnalysis(Analysis):
         returned = side.data.returned
         if side.corpus is None and returned is None:
             raise Lacking("a corpus (--corpus), or the run itself")
-        known = None if returned is None else Known(*returned)
-        return label_health(side.gold, DocRule(side.rules.doc_of), side.corpus, known)
+        return label_health(side.gold, DocRule(side.rules.doc_of), side.corpus, returned)

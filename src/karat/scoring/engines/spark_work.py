@@ -196,7 +196,7 @@ def unpack(packed: bytes) -> Part:
     if "error" in said:
         raise InputError(**said["error"])
     views, lists, hashes = said.pop("views"), said.pop("lists"), said.pop("hashes")
-    opened, (ids, documents) = said.pop("opened"), said.pop("returned")
+    opened, returned = said.pop("opened"), said.pop("returned")
     part = Part(tables={}, audits={}, **said)
     for plain, table, audit, values, votes in views:
         view = msgspec.convert(plain, View)
@@ -207,7 +207,7 @@ def unpack(packed: bytes) -> Part:
     return replace(
         part,
         opened={level: OpenPart(**found) for level, found in opened.items()},
-        returned=(ids, documents),
+        returned=None if returned is None else (returned[0], returned[1]),
         lists=None if lists is None else Hits(**lists),
         hashes=None if hashes is None else hashes.reshape(rows, -1),
     )
