@@ -135,7 +135,7 @@ def test_the_first_hits_are_those_of_the_ranking() -> None:
 
 def test_the_raw_lists_of_the_reranker_are_not_cut() -> None:
     run = [{"query_id": "q", "topk": ["a", "b"], "raw": ["x", "y", "a", "b"]}]
-    result = karat.evaluate(run, {"q": ["a", "b"]}, ["recall@5"], top_k=1)
+    result = karat.evaluate(run, {"q": ["a", "b"]}, ["recall@5"], top_k=1, analyses=True)
     assert result.means == {"recall@5": 0.5}
     assert result.analyses.found["reranker"].raw_depth == 4
 

@@ -114,7 +114,7 @@ def test_a_run_without_scores_says_so(command: Call, tmp_path: Path) -> None:
 
 
 def test_markdown_has_the_curves() -> None:
-    result = karat.evaluate(RUN, GOLD, ["recall@5"], sampling=karat.Sampling(resamples=200))
+    result = karat.evaluate(RUN, GOLD, ["recall@5"], sampling=karat.Sampling(resamples=200), analyses=True)
     page = render_markdown(evaluation_report(result))
     assert "**Over score thresholds**" in page
     assert "| score ≥ | false evidence | miss |" in page

@@ -186,8 +186,16 @@ def test_a_saved_baseline_needs_only_what_is_compared_with_it(tmp_path: Path) ->
     assert "-m mrr" in str(caught.value)
 
 
-def test_a_saved_run_that_lacks_a_metric_is_refused(tmp_path: Path) -> None:
+def test_a_saved_run_is_judged_by_metrics_that_were_not_named(tmp_path: Path) -> None:
     file = saved(tmp_path, "run", scored(share(8, 10), metrics=["hit@1"]))
+    (found,) = gate(file, None, "mrr >= 0.5").verdicts
+    assert (found.outcome, found.value) == ("pass", 0.9)
+
+
+def test_a_saved_run_that_cannot_tell_a_metric_is_refused(tmp_path: Path) -> None:
+    """Karat 0.1 saved no tables."""
+    result = scored(share(8, 10), metrics=["hit@1"])
+    file = saved(tmp_path, "run", result, schema="karat/result/1", tables=None)
     with pytest.raises(ConfigError, match="lacks mrr"):
         gate(file, None, "mrr >= 0.5")
 

@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from karat.results.kept_run import KeptRun
 from karat.history.opening import open_store
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun
 
 HERE = Path(__file__).parent
 WORKER = HERE / "worker.py"

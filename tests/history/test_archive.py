@@ -14,9 +14,9 @@ import pytest
 from karat.errors import KaratError
 from karat.history.archive import export_runs, import_runs
 from karat.history.folder import FolderStore
-from karat.results.kept_run import KeptRun
 from karat.history.rows import Judgement
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun
 
 Maker = Callable[..., KeptRun]
 Command = Callable[..., tuple[int, str, str]]

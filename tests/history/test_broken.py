@@ -15,10 +15,10 @@ import psycopg
 import pytest
 
 from karat.history.folder import FolderStore
-from karat.results.kept_run import KeptRun
 from karat.history.opening import open_store
 from karat.history.postgres import PostgresStore
 from karat.history.store import StoreError
+from karat.results.kept_run import KeptRun
 
 Maker = Callable[..., KeptRun]
 Command = Callable[..., tuple[int, str, str]]

@@ -13,9 +13,9 @@ import pytest
 
 import karat
 from karat.history.keep import kept_sections
-from karat.results.kept_run import KeptRun
 from karat.history.opening import open_store
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun
 from karat.results.save import saved_form
 
 Command = Callable[..., tuple[int, str, str]]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from karat.history.folder import FolderStore
-from karat.results.kept_run import KeptRun
 from karat.history.opening import open_store
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun
 
 WORKER = str(Path(__file__).parent / "worker.py")
 

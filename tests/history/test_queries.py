@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from karat.errors import ConfigError, UnknownName
-from karat.results.kept_run import KeptRun
 from karat.history.queries import case_of, cases_of, query_over_time, scores_of, side_by_side
 from karat.history.rows import Filter
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun
 
 Maker = Callable[..., KeptRun]
 

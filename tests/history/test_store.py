@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from karat.errors import ConfigError, KaratError, UnknownName
-from karat.results.kept_run import KeptRun, read_kept
 from karat.history.opening import open_store
 from karat.history.rows import Filter, Judgement
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun, read_kept
 
 Maker = Callable[..., KeptRun]
 

@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from karat.data.gold import Dataset
-from karat.results.kept_run import KeptRun, keep
 from karat.history.opening import open_store
+from karat.results.kept_run import KeptRun, keep
 from karat.results.saved import SavedResult, SegmentRow
 from karat.results.summary import SummaryRow
 

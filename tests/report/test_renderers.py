@@ -272,7 +272,7 @@ PRICES = {"currency": "USD", "models": {"m": {"per_call": 1}}}
 def test_cost_of_a_few_equal_queries_has_no_limits() -> None:
     used = [{"model": "m", "calls": 2}]
     run = [{"query_id": q, "topk": ["a"], "usage": used} for q in "qr"]
-    result = karat.evaluate(run, {"q": ["a"], "r": ["a"]}, ["cost"], prices=PRICES)
+    result = karat.evaluate(run, {"q": ["a"], "r": ["a"]}, ["cost"], prices=PRICES, analyses=True)
     assert (result.summary_rows[0].mean, result.summary_rows[0].low, result.summary_rows[0].high) == (2.0, None, None)
     words = terminal(evaluation_report(result))
     assert "On average a query costs 2.00 USD (limits not estimable: too few queries that differ)." in words

@@ -17,9 +17,9 @@ import pytest
 import uvicorn
 
 from karat.history.folder import FolderStore
-from karat.results.kept_run import KeptRun
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
+from karat.results.kept_run import KeptRun
 from karat.web.access import Access
 from karat.web.app import create_app
 from karat.web.serving import listen

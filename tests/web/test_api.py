@@ -14,8 +14,8 @@ import pytest
 
 from karat.history.archive import pack
 from karat.history.folder import FolderStore
-from karat.results.kept_run import KeptRun
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun
 from karat.web.api import ENDPOINTS
 from karat.web.label_api import LABEL_ENDPOINTS
 

@@ -10,8 +10,8 @@ import msgspec
 import karat
 from karat.data.gold import Dataset
 from karat.history.keep import judgement
-from karat.results.kept_run import KeptRun
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun
 
 GOLD = {f"q{i}": ["a"] for i in range(20)}
 

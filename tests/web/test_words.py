@@ -10,9 +10,9 @@ from typing import Any
 import karat
 from karat.history.folder import FolderStore
 from karat.history.keep import keep_result
-from karat.results.kept_run import KeptRun
 from karat.history.store import Store
 from karat.report.fitting import SIGNS
+from karat.results.kept_run import KeptRun
 from karat.web.access import Access
 
 

@@ -117,8 +117,10 @@ def attribute(gold: Gold, name: str) -> list[Any]:
 
 def _labels(gold: Gold, name: str) -> list[str]:
     # A derived attribute wins over a tag of its name where it makes groups of the tag's numbers.
-    derived = _DERIVED[name](gold) if name in _DERIVED else None
-    return [NOT_GIVEN if v is None else label_text(v) for v in (derived or attribute(gold, name))]
+    values = (_DERIVED[name](gold) if name in _DERIVED else None) or attribute(gold, name)
+    if not all(type(value) is str or value is None for value in values):
+        return [NOT_GIVEN if v is None else label_text(v) for v in values]
+    return [NOT_GIVEN if v is None else v for v in values]
 
 
 def _known(gold: Gold) -> str:

@@ -21,6 +21,8 @@ from karat.data.ids import (
     Seen,
     as_list,
     first_empty,
+    hashes,
+    keys,
     pack,
     pieces,
     repeats_within,
@@ -122,24 +124,44 @@ class Gold:
     def documents(self, rule: DocRule, known: Mapping[str, str] | None = None) -> Gold:
         """The same gold by document: a document is as relevant as its best chunk. `known`: of chunks whose id does not
         tell it."""
-        known = known or {}
-        names = [
-            item if kind == DOC else known.get(item) or rule.doc(item)
-            for item, kind in zip(self.ids, self.kinds.tolist(), strict=True)
-        ]
-        best: dict[tuple[int, str], float] = {}
-        for query, name, grade in zip(self.query_of_item.tolist(), names, self.grades.tolist(), strict=True):
-            best[query, name] = max(grade, best.get((query, name), grade))
-        counts = np.bincount(np.array([q for q, _ in best], np.int64), minlength=len(self.queries))
+        names = self._document_names(rule, known or {})
+        first, item = self._same_names(names)
+        best = np.full(len(first), -np.inf)
+        np.maximum.at(best, item, self.grades)
+        order = np.argsort(first)  # as the documents were first named
+        kept = first[order]
+        counts = np.bincount(self.query_of_item[kept], minlength=len(self.queries))
         return replace(
             self,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            items=[name for _, name in best],
-            grades=np.array(list(best.values()), np.float64),
-            kinds=np.full(len(best), DOC, np.int8),
+            items=names[kept],
+            grades=best[order],
+            kinds=np.full(len(kept), DOC, np.int8),
             passages=[],
             located=None,
         )
+
+    def _same_names(self, names: Packed) -> tuple[Ints, Ints]:
+        """First item of each query and name, and for every item which of these it is."""
+        query = self.query_of_item
+        _, first, item = np.unique(keys(hashes(names), query), return_index=True, return_inverse=True)
+        same = first[item]
+        if (names == names[same]).all() and (query == query[same]).all():
+            return first, item
+        numbers: dict[tuple[int, bytes], int] = {}  # two names have one hash
+        pairs = zip(query.tolist(), names.tolist(), strict=True)
+        item = np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], np.int64)
+        return np.unique(item, return_index=True)[1], item
+
+    def _document_names(self, rule: DocRule, known: Mapping[str, str]) -> Packed:
+        """The document of each item."""
+        names = self.packed
+        docs = rule.docs(names)
+        assert isinstance(docs, np.ndarray)
+        if known:
+            docs = pack([known.get(n) or d for n, d in zip(self.ids, as_list(docs), strict=True)])
+        whole = self.kinds == DOC
+        return np.where(whole, names, docs) if whole.any() else docs
 
     def with_items(self, rows: Ints) -> Gold:
         """The same gold with only these items, which must be in order; passages are to be located anew."""

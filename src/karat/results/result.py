@@ -307,10 +307,12 @@ class Result:
 
     def _grouped(self, name: str) -> list[tuple[str, Ints]]:
         labels = segment_labels(self.gold, name)
-        found: dict[str, list[int]] = {}
-        for place, row in enumerate(self.rows.tolist()):
-            found.setdefault(labels[row], []).append(place)
-        return [(label, np.array(found[label])) for label in sorted(found, key=label_order)]
+        numbers: dict[str, int] = {}
+        of_query = [numbers.setdefault(label, len(numbers)) for label in labels]
+        number = np.array(of_query, np.int64)[self.rows]
+        order, counts = np.argsort(number, kind="stable"), np.bincount(number, minlength=len(numbers))
+        places = np.split(order, np.cumsum(counts)[:-1])
+        return [(label, places[at]) for label in sorted(numbers, key=label_order) if len(places[at := numbers[label]])]
 
     def telling_tags(self) -> list[str]:
         """Tags that part the queries into a handful of groups: a breakdown with more is no longer read."""

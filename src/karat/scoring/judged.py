@@ -22,6 +22,7 @@ from karat.data.ids import (
     Ints,
     as_list,
     find,
+    hashes,
     hashes_if_needed,
     like,
     may_repeat,
@@ -175,6 +176,12 @@ class Judged:
             said, text = (self.hits.columns[name][row] if name in self.hits.columns else None for name in _SIZED)
             sizes[row] = _whole(said) if said is not None else None if text is None else estimate_tokens(text)
         return sizes[row]
+
+    def doc_codes(self, rows: Ints) -> Hashes:
+        """A number for each hit, the same for hits of the same document."""
+        assert self.hits is not None
+        docs = self.doc_rule.docs(take(self.hits.ids, rows)) if self.hits.docs is None else self.docs_of(rows)
+        return hashes(docs)
 
     def docs_of(self, rows: Ints) -> list[str]:
         assert self.hits is not None

@@ -119,17 +119,23 @@ def documents_of(gold: Gold, rule: DocRule) -> Packed:
     return pack(told)
 
 
+class _NameTable(NamedTuple):
+    names: Ids
+    hashes: HashTable
+    numbers: Ints  # of the names among all that are wanted
+
+
 class _Wanted:
     """Names that are looked for until they are found, by hash and then confirmed as text."""
 
     def __init__(self, names: Packed) -> None:
         hashed = hashes(names)
         # In the order of their hashes, which is the same everywhere.
-        self._hashed, first, self._inverse = np.unique(hashed, return_index=True, return_inverse=True)
+        _, first, self._inverse = np.unique(hashed, return_index=True, return_inverse=True)
         self._names = names[first]
         self._found = np.zeros(len(first), np.bool_)
         self._told = self._found.copy()
-        self._tables: dict[type, tuple[Ids, HashTable]] = {np.ndarray: (self._names, HashTable(self._hashed))}
+        self._tables: dict[type, _NameTable] = {}
 
     @property
     def left(self) -> bool:
@@ -139,14 +145,20 @@ class _Wanted:
         ids = ids.listed if isinstance(ids, Keys) else ids
         if not len(ids) or not self.left:
             return
-        if type(ids) not in self._tables:
-            names = like(ids, as_list(self._names))
-            self._tables[type(ids)] = names, HashTable(hashes(names))
-        names, table = self._tables[type(ids)]
-        rows, at = table.find(hashes(ids))
-        fresh = np.flatnonzero(~self._found[at])
-        rows, at = rows[fresh], at[fresh]
-        self._found[at[equal(take(ids, rows), take(names, at))]] = True
+        kind = type(ids)
+        if kind not in self._tables or 2 * (~self._found).sum() < len(self._tables[kind].numbers):
+            self._tables[kind] = self._table(ids)
+        table = self._tables[kind]
+        rows, at = table.hashes.find(hashes(ids))
+        same = equal(take(ids, rows), take(table.names, at))
+        self._found[table.numbers[at[same]]] = True
+
+    def _table(self, like_ids: Ids) -> _NameTable:
+        """Of the names that were not found so far: the fewer there are, the less is looked at."""
+        numbers = np.flatnonzero(~self._found)
+        names = self._names[numbers]
+        kept: Ids = names if isinstance(like_ids, np.ndarray) else like(like_ids, as_list(names))
+        return _NameTable(kept, HashTable(hashes(kept)), numbers)
 
     def taken(self) -> Ints:
         fresh = np.flatnonzero(self._found & ~self._told)

@@ -70,6 +70,18 @@ def ratio(above: Floats, below: Floats, clusters: Ints | None = None) -> Sums:
     return _collapse(above, below, np.ones(len(above), np.int64))
 
 
+def _collapse_votes(values: Floats, defined: NDArray[np.bool_]) -> Sums:
+    """One column in which every unit has one vote or none: sorting numbers is much faster than sorting rows."""
+    ordered = np.sort(values[defined])
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    counts, above = np.diff(np.append(starts, len(ordered))), ordered[starts]
+    below = np.ones(len(above))
+    if without := len(values) - len(ordered):
+        at = int(np.searchsorted(above, 0.0))  # rows are in order: what has no vote comes before what is 0
+        counts, above, below = (np.insert(a, at, v) for a, v in ((counts, without), (above, 0.0), (below, 0.0)))
+    return Sums(counts, above[:, None], below[:, None])
+
+
 def by_cluster(table: Floats, clusters: Ints) -> Floats:
     """Sums of the rows of each cluster; any numbers may name clusters."""
     _, starts = np.unique(np.sort(clusters), return_index=True)
@@ -83,6 +95,8 @@ def _collapse(above: Floats, below: Floats, counts: Ints) -> Sums:
 
     So neither the order of the queries nor the slices they came in can change a digit, and large sets cost little.
     """
+    if above.shape[1] == 1 and (counts == 1).all() and ((below == 0) | (below == 1)).all():
+        return _collapse_votes(above[:, 0] + 0.0, below[:, 0] == 1)
     rows = np.column_stack([above, below]) + 0.0  # −0.0 and 0.0 are one value
     if not len(rows):
         return Sums(counts, above, below)

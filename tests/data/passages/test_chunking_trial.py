@@ -133,8 +133,8 @@ def test_chunk_labels_do_not_survive_and_label_health_says_so(trial: Trial) -> N
     labels: list[dict[str, Any]] = [{"query_id": query, "gold": []} for query in quotes.queries]
     for query, chunks in zip(quotes.query_of_item.tolist(), chunks_of(quotes, small), strict=True):
         labels[query]["gold"] += [{"chunk_id": chunk, "quote": texts[chunk]} for chunk in sorted(chunks)]
-    stale = karat.evaluate(run, labels, METRICS, corpus=large)
-    fresh = karat.evaluate(run, quotes, METRICS, corpus=large)
+    stale = karat.evaluate(run, labels, METRICS, corpus=large, analyses=True)
+    fresh = karat.evaluate(run, quotes, METRICS, corpus=large, analyses=True)
     assert stale.means["recall@5"] < 0.1 < 0.8 < fresh.means["recall@5"]
     health = stale.analyses.found["label_health"]
     assert health.rechunked

@@ -15,6 +15,7 @@ import karat
 from karat.data.corpus import Corpus
 from karat.errors import InputError
 from karat.scoring.metrics.base import Relevance
+from karat.scoring.views import RAW, View
 
 # Three sentences of 50 characters each.
 SENTENCES = [
@@ -263,9 +264,9 @@ def test_documents_that_ids_do_not_tell_come_from_the_corpus() -> None:
 def test_other_lists_of_the_log_are_resolved_anew() -> None:
     hit = {"chunk_id": "d#2", "text": SENTENCES[1]}
     run = [{"query_id": "q", "topk": [{"chunk_id": "d#1", "text": SENTENCES[0]}], "raw": [hit]}]
-    result = karat.evaluate(run, gold(quote("cards ship in two weeks")), ["recall@1"])
+    result = karat.evaluate(run, gold(quote("cards ship in two weeks")), ["recall@1"], analyses=True)
     assert result.means == {"recall@1": 0.0}
-    assert result.measure(["recall@1"], hits="raw").means == {"recall@1": 1.0}
+    assert result.measure(["recall@1"], View(lists=RAW)).means == {"recall@1": 1.0}
 
 
 def test_whatever_form_the_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

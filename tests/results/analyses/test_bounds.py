@@ -237,7 +237,8 @@ def test_saved_results_keep_whether_the_gold_names_irrelevant_items(wrong: bool,
     assert judged is not None
     assert judged.warning is not None
     assert ("a real gain looks the same" in judged.warning) == said
-    old = [msgspec.structs.replace(side, wrong_hits_judged=None) for side in sides]  # saved before it was kept
+    # Saved before it was kept.
+    old = [msgspec.structs.replace(side, wrong_hits_judged=None, tables=None) for side in sides]
     judged = karat.compare(old[0], old[1]).pairs[0].judged
     assert judged is not None
     assert judged.warning is not None
@@ -278,7 +279,12 @@ def test_bounds_of_saved_results_are_not_invented() -> None:
     saved = [saved_form(karat.evaluate(run, GOLD, ["recall@5"])) for run in (RUN, RUN)]
     found = karat.compare(*saved, bounds=True).pairs[0]
     assert found.bounds == []
-    assert found.judged is None
+    assert found.judged is not None
+    assert (found.judged.baseline, found.judged.candidate) == (0.4, 0.4)
+    assert any("keeps no hits" in note for note in found.notes)
+    old = [msgspec.structs.replace(side, tables=None) for side in saved]  # as Karat 0.1 saved it
+    found = karat.compare(*old, bounds=True).pairs[0]
+    assert (found.bounds, found.judged) == ([], None)
     assert any("keeps no hits" in note for note in found.notes)
 
 

@@ -405,11 +405,19 @@ def test_saved_results_can_be_clustered_in_another_way(saved: Path) -> None:
         pair(old, new, metrics=None, cluster="topics")
 
 
-def test_a_metric_that_was_not_saved_is_refused_with_what_was(saved: Path) -> None:
+def test_a_metric_that_was_not_saved_is_measured_from_the_tables(saved: Path) -> None:
+    old, new, asked = str(saved / "old.json"), str(saved / "new.json"), ["mrr", "ndcg@10"]
+    found = pair(old, new, metrics=asked)
+    assert found.differences == pair(BEFORE, AFTER, GOLD, asked).differences
+
+
+def test_a_metric_that_a_file_cannot_tell_is_refused_with_what_it_can(saved: Path) -> None:
+    """Karat 0.1 saved no tables."""
+    old, new = (edit(saved / name, schema="karat/result/1", tables=None) for name in ("old.json", "new.json"))
     with pytest.raises(ConfigError, match="lacks mrr") as error:
-        pair(str(saved / "old.json"), str(saved / "new.json"), metrics=["mrr"])
+        pair(old, new, metrics=["mrr"])
     assert "it has: recall@5" in str(error.value)
-    assert len(pair(str(saved / "old.json"), str(saved / "new.json"), metrics=["recall@5"]).differences) == 1
+    assert len(pair(old, new, metrics=["recall@5"]).differences) == 1
 
 
 # --- several candidates

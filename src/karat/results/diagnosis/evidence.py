@@ -19,7 +19,7 @@ from karat.scoring.ceilings import Bounds
 from karat.statistics.intervals import Range, Sampling, mean_intervals
 from karat.statistics.order_statistics import quantile_interval
 from karat.statistics.special import normal_quantile
-from karat.statistics.sums import sum_up
+from karat.statistics.sums import Sums, sum_up
 
 # A rule asks yes or no, and reports no third digit.
 _RESAMPLES = 2_000
@@ -147,15 +147,21 @@ class Evidence:
 
     def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> LazyInterval:
         """The mean of a column; refused on fewer than `few` queries."""
+        defined = ~np.isnan(values)
+        values = values[defined]
         mean = mean_of(values)
-        if mean is None or int((~np.isnan(values)).sum()) < few:
+        if mean is None or len(values) < few:
             raise MissingEvidence(name)
+        sums: list[Sums] = []  # once an interval is asked for
 
         def limits_at(level: float) -> Limits:
+            if not sums:
+                clusters = None if self.clusters is None else self.clusters[defined]
+                sums.append(sum_up(values[:, None], None, clusters))
             sampling = msgspec.structs.replace(
                 self.sampling, level=level, resamples=min(self.sampling.resamples, _RESAMPLES)
             )
-            low, high = mean_intervals(sum_up(values[:, None], None, self.clusters), [ends], sampling)[0].tolist()
+            low, high = mean_intervals(sums[0], [ends], sampling)[0].tolist()
             return low, high
 
         return LazyInterval(name, mean, limits_at, self.sampling.level)

@@ -18,7 +18,7 @@ def _distinct_docs(judged: Judged, limit: Ints) -> Floats:
     if judged.hits is None:
         return np.full(judged.n, np.nan)
     query, rows = judged.top(limit)
-    codes = np.fromiter(map(hash, judged.docs_of(rows)), np.int64, len(rows))
+    codes = judged.doc_codes(rows)
     order = np.lexsort((codes, query))
     query, codes = query[order], codes[order]
     fresh = np.ones(len(query), np.bool_)
