@@ -14,6 +14,7 @@ import pytest
 import karat
 from karat.errors import InputError, KaratError
 from karat.report.export import export
+from karat.results.analyses.base import Lacking
 from karat.results.result import Result
 from karat.results.save import restore, saved_form
 from karat.results.saved import SavedResult, is_saved_result, read_results
@@ -201,6 +202,141 @@ def test_a_spoilt_file_is_refused_and_never_trusted(file: Path, live: Result, sp
             continue  # the baseline's clusters are the ones that count
         with pytest.raises(KaratError):
             karat.compare(*sides)
+
+
+# Tables
+
+
+def test_a_restored_result_is_measured_as_the_live_one(live: Result, file: Path) -> None:
+    again = restore(karat.read_result(file))
+    asked = ["map", "ndcg@7", "recall@1", "bpref", "mrr", "judged@5", "precision@3"]
+    assert again.measure(asked).summary_rows == live.measure(asked).summary_rows
+    assert again.sweep([1, 2, 3]) == live.sweep([1, 2, 3])
+    assert (again.depths.tolist(), again.places.tolist()) == (live.depths.tolist(), live.places.tolist())
+    for view in live.data.tables:
+        for metric in ("recall@5", "ndcg@5"):
+            assert again.measure([metric], view).means == live.measure([metric], view).means, view
+
+
+def test_metrics_that_need_hits_are_those_that_were_saved(file: Path) -> None:
+    with pytest.raises(Lacking, match="distinct_docs@5 in the evaluation"):
+        restore(karat.read_result(file)).measure(["distinct_docs@5"])
+
+
+@pytest.mark.parametrize("asked", [["recall@5"], ["recall@5", "recall(level=doc)@5"]])
+@pytest.mark.parametrize("missing", ["worst", "skip"])
+def test_tables_of_queries_that_the_run_lacks_and_of_documents(asked: list[str], missing: Any) -> None:
+    run = {"q2": ["d#1", "d#2", "e#1"], "q0": ["e#3", "x"], "unknown": ["a"]}
+    gold = [
+        {"query_id": "q0", "gold": {"e": 2, "x": -1}, "k": 1},
+        {"query_id": "q1", "gold": ["a"]},
+        {"query_id": "q2", "gold": {"d#2": 1, "d": 1, "f": 0}},
+        {"query_id": "q3", "no_answer": True},
+    ]
+    live = karat.evaluate(run, gold, asked, missing=missing)
+    again = restore(msgspec.json.decode(msgspec.json.encode(saved_form(live)), type=SavedResult))
+    metrics = ["recall@k", "map", "ndcg@3", "bpref", "rprecision", "returned", "miss@2", *asked]
+    mine, its = again.measure(metrics), live.measure(metrics)
+    assert mine.summary_rows == its.summary_rows
+    assert [mine.score(metric) for metric in its.metrics] == [its.score(metric) for metric in its.metrics]
+
+
+def _no_rank(view: Saved, tables: Saved) -> None:
+    view["rank"].pop()
+
+
+def _strange_item(view: Saved, tables: Saved) -> None:
+    view["item"][0] = 10**6
+
+
+def _item_under_zero(view: Saved, tables: Saved) -> None:
+    view["item"][0] = -1
+
+
+def _huge_item(view: Saved, tables: Saved) -> None:
+    view["item"][0] = 2**80
+
+
+def _rank_of_nothing(view: Saved, tables: Saved) -> None:
+    view["rank"][0] = 0
+
+
+def _rank_below_the_end(view: Saved, tables: Saved) -> None:
+    view["rank"][0] = 10**6
+
+
+def _short_depth(view: Saved, tables: Saved) -> None:
+    view["depth"].pop()
+
+
+def _depth_under_zero(view: Saved, tables: Saved) -> None:
+    view["depth"][0] = -3
+
+
+def _counts_of_another(view: Saved, tables: Saved) -> None:
+    view["counts"] = view["counts"][1:]
+
+
+def _absent_query(view: Saved, tables: Saved) -> None:
+    view["absent"] = [10**6]
+
+
+def _strange_gold(view: Saved, tables: Saved) -> None:
+    view["gold"] = 7
+
+
+def _gold_before_the_first(view: Saved, tables: Saved) -> None:
+    view["gold"] = -1
+
+
+def _no_grades(view: Saved, tables: Saved) -> None:
+    tables["golds"][0]["grades"].pop()
+
+
+def _no_kinds(view: Saved, tables: Saved) -> None:
+    tables["golds"][0]["kinds"].pop()
+
+
+def _text_of_a_hash(view: Saved, tables: Saved) -> None:
+    tables["hashes"] = {"5": ["no hash"]}
+
+
+def _short_column(view: Saved, tables: Saved) -> None:
+    view["columns"] = {"distinct_docs@5": [1.0]}
+
+
+def _unknown_lists(view: Saved, tables: Saved) -> None:
+    view["view"] = {"labels": "mine"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _no_rank,
+        _strange_item,
+        _item_under_zero,
+        _huge_item,
+        _rank_of_nothing,
+        _rank_below_the_end,
+        _short_depth,
+        _depth_under_zero,
+        _counts_of_another,
+        _absent_query,
+        _strange_gold,
+        _gold_before_the_first,
+        _no_grades,
+        _no_kinds,
+        _text_of_a_hash,
+        _short_column,
+        _unknown_lists,
+    ],
+)
+def test_spoilt_tables_are_refused(file: Path, spoil: Callable[[Saved, Saved], None]) -> None:
+    value = json.loads(file.read_text())
+    spoil(value["tables"]["views"][0], value["tables"])
+    file.write_text(json.dumps(value))
+    with pytest.raises(KaratError):
+        restore(karat.read_result(file))
 
 
 @pytest.mark.parametrize(
