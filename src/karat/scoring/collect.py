@@ -10,12 +10,12 @@ import numpy as np
 
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Ungrouped
-from karat.data.ids import DocRule, Floats, Hashes, Ints
+from karat.data.ids import Floats, Hashes, Ints
 from karat.scoring.dates import OddVersion
 from karat.scoring.judged import judge_missing
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.one_pass import Golds, Part, PassRequest, measured_missing
-from karat.scoring.overlap import ReturnedNames, ThereFlags
+from karat.scoring.overlap import ThereFlags
 from karat.scoring.table import JudgedTable, TablePart
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level, View
@@ -157,8 +157,7 @@ class _Collector:
     def _flags(self) -> ThereFlags:
         none = np.zeros(0, np.int64)
         ids, documents = (np.concatenate([none, *parts]) for parts in zip((none, none), *self.returned, strict=True))
-        gold = self.golds.of(self.system, self.request.own)
-        return ReturnedNames(gold, DocRule(self.request.rules.doc_of)).flags(ids, documents)
+        return self.golds.returned(self.system, self.request).flags(ids, documents)
 
     def _add_missing(self, view: View, table: JudgedTable) -> None:
         """Queries that the run does not have, in the metrics that need hits."""

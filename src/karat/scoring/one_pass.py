@@ -12,7 +12,7 @@ import numpy as np
 from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
-from karat.data.ids import Floats, Hashes, Ints, take
+from karat.data.ids import DocRule, Floats, Hashes, Ints, take
 from karat.errors import InputError
 from karat.scoring.dates import OddVersion, odd_versions
 from karat.scoring.judged import Judged, Rules, judge
@@ -35,6 +35,14 @@ class Golds:
     sets: dict[tuple[Level, str], Gold] = field(default_factory=dict)
     # (lists, labels) → system → the gold set with its passages found in the hits of these lists.
     located: dict[tuple[str, str], Callable[[str], Gold]] = field(default_factory=dict)
+
+    _returned: dict[str, ReturnedNames] = field(default_factory=dict)
+
+    def returned(self, system: str, request: PassRequest) -> ReturnedNames:
+        """Looks for the names of the gold set in the hits of one system."""
+        if system not in self._returned:
+            self._returned[system] = ReturnedNames(self.of(system, request.own), DocRule(request.rules.doc_of))
+        return self._returned[system]
 
     def of(self, system: str, view: View) -> Gold:
         if view.level == "chunk" and (view.lists, view.labels) in self.located:
@@ -109,7 +117,6 @@ class Kernel:
     def __init__(self, request: PassRequest, golds: Golds) -> None:
         self.request, self.golds = request, golds
         self._shared: dict[str, SharedItems] = {}
-        self._returned: dict[str, ReturnedNames] = {}
         self._next: dict[
             tuple[str, str], int
         ] = {}  # where in the gold set the next slice begins, if it keeps its order
@@ -158,10 +165,8 @@ class Kernel:
         odd = _odd_versions(own)
         returned = None
         if request.returned:
-            if system not in self._returned:
-                self._returned[system] = ReturnedNames(own.gold, own.doc_rule)
-            returned = self._returned[system]
-            returned.look(hits)
+            returned = self.golds.returned(system, request)
+            returned.look(hits, own)
         unknown = [] if own.n == len(hits.queries) else [q for q in hits.queries if q not in own.gold.index]
         return replace(
             part,

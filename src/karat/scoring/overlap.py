@@ -85,17 +85,29 @@ class ReturnedNames:
 
     def __init__(self, gold: Gold, rule: DocRule) -> None:
         self._rule = rule
-        names = gold.packed[np.flatnonzero(gold.grades > 0)]
+        relevant = gold.grades > 0
+        self._place = np.cumsum(relevant) - 1  # of an item among the relevant ones
+        self._relevant = relevant
+        names = gold.packed[np.flatnonzero(relevant)]
         self._ids, self._documents = _Wanted(names), _Wanted(np.concatenate([names, documents_of(gold, rule)]))
         self._items = len(names)
 
-    def look(self, hits: Hits) -> None:
+    def look(self, hits: Hits, judged: Judged) -> None:
+        """`judged`: the same hits; what was found there by its id need not be looked for."""
+        self._note(judged)
         self._ids.look(hits.ids)
         if self._documents.left:
             chunks = self._rule.any_chunk(hits.ids, hits.written)
             self._documents.look(self._rule.docs(hits.ids) if chunks else hits.ids)
             if hits.docs is not None:
                 self._documents.look(hits.docs)
+
+    def _note(self, judged: Judged) -> None:
+        if judged.hit_item is None or judged.by_document is not None:
+            return
+        places = self._place[judged.hit_item[self._relevant[judged.hit_item]]]
+        self._ids.note(places)
+        self._documents.note(self._items + places)
 
     def taken(self) -> tuple[Ints, Ints]:
         """What was found since the last call: numbers of names, the same in every process."""
@@ -159,6 +171,10 @@ class _Wanted:
         names = self._names[numbers]
         kept: Ids = names if isinstance(like_ids, np.ndarray) else like(like_ids, as_list(names))
         return _NameTable(kept, HashTable(hashes(kept)), numbers)
+
+    def note(self, places: Ints) -> None:
+        """Names that are known to be there, by their place among those that were given."""
+        self._found[self._inverse[places]] = True
 
     def taken(self) -> Ints:
         fresh = np.flatnonzero(self._found & ~self._told)
