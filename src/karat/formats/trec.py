@@ -174,7 +174,9 @@ class TrecRun(Run):
                     stream.seek(begin)
                     self._source.note_parsed(rows.add_stretch(queries[at], stream))
                 if len(rows.queries) != number:
-                    raise InputError("the file changed while it was read", file=self.label, hint="run the command again")
+                    raise InputError(
+                        "the file changed while it was read", file=self.label, hint="run the command again"
+                    )
         if order:
             yield self._made(rows.queries, rows.counts, rows.ids, _as_floats32(rows.scores), places[order])
 
