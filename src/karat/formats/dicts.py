@@ -91,10 +91,24 @@ class DictRun(Run):
             before = ends[start - 1] if start else 0
             end = min(int(np.searchsorted(ends, before + _SLICE_HITS)) + 1, len(tables))
             offsets = np.concatenate([[0], ends[start:end] - before])
-            yield self._slice(queries[start:end], tables[start:end], offsets)
+            yield self._slice(queries[start:end], tables[start:end], offsets, np.arange(start, end))
             start = end
 
-    def _slice(self, queries: list[str], tables: list[Any], offsets: Ints) -> Hits:
+    @property
+    def can_look(self) -> bool:
+        return True
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        if places is None:
+            yield from super().look(system, queries, places, columns)
+        elif system == "" and queries:
+            order = np.argsort(places)
+            tables = list(self._run.values())
+            picked = [tables[at] for at in places[order].tolist()]
+            offsets = np.append(0, np.cumsum(list(map(len, picked))))
+            yield self._slice([queries[i] for i in order.tolist()], picked, offsets, places[order])
+
+    def _slice(self, queries: list[str], tables: list[Any], offsets: Ints, places: Ints) -> Hits:
         scores, names = _columns("score", queries, tables, self.label)
         if any(map(contains, tables, repeat(""))):
             query = next(query for query, table in zip(queries, tables, strict=True) if "" in table)
@@ -104,7 +118,7 @@ class DictRun(Run):
             ids: Any = Keys(tables, names, offsets, scores)
         else:
             ids = _ids(queries, tables, self.label) if names is None else names
-        return Hits(system="", queries=queries, offsets=offsets, ids=ids, score=scores)
+        return Hits(system="", queries=queries, offsets=offsets, ids=ids, score=scores, places=places)
 
 
 def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Dataset | None = None) -> Gold:

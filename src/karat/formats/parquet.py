@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Seen
 from karat.errors import InputError, MissingExtra
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import PARSED, Format, Kind, Options, Source
 from karat.formats.layout import LISTS, Layout, find_column
 from karat.formats.table import TableFormat
 from karat.formats.table_run import FrameRun
@@ -73,12 +75,22 @@ class Scan:
             return self.stop
         return int(self._read(lambda frame: frame.select(pl.len()).collect().item()))
 
+    def note_parsed(self, rows: int, share: float = 1.0) -> None:
+        """Count rows that were read; `share`: of their columns."""
+        PARSED.add(round(rows * share * self._bytes_per_row))
+
+    @cached_property
+    def _bytes_per_row(self) -> float:
+        files = Path(self.path).rglob("*.parquet") if self.delta else [Path(self.path)]
+        return sum(file.stat().st_size for file in files) / max(replace(self, stop=None).height(), 1)
+
     def frames(self, names: dict[str, str], rows: int = 0) -> Iterator[pl.DataFrame]:
         """The columns `names`, so many rows at a time; 0: as many as hold about ROWS hits."""
         at, stop = self.start, self.height()
         size = rows or (_LISTS if LISTS in names.values() else ROWS)
         while at < stop:
             frame = self.rows(names, at, min(size, stop - at))
+            self.note_parsed(frame.height)
             at, size = at + size, rows or _next_size(frame)
             yield frame
             del frame  # before the next is read
@@ -151,6 +163,7 @@ class ParquetRun(Run):
         only = {name: role for name, role in names.items() if role == column}
         while at < stop:
             query = scan.rows(only, at - 1, _LOOKED)[column]
+            scan.note_parsed(len(query), 1 / len(names))
             changes = query.ne_missing(query[0]).arg_true()
             if len(changes):
                 return at - 1 + int(changes[0])
@@ -174,7 +187,8 @@ class _Whole(ParquetRun):
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         whole = joined(list(self._frames(columns)), self.label)
-        return FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit)
+        for hits in FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit):
+            yield replace(hits, places=None)  # the frame is gone when somebody looks
 
 
 def streamed(
@@ -193,7 +207,7 @@ def streamed(
             if done.setdefault(hits.system, Seen()).add(hits.queries):
                 raise Ungrouped
             if system in (None, hits.system):
-                yield hits
+                yield replace(hits, places=None)
     if not done:
         raise InputError("the table has no rows", file=label)
     refuse_other_system(system, done, label)

@@ -1,38 +1,405 @@
-"""Runs that are read once and looked at again."""
+"""Runs that cannot be read from the middle: what a second look or a second pass needs is kept during the first pass.
+
+What is kept lies in an unnamed temporary file, which is gone when the process ends.
+"""
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.hits import Hits, Run
+from karat.data.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
+from karat.data.ids import Floats, Ints, as_list, compact
+from karat.errors import InputError
+
+if TYPE_CHECKING:
+    from karat.data.ids import Ids
+
+_WHOLE = 4  # lists of up to so many times the depth are kept whole
+_IN_MEMORY = 64 << 20  # bytes of ids and texts that a held run keeps there
+_TEXT = 56  # bytes that a Python text takes besides its characters
+_SIZE = 8  # bytes that say how large a slice is
+
+
+class Spilling(Run):
+    """A run that keeps the first hits of every query while it is read, for `look`."""
+
+    def __init__(self, run: Run, depth: int) -> None:
+        self._run, self._depth = run, depth
+        self.label, self.here, self.threaded = run.label, run.here, run.threaded
+        self._kept: _SliceFile | None = None  # of the last pass
+        self._columns = self._lists = frozenset[str]()  # that it read
+
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
+        kept = self._kept = _SliceFile()
+        self._columns, self._lists = columns, lists
+        for hits in self._run.slices(columns, audit, lists):
+            others = {name: _first_hits(other, self._depth) for name, other in hits.others.items()}
+            place = kept.add(replace(_first_hits(hits, self._depth), others=others, places=None))
+            yield _at_place(hits, place)
+
+    @property
+    def can_look(self) -> bool:
+        return True
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        if not self.has(columns):
+            yield from self._run.look(system, queries, None, columns)
+            return
+        for hits in self.kept(system, queries, places):
+            yield replace(hits, others={})
+
+    def has(self, columns: frozenset[str]) -> bool:
+        """Whether the last pass read all that is asked for."""
+        return self._kept is not None and columns & OPTIONAL_COLUMNS <= self._columns
+
+    def kept(self, system: str, queries: list[str], places: Ints | None) -> Iterator[Hits]:
+        """What was kept of some queries, with their other lists."""
+        wanted = set(queries)
+        file = self._kept or _SliceFile()
+        for place in file.places if places is None else np.unique(places).tolist():
+            hits = file.read(place)
+            found = hits.select_named(wanted) if hits.system == system else None
+            if found is not None:
+                yield _at_place(found, place)
+
+    def lists(self, name: str) -> Run:
+        return _SpilledLists(self, self._run.lists(name), name) if name in self._lists else self._run.lists(name)
+
+    def grouped(self) -> Run:
+        return Spilling(self._run.grouped(), self._depth)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._run.provenance()
+
+    def opening(self) -> dict[str, Any]:
+        return self._run.opening()
+
+
+class _SpilledLists(Run):
+    """Other lists of a run, of which the first hits were kept as well."""
+
+    def __init__(self, spilling: Spilling, lists: Run, name: str) -> None:
+        self._spilling, self._lists, self._name = spilling, lists, name
+        self.label = lists.label
+
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
+        return self._lists.slices(columns, audit, lists)
+
+    @property
+    def can_look(self) -> bool:
+        return True
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        if not self._spilling.has(columns):
+            yield from self._lists.look(system, queries, None, columns)
+            return
+        for hits in self._spilling.kept(system, queries, places):
+            if self._name in hits.others:
+                yield hits.others[self._name]
+
+    def grouped(self) -> Run:
+        return self._lists.grouped()
 
 
 class HeldRun(Run):
-    """Reads a run once, and hands out the same slices again."""
+    """A run that is read once, when it is first used, and whose slices are then given again and again.
 
-    def __init__(self, run: Run, columns: frozenset[str], lists: frozenset[str]) -> None:
-        self._run, self._columns, self._lists, self.label = run, columns, lists, run.label
-        self._held: list[Hits] | None = None
+    `columns` and `lists` are all that will ever be asked for; whoever asks for more makes it read the run once more.
+    """
+
+    def __init__(self, run: Run, columns: frozenset[str], lists: frozenset[str] = frozenset()) -> None:
+        self._run, self._columns, self._lists = run, columns, lists
+        self.label, self.here, self.threaded = run.label, run.here, run.threaded
+        self._held: list[_HeldSlice] | None = None
+        self._audit = Audit()  # of the one pass
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        if self._held is None:
-            self._held = list(self._run.slices(self._columns, audit, self._lists))
-        return iter(self._held)
+        if self._held is None or not (columns <= self._columns and lists <= self._lists):
+            slices = self._read(columns, lists, audit)
+        else:
+            audit.merge(self._audit)
+            slices = (held.hits() for held in self._held)
+        for hits in slices:
+            asked = {name: values for name, values in hits.columns.items() if name in columns}
+            yield replace(hits, columns=asked, others={n: other for n, other in hits.others.items() if n in lists})
+
+    def _read(self, columns: frozenset[str], lists: frozenset[str], audit: Audit) -> Iterator[Hits]:
+        """Held only once all of it was read."""
+        columns, lists, found = self._columns | columns, self._lists | lists, Audit()
+        held, size, file = list[_HeldSlice](), 0, None
+        for hits in self._run.slices(columns, found, lists):
+            size += _size(hits)
+            file = file or (_SliceFile() if size > _IN_MEMORY else None)
+            held.append(_HeldSlice.of(hits, file))
+            yield hits
+        self._columns, self._lists, self._held, self._audit = columns, lists, held, found
+        audit.merge(found)
+
+    @property
+    def can_look(self) -> bool:
+        return True
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        for hits in self.held(system, queries, columns):
+            yield replace(hits, others={})
+
+    def held(self, system: str, queries: list[str], columns: frozenset[str]) -> Iterator[Hits]:
+        """Some queries, with their other lists."""
+        if self._held is None or not columns <= self._columns:
+            for _ in self.slices(columns, Audit()):
+                pass
+        wanted = set(queries)
+        for held in self._held or ():
+            if held.shell.system == system and not wanted.isdisjoint(held.shell.queries):
+                found = held.hits().select_named(wanted)
+                assert found is not None
+                yield found
 
     def lists(self, name: str) -> Run:
-        return self if name == "topk" else _HeldLists(self, name)
+        return _HeldLists(self, name) if name in self._lists else self._run.lists(name)
 
     def grouped(self) -> Run:
         return HeldRun(self._run.grouped(), self._columns, self._lists)
 
-    def provenance(self) -> dict[str, object]:
+    def provenance(self) -> dict[str, Any]:
         return self._run.provenance()
+
+    def opening(self) -> dict[str, Any]:
+        return self._run.opening()
 
 
 class _HeldLists(Run):
+    """Other lists of a run that is held."""
+
     def __init__(self, held: HeldRun, name: str) -> None:
-        self._held, self._name, self.label = held, name, held.label
+        self._held, self._name = held, name
+        self.label = held.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        return (hits.others[self._name] for hits in self._held.slices(columns, audit) if self._name in hits.others)
+        there = False
+        for hits in self._held.slices(columns, audit, frozenset({self._name})):
+            if self._name in hits.others:
+                there = True
+                yield hits.others[self._name]
+        if not there:
+            raise NoLists(self._name)
+
+    @property
+    def can_look(self) -> bool:
+        return True
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        for hits in self._held.held(system, queries, columns):
+            if self._name in hits.others:
+                yield hits.others[self._name]
+
+    def grouped(self) -> Run:
+        return self._held.grouped().lists(self._name)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._held.provenance()
+
+
+@dataclass(frozen=True)
+class _HeldSlice:
+    """A slice in memory, or with its hits in a file: what is said of queries stays in memory in any case."""
+
+    shell: Hits
+    file: _SliceFile | None = None
+    place: int = 0
+
+    @classmethod
+    def of(cls, hits: Hits, file: _SliceFile | None) -> _HeldSlice:
+        hits = replace(hits, written=None)  # a block of the file, far larger than its hits
+        if file is None:
+            return cls(hits)
+        shell = replace(hits, ids=[], score=None, rank=None, docs=None, columns={}, others={})
+        return cls(shell, file, file.add(hits))
+
+    def hits(self) -> Hits:
+        if self.file is None:
+            return self.shell
+        of_hits = self.file.read(self.place)
+        return replace(of_hits, **{name: getattr(self.shell, name) for name in ("queries", "latency", "fields")})
+
+
+def _at_place(hits: Hits, place: int) -> Hits:
+    """The same, to be found again at a place of the temporary file."""
+    others = {name: _at_place(other, place) for name, other in hits.others.items()}
+    return replace(hits, places=np.full(len(hits.queries), place), others=others)
+
+
+def _size(hits: Hits) -> int:
+    """Bytes that ids, numbers and texts take in memory, about."""
+    size = 16 * len(hits.ids) + _ids_size(hits.ids) + (0 if hits.docs is None else _ids_size(hits.docs))
+    for values in hits.columns.values():
+        size += sum(len(value) + _TEXT if isinstance(value, str) else _SIZE for value in values)
+    return size + sum(map(_size, hits.others.values()))
+
+
+def _ids_size(ids: Ids) -> int:
+    if isinstance(ids, np.ndarray):
+        return int(ids.nbytes)
+    if hasattr(ids, "estimated_size"):
+        return int(ids.estimated_size())
+    return sum(map(len, as_list(ids))) + _TEXT * len(ids)
+
+
+def _first_hits(hits: Hits, depth: int) -> Hits:
+    """Of long lists the first hits as scoring orders them: by rank, else score, else position; and all that tie."""
+    depth = max(depth, 1)
+    counts = np.diff(hits.offsets)
+    long = np.flatnonzero(counts > _WHOLE * depth)
+    if not len(long):
+        return hits
+    keep = np.ones(len(hits.ids), np.bool_)
+    for start, end in zip(hits.offsets[long].tolist(), hits.offsets[long + 1].tolist(), strict=True):
+        key = _order_key(hits, start, end)
+        last = key[depth - 1] if (key[1:] >= key[:-1]).all() else np.partition(key, depth - 1)[depth - 1]
+        keep[start:end] = key <= last
+    return hits.select_rows(np.flatnonzero(keep))
+
+
+def _order_key(hits: Hits, start: int, end: int) -> Floats:
+    """What the hits of a query are sorted by, lowest first."""
+    if hits.rank is not None and not np.isnan(rank := hits.rank[start:end]).any():
+        return rank
+    if hits.score is not None and not np.isnan(score := hits.score[start:end]).any():
+        return -score
+    return np.arange(start, end, dtype=np.float64)
+
+
+class _Texts(msgspec.Struct, array_like=True):
+    """Ids as bytes: an array as it is, texts one per line, or as JSON where one of them holds a line break."""
+
+    kind: Literal["array", "lines", "json"]
+    text: bytes
+    width: int = 0  # of an array
+    compact: bool = False  # whether they were a polars Series
+
+    @classmethod
+    def of(cls, ids: Ids) -> _Texts:
+        if isinstance(ids, np.ndarray):
+            return cls("array", ids.tobytes(), ids.itemsize)
+        listed, is_compact = as_list(ids), hasattr(ids, "estimated_size")
+        joined = "\n".join(listed)
+        if not listed or joined.count("\n") >= len(listed):
+            return cls("json", json.dumps(listed).encode(), compact=is_compact)
+        return cls("lines", joined.encode("utf-8", "surrogatepass"), compact=is_compact)
+
+    def ids(self) -> Ids:
+        if self.kind == "array":
+            return np.frombuffer(self.text, f"S{self.width}").copy()
+        listed = self.listed()
+        return compact(listed) if self.compact else listed
+
+    def listed(self) -> list[str]:
+        if self.kind == "lines":
+            return self.text.decode("utf-8", "surrogatepass").split("\n")
+        listed: list[str] = json.loads(self.text)
+        return listed
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    """The hits of a slice as they are written. What is said of queries (latency, fields) is not among it."""
+
+    system: str
+    queries: _Texts
+    offsets: bytes
+    ids: _Texts
+    score: bytes | None
+    rank: bytes | None
+    docs: _Texts | None
+    columns: dict[str, bytes]
+    lines: bytes | None
+    places: bytes | None
+    others: dict[str, _Stored]
+
+    @classmethod
+    def of(cls, hits: Hits) -> _Stored:
+        return cls(
+            system=hits.system,
+            queries=_Texts.of(hits.queries),
+            offsets=hits.offsets.astype(np.int64).tobytes(),
+            ids=_Texts.of(hits.ids),
+            score=None if hits.score is None else hits.score.tobytes(),
+            rank=None if hits.rank is None else hits.rank.tobytes(),
+            docs=None if hits.docs is None else _Texts.of(hits.docs),
+            columns={name: _encoded(values) for name, values in hits.columns.items()},
+            lines=None if hits.lines is None else hits.lines.astype(np.int64).tobytes(),
+            places=None if hits.places is None else hits.places.astype(np.int64).tobytes(),
+            others={name: cls.of(other) for name, other in hits.others.items()},
+        )
+
+    def hits(self) -> Hits:
+        return Hits(
+            system=self.system,
+            queries=self.queries.listed(),
+            offsets=_array(self.offsets, np.int64),
+            ids=self.ids.ids(),
+            score=_array(self.score, np.float64),
+            rank=_array(self.rank, np.float64),
+            docs=None if self.docs is None else self.docs.ids(),
+            columns={name: _decoded(values) for name, values in self.columns.items()},
+            lines=_array(self.lines, np.int64),
+            places=_array(self.places, np.int64),
+            others={name: other.hits() for name, other in self.others.items()},
+        )
+
+
+def _array(written: bytes | None, kind: Any) -> Any:
+    return None if written is None else np.frombuffer(written, kind).copy()
+
+
+def _encoded(values: list[Any]) -> bytes:
+    """Texts and numbers. Half characters and numbers of more than 64 bits, which only memory can hold, go as JSON."""
+    try:
+        return msgspec.msgpack.encode(values)
+    except (OverflowError, UnicodeEncodeError):
+        return msgspec.msgpack.encode(json.dumps(values, default=str))
+
+
+def _decoded(written: bytes) -> list[Any]:
+    values: Any = msgspec.msgpack.decode(written)
+    listed: list[Any] = json.loads(values) if isinstance(values, str) else values
+    return listed
+
+
+class _SliceFile:
+    """Slices one after the other in an unnamed temporary file."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 — open for as long as somebody may look
+        self._end = 0
+        self.places: list[int] = []
+
+    def add(self, hits: Hits) -> int:
+        """The place where it can be read again."""
+        written = msgspec.msgpack.encode(_Stored.of(hits))
+        place = self._end
+        try:
+            self._file.seek(place)
+            self._file.write(len(written).to_bytes(_SIZE, "little") + written)
+            self._file.flush()
+        except OSError as error:
+            raise InputError(
+                f"cannot write a temporary file: {error.strerror or error}",
+                file=tempfile.gettempdir(),
+                hint="make room there, or name another folder in the environment variable TMPDIR",
+            ) from error
+        self._end = place + _SIZE + len(written)
+        self.places.append(place)
+        return place
+
+    def read(self, place: int) -> Hits:
+        self._file.seek(place)
+        size = int.from_bytes(self._file.read(_SIZE), "little")
+        return msgspec.msgpack.decode(self._file.read(size), type=_Stored).hits()

@@ -91,9 +91,11 @@ def read_table(source: Source) -> pl.DataFrame:
 
     try:
         if source.head[:4] == b"PAR1":
+            source.note_parsed(source.path.stat().st_size)
             return pl.read_parquet(source.path)
         with source.open() as stream:
             text = stream.read().lstrip(b"\r\n")
+        source.note_parsed(len(text))
         frame = pl.read_csv(text, separator=_separator(source), infer_schema_length=0, truncate_ragged_lines=False)
         return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeDecodeError, OSError) as error:

@@ -40,10 +40,7 @@ class FrameRun(Run):
         self._layout, self._named, self._first = layout or Layout(), named, first
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        frame = self._frame
-        if self._layout.columns and not self._named:
-            picked = self._layout.picked(frame.schema, columns, self.label)
-            frame = frame.select(list(picked)).rename(picked)
+        frame = self._with_roles(columns)
         table = CheckedTable(frame, self.label, self._source, self._first)
         if is_gold([plain_title(c) for c in frame.columns]):
             raise InputError(
@@ -62,9 +59,35 @@ class FrameRun(Run):
             if order is not None or rows is not None:
                 order = rows if order is None else order if rows is None else rows[order]
                 whole_rows = whole.select_rows(order, np.diff(offsets))  # type: ignore[arg-type]
-                yield replace(whole_rows, system=system, queries=names)
+                yield replace(whole_rows, system=system, queries=names, places=order[offsets[:-1]])  # type: ignore[index]
             else:
-                yield replace(whole, system=system, queries=names, offsets=offsets)
+                yield replace(whole, system=system, queries=names, offsets=offsets, places=offsets[:-1])
+
+    @property
+    def can_look(self) -> bool:
+        return True
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        frame = self._with_roles(columns)
+        table = CheckedTable(frame, self.label, self._source, self._first)
+        numbers = (table.find("score"), table.find("rank"))
+        # What text a number with a point becomes is decided by all of its column.
+        texts = [name for name, kind in frame.schema.items() if kind.is_float() and name not in numbers]
+        query = table.ids(table.require("query_id"))
+        picked = frame.with_columns(table.texts(name).alias(name) for name in texts).filter(query.is_in(queries))
+        if not picked.height:
+            return
+        known = {} if places is None else dict(zip(queries, places.tolist(), strict=True))
+        for hits in FrameRun(picked, self.label, layout=self._layout, named=True).slices(columns, Audit()):
+            if hits.system == system:
+                yield replace(hits, places=np.array([known[q] for q in hits.queries], np.int64) if known else None)
+
+    def _with_roles(self, columns: frozenset[str]) -> pl.DataFrame:
+        """The frame under the names that the user's layout gives its columns."""
+        if self._named or not self._layout.columns:
+            return self._frame
+        picked = self._layout.picked(self._frame.schema, columns, self.label)
+        return self._frame.select(list(picked)).rename(picked)
 
     def _listed(
         self, table: CheckedTable, query: pl.Series, hits: pl.DataFrame, counts: pl.Series, columns: frozenset[str]
@@ -74,7 +97,13 @@ class FrameRun(Run):
         inner = CheckedTable(hits, self.label, None) if hits.height else None
         nothing = Hits(system="", queries=[], offsets=offsets, ids=[])
         whole = nothing if inner is None else _hit_columns(inner, columns)
-        whole = replace(whole, queries=query.to_list(), offsets=offsets, latency=_latency(table, columns))
+        whole = replace(
+            whole,
+            queries=query.to_list(),
+            offsets=offsets,
+            latency=_latency(table, columns),
+            places=np.arange(len(query)),
+        )
         for system, rows in self._systems(table):
             keep = np.zeros(len(query), np.bool_)
             keep[slice(None) if rows is None else rows] = True

@@ -17,7 +17,7 @@ from karat.data.ids import DocRule
 from karat.data.passages.resolve import in_corpus, resolve
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.read import read_gold, read_run
-from karat.formats.spill import HeldRun
+from karat.formats.spill import HeldRun, Spilling
 from karat.matching.cover import THRESHOLD
 from karat.results.analyses.analyse import needs_of_analyses
 from karat.results.analyses.base import Consumer, Lacking, Setup
@@ -279,6 +279,8 @@ class _Evaluation:
         plan = self._plan(consumers)
         views = self._views(plan)
         request = self._request(views, plan)
+        if plan.lists > request.lists and not run.can_look:
+            run = Spilling(run, plan.lists)
         run, golds = self._golds(self._described(run), views, request)
         systems, run = self._pass(run, request, golds)
         if not systems:
