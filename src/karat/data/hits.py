@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.ids import Bools, Floats, Ints, take
+from karat.data.ids import Bools, Floats, Hashes, Ints, hashes_if_needed, take
 from karat.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ class Hits:
     written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
     others: dict[str, Hits] = field(default_factory=dict)  # OTHER_LISTS that were asked for, of the queries with one
     places: Ints | None = None  # one number per query: where Run.look can read it again; None = cannot
+
+    @cached_property
+    def hashed(self) -> Hashes | None:
+        """A hash of every id, once for all who look ids up; None where they are looked up in another way."""
+        return hashes_if_needed(self.ids)
 
     @cached_property
     def query_of_row(self) -> Ints:

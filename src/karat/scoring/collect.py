@@ -85,7 +85,7 @@ class _Collector:
         self.places: Ints | None = None
         self.lists: list[Hits] = []
         self.opened: dict[Level, list[OpenPart]] = {level: [] for level in request.open_levels}
-        self.returned: list[tuple[Ints, Ints]] = []
+        self.returned: list[tuple[Ints, Ints, Ints]] = []
 
     def add(self, part: Part) -> None:
         for view, table in part.tables.items():
@@ -156,8 +156,8 @@ class _Collector:
 
     def _flags(self) -> ThereFlags:
         none = np.zeros(0, np.int64)
-        ids, documents = (np.concatenate([none, *parts]) for parts in zip((none, none), *self.returned, strict=True))
-        return self.golds.returned(self.system, self.request).flags(ids, documents)
+        found = [np.concatenate(parts) for parts in zip((none, none, none), *self.returned, strict=True)]
+        return self.golds.returned(self.system, self.request).flags(*found)
 
     def _add_missing(self, view: View, table: JudgedTable) -> None:
         """Queries that the run does not have, in the metrics that need hits."""

@@ -23,7 +23,6 @@ from karat.data.ids import (
     as_list,
     find,
     hashes,
-    hashes_if_needed,
     like,
     may_repeat,
     take,
@@ -206,7 +205,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
     hits = _prune(_cut(hits, rules, audit), rules, audit)
     _count_estimated(hits, audit)
     doc_rule = DocRule(rules.doc_of)
-    hashed = hashes_if_needed(hits.ids)
+    hashed = hits.hashed
     if may_repeat(hits.ids, hits.offsets, hashed):
         hits = drop_repeats(hits, audit)
         hashed = None

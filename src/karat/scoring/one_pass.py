@@ -107,7 +107,7 @@ class Part:
     places: Ints | None = None  # where each query can be read again
     lists: Hits | None = None  # the first hits of each query, in ranking order
     opened: dict[Level, OpenPart] = field(default_factory=dict)
-    returned: tuple[Ints, Ints] | None = None  # gold ids and documents seen for the first time
+    returned: tuple[Ints, Ints, Ints] | None = None  # what `ReturnedNames` found
     notes: Any = None  # for `Run.take_notes`, where a worker read the run
 
 

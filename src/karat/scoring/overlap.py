@@ -12,6 +12,7 @@ from karat.data.hits import Hits
 from karat.data.ids import (
     Bools,
     DocRule,
+    Hashes,
     HashTable,
     Ids,
     Ints,
@@ -84,39 +85,46 @@ class ReturnedNames:
     """Which of the things that the gold set names were returned, for whichever query."""
 
     def __init__(self, gold: Gold, rule: DocRule) -> None:
-        self._rule = rule
-        relevant = gold.grades > 0
-        self._place = np.cumsum(relevant) - 1  # of an item among the relevant ones
-        self._relevant = relevant
-        names = gold.packed[np.flatnonzero(relevant)]
-        self._ids, self._documents = _Wanted(names), _Wanted(np.concatenate([names, documents_of(gold, rule)]))
-        self._items = len(names)
+        self._rule, self._relevant = rule, gold.grades > 0
+        self._place = np.cumsum(self._relevant) - 1  # of an item among the relevant ones
+        names, documents = gold.packed[np.flatnonzero(self._relevant)], documents_of(gold, rule)
+        self._whole = names == documents  # items that name a document
+        self._ids, self._documents = _Wanted(names), _Wanted(documents)
+        self._named_as_documents = _Wanted(names[~self._whole])  # chunks, but a log may call a document so
 
     def look(self, hits: Hits, judged: Judged) -> None:
         """`judged`: the same hits; what was found there by its id need not be looked for."""
         self._note(judged)
-        self._ids.look(hits.ids)
-        if self._documents.left:
-            chunks = self._rule.any_chunk(hits.ids, hits.written)
-            self._documents.look(self._rule.docs(hits.ids) if chunks else hits.ids)
-            if hits.docs is not None:
-                self._documents.look(hits.docs)
+        self._ids.look(hits.ids, hits.hashed)
+        if hits.docs is not None:
+            self._documents.look(hits.docs)
+            self._named_as_documents.look(hits.docs)
+        if not self._documents.left:
+            return
+        if self._rule.any_chunk(hits.ids, hits.written):
+            self._documents.look(self._rule.docs(hits.ids))
+        elif self._whole.all():
+            self._documents.same_as(self._ids)
+        else:
+            self._documents.look(hits.ids, hits.hashed)
 
     def _note(self, judged: Judged) -> None:
         if judged.hit_item is None or judged.by_document is not None:
             return
         places = self._place[judged.hit_item[self._relevant[judged.hit_item]]]
         self._ids.note(places)
-        self._documents.note(self._items + places)
+        self._documents.note(places)
 
-    def taken(self) -> tuple[Ints, Ints]:
+    def taken(self) -> tuple[Ints, Ints, Ints]:
         """What was found since the last call: numbers of names, the same in every process."""
-        return self._ids.taken(), self._documents.taken()
+        return self._ids.taken(), self._documents.taken(), self._named_as_documents.taken()
 
-    def flags(self, ids: Ints, documents: Ints) -> ThereFlags:
+    def flags(self, ids: Ints, documents: Ints, named_as_documents: Ints) -> ThereFlags:
         """For all that was taken."""
         there = self._documents.flags(documents)
-        return ThereFlags(self._ids.flags(ids), there[: self._items], there[self._items :])
+        names = there & self._whole
+        names[~self._whole] = self._named_as_documents.flags(named_as_documents)
+        return ThereFlags(self._ids.flags(ids), names, there)
 
 
 def documents_of(gold: Gold, rule: DocRule) -> Packed:
@@ -153,7 +161,12 @@ class _Wanted:
     def left(self) -> bool:
         return not self._found.all()
 
-    def look(self, ids: Ids) -> None:
+    def same_as(self, other: _Wanted) -> None:
+        """For the same names."""
+        self._found |= other._found
+
+    def look(self, ids: Ids, hashed: Hashes | None = None) -> None:
+        """`hashed`: the hashes of the ids, where they are known."""
         ids = ids.listed if isinstance(ids, Keys) else ids
         if not len(ids) or not self.left:
             return
@@ -161,7 +174,7 @@ class _Wanted:
         if kind not in self._tables or 2 * (~self._found).sum() < len(self._tables[kind].numbers):
             self._tables[kind] = self._table(ids)
         table = self._tables[kind]
-        rows, at = table.hashes.find(hashes(ids))
+        rows, at = table.hashes.find(hashes(ids) if hashed is None else hashed)
         same = equal(take(ids, rows), take(table.names, at))
         self._found[table.numbers[at[same]]] = True
 

@@ -207,7 +207,7 @@ def unpack(packed: bytes) -> Part:
     return replace(
         part,
         opened={level: OpenPart(**found) for level, found in opened.items()},
-        returned=None if returned is None else (returned[0], returned[1]),
+        returned=None if returned is None else (returned[0], returned[1], returned[2]),
         lists=None if lists is None else Hits(**lists),
         hashes=None if hashes is None else hashes.reshape(rows, -1),
     )
