@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class TooSlow(KaratError):
     """Nobody waits any longer."""
 
-    def __init__(self, timeout: float) -> None:
-        super().__init__(f"no answer within {timeout:g} s")
+    def __init__(self, timeout: float, where: str = "") -> None:
+        super().__init__(f"{where}: no answer within {timeout:g} s".removeprefix(": "))
 
 
 def settled(value: Any, timeout: float | None) -> Any:

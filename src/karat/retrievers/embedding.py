@@ -9,8 +9,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from karat.errors import shorten
-from karat.net.secrets import Secrets
-from karat.net.web import Web, WebError, check_url
+from karat.net.http import Http, HttpError, Secrets, check_url
 from karat.retrievers.sentence_model import SentenceModel
 from karat.retrievers.static_embedding import StaticEmbedder
 from karat.retrievers.unit_vectors import Vectors, normalised
@@ -48,7 +47,7 @@ class Service:
         self._model, self._url = model, check_url(url) + "/embeddings"
         secrets = Secrets()
         self._headers = {} if key is None else {"Authorization": f"Bearer {secrets.get(key)}"}
-        self._web = Web(secrets)
+        self._http = Http(secrets)
 
     def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors:
         batches = [list(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
@@ -61,10 +60,10 @@ class Service:
     def _batch(self, texts: list[str], timeout: float | None, used: Used | None) -> Vectors:
         # Some services refuse an empty text; its vector means nothing either way.
         body = {"model": self._model, "input": [text or " " for text in texts]}
-        said = self._web.send("POST", self._url, body, self._read, headers=self._headers, timeout=timeout)
+        said = self._http.ask("POST", self._url, body, self._read, headers=self._headers, timeout=timeout)
         vectors, call = said.read
         if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise WebError(f"{self._url}: {len(vectors)} vectors for {len(texts)} texts")
+            raise HttpError(f"{self._url}: {len(vectors)} vectors for {len(texts)} texts")
         if used is not None:
             used.append(call)
         return vectors
@@ -74,5 +73,5 @@ class Service:
             rows = sorted(content["data"], key=lambda row: int(row["index"]))
             vectors = np.array([row["embedding"] for row in rows], np.float32)
         except (TypeError, KeyError, ValueError):
-            raise WebError(f"{self._url}: no embeddings in the answer", got=shorten(content, 120)) from None
+            raise HttpError(f"{self._url}: no embeddings in the answer", got=shorten(content, 120)) from None
         return vectors, used_by("embed", self._model, content)

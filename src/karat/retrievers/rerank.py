@@ -8,9 +8,8 @@ from typing import Any
 from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.net.secrets import Secrets
+from karat.net.http import Http, Secrets, check_url
 from karat.net.waiting import settled
-from karat.net.web import Web, check_url
 from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, timed
 from karat.retrievers.embedding import STATIC, make_embedder
 from karat.retrievers.named import load, title_of
@@ -123,11 +122,11 @@ class _Service:
         body = request or {"query": "{query}", "documents": "{documents}"}
         self._model = str(body.get("model", url))  # by which prices name it
         self._url, self._body, self._headers = secrets.fill([check_url(url), body, headers])
-        self._web = Web(secrets)
+        self._http = Http(secrets)
 
     def __call__(self, question: Question, texts: list[str], used: Used) -> Sequence[Any]:
         body = fill(self._body, {"query": question.text, "documents": texts})
-        said = self._web.send("POST", self._url, body, self._read, headers=self._headers, timeout=question.timeout)
+        said = self._http.ask("POST", self._url, body, self._read, headers=self._headers, timeout=question.timeout)
         read, call = said.read
         used.append(call)
         if any(not 0 <= at < len(texts) for at in read):

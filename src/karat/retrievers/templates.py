@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from karat.data.question import Question
 from karat.errors import shorten
@@ -37,8 +37,16 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
     return _VALUE.sub(lambda found: _text(_named(found[1], values)), template)
 
 
-def fill_url(template: str, values: Mapping[str, Any]) -> str:
-    return _VALUE.sub(lambda found: quote(_text(_named(found[1], values)), safe=""), template)
+def fill_url(template: str, values: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> str:
+    """An address with its values and its query string; parameters without a value are left out.
+
+    >>> fill_url("http://x/{k}?a=1", {"k": 5, "query": "a b", "no": None}, {"q": "{query}", "n": "{no}", "all": True})
+    'http://x/5?a=1&q=a+b&all=true'
+    """
+    url = _VALUE.sub(lambda found: quote(_text(_named(found[1], values)), safe=""), template)
+    given = {name: value for name, value in fill(dict(params or {}), values).items() if value is not None}
+    written = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(written, doseq=True)}" if written else url
 
 
 def _text(value: Any) -> str:
