@@ -6,8 +6,8 @@ from typing import Any
 
 from karat.data.question import Question
 from karat.errors import ConfigError
+from karat.registry import load_callable, title_of
 from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, as_hits
-from karat.retrievers.named import load, title_of
 
 
 class Haystack(Retriever):
@@ -29,7 +29,7 @@ class Haystack(Retriever):
 
     def settings(self) -> dict[str, Any]:
         named = {"target": self.target, "embedder": self.embedder}
-        texts = {n: v if v is None or isinstance(v, str) else title_of(v) for n, v in named.items()}
+        texts = {n: v if v is None else title_of(v) for n, v in named.items()}
         return super().settings() | texts
 
     def answer(self, question: Question, k: int) -> Found:
@@ -50,7 +50,7 @@ class Haystack(Retriever):
 
 
 def _component(target: Any) -> Any:
-    found = load(target) if isinstance(target, str) else target
+    found = load_callable(target)
     made = found if hasattr(found, "run") and not isinstance(found, type) else found()
     if not hasattr(made, "run"):
         raise ConfigError(f"{title_of(made)} is no component of Haystack", expected="run(…)")

@@ -7,8 +7,8 @@ from typing import Any
 from karat.data.question import Question
 from karat.errors import ConfigError
 from karat.net.waiting import settled
+from karat.registry import load_callable, title_of
 from karat.retrievers.base import Found, Retriever, Unusable, as_hits
-from karat.retrievers.named import load, title_of
 
 
 class LangChain(Retriever):
@@ -23,13 +23,13 @@ class LangChain(Retriever):
 
     def __init__(self, target: Any, id: str | None = None) -> None:
         self.target, self.id = target, id
-        found = load(target) if isinstance(target, str) else target
+        found = load_callable(target)
         self._retriever = found if hasattr(found, "invoke") else found()
         if not hasattr(self._retriever, "invoke"):
             raise ConfigError(f"{title_of(self._retriever)} is no retriever of LangChain", expected="invoke(query)")
 
     def settings(self) -> dict[str, Any]:
-        return super().settings() | {"target": self.target if isinstance(self.target, str) else title_of(self.target)}
+        return super().settings() | {"target": title_of(self.target)}
 
     def answer(self, question: Question, k: int) -> Found:
         # Only vector stores take k here; others would refuse it.

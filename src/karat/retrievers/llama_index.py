@@ -6,8 +6,8 @@ from typing import Any
 
 from karat.data.question import Question
 from karat.errors import ConfigError
+from karat.registry import load_callable, title_of
 from karat.retrievers.base import Found, Retriever, Unusable, as_hits
-from karat.retrievers.named import load, title_of
 
 
 class LlamaIndex(Retriever):
@@ -22,13 +22,13 @@ class LlamaIndex(Retriever):
 
     def __init__(self, target: Any, id: str | None = None) -> None:
         self.target, self.id = target, id
-        found = load(target) if isinstance(target, str) else target
+        found = load_callable(target)
         self._retriever = found if hasattr(found, "retrieve") else found()
         if not hasattr(self._retriever, "retrieve"):
             raise ConfigError(f"{title_of(self._retriever)} is no retriever of LlamaIndex", expected="retrieve(query)")
 
     def settings(self) -> dict[str, Any]:
-        return super().settings() | {"target": self.target if isinstance(self.target, str) else title_of(self.target)}
+        return super().settings() | {"target": title_of(self.target)}
 
     def answer(self, question: Question, k: int) -> Found:
         if getattr(self._retriever, "similarity_top_k", k) != k:

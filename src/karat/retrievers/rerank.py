@@ -10,9 +10,9 @@ from karat.data.question import Question
 from karat.errors import ConfigError
 from karat.net.http import Http, Secrets, check_url
 from karat.net.waiting import settled
+from karat.registry import load_callable, title_of
 from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, timed
 from karat.retrievers.embedding import STATIC, make_embedder
-from karat.retrievers.named import load, title_of
 from karat.retrievers.specs import make_retriever
 from karat.retrievers.templates import fill, list_at, value_at
 from karat.retrievers.unit_vectors import Vectors
@@ -53,7 +53,7 @@ class Rerank(Retriever):
             return _Service(self.reranker, self.request, self.headers or {})
         if self.reranker == STATIC:
             return _Likeness()
-        return _own(load(self.reranker) if isinstance(self.reranker, str) else self.reranker)
+        return _own(load_callable(self.reranker))
 
     def index(self, corpus: Corpus) -> None:
         self.first.index(corpus)
@@ -63,7 +63,7 @@ class Rerank(Retriever):
         return max(k, self.top_n)
 
     def settings(self) -> dict[str, Any]:
-        named = self.reranker if isinstance(self.reranker, str) else title_of(self.reranker)
+        named = title_of(self.reranker)
         return super().settings() | {"reranker": named}
 
     def answer(self, question: Question, k: int) -> Found:

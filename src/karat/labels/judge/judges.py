@@ -16,8 +16,8 @@ from karat.llm.base import NoReply, Reply, Request
 from karat.llm.client import Client
 from karat.llm.conversation import NoModelAnswer, UnusableReply, converse
 from karat.net.waiting import settled
+from karat.registry import load_callable, title_of
 from karat.retrievers.function import code_hash
-from karat.retrievers.named import load, title_of
 
 _AGAIN = (
     "Judge again, and answer with one JSON object only, with intent, match, quote (copied letter by letter) and grade."
@@ -85,10 +85,10 @@ class FunctionModel:
     """A function in the place of a model: its answers are kept like those of one, as long as its file is the same."""
 
     def __init__(self, target: str | Callable[..., Any], timeout: float) -> None:
-        found = load(target) if isinstance(target, str) else target
+        found = load_callable(target)
         if isinstance(found, type) or not callable(found):
             raise ConfigError(f"{target!r} is no judge", expected="a function (query, passage) → 0, 1 or 2")
-        self.model = target if isinstance(target, str) else title_of(target)
+        self.model = title_of(target)
         self.url = f"code {code_hash(found)}"
         self._function, self._timeout = found, timeout
         _refuse_other_arguments(found, self.model)
