@@ -107,7 +107,8 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
 
 
 def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> None:
-    from karat.cli.scoring import as_json_text, print_json
+    from karat.cli.scoring import print_json
+    from karat.data.saved import json_text
     from karat.errors import no_commands
     from karat.files.atomic_write import write_whole
     from karat.report.comment import comment
@@ -116,7 +117,7 @@ def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> 
 
     makers: dict[str, Callable[[], bytes]] = {
         "html": page,
-        "json": lambda: as_json_text([found]),
+        "json": lambda: json_text(found),
         "md": lambda: comment(found).encode(),
         "summary": lambda: comment(found).encode(),
         "junit": lambda: render_junit(found),

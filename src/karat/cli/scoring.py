@@ -191,13 +191,14 @@ def show(
     page: Callable[[], Report] | None = None,
 ) -> None:
     """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that."""
+    from karat.data.saved import json_text
     from karat.files.atomic_write import write_whole
     from karat.report.build import joined
     from karat.report.renderers.terminal import print_report, terminal_console
 
-    text = as_json_text(saved)
+    value = saved[0] if len(saved) == 1 else saved
     if as_json:
-        print_json(text)
+        print_json(value)
     else:
         console = terminal_console()
         for i, report in enumerate(reports):
@@ -206,7 +207,7 @@ def show(
             print_report(report, console)
     for output in outputs:
         if output.endswith(".json"):
-            content = text
+            content = json_text(value)
         elif output.endswith(".html"):
             content = page_text(page() if page else joined(reports))
         else:
@@ -220,7 +221,7 @@ def show_estimate(estimate: CostEstimate, dry_run: bool, as_json: bool) -> None:
     from karat.report.spending import estimate_text
 
     if dry_run and as_json:
-        print_json(as_json_text([estimate]))
+        print_json(estimate)
     else:
         click.echo(estimate_text(estimate), err=not dry_run)
 
@@ -245,14 +246,9 @@ def command_line() -> str:
     return shlex.join(["karat", *sys.argv[1:]])
 
 
-def print_json(text: bytes) -> None:
+def print_json(value: Any) -> None:
     """JSON on standard output, in which a CI server finds no `##[command]`: it reads the same with # written out."""
+    from karat.data.saved import json_text
+
+    text = value if isinstance(value, bytes) else json_text(value)
     click.echo(re.sub(r"##(?=\w*\[)", r"#\\u0023", text.decode()), nl=False)
-
-
-def as_json_text(saved: Sequence[msgspec.Struct]) -> bytes:
-    """One saved form as itself, several as a list."""
-    import msgspec
-
-    value: Any = saved[0] if len(saved) == 1 else saved
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

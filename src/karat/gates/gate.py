@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from karat import __version__
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
@@ -84,8 +85,6 @@ def gate_metrics(criteria: Criteria) -> list[str]:
 
 
 def judge_result(result: Result, criteria: Criteria, baseline: Result | None) -> Verdicts:
-    from karat import __version__
-
     said: list[str] = []
     judge = GateJudge(result, max_missing=criteria.max_missing)
     comparison = None

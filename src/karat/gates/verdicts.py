@@ -13,6 +13,7 @@ import numpy as np
 from karat.data.attributes import label_text, segment_labels
 from karat.data.gold import Dataset
 from karat.data.ids import Ints
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError, did_you_mean
 from karat.gates.criteria import Criteria, Gate, Outcome
 from karat.gates.rules import (
@@ -36,7 +37,6 @@ from karat.results.summary import FEW, Scores, intervals
 from karat.scoring.metrics.base import Metric
 from karat.statistics.intervals import Sampling
 
-SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
 _KINDS = ("floor", "regression")
 _WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
 
@@ -74,11 +74,10 @@ class GateVerdict(msgspec.Struct, frozen=True):
     limit: float | None = None  # the least, or the most, that the value may be
 
 
-class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
+class Verdicts(SavedObject, frozen=True, kw_only=True):
     """What `karat gate` saves."""
 
-    schema: Literal["karat/gates/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/gates/1"] = "karat/gates/1"
     outcome: Outcome  # of all gates: the worst that blocks
     exit_code: int
     run: str

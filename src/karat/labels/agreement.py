@@ -8,13 +8,13 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from karat import __version__
 from karat.data.ids import Ints
+from karat.data.saved import SavedObject
 from karat.labels.base import Key
 from karat.labels.labels_file import Kind, Label, Labels
 from karat.statistics.intervals import Sampling
 from karat.statistics.kappa import cohen_kappa, fleiss_kappa
-
-SCHEMA: Literal["karat/agreement/1"] = "karat/agreement/1"
 
 
 class Annotator(msgspec.Struct, frozen=True):
@@ -48,11 +48,10 @@ class Conflict(msgspec.Struct, frozen=True):
     grades: dict[str, float]  # annotator → grade
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+class Agreement(SavedObject, frozen=True, kw_only=True):
     """What `karat agree` says."""
 
-    schema: Literal["karat/agreement/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/agreement/1"] = "karat/agreement/1"
     files: list[str]
     annotators: list[Annotator]
     pairs: int  # that have a grade
@@ -65,8 +64,6 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_agreement(labels: Labels, sampling: Sampling | None = None) -> Agreement:
     """Cohen's kappa of every two annotators, Fleiss' kappa of all where there are more than two, and the conflicts."""
-    from karat import __version__
-
     sampling = sampling or Sampling()
     by_pair = {key: {label.annotator: label.grade or 0.0 for label in of} for key, of in labels.by_pair().items()}
     shared = {key: grades for key, grades in by_pair.items() if len(grades) > 1}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from karat import __version__
 from karat.data.attributes import segment_labels, segment_title
 from karat.data.gold import Gold
 from karat.data.ids import Bools, Floats, Ints
@@ -96,8 +97,6 @@ def calibrate(
     precision@k and RBP as people would have labelled all of their hits. `rel`: lowest grade that counts as relevant
     (default: any above 0); `width`: wanted width of the interval of the corrected share.
     """
-    from karat import __version__
-
     if not 0 < width < 1:
         raise ConfigError("the wanted width is a share, above 0 and under 1", got=width, expected="such as 0.1")
     if (runs or segments) and gold is None:

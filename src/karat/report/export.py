@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from karat.data.saved import json_text
 from karat.errors import ConfigError
 from karat.files.atomic_write import check_writable, refuse_overwriting, write_whole
 from karat.report.blocks import Column, Report, Section, Table
@@ -25,7 +24,7 @@ def to_json(results: list[Result]) -> bytes:
     """One result as itself; several as `{"schema": "karat/results/1", "results": [...]}`."""
     saved = [r.saved() for r in results]
     value = saved[0] if len(saved) == 1 else SavedResults(results=saved)
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    return json_text(value)
 
 
 def to_markdown(results: list[Result]) -> bytes:
@@ -115,7 +114,7 @@ def _parquet(frame: pl.DataFrame, name: str) -> bytes:
 
 
 def _rows(frame: pl.DataFrame, name: str) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(frame.to_dicts()), indent=2) + b"\n"
+    return json_text(frame.to_dicts())
 
 
 def _markdown(frame: pl.DataFrame, name: str) -> bytes:

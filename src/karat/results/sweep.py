@@ -9,14 +9,13 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from karat.data.gold import Dataset
 from karat.data.ids import Floats, Ints
+from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.statistics.intervals import Sampling
 from karat.statistics.resampling import bayesian_sums
 
-SCHEMA: Literal["karat/sweep/1"] = "karat/sweep/1"
 DEFAULT_KS = (1, 3, 5, 10, 20)
 ALL = "all queries"
 _CURVES: tuple[Literal["recall"], Literal["ndcg"]] = ("recall", "ndcg")
@@ -65,15 +64,10 @@ class Curve(msgspec.Struct, frozen=True):
     headroom: list[Headroom]
 
 
-class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+class Sweep(SavedOfSystem, frozen=True, kw_only=True):
     """What `karat sweep` saves."""
 
-    schema: Literal["karat/sweep/1"] = SCHEMA
-    karat: str
-    system: str
-    run: str
-    gold: str
-    dataset: Dataset
+    schema: Literal["karat/sweep/1"] = "karat/sweep/1"
     statistics: dict[str, Any]
     ks: list[int]
     depth: int

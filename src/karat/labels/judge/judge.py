@@ -11,11 +11,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
-import msgspec
-
 import karat
 from karat.data.corpus import Corpus
 from karat.data.prices import Prices, read_prices
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_fit, make_canaries
@@ -31,7 +30,6 @@ from karat.llm.client import CostEstimate, Spending, chat_of, client_of
 from karat.llm.options import ModelOptions, Option, spelled_out
 from karat.llm.parallel import Progress, each
 
-SCHEMA: Literal["karat/judgements/1"] = "karat/judgements/1"
 CANARIES = 5  # of each kind
 _EXAMPLES = 3
 
@@ -47,11 +45,10 @@ class JudgeOptions(ModelOptions, total=False):
     canaries: Annotated[int, Option(CANARIES)]
 
 
-class Judgements(msgspec.Struct, kw_only=True):
+class Judgements(SavedObject, frozen=True, kw_only=True):
     """What `karat judge` prints as JSON; the labels are what it writes."""
 
-    schema: Literal["karat/judgements/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/judgements/1"] = "karat/judgements/1"
     pool: str
     annotator: str
     model: str

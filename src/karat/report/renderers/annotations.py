@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-import msgspec
-
+from karat.data.saved import json_text
 from karat.gates.verdicts import GateVerdict, Verdicts
 
 _MOST = 10  # annotations of a kind that GitHub shows of a step
@@ -52,7 +51,7 @@ def render_code_quality(found: Verdicts) -> bytes:
     """GitLab's list of issues."""
     seen: Counter[str] = Counter()
     issues = [_issue(v, seen) for v in found.verdicts if v.outcome != "pass"]
-    return msgspec.json.format(msgspec.json.encode(issues), indent=2) + b"\n"
+    return json_text(issues)
 
 
 def _issue(verdict: GateVerdict, seen: Counter[str]) -> dict[str, object]:
