@@ -31,6 +31,7 @@ from karat.gates.rules import (
 from karat.gates.wording import floor_reason, regression_reason
 from karat.results.comparison.compare import Comparison
 from karat.results.differences import Difference, Paired
+from karat.results.numbers import counted
 from karat.results.result import Result
 from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, Scores, intervals
@@ -298,7 +299,7 @@ class GateJudge:
         if n == 0:
             return f"{gate.parsed} is undefined on every query{self._reason(gate.parsed)}."
         if gate.min_queries is not None and n < gate.min_queries:
-            return f"Only {n} {'query' if n == 1 else 'queries'}, and the gate asks for {gate.min_queries}."
+            return f"Only {counted(n)}, and the gate asks for {gate.min_queries}."
         if "prices" in gate.parsed.needs and (unknown := self._unpriced()):
             return unknown
         for name, result in self._lists(gate):
@@ -317,8 +318,7 @@ class GateJudge:
         entry = next((entry for entry in self.result.audit if entry.code == "unpriced_queries"), None)
         if entry is None:
             return None
-        queries = f"{entry.count:,} {'query' if entry.count == 1 else 'queries'}"
-        return f"The cost of {queries} is not known: {', '.join(entry.examples)}."
+        return f"The cost of {counted(entry.count)} is not known: {', '.join(entry.examples)}."
 
     def _lists(self, gate: Gate) -> Iterator[tuple[str, Result]]:
         """The results that a gate hangs on: what a baseline lacks would look like a gain."""
@@ -363,7 +363,7 @@ def overall(verdicts: Sequence[GateVerdict]) -> tuple[Outcome, int]:
 
 
 def _few(n: int) -> str:
-    return f" Too few to judge by: {n} {'query' if n == 1 else 'queries'}." if n < FEW else ""
+    return f" Too few to judge by: {counted(n)}." if n < FEW else ""
 
 
 def _gravity(part: Condition) -> int:

@@ -12,8 +12,8 @@ from karat.history.rows import Measure, Page, Pin, RunRow, TrendPoint
 from karat.history.store import short
 from karat.report.blocks import Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
 from karat.report.cells import value_cell
-from karat.report.numbers import titled, written
 from karat.report.sections.segments import leading_metrics
+from karat.results.numbers import titled, written
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric

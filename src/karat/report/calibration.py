@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karat.labels.calibration_file import Calibration, JudgeRates, Rate
 from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, Table, Text
-from karat.report.numbers import written
+from karat.results.numbers import written
 
 _NEXT = 10
 

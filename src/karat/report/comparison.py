@@ -9,7 +9,6 @@ from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.cells import difference_cell, interval_column
 from karat.report.fitting import WHOLE
-from karat.report.numbers import p_value, points, titled, written
 from karat.report.open_labels import open_label_blocks
 from karat.report.pairs import differences_picture, sides_pictures
 from karat.report.sections.artifacts import Artifacts
@@ -19,6 +18,7 @@ from karat.report.triage import changed_blocks
 from karat.results.comparison.changes import Change, Moved
 from karat.results.comparison.compare import CandidateComparison, Comparison, SegmentDifferences, headline_metric
 from karat.results.differences import Difference
+from karat.results.numbers import p_value, points, titled, written
 from karat.results.queries.changed import changed_queries
 from karat.results.result import Result
 from karat.scoring.metrics.grammar import parse_metric

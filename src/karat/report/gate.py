@@ -9,6 +9,7 @@ from karat.report.blocks import Block, Dot, Dots, Example, Interval, Report, Sec
 from karat.report.build import full_sections
 from karat.report.cells import value_cell
 from karat.report.comparison import comparison_report
+from karat.results.numbers import counted
 from karat.results.result import Result
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.grammar import parse_metric
@@ -104,4 +105,4 @@ def counts(found: Verdicts) -> str:
     words["not checked"] = "not checked"
     outcomes = ["not checked" if _unchecked(v) else v.outcome for v in found.verdicts]
     said = [f"{outcomes.count(o)} {word}" for o, word in words.items() if o in outcomes]
-    return f"{len(outcomes)} {'check' if len(outcomes) == 1 else 'checks'}: {', '.join(said)}."
+    return f"{counted(len(outcomes), 'check')}: {', '.join(said)}."

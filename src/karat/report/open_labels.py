@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Interval, Table, Text
-from karat.report.numbers import difference
 from karat.results.comparison.compare import CandidateComparison
 from karat.results.comparison.open_labels import BoundedDifference
+from karat.results.numbers import difference
 
 _SHOWN = 5
 _NOTE = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
-from karat.report.numbers import points
+from karat.results.numbers import points
 from karat.results.power import Plan, PlanRow
 
 

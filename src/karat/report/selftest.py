@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from karat.gates.selftest import Alarm, SelfTest
-from karat.gates.wording import size
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.results.numbers import size
 
 
 def selftest_report(found: SelfTest) -> Report:

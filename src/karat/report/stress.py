@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
-from karat.report.numbers import p_value, points, queries, written
+from karat.results.numbers import counted, p_value, points, written
 from karat.systems.stress.stress import Stress, StressRow
 
 _LISTS = {"topk": "final lists", "raw": "raw lists", "topk_original": "lists of the original query"}
@@ -18,7 +18,7 @@ def stress_report(found: Stress) -> Report:
 
 
 def _what(found: Stress) -> str:
-    said = f"Negatives were put into the {_LISTS[found.lists]} of {queries(found.queries)}"
+    said = f"Negatives were put into the {_LISTS[found.lists]} of {counted(found.queries)}"
     if found.drawn_from > found.queries:
         said += f" (drawn from {found.drawn_from:,} with seed {found.statistics['seed']})"
     if found.reranker is None:
@@ -54,7 +54,7 @@ def _ranks(at: list[int]) -> str:
 
 def _notes(found: Stress) -> list[str]:
     left_out = ", ".join(f"{why} ({count:,})" for why, count in found.left_out.items())
-    counted = (
+    told = (
         (sum(found.left_out.values()), "{} of the gold set left out: " + left_out),
         (found.fewer_negatives, "{} with fewer negatives than ranks: all together means as many as there are"),
         (
@@ -62,7 +62,7 @@ def _notes(found: Stress) -> list[str]:
             f"{{}} with a list that ends before rank {found.rows[-1].at[-1]}: the negative was put at its end instead",
         ),
     )
-    notes = [text.format(queries(count)) + "." for count, text in counted if count]
+    notes = [text.format(counted(count)) + "." for count, text in told if count]
     if found.moved:
         notes.append(f"Negatives that stood in the list already, and were moved: {found.moved:,}.")
     if found.relevant_negatives:

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from karat.report.blocks import Bar, Bars, Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
 from karat.report.cells import interval_column, value_cell
-from karat.report.numbers import with_interval
+from karat.results.numbers import with_interval
 from karat.results.summary import SummaryRow
 from karat.results.sweep import Curve, Knee, Sweep
 

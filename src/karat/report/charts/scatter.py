@@ -10,6 +10,7 @@ from markupsafe import Markup
 from karat.report.blocks import Scatter, Spot
 from karat.report.charts.scale import Scale, tick
 from karat.report.charts.svg import axis, legend, line, mark, picture, text
+from karat.results.numbers import counted
 
 HEIGHT = 320
 _EDGE = 0.05  # of the scale, so that spots at its ends are whole
@@ -43,6 +44,6 @@ def _frame(scatter: Scatter, scale: Scale) -> Iterator[Markup]:
 
 def _spot(spot: Spot, scatter: Scatter, scale: Scale, most: int) -> Markup:
     size = 0.8 + (_LARGEST - 0.8) * math.sqrt((spot.count - 1) / max(most - 1, 1))
-    told = f"{spot.x:.4g} → {spot.y:.4g}: {spot.count:,} {'query' if spot.count == 1 else 'queries'}"
+    told = f"{spot.x:.4g} → {spot.y:.4g}: {counted(spot.count)}"
     y = HEIGHT * (1 - scale.share(spot.y))
     return mark(_SHAPES[spot.kind], scale.share(spot.x), y, f"spot {spot.kind}", told, size)

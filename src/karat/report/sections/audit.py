@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Column, Table, Text
-from karat.report.numbers import listed
 from karat.report.sections.base import ReportSection
+from karat.results.numbers import listed
 from karat.results.result import Result
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Table
-from karat.report.numbers import written
 from karat.report.sections.base import ReportSection
 from karat.results.diagnosis.bands import CAVEAT, Reading
+from karat.results.numbers import written
 from karat.results.result import Result
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from karat.data.prices import money
 from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.cost import CostPart, Costs
+from karat.results.numbers import counted, interval, written
 from karat.results.result import Result
 
 
@@ -48,8 +48,7 @@ def _sentences(found: Costs) -> Iterator[str]:
             limits = few if row.low is None else f" {interval(row.low, row.high, unit)}"
             yield f"On average a query {said} {written(row.mean, unit)}{limits}."
     if found.total is not None and "cost" in rows:
-        queries = "query" if rows["cost"].n == 1 else "queries"
-        yield f"In all: {money(found.total)} {found.currency} for {rows['cost'].n:,} {queries}."
+        yield f"In all: {money(found.total)} {found.currency} for {counted(rows['cost'].n)}."
 
 
 def _table(title: str, parts: list[CostPart], currency: str | None) -> Table:

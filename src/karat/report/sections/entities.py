@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Column, Table, Text
-from karat.report.numbers import with_interval
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.entities import Linked, Often
+from karat.results.numbers import with_interval
 from karat.results.result import Result
 from karat.results.summary import SummaryRow
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.numbers import with_interval
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.evidence import ON_ANSWERS, ON_EVIDENCE, EvidenceFound
+from karat.results.numbers import with_interval
 from karat.results.result import Result
 
 _WORDS = {

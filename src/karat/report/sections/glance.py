@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Column, Table, Text, Tile, Tiles
-from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
 from karat.report.sections.segments import leading_metrics
+from karat.results.numbers import interval, written
 from karat.results.result import Result
 from karat.results.summary import SummaryRow
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.numbers import listed
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.label_health import LabelCount, LabelHealth
+from karat.results.numbers import listed
 from karat.results.result import Result
 
 _ADVICE = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Interval, Table, write_cell
 from karat.report.cells import interval_column
-from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.latency import Latencies, Measured, Timing
+from karat.results.numbers import interval, written
 from karat.results.result import Result
 
 _FEW = "*"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Column, Table
-from karat.report.numbers import points, written
 from karat.report.sections.base import ReportSection
+from karat.results.numbers import points, written
 from karat.results.result import Result
 from karat.scoring.metrics.base import Relevance
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from karat.report.blocks import Block, Cell, Column, Dot, Dots, Table, Text
 from karat.report.cells import value_cell
-from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
+from karat.results.numbers import interval, written
 from karat.results.result import Result
 from karat.results.summary import FEW, SummaryRow
 from karat.scoring.metrics.base import Metric

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Text
-from karat.report.numbers import difference_table, queries, share, such_as, with_interval
+from karat.report.cells import difference_table
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.reranker import Gain, Reranked
+from karat.results.numbers import counted, share, such_as, with_interval
 from karat.results.result import Result
 
 
@@ -23,7 +24,7 @@ class RerankerSection(ReportSection):
         raw = "; ".join(f"{row.metric} {with_interval(row)}" for row in found.raw)
         blocks: list[Block] = [Text(f"The raw lists (up to {found.raw_depth} deep): {raw}.")]
         if found.without_raw:
-            blocks.append(Text(f"{queries(found.without_raw)} without a raw list, left out here.", "warning"))
+            blocks.append(Text(f"{counted(found.without_raw)} without a raw list, left out here.", "warning"))
         if not found.reordered:
             blocks.append(Text("No reranker is at work: the final lists are the raw ones, cut." + _room(found.gain)))
             return blocks
@@ -34,8 +35,8 @@ def _told(found: Reranked) -> list[Block]:
     rescued, demoted = such_as(found.rescued_examples), such_as(found.demoted_examples)
     return [
         *([] if found.gain is None else [Text(_captured(found.gain))]),
-        Text(f"Reranking brought a relevant hit into the top {found.k} of {queries(found.rescued)}{rescued}."),
-        Text(f"It lost the last one of {queries(found.demoted)}{demoted}."),
+        Text(f"Reranking brought a relevant hit into the top {found.k} of {counted(found.rescued)}{rescued}."),
+        Text(f"It lost the last one of {counted(found.demoted)}{demoted}."),
     ]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.numbers import difference_table, queries, share
+from karat.report.cells import difference_table
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.rewriter import Rewriting, Rewritten
+from karat.results.numbers import counted, share
 from karat.results.result import Result
 
 _TEXT = 300  # characters of a query; a table wraps them
@@ -25,12 +26,12 @@ class RewriterSection(ReportSection):
             return []
         blocks: list[Block] = [difference_table(found.differences, "original", "rewritten")]
         if found.without_original:
-            said = f"{queries(found.without_original)} without a list of the original query, left out here."
+            said = f"{counted(found.without_original)} without a list of the original query, left out here."
             blocks.append(Text(said, "warning"))
         said = f"By {found.metric}, rewriting harmed {share(found.harmed)} of the queries"
         said += f" and helped {share(found.helped)}."
         if found.unchanged:
-            said += f" The words of {queries(found.unchanged)} were left as they were."
+            said += f" The words of {counted(found.unchanged)} were left as they were."
         blocks.append(Text(said))
         changes = [*(("harmed", r) for r in found.harmed_most), *(("helped", r) for r in found.helped_most)]
         if changes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.numbers import points, queries, share, such_as, with_interval
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.router import Confusion, Regret, Routed
+from karat.results.numbers import counted, points, share, such_as, with_interval
 from karat.results.result import Result
 
 _COLUMNS = 6  # more routes than that are told one below the other
@@ -29,16 +29,16 @@ class RouterSection(ReportSection):
 
 
 def _sentences(found: Routed) -> list[Block]:
-    said = f"{share(found.right)} of {queries(found.queries)} asked every source that they need"
+    said = f"{share(found.right)} of {counted(found.queries)} asked every source that they need"
     if found.over.mean:
         said += f"; {share(found.over)} asked more than that"
     said += "."
     if found.partly:
-        said += f" {queries(found.partly)} asked a part of what they need, which counts as wrong."
+        said += f" {counted(found.partly)} asked a part of what they need, which counts as wrong."
     blocks: list[Block] = [Text(said)]
     for count, lacking in ((found.not_routed, "`route` in the log"), (found.not_labelled, "`source` in the gold set")):
         if count:
-            blocks.append(Text(f"{queries(count)} without {lacking}, left out here.", "warning"))
+            blocks.append(Text(f"{counted(count)} without {lacking}, left out here.", "warning"))
     return blocks
 
 
@@ -84,14 +84,14 @@ def _against(regret: Regret) -> str:
     cost = points(regret.cost.mean, limits=(regret.cost.low, regret.cost.high)).removeprefix("+")
     return (
         f"Regret: the best of the routes {', '.join(map(_short, regret.against))}, taken query by query, would reach "
-        f"{regret.best:.4f} where routing reaches {regret.recall:.4f}: {cost} over {queries(regret.queries)}."
+        f"{regret.best:.4f} where routing reaches {regret.recall:.4f}: {cost} over {counted(regret.queries)}."
     )
 
 
 def _estimate(regret: Regret) -> str:
     cost = points(regret.cost.mean).removeprefix("+")
     return (
-        f"Regret, estimated: if {queries(regret.queries)} that were misrouted did as well as those that need the same "
+        f"Regret, estimated: if {counted(regret.queries)} that were misrouted did as well as those that need the same "
         f"source and were sent there, recall would be {regret.best:.4f} instead of {regret.recall:.4f} ({cost}). "
         "Misrouted queries may be harder ones: runs of each route (`--route NAME=RUN`) tell exactly."
     )

@@ -6,8 +6,8 @@ from itertools import groupby
 
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.cells import interval_column, value_cell
-from karat.report.numbers import titled
 from karat.report.sections.base import ReportSection
+from karat.results.numbers import titled
 from karat.results.result import Result
 from karat.results.saved import SegmentRow
 from karat.scoring.metrics.base import Metric

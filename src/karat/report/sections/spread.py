@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Table
-from karat.report.numbers import written
 from karat.report.sections.base import ReportSection
+from karat.results.numbers import written
 from karat.results.result import Result
 from karat.results.summary import SummaryRow
 from karat.scoring.judged import Rules

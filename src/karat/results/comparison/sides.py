@@ -11,6 +11,7 @@ from typing import Any
 from karat.errors import ConfigError
 from karat.formats.read import read_run
 from karat.results.evaluate import evaluate_all
+from karat.results.numbers import counted
 from karat.results.result import Result, restore
 from karat.results.saved import SavedResult, is_saved, read_saved
 from karat.scoring.metrics.base import Metric
@@ -67,8 +68,7 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
 
 def _lacking(name: str, side: Result, done: str) -> str:
     """What a run lacks counts against it. What a baseline lacks counts for nobody: it would look like a gain."""
-    queries = "query" if len(side.missing) == 1 else "queries"
-    return f"the {name} lacks {len(side.missing):,} {queries} of the gold set: {done}."
+    return f"the {name} lacks {counted(len(side.missing))} of the gold set: {done}."
 
 
 def _different_data(first: Result, other: Result) -> list[str]:

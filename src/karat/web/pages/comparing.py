@@ -14,7 +14,7 @@ from karat.history.queries import SidePage, side_by_side
 from karat.history.report import minute
 from karat.history.rows import RunRow
 from karat.history.store import Store
-from karat.report.numbers import points, written
+from karat.results.numbers import points, written
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.comparisons import Comparisons, headline, is_large, shared_metrics
 from karat.web.pages.asking import SIZE, AskPage, asked_of, link, steps

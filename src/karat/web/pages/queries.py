@@ -13,8 +13,8 @@ from karat.history.report import leading
 from karat.history.store import Store
 from karat.report.blocks import Block, Section, Text
 from karat.report.fitting import SIGNS
-from karat.report.numbers import written
 from karat.report.triage import triage_blocks
+from karat.results.numbers import written
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.pages.asking import SHOWN, SIZE, AskPage, asked_of, steps
 from karat.web.rendering import page, place

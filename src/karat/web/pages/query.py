@@ -14,8 +14,8 @@ from karat.history.report import day, leading, minute
 from karat.history.store import Store, short
 from karat.report.blocks import Block, Chart, Example, Section, Series, Text
 from karat.report.fitting import SIGNS
-from karat.report.numbers import written
 from karat.report.triage import triage_blocks
+from karat.results.numbers import written
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import AskQuery
 from karat.web.pages.asking import SHOWN, asked_of, link

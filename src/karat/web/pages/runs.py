@@ -12,7 +12,7 @@ from starlette.responses import Response
 from karat.history.report import leading, minute
 from karat.history.rows import Filter, Measure, RunRow
 from karat.history.store import Store
-from karat.report.numbers import written
+from karat.results.numbers import written
 from karat.web.api import ListRuns
 from karat.web.pages.asking import SHOWN, asked_of, link
 from karat.web.rendering import Placed, page, sparkline

@@ -13,7 +13,7 @@ from karat.history.report import day, leading, minute, trend_blocks
 from karat.history.rows import TrendPoint
 from karat.history.store import Store, short
 from karat.report.blocks import Block, Chart, Section, Series, Table, Text
-from karat.report.numbers import interval, written
+from karat.results.numbers import interval, written
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import ListRuns

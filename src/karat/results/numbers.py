@@ -1,19 +1,29 @@
-"""How numbers are written in every report: scores with four decimals, times with their unit, intervals in brackets."""
+"""How numbers are written, everywhere: in tables with brackets around intervals, in sentences as people say them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
 from karat.data.prices import is_currency, money
-from karat.report.blocks import Column, Table
-from karat.results.differences import Difference
 from karat.results.summary import SummaryRow
 
 Limits: TypeAlias = tuple[float | None, float | None]
-
-
 _LARGE = 1e7  # past it the digits before the point are too many for a table
+_MOST_DIGITS = 6
+
+
+class _Estimated(Protocol):
+    """A value that knows its limits."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def limits(self) -> tuple[float, float]: ...
+
+
+# In tables
 
 
 def _plain(value: float, digits: int, sign: str = "") -> str:
@@ -113,12 +123,13 @@ def p_value(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def queries(count: int) -> str:
+def counted(count: int, noun: str = "query") -> str:
     """
-    >>> queries(1), queries(1200)
-    ('1 query', '1,200 queries')
+    >>> counted(1), counted(1200), counted(0, "hit")
+    ('1 query', '1,200 queries', '0 hits')
     """
-    return f"{count:,} {'query' if count == 1 else 'queries'}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def share(row: SummaryRow) -> str:
@@ -128,15 +139,10 @@ def share(row: SummaryRow) -> str:
     ...     SummaryRow("none", 0, 3, None))
     ('12% [5%, 20%]', '−50%', '–')
     """
-    value, low, high = (None if v is None else _percent(v) for v in (row.mean, row.low, row.high))
+    value, low, high = (None if v is None else percent(v, 0) for v in (row.mean, row.low, row.high))
     if value is None:
         return "–"
     return value if low is None or high is None else f"{value} [{low}, {high}]"
-
-
-def _percent(value: float) -> str:
-    text = f"{value:.0%}"
-    return "0%" if text == "-0%" else text.replace("-", "−")
 
 
 def listed(examples: Sequence[str]) -> str:
@@ -156,10 +162,93 @@ def such_as(examples: Sequence[str]) -> str:
     return f" ({listed(examples)})" if examples else ""
 
 
-def difference_table(found: Sequence[Difference], before: str, after: str) -> Table:
-    """Metrics of two kinds of lists beside each other, with what the second changes."""
-    rows = [
-        [d.metric, written(d.baseline), written(d.candidate), points(d.delta, limits=(d.low, d.high)), p_value(d.p)]
-        for d in found
-    ]
-    return Table([Column(c) for c in ("metric", before, after, "difference", "p")], rows)
+# In sentences
+
+
+def percent(value: float, digits: int | None = None) -> str:
+    """A share; where no digits are asked for, small ones have one.
+
+    >>> percent(0.3712), percent(0.0071), percent(-0.2), percent(0.0071, 0), percent(-0.001, 0)
+    ('37%', '0.7%', '−20%', '1%', '0%')
+    """
+    if digits is None:
+        digits = 1 if abs(value) < 0.0995 and value else 0
+    text = f"{value:.{digits}%}"
+    return text[1:] if not text.strip("-0.%") and text[0] == "-" else text.replace("-", "−")
+
+
+def share_of(estimate: _Estimated) -> str:
+    """`37% (34% to 40%)`."""
+    return _between(estimate, percent)
+
+
+def points_of(estimate: _Estimated) -> str:
+    """`12 points (9 to 15)`."""
+    return _between(estimate, lambda value: f"{value * 100:.0f}", " points")
+
+
+def ms_of(estimate: _Estimated) -> str:
+    """`320 ms (290 to 350)`."""
+    return _between(estimate, "{:.0f}".format, " ms")
+
+
+def decimal_of(estimate: _Estimated) -> str:
+    """`0.71 (0.66 to 0.76)`."""
+    return _between(estimate, "{:.2f}".format)
+
+
+def _between(estimate: _Estimated, form: Callable[[float], str], unit: str = "") -> str:
+    low, high = estimate.limits
+    return f"{form(estimate.value)}{unit} ({form(low)} to {form(high)})"
+
+
+def enumerated(names: Sequence[str], last: str = "and", most: int = 3) -> str:
+    """
+    >>> enumerated(["a"]), enumerated(["a", "b"], "or"), enumerated(["a", "b", "c", "d", "e"])
+    ('a', 'a or b', 'a, b, c and 2 more')
+    """
+    shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+
+
+def amount(value: float, unit: str, digits: int = 1) -> str:
+    """
+    >>> amount(0.8712, "pp"), amount(61.25, "ms"), amount(3.0, ""), amount(0.84996, "pp", 2), amount(0.0040123, "USD")
+    ('87.1%', '61.2 ms', '3.00', '85.00%', '0.00401 USD')
+    """
+    if is_currency(unit):
+        return f"{money(value, digits + 2)} {unit}"
+    if unit == "pp":
+        return f"{value * 100:.{digits}f}%"
+    return f"{value:.{digits}f} {unit}" if unit else f"{value:.{digits + 1}f}"
+
+
+def size(value: float, unit: str, digits: int = 1) -> str:
+    """A difference without its sign.
+
+    >>> size(0.0612, "pp"), size(-2.5, "ms")
+    ('6.1 pp', '2.5 ms')
+    """
+    return amount(abs(value), unit, digits).replace("%", " pp")
+
+
+def digits_apart(value: float, line: float, unit: str) -> int:
+    """As many as it takes to see on which side of the line a value stands: 85.0% is not under 85.0%.
+
+    >>> digits_apart(0.8496, 0.85, "pp"), digits_apart(0.81, 0.85, "pp"), digits_apart(0.85, 0.85, "pp")
+    (2, 1, 1)
+    """
+    if abs(value - line) < 1e-9:
+        return 1
+    enough = (d for d in range(1, _MOST_DIGITS) if amount(value, unit, d) != amount(line, unit, d))
+    return next(enough, _MOST_DIGITS)
+
+
+def rounded_up(count: int) -> int:
+    """Up to two digits that count: it is an estimate, and not to be read as more.
+
+    >>> rounded_up(41), rounded_up(1237), rounded_up(98_001)
+    (41, 1300, 99000)
+    """
+    step = int(10 ** max(len(str(count)) - 2, 0))
+    return math.ceil(count / step) * step
