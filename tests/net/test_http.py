@@ -12,7 +12,7 @@ from loopback import Handler, Loopback
 
 from karat.errors import ConfigError, MissingExtra
 from karat.net.http import Http, HttpError, Response, Retry, Secrets, check_url
-from karat.net.waiting import TooSlow
+from karat.net.timeouts import TooSlow
 
 
 class Server(Loopback):

@@ -63,8 +63,7 @@ def command(
     karat gate result.json -o comment.md -o junit.xml
     karat gate run.jsonl --gold gold.jsonl --baseline main --anchor release --save   (pins: karat history)
     """
-    from karat.cli.saving import open_for_saving
-    from karat.cli.scoring import page_text, show, sides_of
+    from karat.cli.scoring import open_for_saving, page_text, show, sides_of
     from karat.gates.gate import anchored, asked_for, judge_result
     from karat.history.keep import with_panel
     from karat.history.references import named
@@ -112,8 +111,7 @@ def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> 
     from karat.errors import no_commands
     from karat.files.atomic_write import write_whole
     from karat.report.comment import comment
-    from karat.report.renderers.annotations import render_annotations, render_code_quality
-    from karat.report.renderers.junit import render_junit
+    from karat.report.renderers.ci import render_annotations, render_code_quality, render_junit
 
     makers: dict[str, Callable[[], bytes]] = {
         "html": page,

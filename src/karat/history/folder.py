@@ -15,8 +15,7 @@ from typing import NoReturn
 
 from karat.files.atomic_write import umask
 from karat.history.kept_run import DOCUMENT
-from karat.history.schema import CURRENT
-from karat.history.statements import Connection
+from karat.history.statements import CURRENT, Connection
 from karat.history.store import Store, StoreError, gone, short
 
 CATALOGUE = "history.db"

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from karat.errors import ConfigError, KaratError, shorten
 from karat.net.http import Http, HttpError, Response, Secrets, check_url, is_loopback
-from karat.net.waiting import TooSlow
+from karat.net.timeouts import TooSlow
 
 _LARGEST = 1 << 20  # of an answer
 

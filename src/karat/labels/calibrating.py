@@ -16,6 +16,7 @@ from karat.data.gold import Gold
 from karat.data.ids import Bools, Floats, Ints
 from karat.errors import ConfigError, InputError
 from karat.formats.read import read_gold
+from karat.labels.agreement import settle
 from karat.labels.beside_gold import by_name, chances, refuse_no_overlap, settled_labels
 from karat.labels.calibration_file import (
     Calibration,
@@ -28,7 +29,6 @@ from karat.labels.calibration_file import (
 from karat.labels.labelled_gold import with_labels
 from karat.labels.labels_file import CONFLICT, HIGHEST, Label, Labels, read_labels
 from karat.labels.pool_file import PoolEntry, read_pool, refuse_unknown
-from karat.labels.settling import settle
 from karat.results.analyses.bounds import BoundsAnalysis, Kind
 from karat.results.analyses.calibrated import BY_STRATA, BY_WEIGHTS, as_strata, judge_strata
 from karat.results.evaluate import evaluate_all

@@ -1,4 +1,4 @@
-"""One model behind one endpoint: every fault of a network is met here, and no key is ever written out."""
+"""One model behind one endpoint: what is said to it, what it says, and every fault on the way. No key is ever shown."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import re
 import threading
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from karat.data.tokens import estimate_tokens
-from karat.errors import ConfigError, shorten
-from karat.llm.base import Halt, Messages, NoReply, Reply, Request
+from karat.errors import ConfigError, KaratError, shorten
 from karat.net.http import Http, HttpError, Retry, Secrets, check_token, check_url, is_loopback
-from karat.net.waiting import TooSlow
+from karat.net.timeouts import TooSlow
 
+Messages: TypeAlias = list[dict[str, str]]
 OPENAI = "https://api.openai.com/v1"
 KEYS = ("KARAT_LLM_KEY", "OPENAI_API_KEY")
 _AGAIN = (200, 408, 409, 425, 429, *range(500, 600))  # 200: some send an error, or a page, as if all were well
@@ -31,6 +33,42 @@ _UNSUPPORTED = re.compile(r"support|unknown|unrecogni[sz]ed|unexpected|not permi
 _OTHER_NAME = "max_completion_tokens"
 _SPENT = "insufficient_quota"  # a 429 that no waiting mends
 _ADDRESS = "such as http://localhost:11434/v1 (--base-url, or OPENAI_BASE_URL); the key belongs into KARAT_LLM_KEY"
+
+
+class Request(NamedTuple):
+    """One conversation, and how long the answer may be."""
+
+    messages: Messages
+    max_tokens: int
+
+    def answered(self, said: str, then: str, *, longer: bool) -> Request:
+        """The conversation goes on: what the model said, and what it is told about that."""
+        more = [{"role": "assistant", "content": said}, {"role": "user", "content": then}]
+        return Request([*self.messages, *more], self.max_tokens * 2 if longer else self.max_tokens)
+
+
+class Reply(msgspec.Struct, omit_defaults=True):
+    """What a model said. `text` is None where it said nothing; `refusal` is what it said instead."""
+
+    text: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    time: str  # ISO 8601
+    refusal: str | None = None
+    is_cut: bool = False  # it had more to say
+    estimated: bool = False  # the server did not count the tokens
+
+
+class NoReply(KaratError):
+    """This one request failed, whatever was tried. `lost`: nobody answered, or nobody had time to."""
+
+    def __init__(self, what: str, *, lost: bool = False) -> None:
+        super().__init__(what)
+        self.lost = lost
+
+
+class Halt(KaratError):
+    """No request will do better: the key, the address or the model is wrong, or the money is spent."""
 
 
 class Chat:

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from karat.errors import ConfigError, KaratError, MissingExtra, shorten
-from karat.net.waiting import TooSlow
+from karat.net.timeouts import TooSlow
 
 BUSY = frozenset({429, 502, 503, 504})
 _PATIENCE = 30.0  # seconds, where a question has no timeout of its own

@@ -16,7 +16,7 @@ from karat.results.comparison.compare import paired_sides
 from karat.results.result import Result
 from karat.results.summary import FEW, Scores
 from karat.scoring.metrics.base import Metric
-from karat.statistics.power import detectable_difference, units_needed
+from karat.statistics.significance import detectable_difference, units_needed
 
 DETECT = 0.03
 # How alike two versions of a system score the same queries. A guess, said to be one; a second run replaces it.

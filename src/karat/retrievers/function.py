@@ -11,7 +11,7 @@ from typing import Any
 from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.net.waiting import settled
+from karat.net.timeouts import settled
 from karat.registry import load_callable, title_of
 from karat.retrievers.base import REGISTRY, Found, Retriever, as_found
 

@@ -10,8 +10,7 @@ from karat.errors import ConfigError
 from karat.net.http import Http, Retry, Secrets, check_url
 from karat.retrievers.base import Found, Retriever, Stopwatch, as_hits
 from karat.retrievers.embedding import make_embedder
-from karat.retrievers.templates import fill, hit_at, list_at, stored_paths, value_at, values_of
-from karat.retrievers.usage import Used, as_field, used_by
+from karat.retrievers.templates import Used, as_field, fill, hit_at, list_at, stored_paths, used_by, value_at, values_of
 
 
 class Qdrant(Retriever):

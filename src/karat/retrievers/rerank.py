@@ -9,14 +9,12 @@ from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError
 from karat.net.http import Http, Secrets, check_url
-from karat.net.waiting import settled
+from karat.net.timeouts import settled
 from karat.registry import load_callable, title_of
 from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, timed
-from karat.retrievers.embedding import STATIC, make_embedder
+from karat.retrievers.embedding import STATIC, Vectors, make_embedder
 from karat.retrievers.specs import make_retriever
-from karat.retrievers.templates import fill, list_at, value_at
-from karat.retrievers.unit_vectors import Vectors
-from karat.retrievers.usage import Used, as_field, used_by
+from karat.retrievers.templates import Used, as_field, fill, list_at, used_by, value_at
 
 Scorer = Callable[[Question, list[str], Used], Sequence[Any]]
 

@@ -14,7 +14,7 @@ from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError, KaratError, printable, shorten
 from karat.formats.run_log_writer import ranked_hits
-from karat.net.waiting import settled
+from karat.net.timeouts import settled
 from karat.registry import load_callable, title_of
 from karat.retrievers.base import Found, Retriever, Unusable, timed
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import karat
 from karat.cli.main import karat_command
 from karat.data.hits import Ungrouped
-from karat.report.stress import stress_report
+from karat.report.systems import stress_report
 from karat.schemas import schema_text
 from karat.systems.stress.lists import insert
 

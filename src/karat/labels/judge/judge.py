@@ -18,17 +18,13 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_fit, make_canaries
-from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, ModelJudge, TimedVerdict
-from karat.labels.judge.merging import write_beside
+from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, ModelJudge, TimedVerdict, missing
 from karat.labels.judge.prompt import USUAL_TOKENS, Prompt, read_prompt
-from karat.labels.judge.verdicts import missing
-from karat.labels.labels_file import Label, now
+from karat.labels.labels_file import Label, now, write_beside
 from karat.labels.pool_file import PoolEntry, read_pool
-from karat.llm.base import NoReply
-from karat.llm.chat import Chat
-from karat.llm.client import CostEstimate, Spending, chat_of, client_of
+from karat.llm.chat import Chat, NoReply
+from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, each
 from karat.llm.options import ModelOptions, Option, spelled_out
-from karat.llm.parallel import Progress, each
 
 CANARIES = 5  # of each kind
 _EXAMPLES = 3

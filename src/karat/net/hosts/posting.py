@@ -12,7 +12,7 @@ from karat.net.hosts.body import cut, is_marked, marker
 from karat.net.hosts.github import GitHub
 from karat.net.hosts.gitlab import GitLab
 from karat.net.http import HttpError, Response, Retry
-from karat.net.waiting import TooSlow
+from karat.net.timeouts import TooSlow
 
 HOSTS: dict[str, type[Host]] = {"github": GitHub, "gitlab": GitLab}
 PATIENCE = Retry(attempts=math.inf, limit=90.0, statuses=(429, *range(500, 600)), first=1.0)

@@ -28,8 +28,8 @@ from karat.results.result import Result
 from karat.results.summary import FEW
 from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.grammar import parse_metrics
-from karat.statistics.corrections import benjamini_hochberg, holm
 from karat.statistics.intervals import Sampling
+from karat.statistics.significance import benjamini_hochberg, holm
 
 _HEADLINE = ("recall@5", "ndcg@5", "mrr")  # what decides which queries changed most; else the first that can
 

@@ -24,9 +24,17 @@ from karat.results.differences import SAME, Difference, Paired
 from karat.results.evaluate import evaluate
 from karat.results.result import Result
 from karat.statistics.intervals import Sampling
-from karat.systems.stress.lists import choose_lists, insert, listed_queries, read_hits
+from karat.systems.stress.lists import (
+    Negatives,
+    Selection,
+    choose_lists,
+    insert,
+    listed_queries,
+    negatives_of,
+    read_hits,
+    select,
+)
 from karat.systems.stress.reranking import Hit, Reranker, find_reranker
-from karat.systems.stress.selection import Negatives, Selection, negatives_of, select
 
 _WORST = 5
 

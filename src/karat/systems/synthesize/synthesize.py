@@ -22,15 +22,13 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError, shorten
 from karat.files.atomic_write import write_whole
 from karat.formats.corpus import read_corpus
-from karat.llm.base import NoReply
-from karat.llm.client import CostEstimate, Spending, chat_of, client_of, cost_of
+from karat.llm.chat import NoReply
+from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, cost_of, each
 from karat.llm.options import ModelOptions, Option, spelled_out
-from karat.llm.parallel import Progress, each
 from karat.matching.near_duplicates import near_duplicates
 from karat.systems.synthesize import prompts
 from karat.systems.synthesize.drafts import Draft
-from karat.systems.synthesize.drawing import Wish, wishes
-from karat.systems.synthesize.making import LOOKED_AT, Made, Maker
+from karat.systems.synthesize.making import LOOKED_AT, Made, Maker, Wish, wishes
 
 NO_ANSWER_SHARE = 0.1
 _DRAFTS = 4  # for each wanted query, before it is given up

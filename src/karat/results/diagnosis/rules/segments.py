@@ -14,8 +14,7 @@ from karat.results.diagnosis.evidence import Evidence, LazyInterval
 from karat.results.diagnosis.rule import Proof, RuleTable
 from karat.results.numbers import enumerated, share_of
 from karat.results.summary import FEW
-from karat.statistics.apart import apart_p
-from karat.statistics.corrections import holm
+from karat.statistics.significance import apart_p, holm
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
