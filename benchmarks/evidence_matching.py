@@ -20,8 +20,7 @@ from pages import Target, conditions, joined, options, publish, table, target_ta
 
 from karat.formats.corpus import read_corpus
 from karat.matching import cover as matching
-from karat.matching.cover import cover, normalise
-from karat.matching.subsequence import reaches_fast
+from karat.matching.cover import cover, normalise, reaches_fast
 
 CORPUS = Path(__file__).parents[1] / "examples" / "helpdesk" / "corpus.jsonl"
 QUERIES, CHUNKS, SIZE = 1_000, 20, 600

@@ -42,7 +42,7 @@ from karat.results.saved import SavedResult, SegmentRow
 from karat.results.summary import SummaryRow
 from karat.web.access import Access
 from karat.web.app import create_app
-from karat.web.comparisons import Comparisons
+from karat.web.pages.comparing import Comparisons
 from karat.web.serving import listen
 
 RUNS, SMALL, LARGE = 10_000, 200, 100_000

@@ -25,7 +25,7 @@ from pages import Target, conditions, joined, options, publish, table, target_ta
 
 from karat.statistics import intervals
 from karat.statistics.intervals import Sampling, mean_intervals
-from karat.statistics.randomization import sign_flip_p
+from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import Floats, sum_up
 
 METRICS, RESAMPLES, PERMUTATIONS = 12, 10_000, 100_000

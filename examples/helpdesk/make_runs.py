@@ -21,7 +21,7 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.formats.corpus import read_corpus
 from karat.retrievers.bm25 import BM25
-from karat.retrievers.static_embedding import StaticEmbedder
+from karat.retrievers.embedding import StaticEmbedder
 
 HERE = Path(__file__).parent
 K_RAW, K = 50, 10

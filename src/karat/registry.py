@@ -1,14 +1,16 @@
-"""Name → class, from the files of one folder and from other packages' entry points, through one door."""
+"""Name → class, from the files of one folder and other packages' entry points; `module:callable` → your own code."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from karat.errors import ConfigError, UnknownName
+from karat.errors import ConfigError, UnknownName, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -135,3 +137,36 @@ def _cause(error: Exception) -> str:
 
 def _name(found: type) -> str:
     return str(vars(found)["name"])
+
+
+def load_callable(given: Any) -> Any:
+    """What `module:callable` names, anything else as it is; modules of the working directory count, too."""
+    if not isinstance(given, str):
+        return given
+    module, _, path = given.partition(":")
+    if not module or not path:
+        raise ConfigError(f"{given!r} names nothing in your code", expected="module:callable")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:  # whatever the code does when it is loaded
+        raise ConfigError(
+            f"the module {module!r} cannot be imported: {_cause(error)}",
+            hint="run karat in the folder of the code, or install it",
+        ) from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            public = [name for name in dir(found) if not name.startswith("_")]
+            raise ConfigError(f"{module!r} has no {path!r}", hint=did_you_mean(part, public))
+        found = getattr(found, part)
+    return found
+
+
+def title_of(given: Any) -> str:
+    """`module:callable` of a thing, or what comes nearest."""
+    if isinstance(given, str):
+        return given
+    kind = given if hasattr(given, "__qualname__") else type(given)
+    return f"{getattr(kind, '__module__', None) or 'builtins'}:{kind.__qualname__}"

@@ -12,9 +12,8 @@ from libraries import library
 
 from karat.data.corpus import Corpus
 from karat.errors import KaratError
-from karat.retrievers.embedding import make_embedder
+from karat.retrievers.embedding import StaticEmbedder, make_embedder
 from karat.retrievers.specs import make_retriever
-from karat.retrievers.static_embedding import StaticEmbedder
 from karat.systems.run import run_retriever
 
 CORPUS = Corpus("texts", ["a", "b", "c"], [""] * 3, ["refund a card payment", "transfer money abroad", ""])

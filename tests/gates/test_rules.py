@@ -18,7 +18,7 @@ from karat.gates.rules import (
     regression_on_bound,
     regression_on_mean,
 )
-from karat.statistics.corrections import holm
+from karat.statistics.significance import holm
 from karat.statistics.special import normal_cdf, normal_quantile
 
 GRID = [i / 10 for i in range(-4, 5)]

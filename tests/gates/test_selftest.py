@@ -15,7 +15,7 @@ from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import as_criteria
 from karat.gates.selftest import SelfTest, selftest
 from karat.gates.verdicts import Baseline, GateJudge
-from karat.report.selftest import selftest_report
+from karat.report.gate import selftest_report
 from karat.results.result import Result
 from karat.statistics.intervals import Sampling
 

@@ -13,7 +13,7 @@ from karat.history.keep import restored
 from karat.history.opening import open_store
 from karat.history.postgres import PostgresStore
 from karat.history.rows import Judgement
-from karat.history.schema import CURRENT
+from karat.history.statements import CURRENT
 from karat.history.store import Store, StoreError
 
 V1 = Path(__file__).parent / "v1"
@@ -67,7 +67,7 @@ def test_and_takes_what_is_new(old_place: str) -> None:
 
 
 def test_a_migration_that_fails_leaves_the_old_history(old_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from karat.history.schema import VERSIONS, SchemaVersion
+    from karat.history.statements import VERSIONS, SchemaVersion
 
     broken = (VERSIONS[0], SchemaVersion(("CREATE TABLE extra (x INTEGER)", "SELECT nothing FROM nowhere")))
     with monkeypatch.context() as changed:

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from karat.errors import ConfigError
-from karat.labels.agreement import find_agreement
+from karat.labels.agreement import find_agreement, settle
 from karat.labels.labels_file import Label, Labels, read_labels
-from karat.labels.settling import settle
 
 GRADES = {"ann": [2, 1, 0, 0, 2], "ben": [2, 1, 0, 1, 0], "cem": [2, 2, 0, 1, 1]}
 

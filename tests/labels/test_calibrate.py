@@ -15,7 +15,7 @@ import karat
 from karat.labels.calibrating import pool_of
 from karat.labels.calibration_file import Rate
 from karat.labels.pool_file import PoolEntry, read_pool, write_pool
-from karat.report.calibration import calibration_report
+from karat.report.labels import calibration_report
 from karat.report.renderers.markdown import render_markdown
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"

@@ -13,8 +13,7 @@ import pytest
 
 from karat.errors import ConfigError, InputError
 from karat.labels.base import Key
-from karat.labels.label_log import LabelLog
-from karat.labels.labels_file import Label, read_labels, write_labels
+from karat.labels.labels_file import Label, LabelLog, read_labels, write_labels
 from karat.labels.pool_file import Origin, PoolEntry, read_pool, write_pool
 
 GOOD = {"query_id": "q1", "chunk_id": "a#1", "grade": 2, "annotator": "ann"}
@@ -153,7 +152,7 @@ def test_a_full_disk_leaves_no_half_label(tmp_path: Path) -> None:
     script = """if True:
         import resource, sys
         from karat.errors import ConfigError
-        from karat.labels.label_log import LabelLog
+        from karat.labels.labels_file import LabelLog
         from karat.labels.labels_file import Label
         most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         with LabelLog(sys.argv[1]) as log:

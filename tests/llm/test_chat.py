@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from karat.errors import ConfigError
-from karat.llm.base import Halt, NoReply, Request
-from karat.llm.chat import Chat
+from karat.llm.chat import Chat, Halt, NoReply, Request
 
 KEY = "sk-s3cr3t-of-this-test"
 ASKED = Request([{"role": "system", "content": "rules"}, {"role": "user", "content": "hello"}], 50)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat.llm.answers import objects_in
-from karat.llm.cache import ReplyCache
-from karat.llm.marks import is_quote, marked
+from karat.llm.client import ReplyCache
+from karat.llm.texts import is_quote, marked, objects_in
 
 WHOLE = {"intent": "to {know}", "match": 'it says "so"', "quote": "so", "grade": 1}
 

@@ -13,8 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from karat.matching import cover as covering
-from karat.matching.cover import LIMIT, Cover, TooLong, cover, fewest_matches, normalise
-from karat.matching.subsequence import reaches, reaches_fast
+from karat.matching.cover import LIMIT, Cover, TooLong, cover, fewest_matches, normalise, reaches, reaches_fast
 
 
 def plain(evidence: str, chunk: str, threshold: float) -> str | None:

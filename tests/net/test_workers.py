@@ -8,7 +8,7 @@ import time
 import pytest
 
 from karat.errors import KaratError
-from karat.net.workers import Workers
+from karat.net.timeouts import Workers
 
 
 def test_every_job_comes_back_once() -> None:

@@ -15,10 +15,9 @@ import karat
 from karat.report.blocks import Report, Table
 from karat.report.build import evaluation_report
 from karat.report.comparison import comparison_report
-from karat.report.power import power_report
 from karat.report.renderers.markdown import render_markdown
 from karat.report.renderers.terminal import print_report
-from karat.report.sweep import sweep_report
+from karat.report.sweep import power_report, sweep_report
 from karat.results.comparison.compare import compare_results
 from karat.results.save import saved_form
 

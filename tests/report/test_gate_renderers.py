@@ -28,8 +28,7 @@ from karat.gates.verdicts import GateVerdict, Verdicts
 from karat.report.blocks import Column, Example, Report, Section, Table, Text
 from karat.report.comment import LIMIT, comment
 from karat.report.gate import gate_report
-from karat.report.renderers.annotations import render_annotations, render_code_quality
-from karat.report.renderers.junit import render_junit
+from karat.report.renderers.ci import render_annotations, render_code_quality, render_junit
 from karat.report.renderers.markdown import render_markdown, safe
 from karat.report.renderers.terminal import print_report
 from karat.results.comparison.changes import Moved

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 import karat
+from karat.data.saved import json_text
 from karat.report.blocks import (
     Bar,
     Bars,
@@ -39,7 +40,6 @@ from karat.report.blocks import (
 )
 from karat.report.build import evaluation_report
 from karat.report.renderers.html import render_html
-from karat.report.renderers.json import render_json
 from karat.report.renderers.markdown import render_markdown
 from karat.report.renderers.terminal import print_report
 
@@ -132,7 +132,7 @@ def test_markdown() -> None:
 
 
 def test_json() -> None:
-    check("report.json", render_json(everything()).decode())
+    check("report.json", json_text(everything()).decode())
 
 
 def test_html() -> None:
@@ -222,7 +222,7 @@ def test_an_evaluation_has_its_sections() -> None:
         "findings",
         "artifacts",
     ]
-    blocks = json.loads(render_json(report))
+    blocks = json.loads(json_text(report))
     assert "missing" not in blocks["title"]
     assert "queries of the gold set that the run does not have" in json.dumps(blocks)
 

@@ -15,7 +15,7 @@ from karat.errors import KaratError
 from karat.formats.corpus import read_corpus
 from karat.retrievers.base import REGISTRY
 from karat.retrievers.bm25 import BM25
-from karat.retrievers.static_embedding import StaticEmbedder
+from karat.retrievers.embedding import StaticEmbedder
 from karat.retrievers.words import fold, words
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"

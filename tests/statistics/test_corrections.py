@@ -11,7 +11,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat.statistics.corrections import benjamini_hochberg, holm
+from karat.statistics.significance import benjamini_hochberg, holm
 from karat.statistics.sums import Floats
 
 CHANCES = st.lists(st.floats(0, 1) | st.sampled_from([0.01, 0.02, 0.05]), min_size=1, max_size=12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from karat.statistics.order_statistics import quantile_interval
+from karat.statistics.distribution import quantile_interval
 
 
 def ranks(n: int, at: float, level: float) -> tuple[int, int] | None:

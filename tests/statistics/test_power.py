@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat.statistics.power import detectable_difference, units_needed
-from karat.statistics.randomization import sign_flip_p
+from karat.statistics.significance import detectable_difference, sign_flip_p, units_needed
 
 
 @pytest.mark.parametrize(("units", "power"), [(50, 0.8), (200, 0.8), (200, 0.9)])

@@ -11,7 +11,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat.statistics.randomization import sign_flip_p
+from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import Floats
 
 DRAWS = 20_000

@@ -15,8 +15,8 @@ import karat
 from karat.data.corpus import Corpus
 from karat.errors import KaratError
 from karat.report.blocks import Table
-from karat.report.ladder import ladder_report
 from karat.report.renderers.markdown import render_markdown
+from karat.report.systems import ladder_report
 from karat.schemas import schema_text
 from karat.systems.ladder import BASELINES
 

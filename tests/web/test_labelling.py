@@ -19,8 +19,7 @@ import pytest
 from karat.errors import ConfigError, InputError
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
-from karat.labels.label_log import LabelLog
-from karat.labels.labels_file import read_labels
+from karat.labels.labels_file import LabelLog, read_labels
 from karat.web.access import Access, user_line
 
 Command = Callable[..., tuple[int, str, str]]

@@ -42,11 +42,10 @@ def command(
     from karat.cli.scoring import show
     from karat.errors import ConfigError
     from karat.files.atomic_write import check_writable, refuse_overwriting
-    from karat.labels.agreement import find_agreement
+    from karat.labels.agreement import find_agreement, settle
     from karat.labels.labels_file import read_labels, write_labels
     from karat.labels.pool_file import conflict_pool, read_pool, refuse_unknown, write_pool
-    from karat.labels.settling import settle
-    from karat.report.agreement import agreement_report
+    from karat.report.labels import agreement_report
     from karat.statistics.intervals import Sampling
 
     if conflicts and pooled is None:

@@ -83,7 +83,7 @@ def command(
     from karat.cli.scoring import check_outputs, read_chunks, show
     from karat.files.progress import counting
     from karat.formats.read import read_gold
-    from karat.report.ladder import ladder_report
+    from karat.report.systems import ladder_report
     from karat.statistics.intervals import Sampling
     from karat.systems.ladder import BASELINES, METRICS, baseline_ladder
 

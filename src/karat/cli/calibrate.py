@@ -62,7 +62,7 @@ def command(
     from karat.files.progress import working
     from karat.labels.calibrating import calibrate, pool_of
     from karat.labels.pool_file import write_pool
-    from karat.report.calibration import calibration_report
+    from karat.report.labels import calibration_report
     from karat.statistics.intervals import Sampling
 
     inputs = [path for path in (judge, human, gold, pool, *runs) if path]

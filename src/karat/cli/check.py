@@ -20,11 +20,9 @@ def command(files: tuple[str, ...], as_json: bool, target: str | None) -> None:
 
     found = check_files(list(files), target)
     if as_json:
-        import msgspec
-
         from karat.cli.scoring import print_json
 
-        print_json(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        print_json(found)
     else:
         from karat.report.renderers.terminal import print_report, terminal_console
 

@@ -48,16 +48,17 @@ def command(
 
     A token that may not comment is no error: the text goes to the job's summary (GitHub) or log (GitLab).
     """
+    from dataclasses import replace
+
     from karat.net.hosts.body import read_body
-    from karat.net.hosts.patience import Patience
-    from karat.net.hosts.posting import find_host, plan, post
+    from karat.net.hosts.posting import PATIENCE, find_host, plan, post
 
     body = read_body(file)
     found = find_host(os.environ, host, number, dry_run)
     if dry_run:
         click.echo(plan(found, name, body))
         return
-    outcome = post(found, name, body, Patience(patience), timeout)
+    outcome = post(found, name, body, replace(PATIENCE, limit=patience), timeout)
     if outcome.warning:
         click.echo(click.style("warning: ", fg="yellow", bold=True) + outcome.warning, err=True)
     click.echo(outcome.text or outcome.done)

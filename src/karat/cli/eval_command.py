@@ -84,8 +84,7 @@ def command(
     karat eval run.jsonl --gold gold.jsonl --save
     karat eval 's3a://bucket/runs/*.parquet' --gold gold.jsonl --engine spark --spark-master spark://host:7077
     """
-    from karat.cli.saving import open_for_saving
-    from karat.cli.scoring import command_line, print_json, score_files
+    from karat.cli.scoring import command_line, open_for_saving, print_json, score_files
     from karat.report.export import check_target, export, to_json
 
     for output in outputs:

@@ -65,8 +65,7 @@ def command(
     karat gate result.json -o comment.md -o junit.xml
     karat gate run.jsonl --gold gold.jsonl --baseline main --anchor release --save   (pins: karat history)
     """
-    from karat.cli.saving import open_for_saving
-    from karat.cli.scoring import page_text, show, sides_of
+    from karat.cli.scoring import open_for_saving, page_text, show, sides_of
     from karat.gates.gate import anchored, asked_for, judge_result
     from karat.history.references import named
     from karat.report.gate import gate_page, gate_report
@@ -127,16 +126,16 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
 
 
 def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> None:
-    from karat.cli.scoring import as_json_text, print_json
+    from karat.cli.scoring import print_json
+    from karat.data.saved import json_text
     from karat.errors import no_commands
     from karat.files.atomic_write import write_whole
     from karat.report.comment import comment
-    from karat.report.renderers.annotations import render_annotations, render_code_quality
-    from karat.report.renderers.junit import render_junit
+    from karat.report.renderers.ci import render_annotations, render_code_quality, render_junit
 
     makers: dict[str, Callable[[], bytes]] = {
         "html": page,
-        "json": lambda: as_json_text([found]),
+        "json": lambda: json_text(found),
         "md": lambda: comment(found).encode(),
         "summary": lambda: comment(found).encode(),
         "junit": lambda: render_junit(found),

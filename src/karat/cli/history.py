@@ -111,8 +111,6 @@ def trend(metric: str, segment: str | None, limit: int, store: str | None, as_js
     karat history trend recall@5 --branch main
     karat history trend recall@5 --segment language=de
     """
-    import msgspec
-
     from karat.cli.scoring import print_json
     from karat.history.report import trend_report
     from karat.report.renderers.terminal import print_report, terminal_console
@@ -125,7 +123,7 @@ def trend(metric: str, segment: str | None, limit: int, store: str | None, as_js
     with _open(store) as opened:
         points = opened.trend(asked, _filter(**only), segment=(name, value), limit=limit)
     if as_json:
-        print_json(msgspec.json.format(msgspec.json.encode(points), indent=2) + b"\n")
+        print_json(points)
     else:
         print_report(trend_report(asked, segment, points), terminal_console())
 
@@ -193,8 +191,6 @@ def unpin(name: str, store: str | None) -> None:
 @json_option
 def pins(store: str | None, as_json: bool) -> None:
     """List baselines and anchors."""
-    import msgspec
-
     from karat.cli.scoring import print_json
     from karat.history.report import pins_report
     from karat.report.renderers.terminal import print_report, terminal_console
@@ -203,7 +199,7 @@ def pins(store: str | None, as_json: bool) -> None:
         found = opened.pins()
         rows = {pin.run_id: opened.row(pin.run_id) for pin in found}
     if as_json:
-        print_json(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        print_json(found)
     else:
         print_report(pins_report(found, rows), terminal_console())
 
@@ -264,8 +260,6 @@ def import_command(files: tuple[str, ...], store: str | None) -> None:
 @json_option
 def check(store: str | None, as_json: bool) -> None:
     """Read every run and compare it with its id. Exit code 2 when one is lost or changed."""
-    import msgspec
-
     from karat.cli.scoring import print_json
     from karat.errors import KaratError
     from karat.files.progress import working
@@ -282,7 +276,7 @@ def check(store: str | None, as_json: bool) -> None:
                 broken[run_id] = str(error)
         left = opened.clean()
     if as_json:
-        print_json(msgspec.json.encode({"runs": len(ids), "broken": broken, "leftovers": left}) + b"\n")
+        print_json({"runs": len(ids), "broken": broken, "leftovers": left})
     else:
         for run_id, problem in broken.items():
             click.echo(f"{short(run_id)}: {problem}")

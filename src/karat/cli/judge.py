@@ -46,8 +46,8 @@ def command(
     from karat.files.atomic_write import refuse_overwriting
     from karat.files.progress import counting
     from karat.labels.judge.judge import Judging
-    from karat.labels.judge.merging import check_labels
-    from karat.report.judging import judging_report
+    from karat.labels.labels_file import check_labels
+    from karat.report.models import judging_report
     from karat.settings import load_config
 
     target = Path(output)

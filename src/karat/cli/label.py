@@ -26,11 +26,10 @@ def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped
 
     from karat.errors import ConfigError
     from karat.files.atomic_write import refuse_overwriting
-    from karat.labels.keyboard import keyboard
-    from karat.labels.label_log import LabelLog
     from karat.labels.labelling import Session
+    from karat.labels.labels_file import LabelLog
     from karat.labels.pool_file import by_key, read_pool
-    from karat.labels.screen import label_by_keys
+    from karat.labels.screen import keyboard, label_by_keys
     from karat.report.renderers.terminal import terminal_console
 
     if not annotator.strip():

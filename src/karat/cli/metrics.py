@@ -16,10 +16,10 @@ def command(name: str | None, as_json: bool, markdown: bool) -> None:
     if markdown:
         click.echo(reference(), nl=False)
     elif as_json:
-        import msgspec
+        from karat.cli.scoring import print_json
 
         found = describe_all() if name is None else [describe(name)]
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print_json(found)
     else:
         from karat.report.catalogue import metrics_report
         from karat.report.renderers.terminal import print_report, terminal_console

@@ -60,7 +60,7 @@ def command(
     from karat.labels.labels_file import read_labels
     from karat.labels.pool_file import write_pool
     from karat.labels.pooling import make_pool
-    from karat.report.pool import pool_report
+    from karat.report.labels import pool_report
 
     inputs = [*runs, gold, *labelled, *([options["corpus"]] if options["corpus"] else [])]
     refuse_overwriting(Path(output), inputs)

@@ -54,7 +54,7 @@ def command(
     karat power old.jsonl --against new.jsonl --gold gold.jsonl
     """
     from karat.cli.scoring import check_outputs, results_of, show
-    from karat.report.power import power_report
+    from karat.report.sweep import power_report
     from karat.results.power import plan
 
     check_outputs(outputs, (run, gold, against, options["corpus"]))

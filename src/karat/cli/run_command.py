@@ -69,8 +69,6 @@ def command(
     """
     from pathlib import Path
 
-    import msgspec
-
     from karat.cli.scoring import print_json, read_chunks
     from karat.errors import ConfigError
     from karat.files.atomic_write import refuse_overwriting
@@ -98,6 +96,6 @@ def command(
     before = f", {done.queries - done.asked:,} were there already" if done.asked < done.queries else ""
     click.echo(f"wrote {output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
     if as_json:
-        print_json(msgspec.json.format(msgspec.json.encode(done), indent=2) + b"\n")
+        print_json(done)
     if done.asked and done.failed == done.asked:
         raise ConfigError(f"every query failed: {done.first_error}", file=output, hint="mend it, then --retry-failed")

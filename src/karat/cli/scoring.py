@@ -1,4 +1,4 @@
-"""From the shared options of the command line to results, and from saved forms to what is shown."""
+"""What commands share: reading and scoring files, showing what comes of it, keeping it in the history."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from karat.data.corpus import Corpus
     from karat.formats.base import Lists
     from karat.gates.criteria import Criteria
+    from karat.gates.verdicts import Verdicts
+    from karat.history.store import Store
     from karat.llm.client import CostEstimate
     from karat.report.blocks import Report
     from karat.results.analyses.base import Consumer
@@ -204,13 +206,14 @@ def show(
     page: Callable[[], Report] | None = None,
 ) -> None:
     """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that."""
+    from karat.data.saved import json_text
     from karat.files.atomic_write import write_whole
     from karat.report.build import joined
     from karat.report.renderers.terminal import print_report, terminal_console
 
-    text = as_json_text(saved)
+    value = saved[0] if len(saved) == 1 else saved
     if as_json:
-        print_json(text)
+        print_json(value)
     else:
         console = terminal_console()
         for i, report in enumerate(reports):
@@ -219,7 +222,7 @@ def show(
             print_report(report, console)
     for output in outputs:
         if output.endswith(".json"):
-            content = text
+            content = json_text(value)
         elif output.endswith(".html"):
             content = page_text(page() if page else joined(reports))
         else:
@@ -230,10 +233,10 @@ def show(
 
 def show_estimate(estimate: CostEstimate, dry_run: bool, as_json: bool) -> None:
     """What a model will be asked: told before it is paid for; the only output of a dry run."""
-    from karat.report.spending import estimate_text
+    from karat.report.models import estimate_text
 
     if dry_run and as_json:
-        print_json(as_json_text([estimate]))
+        print_json(estimate)
     else:
         click.echo(estimate_text(estimate), err=not dry_run)
 
@@ -258,14 +261,41 @@ def command_line() -> str:
     return shlex.join(["karat", *sys.argv[1:]])
 
 
-def print_json(text: bytes) -> None:
+def print_json(value: Any) -> None:
     """JSON on standard output, in which a CI server finds no `##[command]`: it reads the same with # written out."""
+    from karat.data.saved import json_text
+
+    text = value if isinstance(value, bytes) else json_text(value)
     click.echo(re.sub(r"##(?=\w*\[)", r"#\\u0023", text.decode()), nl=False)
 
 
-def as_json_text(saved: Sequence[msgspec.Struct]) -> bytes:
-    """One saved form as itself, several as a list."""
-    import msgspec
+class Keeper:
+    """An open history, and how runs of this command are named in it."""
 
-    value: Any = saved[0] if len(saved) == 1 else saved
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    def __init__(self, store: Store, tags: tuple[str, ...]) -> None:
+        self._store, self._tags = store, tags
+
+    def keep(self, result: Result, verdicts: Verdicts | None = None) -> None:
+        from karat.files.git import code_branch
+        from karat.files.progress import working
+        from karat.history.keep import judgement, keep_result
+        from karat.history.store import short
+
+        with working("saving"):
+            judged = [] if verdicts is None else [judgement(verdicts)]
+            kept = keep_result(result)
+            saved = self._store.save(kept, branch=code_branch(), tags=self._tags, judgements=judged)
+        done = "saved" if saved.new else "was saved before"
+        click.echo(f"{result.system or result.run}: {done} as {short(saved.id)} in {self._store.label}", err=True)
+
+
+def open_for_saving(save: bool | None, tags: tuple[str, ...]) -> Keeper | None:
+    """Opened before the work: a history that cannot be written is told at once."""
+    from karat.history.opening import open_store
+    from karat.history.store import checked_name
+    from karat.settings import load_config
+
+    for tag in tags:
+        checked_name(tag, "tag")
+    wanted = bool(tags) or load_config().save if save is None else save
+    return Keeper(open_store(create=True), tags) if wanted else None

@@ -47,7 +47,7 @@ def command(
     from karat.gates.gate import asked_for
     from karat.gates.selftest import selftest
     from karat.history.references import named
-    from karat.report.selftest import selftest_report
+    from karat.report.gate import selftest_report
 
     check_outputs(outputs, (run, gold, baseline, options["corpus"]))
     asked = asked_for(criteria, gates)

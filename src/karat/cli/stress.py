@@ -51,7 +51,7 @@ def command(
     from karat.cli.scoring import check_outputs, show
     from karat.files.progress import working
     from karat.formats.read import read_gold, read_run
-    from karat.report.stress import stress_report
+    from karat.report.systems import stress_report
     from karat.statistics.intervals import Sampling
     from karat.systems.stress.stress import stress
 

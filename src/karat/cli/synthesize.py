@@ -53,7 +53,7 @@ def command(
     from karat.errors import ConfigError
     from karat.files.atomic_write import check_writable, refuse_overwriting
     from karat.files.progress import counting, working
-    from karat.report.synthesis import synthesis_report
+    from karat.report.models import synthesis_report
     from karat.settings import load_config
     from karat.systems.synthesize.synthesize import Synthesizing
 

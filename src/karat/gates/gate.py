@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from karat import __version__
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
@@ -86,7 +87,6 @@ def gate_metrics(criteria: Criteria) -> list[str]:
 
 def judge_result(result: Result, criteria: Criteria, baseline: Result | None, *, breakdown: bool = True) -> Verdicts:
     """`breakdown`: with what changed by tag and by query, which only some outputs show."""
-    from karat import __version__
 
     said: list[str] = []
     judge = GateJudge(result, max_missing=criteria.max_missing)

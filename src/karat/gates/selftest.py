@@ -11,9 +11,11 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from karat import __version__
 from karat.data.attributes import attribute, attribute_names
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.verdicts import Baseline, GateJudge, GateVerdict
@@ -23,7 +25,6 @@ from karat.results.summary import Scores
 from karat.scoring.collect import RunData
 from karat.statistics.special import normal_quantile
 
-SCHEMA: Literal["karat/selftest/1"] = "karat/selftest/1"
 ROUNDS = 200
 _RESAMPLES = 1_000  # behind an interval of one round: what a round is off averages out over all
 _CAUGHT = 0.8
@@ -46,11 +47,10 @@ class Alarm(msgspec.Struct, frozen=True):
     unit: str
 
 
-class SelfTest(msgspec.Struct, frozen=True, kw_only=True):
+class SelfTest(SavedObject, frozen=True, kw_only=True):
     """What `karat selftest` saves."""
 
-    schema: Literal["karat/selftest/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/selftest/1"] = "karat/selftest/1"
     run: str
     baseline: str | None
     gold: str
@@ -69,8 +69,6 @@ def selftest(
     the two sides at random: so neither is better. Without a baseline the other version scores half of the queries as
     the run does, and the rest as the run scores some other query.
     """
-    from karat import __version__
-
     if rounds < 20:
         raise ConfigError("too few rounds to count alarms", got=rounds, expected="20 or more")
     sides = _Sides.of(result, baseline)

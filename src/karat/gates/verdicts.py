@@ -13,6 +13,7 @@ import numpy as np
 from karat.data.attributes import label_text, segment_labels
 from karat.data.gold import Dataset
 from karat.data.ids import Ints
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError, did_you_mean
 from karat.gates.criteria import Criteria, Gate, Outcome
 from karat.gates.rules import (
@@ -30,13 +31,13 @@ from karat.gates.rules import (
 from karat.gates.wording import floor_reason, regression_reason
 from karat.results.comparison.compare import Comparison
 from karat.results.differences import Difference, Paired
+from karat.results.numbers import counted
 from karat.results.result import Result
 from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, Scores, intervals
 from karat.scoring.metrics.base import Metric
 from karat.statistics.intervals import Sampling
 
-SCHEMA: Literal["karat/gates/1"] = "karat/gates/1"
 _KINDS = ("floor", "regression")
 _WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
 
@@ -74,11 +75,10 @@ class GateVerdict(msgspec.Struct, frozen=True):
     limit: float | None = None  # the least, or the most, that the value may be
 
 
-class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
+class Verdicts(SavedObject, frozen=True, kw_only=True):
     """What `karat gate` saves."""
 
-    schema: Literal["karat/gates/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/gates/1"] = "karat/gates/1"
     outcome: Outcome  # of all gates: the worst that blocks
     exit_code: int
     run: str
@@ -299,7 +299,7 @@ class GateJudge:
         if n == 0:
             return f"{gate.parsed} is undefined on every query{self._reason(gate.parsed)}."
         if gate.min_queries is not None and n < gate.min_queries:
-            return f"Only {n} {'query' if n == 1 else 'queries'}, and the gate asks for {gate.min_queries}."
+            return f"Only {counted(n)}, and the gate asks for {gate.min_queries}."
         if "prices" in gate.parsed.needs and (unknown := self._unpriced()):
             return unknown
         for name, result in self._lists(gate):
@@ -318,8 +318,7 @@ class GateJudge:
         entry = next((entry for entry in self.result.audit if entry.code == "unpriced_queries"), None)
         if entry is None:
             return None
-        queries = f"{entry.count:,} {'query' if entry.count == 1 else 'queries'}"
-        return f"The cost of {queries} is not known: {', '.join(entry.examples)}."
+        return f"The cost of {counted(entry.count)} is not known: {', '.join(entry.examples)}."
 
     def _lists(self, gate: Gate) -> Iterator[tuple[str, Result]]:
         """The results that a gate hangs on: what a baseline lacks would look like a gain."""
@@ -364,7 +363,7 @@ def overall(verdicts: Sequence[GateVerdict]) -> tuple[Outcome, int]:
 
 
 def _few(n: int) -> str:
-    return f" Too few to judge by: {n} {'query' if n == 1 else 'queries'}." if n < FEW else ""
+    return f" Too few to judge by: {counted(n)}." if n < FEW else ""
 
 
 def _gravity(part: Condition) -> int:

@@ -11,13 +11,14 @@ from typing import Literal
 
 import msgspec
 
+from karat import __version__
+from karat.data.saved import SavedObject
 from karat.errors import InputError
 from karat.files.atomic_write import write_whole
 from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
 from karat.results.kept_run import KeptRun, read_kept
 
-SCHEMA: Literal["karat/history/1"] = "karat/history/1"
 LARGEST = 512 << 20  # bytes of one run: a hundred times a run of 100,000 queries
 _MANIFEST = "history.json"
 
@@ -40,11 +41,10 @@ class _Gates(msgspec.Struct):
     outcome: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class Manifest(SavedObject, frozen=True, kw_only=True):
     """What a file of runs says of itself."""
 
-    schema: Literal["karat/history/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/history/1"] = "karat/history/1"
     runs: list[ArchivedRun]
 
 
@@ -53,8 +53,6 @@ def export_runs(store: Store, ids: Sequence[str], path: Path) -> None:
 
 
 def pack(store: Store, ids: Sequence[str]) -> bytes:
-    from karat import __version__
-
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:  # Parquet is compressed already
         entries = []

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from karat.files.atomic_write import umask
-from karat.history.schema import CURRENT
-from karat.history.statements import Connection
+from karat.history.statements import CURRENT, Connection
 from karat.history.store import Store, StoreError, gone, short
 from karat.results.kept_run import DOCUMENT
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from karat.errors import MissingExtra
-from karat.history.schema import CURRENT
-from karat.history.statements import Connection, Rows
+from karat.history.statements import CURRENT, Connection, Rows
 from karat.history.store import Store, StoreError, gone
 
 if TYPE_CHECKING:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import socket
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
 from karat.errors import ConfigError, KaratError, shorten
+from karat.net.http import Http, HttpError, Response, Secrets, check_url, is_loopback
+from karat.net.timeouts import TooSlow
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LARGEST = 1 << 20  # of an answer
 
 
@@ -18,31 +16,20 @@ class PushError(KaratError):
 
 
 def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tuple[str, bool]]:
-    """Ids of the runs, and whether each was new there."""
-    parts = urlsplit(url)
-    try:
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        host, port = "", None
-    if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
-        raise ConfigError("no usable address", expected="http(s)://host[:port][/path], without user or query")
-    if token and parts.scheme == "http" and host not in _LOOPBACK:
+    """Ids of the runs, and whether each was new there. Sent once: the same command sends again what got lost."""
+    parts = urlsplit(check_url(url, hint=None, query=False))
+    if token and parts.scheme == "http" and not is_loopback(url):
         raise ConfigError("the token would travel unencrypted", expected="an address with https://")
     headers = {"Content-Type": "application/zip", "X-Karat": "1", "Accept": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(host, port, timeout=timeout)
+    client = Http(Secrets(token or ""), extra=None, largest=_LARGEST)
+    target = parts._replace(path=f"{_root(parts.path)}/api/v1/runs").geturl()
     try:
-        connection.request("POST", f"{_root(parts.path)}/api/v1/runs", content, headers)
-        answer = connection.getresponse()
-        status, said = answer.status, answer.read(_LARGEST)
-    except (OSError, HTTPException, socket.gaierror) as error:
-        what = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise PushError(f"{host} did not answer: {what}", hint="is the server up, and the address right?") from error
-    finally:
-        connection.close()
-    return _sent(status, said)
+        return _sent(client.send("POST", target, content, headers=headers, timeout=timeout))
+    except (HttpError, TooSlow) as error:
+        hint = error.hint or "is the server up, and the address right?"
+        raise PushError(f"{parts.hostname} did not answer: {error.what}", hint=hint) from error
 
 
 def _root(path: str) -> str:
@@ -54,13 +41,13 @@ def _root(path: str) -> str:
     return path.rstrip("/").removesuffix("/runs").removesuffix("/api/v1")
 
 
-def _sent(status: int, said: bytes) -> list[tuple[str, bool]]:
+def _sent(answer: Response) -> list[tuple[str, bool]]:
     try:
-        found = json.loads(said)
-        if status == 200:
+        found = answer.json()
+        if answer.status == 200:
             return [(str(run["id"]), bool(run["new"])) for run in found]
         what = shorten(str(found["error"]), 300)
     except (ValueError, KeyError, TypeError):
         what = "no answer of a `karat serve`"
-    hint = "KARAT_TOKEN or --token-file" if status == 401 else None
-    raise PushError(f"the server refused the runs ({status}): {what}", hint=hint)
+    hint = "KARAT_TOKEN or --token-file" if answer.status == 401 else None
+    raise PushError(f"the server refused the runs ({answer.status}): {what}", hint=hint)

@@ -1,4 +1,4 @@
-"""Past runs as reports."""
+"""What a history shows: lists of runs, trends, and where the gold set changed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from karat.data.gold import Dataset
 from karat.errors import ConfigError
-from karat.history.gold_sets import brief_gold_set, gold_set_marks, gold_set_note, other_gold, several_gold_sets
 from karat.history.rows import Measure, Page, Pin, RunRow, TrendPoint
 from karat.history.store import short
 from karat.report.blocks import Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
 from karat.report.cells import value_cell
-from karat.report.numbers import titled, written
 from karat.report.sections.segments import leading_metrics
+from karat.results.numbers import titled, written
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
@@ -23,6 +23,9 @@ _LINES = 3  # of a trend: with bands, more cannot be told apart
 _NAMED = 3  # systems without a line
 _RELEASE = re.compile(r"v?\d+(\.\d+)+\S*|release\S+", re.IGNORECASE)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_RUNS = 3  # of a gold set that are named
+_SETS = 3  # that are named
+_HASH = 8  # letters of one
 
 
 def list_report(page: Page, total: int) -> Report:
@@ -197,3 +200,66 @@ def _value(measure: Measure | None, metric: Metric) -> Cell:
     if measure is None:
         return None
     return value_cell(SummaryRow(str(metric), measure.n, 0, measure.mean, measure.low, measure.high), metric.unit)
+
+
+def gold_set(dataset: Dataset) -> str:
+    """What a gold set is called.
+
+    >>> gold_set(Dataset(version="v3", hash="abcdef0123456789", name="helpdesk")), gold_set(Dataset())
+    ('helpdesk v3 abcdef01', 'unnamed')
+    """
+    known = (dataset.name, dataset.version, _letters(dataset))
+    return " ".join(part for part in known if part) or "unnamed"
+
+
+def brief_gold_set(dataset: Dataset) -> str:
+    """The same for a narrow column."""
+    return _letters(dataset) or gold_set(dataset)
+
+
+def other_gold(one: TrendPoint, another: TrendPoint) -> bool:
+    return _identity(one.dataset) != _identity(another.dataset)
+
+
+def several_gold_sets(points: Sequence[TrendPoint]) -> bool:
+    return any(other_gold(point, points[0]) for point in points)
+
+
+def gold_set_note(points: Sequence[TrendPoint]) -> str:
+    """Which runs are on another gold set than the newest."""
+    newest, groups = points[-1], dict[object, list[TrendPoint]]()
+    for point in reversed(points):
+        if other_gold(point, newest):
+            groups.setdefault(_identity(point.dataset), []).append(point)
+    told = [f"On {gold_set(runs[0].dataset)}: {_named(runs)}" for runs in list(groups.values())[:_SETS]]
+    more = len(groups) - len(told)
+    return (
+        f"Not all runs are on the gold set of the newest ({gold_set(newest.dataset)}), and scores on different ones "
+        f"cannot be compared. {'. '.join(told)}{f'. And {more:,} more gold sets' if more else ''}."
+    )
+
+
+def gold_set_marks(points: Sequence[TrendPoint], systems: Sequence[str]) -> list[Mark]:
+    """Where a system goes on with another gold set."""
+    found, last = list[Mark](), dict[str, TrendPoint]()
+    for place, point in enumerate(points, 1):
+        before = last.get(point.system)
+        if point.system in systems and before is not None and other_gold(before, point):
+            found.append(Mark(float(place), "other gold set"))
+        last[point.system] = point
+    return found
+
+
+def _letters(dataset: Dataset) -> str:
+    return (dataset.hash or "").removeprefix("sha256:")[:_HASH]
+
+
+def _identity(dataset: Dataset) -> object:
+    """The content decides; where nobody knows it, the name and the version."""
+    return dataset.hash or (dataset.name, dataset.version)
+
+
+def _named(runs: Sequence[TrendPoint]) -> str:
+    shown = ", ".join(short(run.run_id) for run in runs[:_RUNS])
+    more = len(runs) - _RUNS
+    return f"{shown} and {more:,} more" if more > 0 else shown

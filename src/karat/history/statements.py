@@ -1,10 +1,10 @@
-"""What the tables of a history are told and asked, inside of a transaction; the same for SQLite and PostgreSQL."""
+"""The tables of a history by version, and what is told and asked of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -25,6 +25,51 @@ from karat.history.rows import (
 _CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
 _METRICS: msgspec.json.Decoder[dict[str, Measure]] = msgspec.json.Decoder(dict[str, Measure])
 _HEAD: msgspec.json.Decoder[RunHead] = msgspec.json.Decoder(RunHead)
+
+
+class SchemaVersion(NamedTuple):
+    """Statements that lead here from the version before."""
+
+    shared: tuple[str, ...]
+    postgres: tuple[str, ...] = ()
+
+
+VERSIONS = (
+    SchemaVersion(
+        shared=(
+            "CREATE TABLE runs (id TEXT PRIMARY KEY, saved_at TEXT NOT NULL, system TEXT NOT NULL, branch TEXT, "
+            "dataset TEXT NOT NULL, head TEXT NOT NULL)",
+            "CREATE INDEX runs_by_time ON runs (saved_at, id)",
+            "CREATE INDEX runs_by_system ON runs (system, saved_at, id)",
+            "CREATE INDEX runs_by_branch ON runs (branch, saved_at, id)",
+            "CREATE INDEX runs_by_dataset ON runs (dataset, saved_at, id)",
+            # One row a segment, all metrics in it: a row a metric would be ten million rows for ten thousand runs.
+            "CREATE TABLE measures (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, segment TEXT NOT NULL, "
+            "value TEXT NOT NULL, queries INTEGER NOT NULL, metrics TEXT NOT NULL, "
+            "PRIMARY KEY (run_id, segment, value))",
+            "CREATE TABLE tags (tag TEXT NOT NULL, run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, "
+            "PRIMARY KEY (tag, run_id))",
+            "CREATE INDEX tags_by_run ON tags (run_id)",
+            "CREATE TABLE pins (name TEXT PRIMARY KEY, kind TEXT NOT NULL, run_id TEXT NOT NULL REFERENCES runs, "
+            "pinned_at TEXT NOT NULL)",
+            "CREATE INDEX pins_by_run ON pins (run_id)",
+        ),
+        postgres=(
+            "CREATE TABLE files (run_id TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, document BYTEA NOT NULL, "
+            "content BYTEA NOT NULL)",
+            # Parquet is compressed already.
+            "ALTER TABLE files ALTER COLUMN content SET STORAGE EXTERNAL",
+        ),
+    ),
+    # What gates said of a run: it depends on the criteria and the baseline too, so a run may have several.
+    SchemaVersion(
+        shared=(
+            "CREATE TABLE verdicts (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, digest TEXT NOT NULL, "
+            "judged_at TEXT NOT NULL, outcome TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (run_id, digest))",
+        ),
+    ),
+)
+CURRENT = len(VERSIONS)
 
 
 class Rows(Protocol):

@@ -27,8 +27,9 @@ from karat.history.rows import (
     measures_of,
     now,
 )
-from karat.history.schema import CURRENT, VERSIONS
 from karat.history.statements import (
+    CURRENT,
+    VERSIONS,
     Connection,
     add_judgements,
     add_measures,

@@ -1,20 +1,22 @@
-"""How far annotators agree, and where they do not."""
+"""How far annotators agree, and one label for each pair out of several."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from typing import Literal
 
 import msgspec
 import numpy as np
 
+from karat import __version__
 from karat.data.ids import Ints
+from karat.data.saved import SavedObject
+from karat.errors import ConfigError, did_you_mean
 from karat.labels.base import Key
-from karat.labels.labels_file import Kind, Label, Labels
+from karat.labels.labels_file import CONFLICT, Kind, Label, Labels
 from karat.statistics.intervals import Sampling
 from karat.statistics.kappa import cohen_kappa, fleiss_kappa
-
-SCHEMA: Literal["karat/agreement/1"] = "karat/agreement/1"
 
 
 class Annotator(msgspec.Struct, frozen=True):
@@ -48,11 +50,10 @@ class Conflict(msgspec.Struct, frozen=True):
     grades: dict[str, float]  # annotator → grade
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+class Agreement(SavedObject, frozen=True, kw_only=True):
     """What `karat agree` says."""
 
-    schema: Literal["karat/agreement/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/agreement/1"] = "karat/agreement/1"
     files: list[str]
     annotators: list[Annotator]
     pairs: int  # that have a grade
@@ -65,8 +66,6 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_agreement(labels: Labels, sampling: Sampling | None = None) -> Agreement:
     """Cohen's kappa of every two annotators, Fleiss' kappa of all where there are more than two, and the conflicts."""
-    from karat import __version__
-
     sampling = sampling or Sampling()
     by_pair = {key: {label.annotator: label.grade or 0.0 for label in of} for key, of in labels.by_pair().items()}
     shared = {key: grades for key, grades in by_pair.items() if len(grades) > 1}
@@ -145,3 +144,45 @@ def _counts(grades: list[list[float]]) -> Ints:
         for grade in given:
             counts[row, known[grade]] += 1
     return counts
+
+
+def settle(labels: Labels, adjudicator: str | None = None) -> list[Label]:
+    """One label a pair: the adjudicator's; else the grade of more than half of those who gave one; else none, with the
+    conflict as its reason. Where people have labelled a pair, models have no say in it."""
+    if adjudicator is not None and adjudicator not in labels.annotators:
+        what, hint = f"nobody called {adjudicator!r} has labelled", did_you_mean(adjudicator, labels.annotators)
+        raise ConfigError(what, hint=hint)
+    by_pair: dict[Key, list[Label]] = {}
+    for label in labels:
+        by_pair.setdefault(label.key, []).append(label)
+    return [_one(_voters(of), adjudicator) for of in by_pair.values()]
+
+
+def _voters(labels: list[Label]) -> list[Label]:
+    """Those whose labels count: the graded ones of people, else those of models, else those that say why not."""
+    graded = [label for label in labels if label.grade is not None]
+    return [label for label in graded if label.kind == "human"] or graded or labels[:1]
+
+
+def _one(labels: list[Label], adjudicator: str | None) -> Label:
+    if len(labels) == 1:
+        return labels[0]
+    by_adjudicator = [label for label in labels if label.annotator == adjudicator]
+    if by_adjudicator:
+        return by_adjudicator[0]
+    votes = ", ".join(f"{label.annotator} {label.grade:g}" for label in labels)
+    grade, count = Counter(label.grade for label in labels).most_common(1)[0]
+    agreed = 2 * count > len(labels)
+    winners = [label for label in labels if label.grade == grade or not agreed]
+    return Label(
+        query_id=labels[0].query_id,
+        chunk_id=labels[0].chunk_id,
+        doc_id=labels[0].doc_id,
+        grade=grade if agreed else None,
+        reason=None if agreed else f"{CONFLICT}: {votes}",
+        note=votes if agreed and count < len(labels) else None,
+        annotator="+".join(label.annotator for label in winners),
+        kind=labels[0].kind,
+        time=max((label.time for label in labels if label.time), default=None),
+        inclusion_probability=labels[0].inclusion_probability,
+    )

@@ -8,12 +8,12 @@ from os import PathLike
 from pathlib import Path
 
 from karat.errors import ConfigError, InputError
+from karat.labels.agreement import settle
 from karat.labels.base import SourcePlace
 from karat.labels.calibration_file import is_calibration, known_judge, labels_hash, read_calibration
 from karat.labels.labelled_gold import with_labels
 from karat.labels.labels_file import HIGHEST, Label, Labels, read_labels
 from karat.labels.pool_file import read_pool
-from karat.labels.settling import settle
 from karat.scoring.extra_labels import Labelling, Named
 
 Paths = Sequence[str | PathLike[str]]

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from karat import __version__
 from karat.data.attributes import segment_labels, segment_title
 from karat.data.gold import Gold
 from karat.data.ids import Bools, Floats, Ints
 from karat.errors import ConfigError, InputError
 from karat.formats.read import read_gold
+from karat.labels.agreement import settle
 from karat.labels.beside_gold import by_name, chances, refuse_no_overlap, settled_labels
 from karat.labels.calibration_file import (
     Calibration,
@@ -27,7 +29,6 @@ from karat.labels.calibration_file import (
 from karat.labels.labelled_gold import with_labels
 from karat.labels.labels_file import CONFLICT, HIGHEST, Label, Labels, read_labels
 from karat.labels.pool_file import PoolEntry, read_pool, refuse_unknown
-from karat.labels.settling import settle
 from karat.results.analyses.bounds import BoundsAnalysis, Kind
 from karat.results.analyses.calibrated import BY_STRATA, BY_WEIGHTS, as_strata, judge_strata
 from karat.results.evaluate import evaluate_all
@@ -96,8 +97,6 @@ def calibrate(
     precision@k and RBP as people would have labelled all of their hits. `rel`: lowest grade that counts as relevant
     (default: any above 0); `width`: wanted width of the interval of the corrected share.
     """
-    from karat import __version__
-
     if not 0 < width < 1:
         raise ConfigError("the wanted width is a share, above 0 and under 1", got=width, expected="such as 0.1")
     if (runs or segments) and gold is None:

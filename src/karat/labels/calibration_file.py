@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from karat.data.saved import SavedObject
 from karat.errors import InputError
 from karat.formats.base import Source
 from karat.scoring.extra_labels import JudgedStratum, KnownJudge, Named
@@ -64,11 +65,10 @@ class NextPair(msgspec.Struct, frozen=True):
     is_document: bool = False
 
 
-class Calibration(msgspec.Struct, kw_only=True):
+class Calibration(SavedObject, frozen=True, kw_only=True):
     """What `karat calibrate` saves."""
 
     schema: Literal["karat/calibration/1"] = SCHEMA
-    karat: str
     judge: str
     human: str
     judge_hash: str  # of the judge's labels, by which they are known again

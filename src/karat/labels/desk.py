@@ -16,9 +16,8 @@ import msgspec
 from karat.errors import ConfigError, InputError, is_whole
 from karat.files.atomic_write import refuse_overwriting
 from karat.labels.base import Key, Pair
-from karat.labels.label_log import LabelLog
 from karat.labels.labelling import Session
-from karat.labels.labels_file import Kind, Label, Labels, gathered, read_labels
+from karat.labels.labels_file import Kind, Label, LabelLog, Labels, gathered, read_labels
 from karat.labels.pool_file import PoolEntry, by_key, read_pool
 
 LONGEST_NAME = 64

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from karat.labels.base import Key
-from karat.labels.label_log import LabelLog
-from karat.labels.labels_file import Label, now
+from karat.labels.labels_file import Label, LabelLog, now
 from karat.labels.pool_file import PoolEntry
 
 SKIPPED = "skipped"

@@ -1,4 +1,4 @@
-"""Labels files: JSONL, one judgement a line, by people and by models alike (docs/labels.md)."""
+"""Files of labels: read, continued line by line, and written beside what others said."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from os import PathLike
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
-from karat.errors import InputError
+from karat.errors import ConfigError, InputError
+from karat.files.append_log import LineFile, NotContinued
+from karat.files.atomic_write import check_writable, write_whole
 from karat.labels.base import Key, Pair, Probability, SourcePlace, read_pairs, write_pairs
 
 HIGHEST = 2.0  # strong 2, partial 1, irrelevant 0
@@ -162,3 +165,91 @@ def _add(labels: Labels, label: Label, place: SourcePlace, seen: dict[tuple[str,
             got=label.grade,
             hint="remove the line that is wrong; two people have two names",
         )
+
+
+class LabelLog:
+    """Opens or continues a labels file. Half a last line, left by a crash, is cut; `labels` is what was there."""
+
+    def __init__(self, path: str | PathLike[str], *, highest: float = HIGHEST) -> None:
+        self.path = Path(path)
+        self._file = LineFile(self.path)
+        self._given: dict[str, dict[Key, float | None]] = {}
+        try:
+            lines = self._file.lines()
+            self.labels: Labels = read_labels(path, highest=highest, may_be_empty=True)
+            self.lines = [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]  # replaced ones, too
+        except (NotContinued, msgspec.MsgspecError):  # or labels that are no lines: a list, a compressed file
+            self._file.close()
+            hint = "-o names another file"
+            raise ConfigError("this is no labels file, and is left alone", file=str(path), hint=hint) from None
+        except InputError:
+            self._file.close()
+            raise
+
+    def given(self, annotator: str) -> dict[Key, float | None]:
+        """What an annotator gave, the latest last; a grade counts more than having been skipped. It is kept up to date,
+        so that one label more does not cost reading all of them."""
+        found = self._given.get(annotator)
+        if found is None:
+            found = {}
+            for label in self.lines:
+                if label.annotator == annotator:
+                    _note(found, label)
+            if found:  # whoever only looks on leaves nothing behind
+                self._given[annotator] = found
+        return found
+
+    def add(self, label: Label) -> None:
+        """When this returns, the label is on the disk."""
+        self._file.append(msgspec.json.encode(label) + b"\n")
+        self.lines.append(label)
+        if label.annotator in self._given:
+            _note(self._given[label.annotator], label)
+
+    def drop(self, at: int) -> Label:
+        """Take one of `lines` back."""
+        self._file.drop(at)
+        label = self.lines.pop(at)
+        self._given.pop(label.annotator, None)
+        return label
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> LabelLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _note(given: dict[Key, float | None], label: Label) -> None:
+    before = given.pop(label.key, None)  # so that the latest stands last
+    given[label.key] = before if label.grade is None else label.grade
+
+
+def check_labels(path: Path) -> None:
+    """Refuse a file that holds something else, before anything is paid for."""
+    check_writable(path)
+    _lines(path)
+
+
+def write_beside(path: Path, labels: Sequence[Label], annotator: str) -> int:
+    """Lines of others, and of other pairs, stay as they are and come first. How many that were."""
+    replaced = {label.key for label in labels}
+    kept = [line for line, there in _lines(path) if there.annotator != annotator or there.key not in replaced]
+    write_whole(path, b"".join(line + b"\n" for line in (*kept, *map(msgspec.json.encode, labels))))
+    return len(kept)
+
+
+def _lines(path: Path) -> list[tuple[bytes, Label]]:
+    """What stands in the file already."""
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            if line.strip():
+                found.append((line, msgspec.json.decode(line, type=Label)))
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            hint = "labels are added to what is there: name another file with -o"
+            raise ConfigError(f"this is no labels file: {error}", file=str(path), line=number, hint=hint) from None
+    return found

@@ -8,10 +8,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import numpy as np
 
+from karat import __version__
 from karat.data.attributes import language_of
 from karat.data.corpus import Corpus
 from karat.data.gold import Dataset, Gold
 from karat.data.ids import DocRule
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError
 from karat.formats.corpus import read_corpus
 from karat.formats.read import read_run
@@ -28,14 +30,11 @@ from karat.scoring.views import Need
 
 Chosen: TypeAlias = Literal["all", "budget", "sample"]
 
-SCHEMA: Literal["karat/pooling/1"] = "karat/pooling/1"
 
-
-class Pooling(msgspec.Struct, frozen=True, kw_only=True):
+class Pooling(SavedObject, frozen=True, kw_only=True):
     """What went into a pool, and what did not."""
 
-    schema: Literal["karat/pooling/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/pooling/1"] = "karat/pooling/1"
     runs: list[str]
     gold: str
     dataset: Dataset
@@ -112,8 +111,6 @@ def make_pool(
 
 
 def _summary(gold: Gold, **facts: Any) -> Pooling:
-    from karat import __version__
-
     without_answer = int(gold.no_answer.sum())
     return Pooling(karat=__version__, gold=gold.label, dataset=gold.dataset, no_answer_queries=without_answer, **facts)
 

@@ -1,4 +1,4 @@
-"""One model behind one endpoint: every fault of a network is met here, and no key is ever written out."""
+"""One model behind one endpoint: what is said to it, what it says, and every fault on the way. No key is ever shown."""
 
 from __future__ import annotations
 
@@ -8,32 +8,67 @@ import re
 import threading
 import time
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from karat.data.tokens import estimate_tokens
-from karat.errors import ConfigError, shorten
-from karat.llm.base import Halt, Messages, NoReply, Reply, Request
-from karat.net.secrets import Secrets
-from karat.net.waiting import TooSlow
-from karat.net.web import Web, WebError, check_url
+from karat.errors import ConfigError, KaratError, shorten
+from karat.net.http import Http, HttpError, Retry, Secrets, check_token, check_url, is_loopback
+from karat.net.timeouts import TooSlow
 
+Messages: TypeAlias = list[dict[str, str]]
 OPENAI = "https://api.openai.com/v1"
 KEYS = ("KARAT_LLM_KEY", "OPENAI_API_KEY")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_AGAIN = (408, 409, 425, 429)  # and whatever is the server's own fault
+_AGAIN = (200, 408, 409, 425, 429, *range(500, 600))  # 200: some send an error, or a page, as if all were well
 _WRONG = {
     401: "the key is wrong or has expired: " + " or ".join(KEYS) + " holds it",
     403: "the key may not use this model",
     404: "is the model's name right, and does the address end as the provider says (often /v1)?",
     405: "the address is not that of a chat endpoint; it often ends in /v1",
 }
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_FIRST_WAIT = 0.5
 _PATIENCE = 120.0  # seconds that a server may ask to wait
 _UNSUPPORTED = re.compile(r"support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed", re.I)
 _OTHER_NAME = "max_completion_tokens"
 _SPENT = "insufficient_quota"  # a 429 that no waiting mends
 _ADDRESS = "such as http://localhost:11434/v1 (--base-url, or OPENAI_BASE_URL); the key belongs into KARAT_LLM_KEY"
+
+
+class Request(NamedTuple):
+    """One conversation, and how long the answer may be."""
+
+    messages: Messages
+    max_tokens: int
+
+    def answered(self, said: str, then: str, *, longer: bool) -> Request:
+        """The conversation goes on: what the model said, and what it is told about that."""
+        more = [{"role": "assistant", "content": said}, {"role": "user", "content": then}]
+        return Request([*self.messages, *more], self.max_tokens * 2 if longer else self.max_tokens)
+
+
+class Reply(msgspec.Struct, omit_defaults=True):
+    """What a model said. `text` is None where it said nothing; `refusal` is what it said instead."""
+
+    text: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    time: str  # ISO 8601
+    refusal: str | None = None
+    is_cut: bool = False  # it had more to say
+    estimated: bool = False  # the server did not count the tokens
+
+
+class NoReply(KaratError):
+    """This one request failed, whatever was tried. `lost`: nobody answered, or nobody had time to."""
+
+    def __init__(self, what: str, *, lost: bool = False) -> None:
+        super().__init__(what)
+        self.lost = lost
+
+
+class Halt(KaratError):
+    """No request will do better: the key, the address or the model is wrong, or the money is spent."""
 
 
 class Chat:
@@ -44,7 +79,7 @@ class Chat:
         self.url = check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI, _ADDRESS)
         self._secrets = Secrets()
         self._headers = self._authorization()
-        self._web = Web(self._secrets, retries=0, extra="llm")
+        self._http = Http(self._secrets, extra="llm")
         self._settings: dict[str, str] = {"temperature": "temperature", "max_tokens": "max_tokens"}
         self._not_before = 0.0
         self._lock = threading.Lock()
@@ -52,46 +87,42 @@ class Chat:
     def _authorization(self) -> dict[str, str]:
         name = next((name for name in KEYS if os.environ.get(name, "").strip()), None)
         if name is not None:
-            key = self._secrets.get(name)
-            if not (key.isascii() and key.isprintable() and " " not in key):
-                raise ConfigError("no usable key", field=name, expected="printable ASCII characters without spaces")
-            return {"Authorization": f"Bearer {key}"}
-        if urlsplit(self.url).hostname in _LOOPBACK:
+            return {"Authorization": f"Bearer {check_token(self._secrets.get(name), name, 'key')}"}
+        if is_loopback(self.url):
             return {}  # servers on one's own machine seldom ask for one
         hint = f"set it: export {KEYS[0]}=… ({KEYS[1]} is read too)"
         raise ConfigError(f"no key for {self.url}", hint=hint)
 
     def ask(self, request: Request) -> Reply:
         """Raises NoReply where this request is lost, Halt where all of them would be."""
-        for attempt in range(self.retries + 1):
-            self._wait_for_all()
-            settings = self._settings
-            try:
-                return self._try(request, settings)
-            except TooSlow as error:
-                failed, wait = f"{self.url}: {error}", None
-            except WebError as error:
-                failed, wait = error.what, error.wait
-                self._refuse_hopeless(error)
-                if error.status == 400 and self._adapted(error.what, settings):
-                    wait = 0.0
-                elif error.status is not None and error.status not in _AGAIN and error.status < 500:
-                    raise NoReply(failed) from None
-                elif error.status == 429:
-                    self._hold_all(wait)
-            if attempt < self.retries:
-                time.sleep(_back_off(attempt) if wait is None else wait)
-        raise NoReply(f"{failed} (asked {self.retries + 1} times)", lost=True)
+        retry = Retry(self.retries + 1, statuses=_AGAIN, first=_FIRST_WAIT)
+        try:
+            return retry.during(lambda: self._ask_once(request))
+        except (HttpError, TooSlow) as error:
+            raise NoReply(error.what, lost=retry.again(error)) from None
+
+    def _ask_once(self, request: Request) -> Reply:
+        self._wait_for_all()
+        settings = self._settings
+        try:
+            return self._try(request, settings)
+        except HttpError as error:
+            self._refuse_hopeless(error)
+            if error.status == 400 and self._adapted(error.what, settings):
+                return self._ask_once(request)  # there is little to adapt, so this ends
+            if error.status == 429:
+                self._hold_all(error.wait)
+            raise
 
     def _try(self, request: Request, settings: dict[str, str]) -> Reply:
         values: dict[str, Any] = {"temperature": 0, "max_tokens": request.max_tokens}
         chosen = {sent: values[name] for name, sent in settings.items()}
         body = {"model": self.model, "messages": request.messages, **chosen}
         url = f"{self.url}/chat/completions"
-        found = self._web.send("POST", url, body, _Choice, headers=self._headers, timeout=self.timeout).read
-        return found.reply(request.messages)
+        answer = self._http.send("POST", url, body, headers=self._headers, timeout=self.timeout)
+        return self._http.read(answer, _Choice).reply(request.messages)
 
-    def _refuse_hopeless(self, error: WebError) -> None:
+    def _refuse_hopeless(self, error: HttpError) -> None:
         if error.status in _WRONG:
             raise Halt(error.what, hint=_WRONG[error.status]) from None
         if error.status == 429 and _SPENT in error.what:
@@ -123,10 +154,6 @@ class Chat:
             time.sleep(left + random.uniform(0.0, 0.1))  # not all in the same moment
 
 
-def _back_off(attempt: int) -> float:
-    return float(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1.5))
-
-
 class _Choice:
     """The first choice of an answer, in whatever dialect it was given."""
 
@@ -137,8 +164,7 @@ class _Choice:
             self.text = _text(self.message.get("content"))
             self.refusal = _text(self.message.get("refusal"))
         except (TypeError, KeyError, IndexError, AttributeError):
-            # Some send an error with status 200; it is worth another try as any failure of theirs is.
-            raise WebError(f"no answer of a chat model: {shorten(content, 200)}", status=502) from None
+            raise HttpError(f"no answer of a chat model: {shorten(content, 200)}") from None
         self.finish = choice.get("finish_reason")
         self.usage = content.get("usage") or {}
 

@@ -1,22 +1,37 @@
-"""A model that is asked once for everything: answers come from the disk where they are there already."""
+"""A model that is asked once for everything: answers are on the disk before the next request goes out."""
 
 from __future__ import annotations
 
+import hashlib
+import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from karat.data.prices import Prices, Usage
 from karat.data.tokens import estimate_tokens
-from karat.llm.base import Reply, Request
-from karat.llm.cache import ReplyCache, key_of
-from karat.llm.chat import Chat
+from karat.errors import ConfigError, KaratError, shorten
+from karat.llm.chat import Chat, Halt, NoReply, Reply, Request
 from karat.llm.options import ModelOptions
+from karat.net.timeouts import Workers
 
 CACHE = Path(".karat") / "llm-cache.sqlite"
+_TABLE = """
+create table if not exists replies (
+    key text primary key, model text not null, time text not null, reply blob not null
+) without rowid
+"""
+T = TypeVar("T")
+_ASKED_AGAIN = 2  # times, where an answer cannot be used
+_ECHO = 2_000  # letters of a bad answer that the model is shown again
+J = TypeVar("J")
+R = TypeVar("R")
+_IN_A_ROW = 20
+Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]  # such as `progress.counting`
 
 
 class Model(Protocol):
@@ -118,3 +133,124 @@ def cost_of(used: Usage, prices: Prices | None) -> tuple[float | None, str | Non
     """What it cost, and in which money; nothing where that is not known."""
     cost = None if prices is None else prices.cost(used)
     return (None, None) if prices is None or cost is None else (cost, prices.currency)
+
+
+def key_of(*parts: object) -> str:
+    """The same for the same model at the same address and the same words, prompt, query and passage among them."""
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+class ReplyCache:
+    """A file that many threads and processes may share. A commit survives the death of the process; after a power cut
+    the last of them may be missing, and are asked for again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._open = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            self._open.execute("pragma journal_mode = wal")
+            self._open.execute("pragma synchronous = normal")
+            self._open.execute(_TABLE)
+        except (sqlite3.Error, OSError) as error:
+            raise self._refusal(error) from None
+
+    def get(self, key: str) -> Reply | None:
+        with self._lock:
+            try:
+                row = self._open.execute("select reply from replies where key = ?", (key,)).fetchone()
+                return None if row is None else msgspec.json.decode(row[0], type=Reply)
+            except (sqlite3.Error, msgspec.MsgspecError) as error:
+                raise self._refusal(error) from None
+
+    def put(self, key: str, model: str, reply: Reply) -> None:
+        row = (key, model, reply.time, msgspec.json.encode(reply))
+        with self._lock:
+            try:
+                self._open.execute("insert or replace into replies values (?, ?, ?, ?)", row)
+            except sqlite3.Error as error:
+                raise self._refusal(error) from None
+
+    def close(self) -> None:
+        with self._lock:
+            self._open.close()
+
+    def _refusal(self, error: Exception) -> ConfigError:
+        hint = "name another file with --cache, or remove this one"
+        return ConfigError(f"this cache of answers cannot be used: {error}", file=str(self._path), hint=hint)
+
+
+class UnusableReply(Exception):
+    """What is wrong with an answer, as one would say it to the model."""
+
+
+class NoModelAnswer(KaratError):
+    """The model was asked and asked again. `kind` is one of a few, so that they can be counted; `time`: of the last."""
+
+    def __init__(self, kind: str, about: str, time: str) -> None:
+        super().__init__(f"{kind}: {about}" if about else kind)
+        self.kind, self.about, self.time = kind, about, time
+
+
+def converse(client: Client, request: Request, read: Callable[[str], T], again: str) -> tuple[T, Reply]:
+    """What `read` makes of the answer; it raises Unusable where that is nothing. `again` says what was wanted."""
+    wrong, reply = "", None
+    for _ in range(_ASKED_AGAIN + 1):
+        reply = client.ask(request)
+        if reply.refusal is not None:
+            raise NoModelAnswer("refusal", reply.refusal, reply.time)
+        try:
+            return read(reply.text or ""), reply
+        except UnusableReply as error:
+            wrong = str(error)
+        said = (reply.text or "")[:_ECHO] or "(nothing)"
+        request = request.answered(said, f"That cannot be used: {wrong}. {again}", longer=reply.is_cut)
+    assert reply is not None
+    raise NoModelAnswer("no usable answer", f"{wrong}; it said {shorten(reply.text or 'nothing', 80)!r}", reply.time)
+
+
+def each(jobs: Sequence[J], work: Callable[[J], R], workers: int) -> Iterator[tuple[J, R | NoReply]]:
+    """Every job with its result, or with why there is none, as they come.
+
+    The first is done alone: a wrong key, address or model shows once, and not in all of them.
+    """
+    if not jobs:
+        return
+    first = _tried(work)(jobs[0])
+    if isinstance(first, NoReply) and first.lost:
+        raise Halt(first.what, hint="is the address right, and the server there?")
+    yield jobs[0], _unless_halted(first)
+    in_a_row = 0
+    for job, result in Workers(_tried(work), workers).each(jobs[1:]):
+        assert result is not None  # there is no time limit: the model has its own
+        in_a_row = in_a_row + 1 if isinstance(result, NoReply) else 0
+        if in_a_row == _IN_A_ROW and isinstance(result, NoReply):
+            what = f"{_IN_A_ROW} requests in a row failed, the last with: {result.what}"
+            raise Halt(what, hint="the same command goes on from here")
+        yield job, _unless_halted(result)
+
+
+def _tried(work: Callable[[J], R]) -> Callable[[J], R | NoReply | KaratError]:
+    def tried(job: J) -> R | NoReply | KaratError:
+        try:
+            return work(job)
+        except KaratError as error:
+            return error
+        except Exception as error:  # of Karat itself: shown as what it is, and not in a thread that nobody watches
+            return _Broken(error)
+
+    return tried
+
+
+class _Broken(KaratError):
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _unless_halted(result: R | NoReply | KaratError) -> R | NoReply:
+    if isinstance(result, _Broken):
+        raise result.error
+    if isinstance(result, KaratError) and not isinstance(result, NoReply):
+        raise result
+    return result

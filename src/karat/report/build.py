@@ -10,8 +10,8 @@ from karat.registry import Registry
 from karat.report.blocks import Block, Cell, Column, Dot, Dots, Report, Section, Table
 from karat.report.cells import interval_column, value_cell
 from karat.report.sections.base import ReportSection
-from karat.report.sections.bounds import BoundsSection
-from karat.report.sections.glance import Glance, what_stands_out
+from karat.report.sections.findings import Glance, what_stands_out
+from karat.report.sections.labels import BoundsSection
 from karat.report.sections.panel import Panel
 from karat.report.sections.segments import leading_metrics
 from karat.results.result import Result

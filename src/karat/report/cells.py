@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from karat.report.blocks import Cell, Column, Interval, Range
-from karat.report.numbers import difference, with_interval
+from karat.report.blocks import Cell, Column, Interval, Range, Table
 from karat.results.differences import Difference
+from karat.results.numbers import difference, p_value, points, with_interval, written
 from karat.results.summary import SummaryRow
 
 
@@ -37,3 +37,12 @@ def around(values: Iterable[float], zero: bool = False) -> Range:
     """
     finite = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
     return (min(*finite, 0.0), max(*finite, 0.0)) if zero else (min(finite), max(finite))
+
+
+def difference_table(found: Sequence[Difference], before: str, after: str) -> Table:
+    """Metrics of two kinds of lists beside each other, with what the second changes."""
+    rows = [
+        [d.metric, written(d.baseline), written(d.candidate), points(d.delta, limits=(d.low, d.high)), p_value(d.p)]
+        for d in found
+    ]
+    return Table([Column(c) for c in ("metric", before, after, "difference", "p")], rows)

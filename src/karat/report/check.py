@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
-from karat.report.numbers import listed
 from karat.results.check import Checked
+from karat.results.numbers import listed
 
 
 def checked_report(checked: list[Checked]) -> Report:

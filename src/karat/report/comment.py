@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from karat.errors import shorten
 from karat.gates.verdicts import GateVerdict, Verdicts
-from karat.gates.wording import amount
 from karat.report.gate import ANSWERS, consequence, counts
-from karat.report.numbers import points
 from karat.report.renderers.markdown import inert, safe
 from karat.results.comparison.changes import Change, Moved
 from karat.results.differences import Difference
+from karat.results.numbers import amount, points
 from karat.scoring.metrics.grammar import parse_metric
 
 LIMIT = 60_000  # bytes; hosts take about 64 kB

@@ -1,26 +1,38 @@
-"""A comparison as a report."""
+"""Report of `karat compare`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Literal
 
+import numpy as np
+
+from karat.data.ids import Floats
 from karat.errors import shorten
-from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
-from karat.report.cells import difference_cell, interval_column
+from karat.report.blocks import Block, Cell, Column, Dot, Dots, Interval, Report, Scatter, Section, Spot, Table, Text
+from karat.report.cells import around, difference_cell, interval_column
 from karat.report.fitting import WHOLE
-from karat.report.numbers import p_value, points, titled, written
-from karat.report.open_labels import open_label_blocks
-from karat.report.pairs import differences_picture, sides_pictures
 from karat.report.sections.artifacts import Artifacts
 from karat.report.sections.findings import finding_blocks
-from karat.report.sections.triage import ALL, SAMPLE, in_full
+from karat.report.sections.panel import panel_picture
+from karat.report.sections.queries import ALL, SAMPLE, in_full
 from karat.report.triage import changed_blocks
 from karat.results.comparison.changes import Change, Moved
-from karat.results.comparison.compare import CandidateComparison, Comparison, SegmentDifferences, headline_metric
-from karat.results.differences import Difference
+from karat.results.comparison.compare import (
+    CandidateComparison,
+    Comparison,
+    SegmentDifferences,
+    headline_metric,
+    paired_sides,
+)
+from karat.results.comparison.open_labels import BoundedDifference
+from karat.results.differences import SAME, Difference
+from karat.results.numbers import difference, p_value, points, titled, written
 from karat.results.queries.changed import changed_queries
 from karat.results.result import Result
+from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
@@ -29,6 +41,14 @@ _MOVED = 3
 _BY_JUDGE = (
     "The judge's labels count where the gold has none. Metrics that are not here stay with the gold. A judge errs: "
     "`karat calibrate` tells how often."
+)
+_SPOTS = 400  # more are drawn on a grid
+_GRID = 40
+_SHOWN = 5
+_NOTE = (
+    "strict bounds: between which ends any labels of the unjudged hits would leave the difference, the same labels for "
+    "both runs. labels to flip: the fewest pairs that, if all were relevant, would leave the run that is ahead no "
+    "longer ahead; ≤: found greedily, and fewer might do."
 )
 
 
@@ -235,3 +255,92 @@ def _moved(hits: list[Moved]) -> str | None:
     shown = [f"{h.id} ({h.grade:g})" if h.grade is not None else h.id for h in hits[:_MOVED]]
     more = len(hits) - len(shown)
     return ", ".join([*shown, *([f"{more} more"] if more else [])]) or None
+
+
+def differences_picture(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
+    """The differences of all shares, on one axis with zero on it."""
+    rows = [Dot(d.metric, difference_cell(d, "pp")) for d in pair.differences if comparison.units[d.metric] == "pp"]
+    shown = [row for row in rows if row.value.value is not None]
+    ends = around((v for row in shown for v in (row.value.low, row.value.high) if v is not None), zero=True)
+    title = f"What changed, with {comparison.statistics['level'] * 100:g} % intervals"
+    reach = max(*map(abs, ends), 1.0) * 1.05
+    axis = f"percentage points ({comparison.baseline} = 0)"
+    return [Dots(title, axis, shown, (-reach, reach), told=True)] if shown else []
+
+
+def sides_pictures(pair: CandidateComparison, baseline: Result, candidate: Result) -> list[Block]:
+    """The candidate's scores beside the baseline's, and query by query in the metric that decides what changed."""
+    blocks = panel_picture(candidate, baseline)
+    if metric := headline_metric([parse_metric(d.metric) for d in pair.differences]):
+        blocks.append(_scatter(metric, baseline, candidate))
+    return blocks
+
+
+def _scatter(metric: Metric, baseline: Result, candidate: Result) -> Scatter:
+    paired = paired_sides(baseline, candidate, force=True)  # whoever compares has asked already
+    before, after = (side.values[str(metric)] for side in (paired.baseline, paired.candidate))
+    defined = ~(np.isnan(before) | np.isnan(after))
+    first, other = (f"{metric} of {side.system or side.run}" for side in (baseline, candidate))
+    return Scatter(
+        f"{metric}, query by query",
+        first,
+        other,
+        _spots(before[defined], after[defined], metric.direction == "higher"),
+        around([*before[defined].tolist(), *after[defined].tolist(), *(e for e in metric.range if np.isfinite(e))]),
+    )
+
+
+def _spots(before: Floats, after: Floats, higher: bool) -> list[Spot]:
+    """Queries with the same pair of values together; very many different pairs are drawn on a grid."""
+    places = Counter(zip(before.round(4).tolist(), after.round(4).tolist(), strict=True))
+    if len(places) > _SPOTS:
+        step = max(float(np.ptp(np.concatenate([before, after]))), SAME) / _GRID
+        grid = zip(*((np.round(values / step) * step).round(4).tolist() for values in (before, after)), strict=True)
+        places = Counter(grid)
+    return [Spot(x, y, count, _kind(y - x, higher)) for (x, y), count in sorted(places.items())]
+
+
+def _kind(delta: float, higher: bool) -> Literal["gained", "lost", "same"]:
+    if abs(delta) <= SAME:
+        return "same"
+    return "gained" if (delta > 0) == higher else "lost"
+
+
+def open_label_blocks(pair: CandidateComparison) -> list[Block]:
+    if not pair.bounds:
+        return []
+    rows = [_bounds_row(found) for found in pair.bounds]
+    columns = [Column(c) for c in ("metric", "gold only (pp)", "strict bounds (pp)", "who is ahead", "labels to flip")]
+    return [Table(columns, rows, _NOTE), *_hangs_on(pair)]
+
+
+def _hangs_on(pair: CandidateComparison) -> list[Block]:
+    """The pairs behind the metric by which the changed queries go, or else behind the first that can be flipped."""
+    leading = {change.metric for change in pair.changes}
+    flips = [(found.metric, found.flip) for found in pair.bounds if found.flip]
+    if not flips:
+        return []
+    metric, taken = min(flips, key=lambda flip: flip[0] not in leading)
+    named = ", ".join(f"{p.item} ({p.query_id})" for p in taken.pairs[:_SHOWN])
+    more = taken.labels - min(len(taken.pairs), _SHOWN)
+    return [Text(f"{metric} hangs on {named}{f' and {more:,} more' if more else ''}.")]
+
+
+def _bounds_row(found: BoundedDifference) -> list[Cell]:
+    ends = difference(found.low, "pp", (None, None), 1), difference(found.high, "pp", (None, None), 1)
+    bounds = Interval(f"{ends[0]} to {ends[1]}", None, found.low, found.high)
+    return [found.metric, difference(found.delta, "pp", (None, None), 1), bounds, _bounds_reading(found), _flip(found)]
+
+
+def _bounds_reading(found: BoundedDifference) -> str:
+    if found.settled:
+        return f"{'candidate' if found.low > 0 else 'baseline'}, whatever the labels"
+    if found.low == found.high:
+        return "neither, whatever the labels"
+    return "hangs on missing labels"
+
+
+def _flip(found: BoundedDifference) -> str | None:
+    if found.flip is None:
+        return None
+    return f"{'' if found.flip.exact else '≤ '}{found.flip.labels:,}"

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from karat.data.saved import json_text
 from karat.errors import ConfigError
 from karat.files.atomic_write import check_writable, refuse_overwriting, write_whole
 from karat.report.blocks import Column, Report, Section, Table
@@ -132,7 +131,7 @@ def _parquet(frame: pl.DataFrame, name: str) -> bytes:
 
 
 def _rows(frame: pl.DataFrame, name: str) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(frame.to_dicts()), indent=2) + b"\n"
+    return json_text(frame.to_dicts())
 
 
 def _markdown(frame: pl.DataFrame, name: str) -> bytes:

@@ -18,7 +18,7 @@ from karat.report.blocks import (
     Series,
     Table,
 )
-from karat.report.numbers import interval
+from karat.results.numbers import interval
 
 
 def as_table(figure: Picture) -> Table:

@@ -1,14 +1,16 @@
-"""Verdicts as a report."""
+"""Reports of `karat gate` and `karat selftest`."""
 
 from __future__ import annotations
 
 import msgspec
 
+from karat.gates.selftest import Alarm, SelfTest
 from karat.gates.verdicts import GateVerdict, Verdicts
-from karat.report.blocks import Block, Dot, Dots, Example, Interval, Report, Section, Text, Verdict
+from karat.report.blocks import Block, Cell, Column, Dot, Dots, Example, Interval, Report, Section, Table, Text, Verdict
 from karat.report.build import full_sections
 from karat.report.cells import value_cell
 from karat.report.comparison import comparison_report
+from karat.results.numbers import counted, size
 from karat.results.result import Result
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.grammar import parse_metric
@@ -104,4 +106,35 @@ def counts(found: Verdicts) -> str:
     words["not checked"] = "not checked"
     outcomes = ["not checked" if _unchecked(v) else v.outcome for v in found.verdicts]
     said = [f"{outcomes.count(o)} {word}" for o, word in words.items() if o in outcomes]
-    return f"{len(outcomes)} {'check' if len(outcomes) == 1 else 'checks'}: {', '.join(said)}."
+    return f"{counted(len(outcomes), 'check')}: {', '.join(said)}."
+
+
+def selftest_report(found: SelfTest) -> Report:
+    columns = ("gate", "segment", "queries", "alarms", "unclear", "blocked", "catches")
+    table = Table([Column(c) for c in columns], [_row(alarm) for alarm in found.alarms], _how(found))
+    said = (
+        f"With nothing changed, at least one gate would have blocked in {found.blocked:.0%} of {found.rounds} rounds."
+    )
+    blocks: list[Block] = [table, Text(said)]
+    return Report(f"{found.run} against itself", [Section("selftest", "Would these gates cry wolf?", blocks)])
+
+
+def _row(alarm: Alarm) -> list[Cell]:
+    return [
+        alarm.gate,
+        alarm.segment,
+        f"{alarm.queries:.0f}",
+        f"{alarm.failed:.0%}",
+        f"{alarm.inconclusive:.0%}",
+        f"{alarm.blocked:.0%}",
+        None if alarm.caught is None else size(alarm.caught, alarm.unit),
+    ]
+
+
+def _how(found: SelfTest) -> str:
+    other = f"{found.baseline}'s and the run's scores, swapped at random" if found.baseline else "the run's own scores"
+    return (
+        f"Each round draws the queries anew and compares two versions of which neither is better ({other}). "
+        "alarms: rounds in which the gate failed. unclear: rounds in which it could not say. "
+        "catches: the smallest true drop that it would fail in 80 % of rounds."
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
-from karat.report.sections.waterfall import WORDS
+from karat.report.sections.stages import WORDS
 from karat.results.queries.changed import ChangedQueries, ChangedQuery
 from karat.results.queries.highlight import MarkedText
 from karat.results.queries.shown import ShownGold, ShownHit

@@ -13,7 +13,7 @@ from karat.results.summary import FEW, Scores, aggregate, mean_of, number
 from karat.scoring.metrics.base import Metric
 from karat.statistics.intervals import Sampling, mean_intervals
 from karat.statistics.quantile_difference import quantile_difference_interval
-from karat.statistics.randomization import sign_flip_p
+from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import sum_up
 
 SAME = 1e-9  # scores that differ by less differ by rounding

@@ -7,16 +7,17 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from karat import __version__
 from karat.data.gold import Dataset
 from karat.data.ids import Floats
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.results.comparison.compare import paired_sides
 from karat.results.result import Result
 from karat.results.summary import FEW, Scores
 from karat.scoring.metrics.base import Metric
-from karat.statistics.power import detectable_difference, units_needed
+from karat.statistics.significance import detectable_difference, units_needed
 
-SCHEMA: Literal["karat/plan/1"] = "karat/plan/1"
 DETECT = 0.03
 # How alike two versions of a system score the same queries. A guess, said to be one; a second run replaces it.
 _ASSUMED = 0.5
@@ -38,11 +39,10 @@ class PlanRow(msgspec.Struct, frozen=True):
     few: bool = False
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(SavedObject, frozen=True, kw_only=True):
     """What `karat power` saves."""
 
-    schema: Literal["karat/plan/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/plan/1"] = "karat/plan/1"
     run: str
     against: str | None  # the second run that the spread was measured with
     correlation: float | None  # assumed where there is none
@@ -68,8 +68,6 @@ def plan(
     `against`: another result on the same queries; the spread of the differences is then measured, otherwise
     `correlation` between the scores of the two versions is assumed.
     """
-    from karat import __version__
-
     level = result.sampling.level
     _check(detect, power, correlation, level)
     metrics = [m for m in result.metrics if m.aggregate is None and m.range == (0.0, 1.0)]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from karat.data.audit import Entry
-from karat.data.gold import Dataset
+from karat.data.saved import SavedOfSystem
 from karat.errors import InputError
 from karat.files.decode_errors import refusal
 from karat.formats.base import Source
@@ -35,18 +35,13 @@ class SegmentRow(msgspec.Struct, frozen=True):
     summary: list[SummaryRow]
 
 
-class SavedResult(msgspec.Struct, kw_only=True):
+class SavedResult(SavedOfSystem, frozen=True, kw_only=True):
     """The saved form of a result. Later versions add keys and never change the meaning of these.
 
     Karat 0.1 wrote `karat/result/1`, which has no `tables`.
     """
 
     schema: Literal["karat/result/1", "karat/result/2"] = SCHEMA
-    karat: str
-    system: str
-    run: str
-    gold: str
-    dataset: Dataset
     settings: dict[str, Any]
     provenance: dict[str, Any]
     audit: list[Entry]

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from karat.data.attributes import segment_title
-from karat.data.gold import Dataset
 from karat.data.ids import Floats, Ints
+from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.statistics.intervals import Sampling
@@ -69,15 +69,10 @@ class Curve(msgspec.Struct, frozen=True):
     headroom: list[Headroom]
 
 
-class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+class Sweep(SavedOfSystem, frozen=True, kw_only=True):
     """What `karat sweep` saves."""
 
-    schema: Literal["karat/sweep/1"] = SCHEMA
-    karat: str
-    system: str
-    run: str
-    gold: str
-    dataset: Dataset
+    schema: Literal["karat/sweep/1"] = "karat/sweep/1"
     statistics: dict[str, Any]
     ks: list[int]
     depth: int

@@ -14,7 +14,7 @@ import msgspec
 from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError, KaratError
-from karat.net.waiting import settled
+from karat.net.timeouts import settled
 from karat.registry import Registry
 
 _ID_FIELDS = ("chunk_id", "id", "_id", "doc_id")

@@ -7,9 +7,8 @@ import numpy as np
 from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.retrievers.base import Found, Nothing, Retriever, Stopwatch, as_hits, ranked, refuse_empty
-from karat.retrievers.embedding import STATIC, Embedder, make_embedder
-from karat.retrievers.unit_vectors import Vectors
-from karat.retrievers.usage import Used, as_field
+from karat.retrievers.embedding import STATIC, Embedder, Vectors, make_embedder
+from karat.retrievers.templates import Used, as_field
 
 
 class Dense(Retriever):

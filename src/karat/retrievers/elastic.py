@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.net.secrets import Secrets
-from karat.net.web import Web, check_url
+from karat.net.http import Http, Retry, Secrets, check_url
 from karat.retrievers.base import Found, Retriever, Unusable, as_hits
 from karat.retrievers.templates import fill, hit_at, list_at, stored_paths, value_at, values_of
 
@@ -41,13 +40,13 @@ class Elasticsearch(Retriever):
         self._paths = {"chunk_id": "_id", "score": "_score", **stored_paths("_source", id, text)}
         self._secrets = Secrets()
         self._filled = self._secrets.fill([self.url, self.request, self.headers])
-        self._web = Web(self._secrets, retries)
+        self._http = Http(self._secrets, Retry(retries + 1))
 
     def answer(self, question: Question, k: int) -> Found:
         url, request, headers = self._filled
         wanted = [field for field in (self.id, self.text) if field]
         body = {"size": k, "_source": wanted or False, **fill(request, values_of(question, k))}
-        said = self._web.send("POST", f"{url}/_search", body, self._hits, headers=headers, timeout=question.timeout)
+        said = self._http.ask("POST", f"{url}/_search", body, self._hits, headers=headers, timeout=question.timeout)
         return Found(said.read, {"retrieve": said.ms})
 
     def _hits(self, content: Any) -> list[dict[str, Any]]:

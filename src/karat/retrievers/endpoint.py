@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from karat.data.question import Question
-from karat.net.secrets import Secrets
-from karat.net.web import Web, check_url
+from karat.net.http import Http, Retry, Secrets, check_url
 from karat.retrievers.base import Found, Retriever, as_hits
 from karat.retrievers.templates import fill, fill_url, hit_at, list_at, values_of
 
@@ -55,17 +54,16 @@ class HttpEndpoint(Retriever):
         self._paths = {name: path for name, path in paths.items() if path is not None}
         self._secrets = Secrets()
         self._filled = self._secrets.fill([self.url, self.request, self.params, self.headers])
-        self._web = Web(self._secrets, retries)
+        self._http = Http(self._secrets, Retry(retries + 1))
 
     def answer(self, question: Question, k: int) -> Found:
         values = values_of(question, k)
         url, request, params, headers = self._filled
-        said = self._web.send(
+        said = self._http.ask(
             self.method,
-            fill_url(url, values),
+            fill_url(url, values, params),
             fill(request, values),
             self._hits,
-            params=None if params is None else {n: v for n, v in fill(params, values).items() if v is not None},
             headers=fill(headers, values),
             timeout=question.timeout,
         )

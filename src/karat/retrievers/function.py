@@ -11,9 +11,9 @@ from typing import Any
 from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.net.waiting import settled
+from karat.net.timeouts import settled
+from karat.registry import load_callable, title_of
 from karat.retrievers.base import REGISTRY, Found, Retriever, as_found
-from karat.retrievers.named import load, title_of
 
 _METHODS = ("retrieve", "search")
 _K = ("k", "top_k", "limit", "n", "size")
@@ -34,7 +34,7 @@ class Function(Retriever):
 
     def __init__(self, target: Any) -> None:
         self.target = target
-        found = load(target) if isinstance(target, str) else target
+        found = load_callable(target)
         self._code = code_hash(found)
         made = _made(found)
         self._framework = _of_framework(made)
@@ -43,7 +43,7 @@ class Function(Retriever):
 
     @property
     def title(self) -> str:
-        return self.target if isinstance(self.target, str) else title_of(self.target)
+        return title_of(self.target)
 
     def index(self, corpus: Corpus) -> None:
         if self._framework:

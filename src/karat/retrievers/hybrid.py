@@ -10,7 +10,7 @@ from karat.data.question import Question
 from karat.errors import ConfigError
 from karat.retrievers.base import Found, Retriever, Stopwatch, ranked, timed
 from karat.retrievers.specs import make_retriever
-from karat.retrievers.usage import as_field
+from karat.retrievers.templates import as_field
 
 
 class Hybrid(Retriever):

@@ -7,12 +7,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.net.secrets import Secrets
-from karat.net.web import Web, check_url
+from karat.net.http import Http, Retry, Secrets, check_url
 from karat.retrievers.base import Found, Retriever, Stopwatch, as_hits
 from karat.retrievers.embedding import make_embedder
-from karat.retrievers.templates import fill, hit_at, list_at, stored_paths, value_at, values_of
-from karat.retrievers.usage import Used, as_field, used_by
+from karat.retrievers.templates import Used, as_field, fill, hit_at, list_at, stored_paths, used_by, value_at, values_of
 
 
 class Qdrant(Retriever):
@@ -46,7 +44,7 @@ class Qdrant(Retriever):
         self._paths = {"chunk_id": "id", "score": "score", **stored_paths("payload", id, text)}
         self._secrets = Secrets()
         self._server, self._body, self._sent = self._secrets.fill([server, self.request, self.headers])
-        self._web = Web(self._secrets, retries)
+        self._http = Http(self._secrets, Retry(retries + 1))
         self._embedder = make_embedder(model, embeddings, key) if "{vector}" in str(self.request) else None
 
     def answer(self, question: Question, k: int) -> Found:
@@ -59,7 +57,7 @@ class Qdrant(Retriever):
         payload = [field.partition(".")[0] for field in (self.id, self.text) if field]
         body = {"limit": k, "with_payload": payload or False, **fill(self._body, values)}
         url = f"{self._server}/collections/{self._collection}/points/query"
-        said = self._web.send("POST", url, body, self._read, headers=self._sent, timeout=question.timeout)
+        said = self._http.ask("POST", url, body, self._read, headers=self._sent, timeout=question.timeout)
         hits, by_server = said.read
         return Found(hits, watch.latency_ms | {"retrieve": said.ms}, fields=as_field(used + by_server))
 

@@ -8,16 +8,13 @@ from typing import Any
 from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError
-from karat.net.secrets import Secrets
-from karat.net.waiting import settled
-from karat.net.web import Web, check_url
+from karat.net.http import Http, Secrets, check_url
+from karat.net.timeouts import settled
+from karat.registry import load_callable, title_of
 from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, timed
-from karat.retrievers.embedding import STATIC, make_embedder
-from karat.retrievers.named import load, title_of
+from karat.retrievers.embedding import STATIC, Vectors, make_embedder
 from karat.retrievers.specs import make_retriever
-from karat.retrievers.templates import fill, list_at, value_at
-from karat.retrievers.unit_vectors import Vectors
-from karat.retrievers.usage import Used, as_field, used_by
+from karat.retrievers.templates import Used, as_field, fill, list_at, used_by, value_at
 
 Scorer = Callable[[Question, list[str], Used], Sequence[Any]]
 
@@ -54,7 +51,7 @@ class Rerank(Retriever):
             return _Service(self.reranker, self.request, self.headers or {})
         if self.reranker == STATIC:
             return _Likeness()
-        return _own(load(self.reranker) if isinstance(self.reranker, str) else self.reranker)
+        return _own(load_callable(self.reranker))
 
     def index(self, corpus: Corpus) -> None:
         self.first.index(corpus)
@@ -64,7 +61,7 @@ class Rerank(Retriever):
         return max(k, self.top_n)
 
     def settings(self) -> dict[str, Any]:
-        named = self.reranker if isinstance(self.reranker, str) else title_of(self.reranker)
+        named = title_of(self.reranker)
         return super().settings() | {"reranker": named}
 
     def answer(self, question: Question, k: int) -> Found:
@@ -123,11 +120,11 @@ class _Service:
         body = request or {"query": "{query}", "documents": "{documents}"}
         self._model = str(body.get("model", url))  # by which prices name it
         self._url, self._body, self._headers = secrets.fill([check_url(url), body, headers])
-        self._web = Web(secrets)
+        self._http = Http(secrets)
 
     def __call__(self, question: Question, texts: list[str], used: Used) -> Sequence[Any]:
         body = fill(self._body, {"query": question.text, "documents": texts})
-        said = self._web.send("POST", self._url, body, self._read, headers=self._headers, timeout=question.timeout)
+        said = self._http.ask("POST", self._url, body, self._read, headers=self._headers, timeout=question.timeout)
         read, call = said.read
         used.append(call)
         if any(not 0 <= at < len(texts) for at in read):

@@ -1,17 +1,25 @@
-"""Requests from templates, hits from answers: `{query}` is filled in."""
+"""Requests from templates; hits, and what they used, from answers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import quote, urlencode
 
 from karat.data.question import Question
 from karat.errors import shorten
 from karat.retrievers.base import Unusable
 
 _VALUE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
+Used: TypeAlias = list[dict[str, Any]]  # entries of `usage` in a run log
+
+# Where services tell it: OpenAI and vLLM, Jina and Voyage, Cohere.
+_PROMPT = ("usage.prompt_tokens", "usage.total_tokens", "meta.tokens.input_tokens", "meta.billed_units.input_tokens")
+_COMPLETION = ("usage.completion_tokens", "meta.tokens.output_tokens")
+_CALLS = ("meta.billed_units.search_units",)  # what Cohere counts, and is paid for, as one
+
+_MOST = 2**53  # of anything, in a run log
 
 
 def values_of(question: Question, k: int) -> dict[str, Any]:
@@ -37,8 +45,16 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
     return _VALUE.sub(lambda found: _text(_named(found[1], values)), template)
 
 
-def fill_url(template: str, values: Mapping[str, Any]) -> str:
-    return _VALUE.sub(lambda found: quote(_text(_named(found[1], values)), safe=""), template)
+def fill_url(template: str, values: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> str:
+    """An address with its values and its query string; parameters without a value are left out.
+
+    >>> fill_url("http://x/{k}?a=1", {"k": 5, "query": "a b", "no": None}, {"q": "{query}", "n": "{no}", "all": True})
+    'http://x/5?a=1&q=a+b&all=true'
+    """
+    url = _VALUE.sub(lambda found: quote(_text(_named(found[1], values)), safe=""), template)
+    given = {name: value for name, value in fill(dict(params or {}), values).items() if value is not None}
+    written = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(written, doseq=True)}" if written else url
 
 
 def _text(value: Any) -> str:
@@ -94,3 +110,25 @@ def list_at(found: Any, path: str, where: str) -> list[Any]:
             f"{where}: no list of hits {place}", got=shorten(found, 120), hint="`hits` names the place of the list"
         )
     return hits
+
+
+def used_by(stage: str, model: str, content: Any) -> dict[str, Any]:
+    """One call, with what its answer tells; what it does not tell is left out.
+
+    >>> used_by("embed", "small", {"data": [], "usage": {"prompt_tokens": 21, "total_tokens": 21}})
+    {'stage': 'embed', 'model': 'small', 'prompt_tokens': 21, 'calls': 1}
+    """
+    told = {"prompt_tokens": _told(content, _PROMPT), "completion_tokens": _told(content, _COMPLETION)}
+    counted = {name: count for name, count in told.items() if count is not None}
+    return {"stage": stage, "model": model, **counted, "calls": _told(content, _CALLS) or 1}
+
+
+def _told(content: Any, paths: Iterable[str]) -> int | None:
+    found = (value_at(content, path) for path in paths)
+    # Some write whole numbers as 21.0; what no log may hold is not told.
+    return next((int(n) for n in found if type(n) in (int, float) and 0 <= n <= _MOST and n % 1 == 0), None)
+
+
+def as_field(used: Used) -> dict[str, Any]:
+    """The field of the run log; nothing where no model was called."""
+    return {"usage": used} if used else {}

@@ -14,9 +14,9 @@ from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError, KaratError, printable, shorten
 from karat.formats.run_log_writer import ranked_hits
-from karat.net.waiting import settled
+from karat.net.timeouts import settled
+from karat.registry import load_callable, title_of
 from karat.retrievers.base import Found, Retriever, Unusable, timed
-from karat.retrievers.named import load, title_of
 
 _EXAMPLES = 3
 
@@ -39,8 +39,8 @@ class Asker:
         self, retriever: Retriever, corpus: Corpus | None, k: int, repeat: int, min_score: float | None, rewrite: Any
     ) -> None:
         self.retriever, self.corpus, self.k, self.repeat, self.min_score = retriever, corpus, k, repeat, min_score
-        self._rewrite = load(rewrite) if isinstance(rewrite, str) else rewrite
-        self._rewriter = None if rewrite is None else rewrite if isinstance(rewrite, str) else title_of(rewrite)
+        self._rewrite = load_callable(rewrite)
+        self._rewriter = None if rewrite is None else title_of(rewrite)
         self.askings = repeat + (rewrite is not None)
         self.counts: Counter[str] = Counter()
         self.examples: dict[str, list[str]] = {}

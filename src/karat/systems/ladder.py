@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from karat import __version__
 from karat.data.corpus import Corpus
 from karat.data.gold import Dataset, Gold
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError, MissingExtra
 from karat.formats.corpus import read_corpus
 from karat.formats.questions import read_questions
@@ -27,7 +29,6 @@ from karat.scoring.metrics.grammar import parse_metrics
 from karat.statistics.intervals import Sampling
 from karat.systems.run import run_retriever
 
-SCHEMA: Literal["karat/ladder/1"] = "karat/ladder/1"
 BASELINES = ("random", "bm25:title", "bm25", "dense", "hybrid")
 METRICS = ("recall@5", "ndcg@5")
 _REFERENCE = "bm25"
@@ -43,11 +44,10 @@ class Rung(msgspec.Struct, frozen=True):
     above_bm25: list[Difference] = []
 
 
-class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+class Ladder(SavedObject, frozen=True, kw_only=True):
     """What `karat baseline` saves: rungs from the lowest to the highest, by the first metric."""
 
-    schema: Literal["karat/ladder/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/ladder/1"] = "karat/ladder/1"
     gold: str
     dataset: Dataset
     corpus: dict[str, Any]
@@ -79,8 +79,6 @@ def baseline_ladder(
     baselines. Other options are those of `evaluate_all`. A baseline that needs a package which is not installed is
     skipped, with a word.
     """
-    from karat import __version__
-
     searched = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
     judged = gold if isinstance(gold, Gold) else read_gold(gold)
     parsed = parse_metrics(metrics)

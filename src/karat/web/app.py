@@ -1,4 +1,4 @@
-"""The application: the API and the pages, behind the guard."""
+"""Every page and endpoint by its address."""
 
 from __future__ import annotations
 
@@ -21,14 +21,29 @@ from karat.history.store import Store
 from karat.labels.desk import Desk
 from karat.web.access import SESSION, Access
 from karat.web.api import ENDPOINTS, PREFIX
-from karat.web.endpoints import Endpoint, Problem, as_json, read_body, read_parameters, refusal
+from karat.web.endpoints import Endpoint, Problem, as_json, openapi, read_body, read_parameters, refusal
 from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, cookie_of, next_page
 from karat.web.label_api import LABEL_ENDPOINTS
 from karat.web.label_pages import label_routes, visit_of
-from karat.web.openapi import openapi
-from karat.web.pages.addresses import PAGES
-from karat.web.pages.frame import problem_page
+from karat.web.pages.common import front_page, problem_page, static_file
+from karat.web.pages.comparing import compare_page
+from karat.web.pages.queries import queries_page, query_page, triage_page
+from karat.web.pages.runs import pins_page, run_page, runs_page
+from karat.web.pages.trend import trend_page
 from karat.web.rendering import page
+
+PAGES: dict[str, Callable[[Store, Request], Response]] = {
+    "/": front_page,
+    "/runs": runs_page,
+    "/trend": trend_page,
+    "/runs/{run}": run_page,
+    "/runs/{run}/queries": queries_page,
+    "/runs/{run}/triage": triage_page,
+    "/compare": compare_page,
+    "/query": query_page,
+    "/pins": pins_page,
+    "/static/{name}": static_file,
+}
 
 
 def create_app(store: Store, access: Access, desk: Desk | None = None) -> Starlette:

@@ -9,13 +9,12 @@ import msgspec
 
 from karat.errors import ConfigError, InputError
 from karat.history.store import NotThere, Store
-from karat.labels.agreement import Agreement, find_agreement
+from karat.labels.agreement import Agreement, find_agreement, settle
 from karat.labels.base import Key, as_lines
 from karat.labels.calibrating import calibrate
 from karat.labels.calibration_file import Calibration
 from karat.labels.desk import Desk, Given, PoolAtDesk, Progress, Turn, checked_name
 from karat.labels.labels_file import Label
-from karat.labels.settling import settle
 from karat.web.endpoints import Endpoint
 
 JSON_LINES = "application/x-ndjson"

@@ -15,12 +15,11 @@ from starlette.routing import Route
 
 from karat.errors import ConfigError, InputError, KaratError
 from karat.history.store import Store
+from karat.labels.agreement import settle
 from karat.labels.desk import Desk, PoolAtDesk, ShownPair, checked_name, mark_of
 from karat.labels.labelling import grade_words
-from karat.labels.settling import settle
-from karat.report.agreement import agreement_report
 from karat.report.blocks import Block, Cell, Column, Section, Table, Text
-from karat.report.calibration import calibration_report
+from karat.report.labels import agreement_report, calibration_report
 from karat.report.renderers.html import marked
 from karat.results.queries.highlight import shared_words
 from karat.web.access import Access

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,8 +18,8 @@ import pytest
 from loopback import Handler, Loopback
 
 from karat.net.hosts.base import Outcome
-from karat.net.hosts.patience import Patience
-from karat.net.hosts.posting import find_host, post
+from karat.net.hosts.posting import PATIENCE, find_host, post
+from karat.net.http import Retry
 
 TOKEN = "tok-0123456789abcdef"
 
@@ -29,8 +30,9 @@ class Waits:
     def __init__(self) -> None:
         self.slept: list[float] = []
 
-    def patience(self, limit: float = 90.0) -> Patience:
-        return Patience(limit, self.slept.append, lambda: sum(self.slept), lambda: 0.5)
+    def patience(self, limit: float = 90.0) -> Retry:
+        clock = {"sleep": self.slept.append, "clock": lambda: sum(self.slept), "chance": lambda: 0.5}
+        return replace(PATIENCE, limit=limit, **clock)
 
 
 class Server(Loopback):

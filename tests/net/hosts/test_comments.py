@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from karat.errors import ConfigError, KaratError
-from karat.net.hosts.client import HostClient, HostError
+from karat.net.hosts.base import HostClient, HostError
 from karat.net.hosts.posting import find_host, plan
 
 MARK = "<!-- karat:karat -->"
@@ -124,7 +124,7 @@ def test_an_edit_that_got_lost_is_repeated(server: Any) -> None:
 def test_a_server_that_hangs_is_left(server: Any, fault: dict[str, Any]) -> None:
     server.faults["GET"] = [fault] * 9
     started = time.monotonic()
-    with pytest.raises(HostError, match=r"no answer within 0.2 s; tried 3 times within the 5 s"):
+    with pytest.raises(HostError, match=r"no answer within 0.2 s \(asked 3 times\)"):
         server.post(timeout=0.2, limit=5)
     assert time.monotonic() - started < 3
 
@@ -137,7 +137,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(server: Any) -> None:
 
 def test_nobody_listens(server: Any) -> None:
     server.close()
-    with pytest.raises(HostError, match=r"refused.*tried 4 times"):
+    with pytest.raises(HostError, match=r"refused.*\(asked 4 times\)"):
         server.post(limit=10)
 
 
@@ -165,7 +165,7 @@ def test_the_reset_of_a_rate_limit_is_honoured(server: Any, prefix: str) -> None
 
 def test_a_wait_longer_than_the_patience_is_not_begun(server: Any) -> None:
     server.faults["GET"] = [{"status": 429, "headers": {"Retry-After": "3600"}}]
-    with pytest.raises(HostError, match="asks to wait 3600 s, tried once within the 90 s") as caught:
+    with pytest.raises(HostError, match="asks to wait 3,600 s") as caught:
         server.post()
     assert server.waits.slept == []
     assert "--patience" in str(caught.value)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from karat.errors import ConfigError
-from karat.net.hosts.client import HostError
+from karat.net.hosts.base import HostError
 from karat.net.hosts.posting import find_host
 
 MARK = "<!-- karat:karat -->"

@@ -57,7 +57,7 @@ def test_a_body_may_be_a_million_characters(gitlab: Any) -> None:
 
 
 def test_a_server_that_does_not_say_whose_token_it_is_is_none_of_gitlabs(gitlab: Any) -> None:
-    from karat.net.hosts.client import HostError
+    from karat.net.hosts.base import HostError
 
     gitlab.faults["whoami"] = [{"status": 200, "body": "<html>"}]
     with pytest.raises(HostError, match="whose token"):

@@ -18,7 +18,7 @@ from karat.results.analyses.entities import Linked
 from karat.results.analyses.latency import Latencies
 from karat.results.save import restore
 from karat.results.saved import read_result
-from karat.statistics.order_statistics import quantile_interval
+from karat.statistics.distribution import quantile_interval
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
 

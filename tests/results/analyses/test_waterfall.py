@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import karat
 from karat.data.corpus import Corpus
 from karat.report.export import to_json
-from karat.report.sections.waterfall import WORDS
+from karat.report.sections.stages import WORDS
 from karat.results.analyses.waterfall import STAGES, Losses
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"

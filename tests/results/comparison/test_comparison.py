@@ -17,7 +17,7 @@ from karat.errors import ConfigError
 from karat.report.export import export
 from karat.results.comparison.compare import CandidateComparison, compare_results
 from karat.results.differences import Difference
-from karat.statistics.corrections import benjamini_hochberg, holm
+from karat.statistics.significance import benjamini_hochberg, holm
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
 BEFORE, AFTER, GOLD = (str(DEMO / name) for name in ("bm25.jsonl", "bm25_rerank.jsonl", "gold.jsonl"))

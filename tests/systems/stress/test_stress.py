@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import karat
 from karat.cli.main import karat_command
 from karat.data.hits import Ungrouped
-from karat.report.stress import stress_report
+from karat.report.systems import stress_report
 from karat.schemas import schema_text
 from karat.systems.stress.lists import insert
 
@@ -282,9 +282,9 @@ def test_negatives_of_a_file(tmp_path: Path) -> None:
         ({"negatives": {"q": "n"}}, "q: wrong type: expected a list of ids, got n"),
         ({"negatives": {"q": [None]}}, "wrong type: expected a list of ids"),
         ({"negatives": {"other": ["n"]}}, r"no query of the gold set can be used\nhint: no negatives \(1\)"),
-        ({"reranker": "no_colon"}, "cannot read the reranker: expected module:callable, got no_colon"),
-        ({"reranker": "no_such_module:f"}, "no_such_module cannot be loaded: ModuleNotFoundError"),
-        ({"reranker": "math:sqroot"}, r"math has no 'sqroot'\nhint: did you mean sqrt"),
+        ({"reranker": "no_colon"}, "'no_colon' names nothing in your code: expected module:callable"),
+        ({"reranker": "no_such_module:f"}, "the module 'no_such_module' cannot be imported: ModuleNotFoundError"),
+        ({"reranker": "math:sqroot"}, r"'math' has no 'sqroot'\nhint: did you mean sqrt"),
         ({"reranker": "math:pi"}, "the reranker math:pi cannot be called"),
     ],
 )

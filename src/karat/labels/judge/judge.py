@@ -11,27 +11,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Unpack
 
-import msgspec
-
 import karat
 from karat.data.corpus import Corpus
 from karat.data.prices import Prices, read_prices
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_fit, make_canaries
-from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, ModelJudge, TimedVerdict
-from karat.labels.judge.merging import write_beside
+from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, ModelJudge, TimedVerdict, missing
 from karat.labels.judge.prompt import USUAL_TOKENS, Prompt, read_prompt
-from karat.labels.judge.verdicts import missing
-from karat.labels.labels_file import Label, now
+from karat.labels.labels_file import Label, now, write_beside
 from karat.labels.pool_file import PoolEntry, read_pool
-from karat.llm.base import NoReply
-from karat.llm.chat import Chat
-from karat.llm.client import CostEstimate, Spending, chat_of, client_of
+from karat.llm.chat import Chat, NoReply
+from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, each
 from karat.llm.options import ModelOptions, Option, spelled_out
-from karat.llm.parallel import Progress, each
 
-SCHEMA: Literal["karat/judgements/1"] = "karat/judgements/1"
 CANARIES = 5  # of each kind
 _EXAMPLES = 3
 
@@ -47,11 +41,10 @@ class JudgeOptions(ModelOptions, total=False):
     canaries: Annotated[int, Option(CANARIES)]
 
 
-class Judgements(msgspec.Struct, kw_only=True):
+class Judgements(SavedObject, frozen=True, kw_only=True):
     """What `karat judge` prints as JSON; the labels are what it writes."""
 
-    schema: Literal["karat/judgements/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/judgements/1"] = "karat/judgements/1"
     pool: str
     annotator: str
     model: str

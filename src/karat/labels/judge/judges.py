@@ -1,4 +1,4 @@
-"""Who judges: a chat model, or a function of one's own."""
+"""Who judges, a chat model or a function of one's own, and how a verdict is read."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import msgspec
 
 from karat.errors import ConfigError, KaratError, shorten
 from karat.labels.judge.prompt import Prompt
-from karat.labels.judge.verdicts import JudgeVerdict, missing, read_verdict
-from karat.llm.base import NoReply, Reply, Request
-from karat.llm.client import Client
-from karat.llm.conversation import NoModelAnswer, UnusableReply, converse
-from karat.net.waiting import settled
+from karat.llm.chat import NoReply, Reply, Request
+from karat.llm.client import Client, NoModelAnswer, UnusableReply, converse
+from karat.llm.texts import is_quote, objects_in
+from karat.net.timeouts import settled
+from karat.registry import load_callable, title_of
 from karat.retrievers.function import code_hash
-from karat.retrievers.named import load, title_of
 
 _AGAIN = (
     "Judge again, and answer with one JSON object only, with intent, match, quote (copied letter by letter) and grade."
 )
+GRADES = (0, 1, 2)
+_NOTE = 300
 
 
 class TimedVerdict(NamedTuple):
@@ -85,10 +86,10 @@ class FunctionModel:
     """A function in the place of a model: its answers are kept like those of one, as long as its file is the same."""
 
     def __init__(self, target: str | Callable[..., Any], timeout: float) -> None:
-        found = load(target) if isinstance(target, str) else target
+        found = load_callable(target)
         if isinstance(found, type) or not callable(found):
             raise ConfigError(f"{target!r} is no judge", expected="a function (query, passage) → 0, 1 or 2")
-        self.model = target if isinstance(target, str) else title_of(target)
+        self.model = title_of(target)
         self.url = f"code {code_hash(found)}"
         self._function, self._timeout = found, timeout
         _refuse_other_arguments(found, self.model)
@@ -120,3 +121,46 @@ def _refuse_other_arguments(function: Callable[..., Any], name: str) -> None:
         raise ConfigError(what, expected="a function (query, passage) → 0, 1 or 2") from None
     except ValueError:
         return  # some built-in functions tell nothing of themselves
+
+
+class JudgeVerdict(msgspec.Struct, frozen=True):
+    """A grade with what shows it; or no grade, and why."""
+
+    grade: int | None
+    quote: str | None = None
+    note: str | None = None
+    reason: str | None = None
+
+
+def read_verdict(answer: str, passage: str, *, needs_quote: bool) -> JudgeVerdict:
+    """A verdict whose grade is on the scale and whose quote stands in the passage."""
+    found = [thing for thing in objects_in(answer) if "grade" in thing]
+    if not found:
+        raise UnusableReply("there is no JSON object with a grade")
+    grades = [_grade(thing["grade"]) for thing in found]
+    if len(set(grades)) > 1:
+        raise UnusableReply("there are several grades, and they contradict each other")
+    said, grade = found[-1], grades[-1]
+    quote = said.get("quote")
+    quote = " ".join(quote.split()) if isinstance(quote, str) else ""
+    if grade and (quote or needs_quote) and not is_quote(quote, passage):
+        raise UnusableReply("the quote does not stand in the passage word for word")
+    note = next((said[name] for name in ("match", "note") if isinstance(said.get(name), str)), None)
+    return JudgeVerdict(grade, shorten(quote, 2_000) if grade and quote else None, note and shorten(_line(note), _NOTE))
+
+
+def _grade(value: Any) -> int:
+    number = value.strip() if isinstance(value, str) else value
+    for grade in GRADES:
+        if number == str(grade) or (not isinstance(number, (str, bool)) and number == grade):
+            return grade
+    raise UnusableReply("the grade is none of 0, 1, 2")
+
+
+def missing(why: str, about: str = "") -> JudgeVerdict:
+    """No grade: never the same as irrelevant. `why` is one of a few, so that they can be counted."""
+    return JudgeVerdict(None, reason=shorten(_line(f"{why}: {about}" if about else why), _NOTE))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 
 from karat.errors import ConfigError, is_whole
-from karat.llm.base import Request
-from karat.llm.marks import marked
+from karat.llm.chat import Request
+from karat.llm.texts import marked
 
 _INSTRUCTIONS = """\
 You judge how far a passage answers a query. Another program finds passages; your grades tell how well it does.

@@ -1,14 +1,120 @@
-"""What Karat must know of a host to keep a comment there."""
+"""What Karat must know of a host to keep a comment there, and how its API is asked: no token for strangers."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+from urllib.parse import urljoin, urlsplit
 
-from karat.errors import ConfigError
-from karat.net.hosts.client import HostClient
+from karat.errors import ConfigError, KaratError
+from karat.net.http import Http, HttpError, Response, Secrets
+
+_MOVED = (301, 302, 307, 308)
+_HOPS = 3
+_ONE_MINUTE = 60.0  # GitHub: "otherwise, wait for at least one minute"
+
+
+class HostError(KaratError):
+    """A host's API answered with something Karat cannot work with."""
+
+
+class Denied(HostError):
+    """The token is good and may not do this."""
+
+
+class NotFound(HostError):
+    """Not there, or not for the eyes of this token: hosts do not tell these apart."""
+
+
+class HostClient:
+    """Sends one request at a time, and gives back good answers only. An HttpError may be worth another try."""
+
+    def __init__(self, headers: dict[str, str], token: str, timeout: float) -> None:
+        self._headers, self._timeout = headers, timeout
+        self._secrets = Secrets(token)
+        self._http = Http(self._secrets, extra=None)
+        self.redact = self._secrets.redact
+
+    def send(self, method: str, url: str, payload: object = None) -> Response:
+        target = url
+        for _ in range(_HOPS):
+            answer = self._http.send(method, target, payload, headers=self._headers, timeout=self._timeout)
+            if answer.status not in _MOVED:
+                return self._good(answer)
+            target = self._moved(target, answer.headers.get("location", ""))
+        raise HostError(f"{method} {url}: redirected more than {_HOPS} times")
+
+    def _moved(self, url: str, location: str) -> str:
+        """The new address of a renamed project. The token goes nowhere but to the server it was meant for."""
+        try:
+            target = urljoin(url, location)
+            same = urlsplit(target)[:2] == urlsplit(url)[:2]
+        except ValueError:
+            same = False
+        if not same or not location:
+            raise HostError(
+                f"{url}: redirected to another server, which must not see the token",
+                got=self.redact(location or "nowhere"),
+                hint="set the address of the API to where it lives now",
+            )
+        return target
+
+    def _good(self, answer: Response) -> Response:
+        if 200 <= answer.status < 300:
+            return answer
+        error = self._http.refusal(answer, _message(answer))
+        if _is_hasty(answer) or answer.status >= 500:
+            status = max(answer.status, 429)  # also GitHub's 403 to the hasty
+            raise HttpError(error.what, status=status, wait=_wait_asked(answer))
+        if answer.status == 401:
+            raise HostError(error.what, hint="the token is wrong or has expired")
+        if answer.status == 403:
+            raise Denied(error.what)
+        if answer.status in (404, 410):
+            raise NotFound(error.what, hint="is it there, and may the token see it?")
+        raise HostError(error.what)
+
+
+def json_of(answer: Response) -> object:
+    """The content, None where it is no JSON."""
+    try:
+        found: object = answer.json()
+    except ValueError:
+        return None
+    return found
+
+
+def _message(answer: Response) -> str:
+    """What an error says of itself."""
+    said = json_of(answer)
+    if not isinstance(said, dict):
+        return ""
+    parts = (said.get(key) for key in ("message", "error", "error_description", "errors"))
+    return "; ".join(part if isinstance(part, str) else json.dumps(part) for part in parts if part)
+
+
+def _is_hasty(answer: Response) -> bool:
+    """GitHub answers 403 not only to the forbidden, but also to the hasty."""
+    if answer.status != 403:
+        return answer.status == 429
+    spent = answer.headers.get("x-ratelimit-remaining", "").strip() == "0"
+    return spent or "retry-after" in answer.headers or "rate limit" in _message(answer).lower()
+
+
+def _wait_asked(answer: Response) -> float | None:
+    """Seconds to wait before another try, as Retry-After or the reset of a rate limit asks."""
+    asked = answer.wait_asked()
+    if asked is not None:
+        return asked
+    for prefix in ("x-ratelimit", "ratelimit"):
+        remaining = answer.headers.get(f"{prefix}-remaining", "0").strip()
+        reset = answer.headers.get(f"{prefix}-reset", "").strip()
+        if remaining == "0" and reset.isascii() and reset.isdigit() and len(reset) < 16:
+            return answer.seconds_until(float(reset))
+    return _ONE_MINUTE if _is_hasty(answer) else None
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from karat.errors import ConfigError
-from karat.net.hosts.base import Host, Outcome, login, require
+from karat.net.hosts.base import Denied, Host, HostClient, HostError, NotFound, Outcome, json_of, login, require
 from karat.net.hosts.body import cut, utf8
-from karat.net.hosts.client import Denied, HostClient, HostError, NotFound, check_token, check_url
+from karat.net.http import check_token, check_url
 
 _API = "https://api.github.com"
 _SUMMARY_BYTES = 1 << 20
@@ -51,11 +51,11 @@ class GitHub(Host):
         )
         if not _REPOSITORY.fullmatch(repository):
             raise ConfigError("no repository", field="GITHUB_REPOSITORY", expected="owner/name", got=repository)
-        api = check_url(environment.get("GITHUB_API_URL") or _API, "GITHUB_API_URL")
+        api = check_url(environment.get("GITHUB_API_URL") or _API, None, field="GITHUB_API_URL", query=False)
         graphql = environment.get("GITHUB_GRAPHQL_URL") or f"{api.removesuffix('/v3')}/graphql"
         return cls(
             api=api,
-            graphql=check_url(graphql, "GITHUB_GRAPHQL_URL"),
+            graphql=check_url(graphql, None, field="GITHUB_GRAPHQL_URL", query=False),
             token=token,
             number=number or 0,
             repository=repository,
@@ -79,7 +79,7 @@ class GitHub(Host):
     def whoami(self, client: HostClient) -> str:
         """Asked by GraphQL, because REST does not tell it to the tokens of workflows and apps."""
         try:
-            said = client.send("POST", self.graphql, {"query": "{viewer{login}}"}).json()
+            said = json_of(client.send("POST", self.graphql, {"query": "{viewer{login}}"}))
         except (Denied, NotFound):
             said = None
         data = said.get("data") if isinstance(said, dict) else None

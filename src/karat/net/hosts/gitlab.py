@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from karat.errors import ConfigError, printable
-from karat.net.hosts.base import Host, Outcome, login, require
-from karat.net.hosts.client import HostClient, HostError, check_token, check_url
+from karat.net.hosts.base import Host, HostClient, HostError, Outcome, json_of, login, require
+from karat.net.http import check_token, check_url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class GitLab(Host):
             "--pull-request N; GITLAB_TOKEN is a project access token with scope api",
         )
         return cls(
-            api=check_url(api, "CI_API_V4_URL"),
+            api=check_url(api, None, field="CI_API_V4_URL", query=False),
             token=token,
             number=number or 0,
             project=quote(project, safe=""),
@@ -63,7 +63,7 @@ class GitLab(Host):
         return {"PRIVATE-TOKEN": self.token, "Accept": "application/json"}
 
     def whoami(self, client: HostClient) -> str:
-        name = login(client.send("GET", f"{self.api}/user").json(), "username")
+        name = login(json_of(client.send("GET", f"{self.api}/user")), "username")
         if name is None:
             raise HostError(f"{self.api}/user: does not say whose token this is", hint="is CI_API_V4_URL right?")
         return name

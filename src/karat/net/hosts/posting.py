@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from karat.errors import ConfigError, UnknownName, shorten
-from karat.net.hosts.base import Host, Outcome
+from karat.net.hosts.base import Denied, Host, HostClient, HostError, NotFound, Outcome, json_of
 from karat.net.hosts.body import cut, is_marked, marker
-from karat.net.hosts.client import Denied, HostClient, HostError, HostReply, NotFound
 from karat.net.hosts.github import GitHub
 from karat.net.hosts.gitlab import GitLab
-from karat.net.hosts.patience import Patience
+from karat.net.http import HttpError, Response, Retry
+from karat.net.timeouts import TooSlow
 
 HOSTS: dict[str, type[Host]] = {"github": GitHub, "gitlab": GitLab}
+PATIENCE = Retry(attempts=math.inf, limit=90.0, statuses=(429, *range(500, 600)), first=1.0)
 _PAGE = 100
 _PAGES = 500  # a server that never stops saying "more" must not keep a job busy for ever
 
@@ -43,7 +45,7 @@ def plan(host: Host, name: str, body: str) -> str:
     )
 
 
-def post(host: Host, name: str, body: str, patience: Patience | None = None, timeout: float = 20.0) -> Outcome:
+def post(host: Host, name: str, body: str, patience: Retry = PATIENCE, timeout: float = 20.0) -> Outcome:
     """Write the comment. Where the token may not, the body is shown elsewhere and the outcome says so."""
     client = HostClient(host.headers(), host.token, timeout)
     body = client.redact(body)
@@ -51,9 +53,12 @@ def post(host: Host, name: str, body: str, patience: Patience | None = None, tim
     if reason := host.unable():
         return host.instead(body, reason)
     try:
-        return (patience or Patience()).during(lambda: _create_or_update(host, client, marker(name), text))
+        return patience.during(lambda: _create_or_update(host, client, marker(name), text))
     except Denied as error:
         return host.instead(body, error.what)
+    except (HttpError, TooSlow) as error:
+        spent = f"gave up after {patience.limit:g} s; run it again later, or give more time: --patience SECONDS"
+        raise HostError(error.what, hint=spent if patience.again(error) else error.hint) from None
 
 
 def _marked(host: Host, name: str, body: str) -> str:
@@ -75,8 +80,8 @@ def _create_or_update(host: Host, client: HostClient, mark: str, text: str) -> O
         raise Denied(error.what) from None  # it could be read, so it is there
 
 
-def _done(verb: str, host: Host, client: HostClient, answer: HostReply) -> Outcome:
-    comment = answer.json()
+def _done(verb: str, host: Host, client: HostClient, answer: Response) -> Outcome:
+    comment = json_of(answer)
     page = shorten(client.redact(host.page_of(comment)), 500) if isinstance(comment, dict) else ""
     return Outcome(f"{verb} the comment" + (f": {page}" if page else ""))
 
@@ -94,10 +99,15 @@ def _comments(host: Host, client: HostClient) -> Iterator[dict[str, Any]]:
     for page in range(1, _PAGES + 1):
         url = f"{host.comments_url}?{host.oldest_first}per_page={_PAGE}&page={page}"
         answer = client.send("GET", url)
-        found = answer.json()
+        found = json_of(answer)
         if not isinstance(found, list):
             raise HostError(f"{url}: answered with something else than comments", hint="is the API's address right?")
         yield from (comment for comment in found if isinstance(comment, dict))
-        if not answer.has_next_page():
+        if not _has_next_page(answer):
             return
     raise HostError(f"{host.comments_url}: more than {_PAGE * _PAGES:,} comments")
+
+
+def _has_next_page(answer: Response) -> bool:
+    """GitHub says it in Link, GitLab in X-Next-Page."""
+    return 'rel="next"' in answer.headers.get("link", "") or bool(answer.headers.get("x-next-page", "").strip())

@@ -9,11 +9,8 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from karat.report.blocks import Bars, Chart, Dots, Scatter
-from karat.report.charts.bars import draw_bars
-from karat.report.charts.dots import draw_dots
 from karat.report.charts.lines import draw_lines
-from karat.report.charts.scatter import draw_scatter
-from karat.report.charts.spark import draw_spark
+from karat.report.charts.plots import draw_bars, draw_dots, draw_scatter, draw_spark
 
 __all__ = ["draw", "draw_spark"]
 

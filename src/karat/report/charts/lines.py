@@ -8,9 +8,8 @@ from markupsafe import Markup
 
 from karat.report.blocks import Chart, Mark, Series
 from karat.report.cells import around
-from karat.report.charts.scale import Scale, tick
-from karat.report.charts.svg import axis, element, legend, line, mark, picture, short, text
-from karat.report.numbers import interval
+from karat.report.charts.svg import Scale, axis, element, legend, line, mark, picture, short, text, tick
+from karat.results.numbers import interval
 
 HEIGHT = 240
 _WIDE = 1000  # units of the part that is stretched to the width

@@ -9,6 +9,7 @@ import msgspec
 from karat.data.prices import Prices
 from karat.report.blocks import Block, Column, Table
 from karat.report.sections.base import ReportSection
+from karat.results.numbers import counted
 from karat.results.result import Result
 
 
@@ -57,8 +58,7 @@ def _table(facts: dict[str, Any]) -> Table:
 
 
 def _prices(prices: Prices) -> str:
-    models = f"{len(prices.models)} {'model' if len(prices.models) == 1 else 'models'}"
-    return f"{prices.currency}, {models}, {prices.hash}"
+    return f"{prices.currency}, {counted(len(prices.models), 'model')}, {prices.hash}"
 
 
 def _plain(value: Any) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Column, Table, Text
-from karat.report.numbers import listed, p_value, points, queries, with_interval, written
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.freshness import Fresh
+from karat.results.numbers import counted, listed, p_value, points, with_interval, written
 from karat.results.result import Result
 
 
@@ -42,7 +42,7 @@ def _counts(found: Fresh) -> str:
     undated = f"; {found.undated_hits:,} say no version and were kept" if found.undated_hits else ""
     odd = f"; {found.odd_versions:,} say one that cannot be compared (see the audit)" if found.odd_versions else ""
     return (
-        f"{queries(found.queries)} with as_of, {found.hits:,} {'hit' if found.hits == 1 else 'hits'}: "
+        f"{counted(found.queries)} with as_of, {counted(found.hits, 'hit')}: "
         f"{found.newer_hits:,} newer than it{undated}{odd}. "
         f"Of these queries, {found.affected:,} with a newer hit in the top {found.k}."
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Chart, Column, Series, Table, Text
-from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
 from karat.results.analyses.no_answer import Share, Unanswerable
+from karat.results.numbers import counted, interval, written
 from karat.results.result import Result
 from karat.results.summary import FEW
 
@@ -40,8 +40,7 @@ def _rates(found: Unanswerable) -> list[Block]:
         said = f"The run lacks {found.missing:,} of the {found.no_answer:,} queries without an answer"
         blocks.append(Text(f"{said}: they got no hit.", "warning"))
     if found.no_answer < FEW:
-        count = "1 query" if found.no_answer == 1 else f"{found.no_answer:,} queries"
-        blocks.append(Text(f"too few to judge: {count} without an answer.", "warning"))
+        blocks.append(Text(f"too few to judge: {counted(found.no_answer)} without an answer.", "warning"))
     if found.everything is None:
         blocks.append(Text("The hits have no scores: nothing can be said of thresholds.", "note"))
     elif found.unscored:

@@ -1,4 +1,4 @@
-"""The panel: every metric, how sure it is, and what it could reach."""
+"""The metrics: value and interval, reading, and spread over queries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 
 from karat.report.blocks import Block, Cell, Column, Dot, Dots, Table, Text
 from karat.report.cells import value_cell
-from karat.report.numbers import interval, written
 from karat.report.sections.base import ReportSection
+from karat.results.diagnosis.bands import CAVEAT, Reading
+from karat.results.numbers import interval, written
 from karat.results.result import Result
 from karat.results.summary import FEW, SummaryRow
+from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 
 _Values: TypeAlias = dict[str, float | None]
@@ -113,3 +115,58 @@ def _warnings(rows: list[SummaryRow]) -> list[Block]:
             Text("undefined: queries on which a metric says nothing (see the audit); never counted as 0.", "note")
         )
     return blocks
+
+
+class Bands(ReportSection):
+    """Poor, acceptable, good or excellent."""
+
+    name = "bands"
+    title = "Is that good"
+    order = 15
+
+    def blocks(self, result: Result) -> list[Block]:
+        found = result.bands
+        if not found:
+            return []
+        capped = any(reading.band_of_share for reading in found)
+        columns = [Column("metric"), Column("value"), Column("band")]
+        note = CAVEAT
+        if capped:
+            columns.append(Column("as a share of its ceiling"))
+            note += " They were made for one right item a query; with several, read the share of the ceiling."
+        return [Table(columns, [_band_cells(reading, capped) for reading in found], note)]
+
+
+def _band_cells(reading: Reading, capped: bool) -> list[Cell]:
+    doubt = "" if reading.certain else f" (interval: {reading.lowest} to {reading.highest})"
+    cells: list[Cell] = [reading.metric, written(reading.value), reading.band + doubt]
+    if capped:
+        cells.append(f"{written(reading.share_of_ceiling or reading.value)} {reading.band_of_share or reading.band}")
+    return cells
+
+
+class Spread(ReportSection):
+    """Quartiles of every metric, and how many queries got nothing or all."""
+
+    name = "spread"
+    title = "Spread over queries"
+    order = 20
+
+    def blocks(self, result: Result) -> list[Block]:
+        # A quantile of latency is a point of the spread itself.
+        shown = {str(m): m for m in result.metrics if m.aggregate is None}
+        summary = [row for row in result.summary_rows if row.metric in shown and row.n > 1]
+        rows = [_spread_cells(row, shown[row.metric], result.rules) for row in summary]
+        names = ("metric", "lower quarter", "median", "upper quarter", "at 0", "at 1")
+        return [Table([Column(name) for name in names], rows)] if rows else []
+
+
+def _spread_cells(row: SummaryRow, metric: Metric, rules: Rules) -> list[Cell]:
+    spread, unit = row.distribution, metric.unit_by(rules)
+    assert spread is not None
+    return [
+        row.metric,
+        *(written(value, unit) for value in (spread.q1, spread.median, spread.q3)),
+        f"{spread.zeros:.1%}",
+        f"{spread.ones:.1%}" if metric.range[1] == 1 else None,  # of a count, 1 is no end
+    ]

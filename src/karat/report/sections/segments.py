@@ -1,4 +1,4 @@
-"""Where it wins and where it loses: the same metrics by group of queries."""
+"""The metrics by segment, by chunk and document, and over k."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from itertools import groupby
 
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.cells import interval_column, value_cell
-from karat.report.numbers import titled
 from karat.report.sections.base import ReportSection
+from karat.report.sweep import sweep_blocks
+from karat.results.numbers import points, titled, written
 from karat.results.result import Result
 from karat.results.saved import SegmentRow
-from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.base import Metric, Relevance
 
 # Three metrics with intervals fit a line; all others are in the saved result.
 _PREFERRED = ("recall@5", "ndcg@5", "latency_p50")
@@ -66,3 +67,43 @@ def _cells(row: SegmentRow, shown: list[Metric], units: list[str]) -> list[Cell]
         row.queries,
         *(value_cell(by_name[str(m)], unit) for m, unit in zip(shown, units, strict=True)),
     ]
+
+
+class Levels(ReportSection):
+    """Metrics that were measured both by chunk and by document, beside each other."""
+
+    name = "levels"
+    title = "By chunk and by document"
+    order = 25
+
+    def blocks(self, result: Result) -> list[Block]:
+        means = result.means
+        pairs = [
+            (m, twin)
+            for m in result.metrics
+            if isinstance(m, Relevance) and (twin := m.by_document) != m and twin in result.metrics
+        ]
+        rows = []
+        for metric, twin in pairs:
+            chunk, document = means[str(metric)], means[str(twin)]
+            gap = None if chunk is None or document is None else document - chunk
+            rows.append([str(metric), written(chunk), written(document), points(gap)])
+        columns = [Column(c) for c in ("metric", "by chunk", "by document", "difference")]
+        note = (
+            "by document: any chunk of a relevant chunk's document counts. "
+            "A large difference: right document, wrong passage."
+        )
+        return [Table(columns, rows, note)] if rows else []
+
+
+class OverK(ReportSection):
+    """For pages; it takes another look at the run, which a saved result does not have."""
+
+    name = "over_k"
+    title = "Over k"
+    order = 18
+
+    def full_blocks(self, result: Result) -> list[Block]:
+        if result.known is not None and result.known.sweep is not None:
+            return sweep_blocks(result.known.sweep)
+        return sweep_blocks(result.sweep()) if result.data.tables else []

@@ -9,9 +9,11 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from karat import __version__
 from karat.data.attributes import segment_titles
 from karat.data.gold import Dataset
 from karat.data.ids import Ints
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError, shorten
 from karat.formats.read import read_gold
 from karat.results.analyses.base import Consumer, Lacking, Setup
@@ -29,10 +31,9 @@ from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.metrics.judged_share import JudgedShare
 from karat.scoring.views import Need
-from karat.statistics.corrections import benjamini_hochberg, holm
 from karat.statistics.intervals import Sampling
+from karat.statistics.significance import benjamini_hochberg, holm
 
-SCHEMA: Literal["karat/comparison/1"] = "karat/comparison/1"
 _HEADLINE = ("recall@5", "ndcg@5", "mrr")  # what decides which queries changed most; else the first that can
 
 
@@ -62,11 +63,10 @@ class CandidateComparison(msgspec.Struct, frozen=True):
     by_judge: list[Difference] = []  # with the labels of a judge where the gold has none, if there are any
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(SavedObject, frozen=True, kw_only=True):
     """What `karat compare` saves."""
 
-    schema: Literal["karat/comparison/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/comparison/1"] = "karat/comparison/1"
     baseline: str
     dataset: Dataset
     statistics: dict[str, Any]
@@ -127,8 +127,6 @@ def compare_results(
     test: bool = True,
 ) -> Comparison:
     """The first result is the baseline of all others. `test`: with p-values, which cost more than all else."""
-    from karat import __version__
-
     if len(sides) < 2:
         raise ConfigError("a comparison needs two runs", hint="give another run, or a file that holds two systems")
     first = sides[0]

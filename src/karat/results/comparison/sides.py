@@ -12,6 +12,7 @@ from karat.errors import ConfigError
 from karat.formats.read import read_run
 from karat.results.analyses.base import Lacking
 from karat.results.evaluate import evaluate_all
+from karat.results.numbers import counted
 from karat.results.result import Result
 from karat.results.save import restore
 from karat.results.saved import SavedResult, is_saved, read_saved
@@ -71,8 +72,7 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
 
 def _lacking(name: str, side: Result, done: str) -> str:
     """What a run lacks counts against it. What a baseline lacks counts for nobody: it would look like a gain."""
-    queries = "query" if len(side.missing) == 1 else "queries"
-    return f"the {name} lacks {len(side.missing):,} {queries} of the gold set: {done}."
+    return f"the {name} lacks {counted(len(side.missing))} of the gold set: {done}."
 
 
 def _different_data(first: Result, other: Result) -> list[str]:

@@ -16,8 +16,8 @@ from karat.results.diagnosis.finding import Number
 from karat.results.diagnosis.thresholds import DEPTHS
 from karat.results.summary import FEW, mean_of
 from karat.scoring.ceilings import Bounds
+from karat.statistics.distribution import quantile_interval
 from karat.statistics.intervals import Range, Sampling, mean_intervals
-from karat.statistics.order_statistics import quantile_interval
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Sums, sum_up
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from karat.data.attributes import language_of
 from karat.data.corpus import Corpus
-from karat.data.gold import Dataset
 from karat.data.ids import DocRule, Floats
+from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError, MissingExtra
 from karat.results.analyses.base import Setup
 from karat.results.analyses.waterfall import Waterfall, locate
@@ -23,7 +23,6 @@ from karat.results.result import Result
 from karat.retrievers.bm25 import BM25
 from karat.scoring.views import Need
 
-SCHEMA: Literal["karat/triage/1"] = "karat/triage/1"
 DEPTH = 10
 Kind = Literal["nothing found", "loss", "nothing lost"]
 MISSED, LOSS = f"recall@{DEPTH}", f"ndcg@{DEPTH}"
@@ -45,15 +44,10 @@ class Case(msgspec.Struct, frozen=True):
     lost: dict[str, int] = {}  # stage → relevant items that it lost, as in the waterfall
 
 
-class Triage(msgspec.Struct, frozen=True, kw_only=True):
+class Triage(SavedOfSystem, frozen=True, kw_only=True):
     """What `karat triage` saves."""
 
-    schema: Literal["karat/triage/1"] = SCHEMA
-    karat: str
-    system: str
-    run: str
-    gold: str
-    dataset: Dataset
+    schema: Literal["karat/triage/1"] = "karat/triage/1"
     queries: int  # that have something to find
     nothing_found: int  # queries without a single relevant hit among the first ten
     losing: int  # queries that fall short of what the gold allows, besides

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from karat.errors import ConfigError, did_you_mean
+from karat.errors import ConfigError
+from karat.registry import load_callable
 
 Hit: TypeAlias = dict[str, Any]  # chunk_id, rank, doc_id and, where they are known, score and text
 _GIVES = "the ids in their new order, (id, score) pairs, or one score for each hit"
@@ -85,29 +83,9 @@ class Reranker:
 
 
 def find_reranker(given: str | Callable[..., Any]) -> Reranker:
-    """A callable as it is, or by the name `module:callable`, looked for where Python and the current folder have it."""
-    if not isinstance(given, str):
-        return Reranker(getattr(given, "__name__", type(given).__name__), given)
-    module, colon, path = given.partition(":")
-    if not (module and colon and path):
-        raise ConfigError("cannot read the reranker", expected="module:callable", got=given)
-    found: Any = _import(module)
-    for name in path.split("."):
-        if not hasattr(found, name):
-            hint = did_you_mean(name, [n for n in dir(found) if not n.startswith("_")])
-            raise ConfigError(f"{module} has no {name!r}", hint=hint)
-        found = getattr(found, name)
+    """A callable as it is, or by the name `module:callable`."""
+    name = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
+    found = load_callable(given)
     if not callable(found):
-        raise ConfigError(f"the reranker {given} cannot be called", expected="a function", got=found)
-    return Reranker(given, found)
-
-
-def _import(module: str) -> Any:
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as `python -m` does
-    try:
-        return importlib.import_module(module)
-    except Exception as error:
-        hint = "it is looked for in the current folder and among the installed packages"
-        raise ConfigError(f"{module} cannot be loaded: {type(error).__name__}: {error}", hint=hint) from error
+        raise ConfigError(f"the reranker {name} cannot be called", expected="a function", got=found)
+    return Reranker(name, found)

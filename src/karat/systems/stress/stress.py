@@ -10,9 +10,11 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from karat import __version__
 from karat.data.corpus import Corpus
-from karat.data.gold import Dataset, Gold
+from karat.data.gold import Gold
 from karat.data.ids import DocRule
+from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError
 from karat.formats.base import Lists
 from karat.formats.corpus import read_corpus
@@ -22,11 +24,18 @@ from karat.results.differences import SAME, Difference, Paired
 from karat.results.evaluate import evaluate
 from karat.results.result import Result
 from karat.statistics.intervals import Sampling
-from karat.systems.stress.lists import choose_lists, insert, listed_queries, read_hits
+from karat.systems.stress.lists import (
+    Negatives,
+    Selection,
+    choose_lists,
+    insert,
+    listed_queries,
+    negatives_of,
+    read_hits,
+    select,
+)
 from karat.systems.stress.reranking import Hit, Reranker, find_reranker
-from karat.systems.stress.selection import Negatives, Selection, negatives_of, select
 
-SCHEMA: Literal["karat/stress/1"] = "karat/stress/1"
 _WORST = 5
 
 
@@ -47,15 +56,10 @@ class StressRow(msgspec.Struct, frozen=True):
     unranked: Difference | None  # the same before reranking, which is what the reranker has to make good
 
 
-class Stress(msgspec.Struct, frozen=True, kw_only=True):
+class Stress(SavedOfSystem, frozen=True, kw_only=True):
     """What `karat stress` saves."""
 
-    schema: Literal["karat/stress/1"] = SCHEMA
-    karat: str
-    system: str
-    run: str
-    gold: str
-    dataset: Dataset
+    schema: Literal["karat/stress/1"] = "karat/stress/1"
     statistics: dict[str, Any]
     metric: str
     lists: str  # which lists of the log negatives were put into
@@ -146,8 +150,6 @@ class _Trial:
     options: dict[str, Any]
 
     def told(self, run: str, system: str, lists: str) -> Stress:
-        from karat import __version__
-
         plain = self._scored(self._reranked(self.lists))
         inserted = [[rank] for rank in self.ranks] + ([self.ranks] if len(self.ranks) > 1 else [])
         negatives = [self._with_negatives(at) for at in inserted]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from karat.errors import printable, shorten
-from karat.llm.answers import objects_in
-from karat.llm.conversation import UnusableReply
-from karat.llm.marks import is_quote
+from karat.llm.client import UnusableReply
+from karat.llm.texts import is_quote, objects_in
 from karat.matching.cover import normalise
 
 _LONGEST = 400  # letters of a query

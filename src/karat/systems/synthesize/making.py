@@ -1,20 +1,25 @@
-"""One query: made up from a chunk, then put to the test."""
+"""Chunks drawn from a corpus, and a query made of each."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from karat.data.corpus import Corpus
-from karat.llm.base import Request
-from karat.llm.client import Client
-from karat.llm.conversation import NoModelAnswer, converse
+from karat.data.ids import DocRule
+from karat.errors import ConfigError
+from karat.llm.chat import Request
+from karat.llm.client import Client, NoModelAnswer, converse
 from karat.retrievers.bm25 import BM25
 from karat.systems.synthesize import prompts
 from karat.systems.synthesize.drafts import Draft, Tried, agree, read_draft, read_tried
-from karat.systems.synthesize.drawing import Wish, passage_of
+from karat.systems.synthesize.prompts import KINDS, Kind
 
 LOOKED_AT = 5  # chunks in which an answer is looked for that should be nowhere
 _AGAIN = "Answer with one JSON object only."
+_LEAST = 60  # letters and digits: less holds nothing worth asking for
 
 
 class Made(NamedTuple):
@@ -79,3 +84,46 @@ class Maker:
             return read_tried(answer, passages)
 
         return converse(self._client, prompts.try_to_answer(query, passages), read, _AGAIN)[0]
+
+
+class Wish(NamedTuple):
+    """One query to be made up."""
+
+    number: int
+    chunk: int  # its place in the corpus
+    kind: Kind
+
+
+def passage_of(corpus: Corpus, chunk: int) -> str:
+    title, text = corpus.titles[chunk], corpus.texts[chunk]
+    return f"{title}\n\n{text}" if title else text
+
+
+def usable_chunks(corpus: Corpus) -> list[int]:
+    found = [at for at, text in enumerate(corpus.texts) if sum(map(str.isalnum, text)) >= _LEAST]
+    if not found:
+        what = f"no chunk of the corpus has {_LEAST} letters: there is nothing to ask about"
+        raise ConfigError(what, file=corpus.label)
+    return found
+
+
+def wishes(corpus: Corpus, seed: int, rule: DocRule) -> Iterator[Wish]:
+    """Chunk after chunk, one of each document in turn; then all of them again for queries of another kind."""
+    rng = random.Random(seed)
+    order = _drawn(corpus, rng, rule)
+    shift = rng.randrange(len(KINDS))
+    for number in range(len(order) * len(KINDS)):
+        turn, at = divmod(number, len(order))
+        yield Wish(number, order[at], KINDS[(at + turn + shift) % len(KINDS)])
+
+
+def _drawn(corpus: Corpus, rng: random.Random, rule: DocRule) -> list[int]:
+    documents: dict[str, list[int]] = {}
+    names = corpus.documents(rule)
+    for at in usable_chunks(corpus):
+        documents.setdefault(names[at], []).append(at)
+    shuffled = list(documents.values())
+    rng.shuffle(shuffled)
+    for chunks in shuffled:
+        rng.shuffle(chunks)
+    return [at for at in chain.from_iterable(zip_longest(*shuffled)) if at is not None]

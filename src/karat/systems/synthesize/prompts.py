@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from karat.llm.base import Request
-from karat.llm.marks import marked
+from karat.llm.chat import Request
+from karat.llm.texts import marked
 
 TYPES = {
     "fact": "asks for one fact: a number, a name, a date, a yes or no",

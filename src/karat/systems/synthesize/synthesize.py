@@ -18,20 +18,18 @@ import karat
 from karat.data.corpus import Corpus
 from karat.data.ids import DocRule
 from karat.data.prices import Prices, Usage, read_prices
+from karat.data.saved import SavedObject
 from karat.errors import ConfigError, shorten
 from karat.files.atomic_write import write_whole
 from karat.formats.corpus import read_corpus
-from karat.llm.base import NoReply
-from karat.llm.client import CostEstimate, Spending, chat_of, client_of, cost_of
+from karat.llm.chat import NoReply
+from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, cost_of, each
 from karat.llm.options import ModelOptions, Option, spelled_out
-from karat.llm.parallel import Progress, each
 from karat.matching.near_duplicates import near_duplicates
 from karat.systems.synthesize import prompts
 from karat.systems.synthesize.drafts import Draft
-from karat.systems.synthesize.drawing import Wish, wishes
-from karat.systems.synthesize.making import LOOKED_AT, Made, Maker
+from karat.systems.synthesize.making import LOOKED_AT, Made, Maker, Wish, wishes
 
-SCHEMA: Literal["karat/synthesis/1"] = "karat/synthesis/1"
 NO_ANSWER_SHARE = 0.1
 _DRAFTS = 4  # for each wanted query, before it is given up
 _EXAMPLES = 3
@@ -45,11 +43,10 @@ class SynthesisOptions(ModelOptions, total=False):
     no_answer_share: Annotated[float, Option(NO_ANSWER_SHARE)]
 
 
-class Synthesis(msgspec.Struct, kw_only=True):
+class Synthesis(SavedObject, frozen=True, kw_only=True):
     """What `karat synthesize` prints as JSON; `queries` is what it writes."""
 
-    schema: Literal["karat/synthesis/1"] = SCHEMA
-    karat: str
+    schema: Literal["karat/synthesis/1"] = "karat/synthesis/1"
     corpus: str
     corpus_hash: str
     model: str

@@ -1,27 +1,32 @@
-"""The queries of one run: all of them, and those that failed."""
+"""The queries of a run, those that failed, and one query in several runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from karat.history.keep import triage_of
-from karat.history.queries import cases_of, scores_of
-from karat.history.report import leading
-from karat.history.store import Store
-from karat.report.blocks import Block, Section, Text
+from karat.history.queries import QueryHistory, QueryPoint, case_of, cases_of, query_over_time, scores_of
+from karat.history.report import day, leading, minute
+from karat.history.store import Store, short
+from karat.report.blocks import Block, Chart, Example, Section, Series, Text
 from karat.report.fitting import SIGNS
-from karat.report.numbers import written
 from karat.report.triage import triage_blocks
+from karat.results.numbers import written
 from karat.scoring.metrics.grammar import parse_metric
-from karat.web.pages.asking import SHOWN, SIZE, AskPage, asked_of, steps
-from karat.web.rendering import page, place
+from karat.web.api import AskQuery
+from karat.web.pages.common import SHOWN, SIZE, AskPage, asked_of, link, steps
+from karat.web.rendering import Placed, page, place
 
 _CASES = 10  # failed queries of a page
 
 _ORDERS = [("given", "as in the gold set"), ("worst", "worst first"), ("best", "best first")]
+_LINES = 4  # systems of a chart
+_DEPTH = 5  # ranks that it has at least
 
 
 def queries_page(store: Store, request: Request) -> Response:
@@ -90,3 +95,83 @@ def triage_page(store: Store, request: Request) -> Response:
         sections=place([Section("triage", "Failed queries", blocks)]),
         links=steps(request, offset, _CASES, row.head.cases),
     )
+
+
+def query_page(store: Store, request: Request) -> Response:
+    context: dict[str, Any] = {"place": "query", "store": store.label, "choices": store.choices()}
+    if not request.query_params.get("query_id"):
+        return page("query.html", "One query across runs", asked=AskQuery(query_id=""), text=None, rows=[], **context)
+    asked = asked_of(request, AskQuery)
+    found = query_over_time(store, asked.query_id, asked.filter(), limit=asked.limit, after=asked.after)
+    names = _metrics(store, found.points)
+    units = [parse_metric(name).unit for name in names]
+    rows = [
+        {
+            "run_id": point.run_id,
+            "saved": minute(point.saved_at),
+            "system": point.system,
+            "branch": point.branch,
+            "rank": "missing" if point.missing else point.first_rank or "–",
+            "cells": [written(point.scores.get(name), unit) for name, unit in zip(names, units, strict=True)],
+        }
+        for point in found.points
+    ]
+    return page(
+        "query.html",
+        f"Query {found.query_id}",
+        asked=asked,
+        text=found.query,
+        shown=names,
+        rows=rows,
+        links=[("Older runs", link("/query", request, after=found.after))] if found.after else [],
+        sections=[*_sections(store, found), *([Placed("runs", "In each run")] if rows else [])],
+        **context,
+    )
+
+
+def _metrics(store: Store, points: Sequence[QueryPoint]) -> list[str]:
+    """The most telling that the newest run has of this query."""
+    if not points:
+        return []
+    told = [str(metric) for metric in leading([store.row(points[0].run_id)])]
+    return [name for name in told if name in points[0].scores][:SHOWN]
+
+
+def _sections(store: Store, found: QueryHistory) -> list[Placed]:
+    moved = Section("rank", "How its rank moved", _rank_blocks(found))
+    seen = next((point for point in found.points if point.has_case), None)
+    case = None if seen is None else case_of(store, seen.run_id, found.query_id)
+    if seen is None or case is None:
+        return place([moved])
+    made = triage_of(store.document(seen.run_id), [case])
+    shown = [] if made is None else [block for block in triage_blocks(made) if isinstance(block, Example)]
+    told = Text(f"In {seen.system}, run {short(seen.run_id)} of {day(seen.saved_at)}, the newest that failed on it.")
+    return place([moved, Section("hits", "Gold and hits", [told, Text(SIGNS, "note"), *shown])])
+
+
+def _rank_blocks(found: QueryHistory) -> list[Block]:
+    points = found.points
+    if not points:
+        return [Text(f"None of these runs has a query with the id {found.query_id}.")]
+    ranks = [point.first_rank for point in points if point.first_rank is not None]
+    if not ranks:
+        return [Text("In none of these runs is a relevant hit in its list.")]
+    if len(points) == 1:
+        return [Text("One run is not a trend yet.")]
+    oldest_first = list(reversed(points))
+    systems = sorted(dict.fromkeys(point.system for point in points))[:_LINES]
+    chart = Chart(
+        "Rank of its first relevant hit, run by run, the oldest first; lower is better, a gap: none found",
+        "run",
+        "rank",
+        [_line(system, oldest_first) for system in systems],
+        y_range=(0.0, float(max(*ranks, _DEPTH))),
+        x_words=[day(point.saved_at) for point in oldest_first],
+        told=True,
+    )
+    return [chart]
+
+
+def _line(system: str, points: Sequence[QueryPoint]) -> Series:
+    own = [(float(place), point.first_rank) for place, point in enumerate(points, 1) if point.system == system]
+    return Series(system, [at for at, _ in own], [None if rank is None else float(rank) for _, rank in own])

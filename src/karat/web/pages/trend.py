@@ -8,17 +8,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from karat.history.gold_sets import gold_set, several_gold_sets
-from karat.history.report import day, leading, minute, trend_blocks
+from karat.history.report import day, gold_set, leading, minute, several_gold_sets, trend_blocks
 from karat.history.rows import TrendPoint
 from karat.history.store import Store, short
 from karat.report.blocks import Block, Chart, Section, Series, Table, Text
-from karat.report.numbers import interval, written
+from karat.results.numbers import interval, written
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import ListRuns
-from karat.web.pages.asking import asked_of
-from karat.web.pages.verdicts import kept_verdicts
+from karat.web.pages.common import asked_of, kept_verdicts
 from karat.web.rendering import Placed, page, place
 
 _LINES = 4  # colours of a chart

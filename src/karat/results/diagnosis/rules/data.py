@@ -10,7 +10,7 @@ from karat.results.diagnosis import thresholds as at
 from karat.results.diagnosis.evidence import DIFFERENCE, Evidence, MissingEvidence
 from karat.results.diagnosis.finding import Number
 from karat.results.diagnosis.rule import Proof, RuleTable
-from karat.results.diagnosis.words import listed, percent, share
+from karat.results.numbers import enumerated, percent, share_of
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
@@ -31,7 +31,7 @@ def labels_gone(e: Evidence) -> Iterator[Proof]:
     if e.labels.rechunked:
         named, gone = e.labels.chunks.count, e.labels.chunks.moved + e.labels.changed
         such = [*e.labels.chunks.examples, *e.labels.changed_examples]
-        said = f"Of {named:,} chunks that the gold set names, {gone:,} are gone or changed, such as {listed(such)}."
+        said = f"Of {named:,} chunks that the gold set names, {gone:,} are gone or changed, such as {enumerated(such)}."
         yield Proof(2, said, [Number("chunks named", named), Number("chunks gone or changed", gone)])
 
 
@@ -54,7 +54,7 @@ def worse_than_random(e: Evidence) -> Iterator[Proof]:
         chance = float(np.nanmean(floors))
         yield Proof(
             sure,
-            f"recall@5 is {share(recall)}; blind draws from {e.corpus_size:,} items would give {percent(chance)}.",
+            f"recall@5 is {share_of(recall)}; blind draws from {e.corpus_size:,} items would give {percent(chance)}.",
             [recall.number, Number("random floor", chance), gap.number],
         )
 
@@ -74,7 +74,7 @@ def short_lists(e: Evidence) -> Iterator[Proof]:
         none = int((e.depths == 0).sum())
         yield Proof(
             sure,
-            f"{share(short)} of the queries have fewer than 5 hits, {none:,} of them none at all.",
+            f"{share_of(short)} of the queries have fewer than 5 hits, {none:,} of them none at all.",
             [short.number, Number("queries without a hit", none)],
         )
 
@@ -104,4 +104,4 @@ def unjudged(e: Evidence) -> Iterator[Proof]:
         return  # whoever lists the relevant items alone means that all others are not
     judged = e.score("judged@5")
     if sure := judged.below(at.UNJUDGED):
-        yield Proof(sure, f"The gold set knows {share(judged)} of the hits in the top 5.", [judged.number])
+        yield Proof(sure, f"The gold set knows {share_of(judged)} of the hits in the top 5.", [judged.number])

@@ -11,7 +11,7 @@ from karat.data.ids import Bools
 from karat.results.diagnosis import thresholds as at
 from karat.results.diagnosis.evidence import DIFFERENCE, Evidence, LazyInterval
 from karat.results.diagnosis.rule import Proof, RuleTable
-from karat.results.diagnosis.words import decimal, percent, points, share
+from karat.results.numbers import decimal_of, percent, points_of, share_of
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
@@ -52,7 +52,7 @@ def not_found(e: Evidence) -> Iterator[Proof]:
     if deeper is not None:
         if sure := deeper.below(at.LOW_RECALL[50]):
             depth = deeper.name.rpartition("@")[2]
-            said = f"{share(deeper)} of the right items are among the first {depth} hits before reranking."
+            said = f"{share_of(deeper)} of the right items are among the first {depth} hits before reranking."
             yield Proof(sure, said, [deeper.number])
         return
     found = e.reach(f"recall@{e.depth}")
@@ -107,7 +107,7 @@ def too_far_down(e: Evidence) -> Iterator[Proof]:
     if sure := min(now.below(at.GOOD_RECALL_AT_5), gap.above(at.WIDE)):
         said = (
             f"{_said(e, 'recall@5', now)}. With the first {e.depth} hits in the best possible order it would be "
-            f"{share(best)}, {points(gap)} more."
+            f"{share_of(best)}, {points_of(gap)} more."
         )
         yield Proof(sure, said, [now.number, best.number, gap.number])
 
@@ -128,7 +128,7 @@ def buried(e: Evidence) -> Iterator[Proof]:
         first = e.reach("recall@1")
         said = (
             f"{_said(e, 'recall@5', recall)}, but only {_said(e, 'recall@1', first)}; "
-            f"MRR is {decimal(mrr)} and nDCG@5 {decimal(ndcg)}, where 1 means right from the top."
+            f"MRR is {decimal_of(mrr)} and nDCG@5 {decimal_of(ndcg)}, where 1 means right from the top."
         )
         yield Proof(sure, said, [recall.number, first.number, mrr.number, ndcg.number, cost.number])
 
@@ -151,8 +151,8 @@ def clutter(e: Evidence) -> Iterator[Proof]:
         most = float(np.mean(e.ceiling("precision@5")[several]))
         said = (
             f"Over the queries with two or more right items, {_said(e, 'recall@5', recall, several)}. Yet of the first "
-            f"hits, taking as many as there are right items, only {share(clean)} are right (rprecision); "
-            f"precision@5 is {share(precision)}, where {percent(most)} is possible."
+            f"hits, taking as many as there are right items, only {share_of(clean)} are right (rprecision); "
+            f"precision@5 is {share_of(precision)}, where {percent(most)} is possible."
         )
         yield Proof(sure, said, [recall.number, clean.number, precision.number])
 
@@ -168,7 +168,7 @@ def first_hit_only(e: Evidence) -> Iterator[Proof]:
     """MRR is high (above 0.70), recall@5 is not good (below 80%), and nothing above explains it."""
     mrr, recall = e.score("mrr"), e.reach("recall@5")
     if sure := min(mrr.above(at.HIGH_MRR), recall.below(at.GOOD_RECALL_AT_5)):
-        said = f"MRR is {decimal(mrr)}, where 1 means that every first hit is right; {_said(e, 'recall@5', recall)}."
+        said = f"MRR is {decimal_of(mrr)}, where 1 means that every first hit is right; {_said(e, 'recall@5', recall)}."
         yield Proof(sure, said, [mrr.number, recall.number])
 
 
@@ -185,7 +185,7 @@ def same_documents(e: Evidence) -> Iterator[Proof]:
     recall = e.reach("recall@5")
     if sure := min(redundancy.above(at.REDUNDANT), recall.below(at.GOOD_RECALL_AT_5)):
         said = (
-            f"{share(redundancy)} of the top 5 come from a document that is there already; "
+            f"{share_of(redundancy)} of the top 5 come from a document that is there already; "
             f"{_said(e, 'recall@5', recall)}."
         )
         yield Proof(sure, said, [redundancy.number, recall.number])
@@ -199,6 +199,6 @@ def _said(e: Evidence, name: str, reach: LazyInterval, of: Bools | None = None) 
     place = "are the first hit" if k == "1" else f"are among the first {k} hits"
     where = f"{place} (recall@{k}{how})"
     if e.uncapped(name):
-        return f"{share(reach)} of the right {what} {where}"
+        return f"{share_of(reach)} of the right {what} {where}"
     found = percent(e.score(name, of).value)
-    return f"{found} of the right {what} {where}, which is {share(reach)} of those that fit there"
+    return f"{found} of the right {what} {where}, which is {share_of(reach)} of those that fit there"

@@ -10,7 +10,7 @@ from karat.results.diagnosis import thresholds as at
 from karat.results.diagnosis.evidence import Evidence, LazyInterval, MissingEvidence
 from karat.results.diagnosis.finding import Number
 from karat.results.diagnosis.rule import Proof, RuleTable
-from karat.results.diagnosis.words import decimal, percent, share
+from karat.results.numbers import decimal_of, percent, share_of
 from karat.results.summary import FEW
 
 TABLE: RuleTable[Evidence] = RuleTable()
@@ -34,7 +34,7 @@ def from_the_future(e: Evidence) -> Iterator[Proof]:
     credit = change.mirrored(f"{recall.metric} earned with newer hits", around=0.0)
     if sure := max(newer.above(at.NEWER), credit.above(at.CREDIT)):
         said = (
-            f"{share(newer)} of the first {found.k} hits are newer than their query's as_of. Without newer hits "
+            f"{share_of(newer)} of the first {found.k} hits are newer than their query's as_of. Without newer hits "
             f"{recall.metric} goes from {percent(recall.baseline or 0)} to {percent(recall.candidate or 0)}."
         )
         numbers = [newer.number, credit.number]
@@ -55,8 +55,8 @@ def scores_do_not_tell(e: Evidence) -> Iterator[Proof]:
     _, wrong, apart = _no_answer(e)
     if sure := min(wrong.above(at.FALSE_EVIDENCE), apart.below(at.APART)):
         said = (
-            f"{share(wrong)} of the queries without an answer get a hit. Of two queries, one with an answer and one "
-            f"without, the first has the higher top score in {share(apart)} of the cases, where 50% is chance."
+            f"{share_of(wrong)} of the queries without an answer get a hit. Of two queries, one with an answer and one "
+            f"without, the first has the higher top score in {share_of(apart)} of the cases, where 50% is chance."
         )
         yield Proof(sure, said, [wrong.number, apart.number])
 
@@ -77,9 +77,9 @@ def no_threshold(e: Evidence) -> Iterator[Proof]:
     rates = (chosen.false_evidence.value, chosen.miss.value, found.miss.mean)
     after, missed, before = (percent(rate or 0.0) for rate in rates)
     said = (
-        f"{share(wrong)} of the queries without an answer get a hit. With hits under {chosen.threshold} cut it is "
+        f"{share_of(wrong)} of the queries without an answer get a hit. With hits under {chosen.threshold} cut it is "
         f"{after}, and {missed} of the queries with an answer get no relevant hit instead of {before}. "
-        f"AUROC of the top score: {decimal(apart)}."
+        f"AUROC of the top score: {decimal_of(apart)}."
     )
     first = f"cut hits with a score under {chosen.threshold} (`--min-score {chosen.threshold}` scores it)"
     yield Proof(sure, said, [wrong.number, apart.number], first_try=(first,))

@@ -12,10 +12,9 @@ from karat.errors import shorten
 from karat.results.diagnosis import thresholds as at
 from karat.results.diagnosis.evidence import Evidence, LazyInterval
 from karat.results.diagnosis.rule import Proof, RuleTable
-from karat.results.diagnosis.words import listed, share
+from karat.results.numbers import enumerated, share_of
 from karat.results.summary import FEW
-from karat.statistics.apart import apart_p
-from karat.statistics.corrections import holm
+from karat.statistics.significance import apart_p, holm
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
@@ -73,8 +72,8 @@ def _groups(e: Evidence, name: str, values: Floats) -> Iterator[_Group]:
 def _weak(name: str, weak: list[tuple[_Group, float]], doubt: float) -> Proof:
     weak = sorted(weak, key=lambda found: found[0].own.value)
     said = "; ".join(
-        f"for {shorten(g.value, 40)}, {share(g.own)} of the right items that fit into the first 5 hits are there, "
-        f"for all others {share(g.rest)}"
+        f"for {shorten(g.value, 40)}, {share_of(g.own)} of the right items that fit into the first 5 hits are there, "
+        f"for all others {share_of(g.rest)}"
         for g, _ in weak
     )
     tongue = ("check for this language: stop words, accents, how words are split, its own words for things",)
@@ -82,6 +81,6 @@ def _weak(name: str, weak: list[tuple[_Group, float]], doubt: float) -> Proof:
         2 if min(p for _, p in weak) < doubt / 5 else 1,
         f"{said[0].upper()}{said[1:]}. This allows for the number of groups that were looked at.",
         [number for g, _ in weak for number in (g.own.number, g.rest.number)],
-        about={"attribute": name, "values": listed([shorten(g.value, 40) for g, _ in weak], "or")},
+        about={"attribute": name, "values": enumerated([shorten(g.value, 40) for g, _ in weak], "or")},
         first_try=tongue if "lang" in name.lower() or "locale" in name.lower() else (),
     )

@@ -11,7 +11,7 @@ from karat.errors import shorten
 from karat.results.diagnosis import thresholds as at
 from karat.results.diagnosis.evidence import Evidence
 from karat.results.diagnosis.rule import Proof, RuleTable
-from karat.results.diagnosis.words import milliseconds, share
+from karat.results.numbers import ms_of, share_of
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
@@ -31,13 +31,13 @@ def slow(e: Evidence) -> Iterator[Proof]:
     sure = median.above(at.SLOW_MS)
     if not sure:
         return
-    said, numbers, where = f"Half of the queries take longer than {milliseconds(median)}.", [median.number], ""
+    said, numbers, where = f"Half of the queries take longer than {ms_of(median)}.", [median.number], ""
     stages = _stages(e)
     for name, times in stages.items():
         part = e.estimate(f"share of the time in {name}", times / total)
         more = e.estimate("stage − all others", times - (total - times), (-np.inf, np.inf))
         if len(stages) > 1 and more.above(0):
-            said += f" On average {share(part)} of a query's time goes into {name}."
+            said += f" On average {share_of(part)} of a query's time goes into {name}."
             numbers.append(part.number)
             where = f", and most of the time goes into {shorten(name, 40)}"
     first = () if len(stages) > 1 else ("log the time of each stage: it tells where to look",)
@@ -55,7 +55,7 @@ def slow_tail(e: Evidence) -> Iterator[Proof]:
     total = e.column("latency_p90")
     usual, tail = e.quantile("latency_p50", total, 0.5), e.quantile("latency_p90", total, 0.9)
     if sure := min(tail.above(at.SLOW_MS), tail.above(at.LONG_TAIL * usual.limits[1])):
-        said = f"Half of the queries take up to {milliseconds(usual)}, one in ten {milliseconds(tail)} or more."
+        said = f"Half of the queries take up to {ms_of(usual)}, one in ten {ms_of(tail)} or more."
         yield Proof(sure, said, [usual.number, tail.number])
 
 

@@ -10,8 +10,8 @@ from karat.results.diagnosis import thresholds as at
 from karat.results.diagnosis.evidence import Evidence, LazyInterval, MissingEvidence
 from karat.results.diagnosis.finding import Number
 from karat.results.diagnosis.rule import Proof, RuleTable
-from karat.results.diagnosis.words import share
 from karat.results.differences import Difference
+from karat.results.numbers import share_of
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
@@ -50,7 +50,7 @@ def reranker_wins_little(e: Evidence) -> Iterator[Proof]:
     if sure := captured.below(at.CAPTURED):
         said = (
             f"The best order of the raw lists would take {gain.metric} from {gain.best - gain.possible:.2f} to "
-            f"{gain.best:.2f}. Of that way reranking goes {share(captured)}."
+            f"{gain.best:.2f}. Of that way reranking goes {share_of(captured)}."
         )
         yield Proof(sure, said, [captured.number, Number(f"{gain.metric}, best order − raw", gain.possible)])
 
@@ -66,7 +66,7 @@ def misrouted(e: Evidence) -> Iterator[Proof]:
     """Less than 90% of the queries asked every source that they need."""
     right = e.score("route_accuracy")
     if sure := right.below(at.ROUTED_RIGHT):
-        yield Proof(sure, f"{share(right)} of the queries asked the source that they need.", [right.number])
+        yield Proof(sure, f"{share_of(right)} of the queries asked the source that they need.", [right.number])
 
 
 @rule(
@@ -84,7 +84,7 @@ def rewriting_harms(e: Evidence) -> Iterator[Proof]:
     change, harmed = _change(e, first), e.told("share harmed", row.mean, (row.low, row.high), row.n)
     worse = change.below(0) if change.value <= -at.NDCG_DROPS else 0
     if sure := worse or harmed.above(at.HARMED):
-        said = f"With the rewritten query {_went(first)}; {share(harmed)} of the queries were harmed."
+        said = f"With the rewritten query {_went(first)}; {share_of(harmed)} of the queries were harmed."
         where = " more than it helps" if worse else " many queries"
         yield Proof(sure, said, [change.number, harmed.number], about={"where": where})
 

@@ -1,0 +1,30 @@
+"""What all saved objects begin with: the kind of file, the version that saved it, and what was evaluated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from karat.data.gold import Dataset
+
+
+class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command saves. Later versions add keys and never change the meaning of those that are there."""
+
+    schema: str  # karat/NAME/NUMBER, a default of each kind
+    karat: str  # version
+
+
+class SavedOfSystem(SavedObject, frozen=True, kw_only=True):
+    """What is saved of one system's run on one gold set."""
+
+    system: str
+    run: str
+    gold: str
+    dataset: Dataset
+
+
+def json_text(value: Any) -> bytes:
+    """JSON as people read it in a file or a terminal."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

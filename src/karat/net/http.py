@@ -1,0 +1,395 @@
+"""One HTTP client: time and size limits, one rule for another try, and no secret in a message."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from karat.errors import ConfigError, KaratError, MissingExtra, shorten
+from karat.net.timeouts import TooSlow
+
+BUSY = frozenset({429, 502, 503, 504})
+_PATIENCE = 30.0  # seconds, where a question has no timeout of its own
+_LARGEST = 256 << 20
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_SECRET = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+_SECONDS = re.compile(r"\d{1,15}(\.\d+)?", re.ASCII)
+
+T = TypeVar("T")
+
+
+class Secrets:
+    """Values from the environment, named in settings as `${NAME}` and never written out."""
+
+    def __init__(self, *values: str) -> None:
+        self._seen = {value for value in values if value}
+
+    def fill(self, template: Any) -> Any:
+        """The template with every `${NAME}` put in."""
+        if isinstance(template, dict):
+            return {name: self.fill(value) for name, value in template.items()}
+        if isinstance(template, list):
+            return [self.fill(value) for value in template]
+        return _SECRET.sub(lambda found: self.get(found[1]), template) if isinstance(template, str) else template
+
+    def get(self, name: str) -> str:
+        value = os.environ.get(name, "").strip()
+        if not value:
+            raise ConfigError(f"the environment has no {name}", hint=f"set it: export {name}=…")
+        self._seen.add(value)
+        return value
+
+    def redact(self, text: str) -> str:
+        for value in self._seen:
+            text = text.replace(value, "***")
+        return text
+
+
+class HttpError(KaratError):
+    """A server that does not answer as it should.
+
+    `status` is what it answered, None where no answer came; `wait` the seconds after which it wants to be asked again.
+    `lost`: there was no connection, which may be better at the next try.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        status: int | None = None,
+        wait: float | None = None,
+        lost: bool = False,
+        got: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what, got=got, hint=hint)
+        self.status, self.wait, self.lost = status, wait, lost
+
+
+@dataclass(frozen=True)
+class Retry:
+    """When a request is sent again, and after how long: the one rule for all requests.
+
+    Another try follows a lost connection, a timeout and an answer with one of `statuses`; `attempts` tries at most,
+    none of them later than `limit` seconds after the first. The server's own Retry-After is never
+    shortened; otherwise the pause doubles from `first` up to `longest` seconds. `chance` spreads the pauses, so that
+    many clients do not come back at once; `random.Random(seed).random` makes them repeatable.
+    """
+
+    attempts: float = 3
+    limit: float = math.inf
+    statuses: Container[int] = BUSY
+    first: float = 0.25
+    longest: float = 32.0
+    chance: Callable[[], float] = random.random
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def during(self, work: Callable[[], T]) -> T:
+        """What `work` returns; the last error says how often it was tried. Work that is repeated must bear it."""
+        started = self.clock()
+        for tries in count(1):
+            try:
+                return work()
+            except (HttpError, TooSlow) as error:
+                if not self.again(error):
+                    raise
+                wait = self._pause(error, tries)
+                if tries >= self.attempts or self.clock() - started + wait > self.limit:
+                    error.what += self._given_up(error, tries)
+                    raise
+            self.sleep(wait)
+        raise AssertionError  # count() never ends
+
+    def again(self, error: HttpError | TooSlow) -> bool:
+        """Whether another try may do better."""
+        return isinstance(error, TooSlow) or error.lost or error.status in self.statuses
+
+    def _pause(self, error: HttpError | TooSlow, tries: int) -> float:
+        asked = error.wait if isinstance(error, HttpError) else None
+        if asked is not None:
+            return asked + self.first * self.chance()
+        return min(self.first * 2.0 ** min(tries - 1, 30), self.longest) * (0.5 + self.chance())
+
+    def _given_up(self, error: HttpError | TooSlow, tries: int) -> str:
+        asked = error.wait if isinstance(error, HttpError) else None
+        wait = "" if asked is None or tries >= self.attempts else f"; it asks to wait {asked:,.0f} s"
+        return wait + (f" (asked {tries} times)" if tries > 1 else "")
+
+
+class Response(NamedTuple):
+    """An answer that was read to its end. Names of headers are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    content: bytes
+    where: str = ""  # what a message calls the request
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """ValueError where the content is no JSON."""
+        try:
+            return json.loads(self.content)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+    def seconds_until(self, moment: float) -> float:
+        """By the clock of the server, which may be wrong."""
+        return max(0.0, moment - (timestamp(self.headers.get("date", "")) or time.time()))
+
+    def wait_asked(self) -> float | None:
+        """Seconds, as Retry-After says them or the date that it names."""
+        asked = self.headers.get("retry-after", "").strip()
+        if _SECONDS.fullmatch(asked):
+            return float(asked)
+        moment = timestamp(asked)
+        return None if moment is None else self.seconds_until(moment)
+
+
+class Answer(NamedTuple, Generic[T]):
+    """What was read of an answer, and how long the try took that succeeded."""
+
+    read: T
+    ms: float
+
+
+class Http:
+    """Sends requests; safe to use from many threads.
+
+    `extra` brings a package that keeps connections open; with None the standard library does, which opens one for each
+    request. Redirects are not followed: whoever wants to knows where the secrets may go.
+    """
+
+    def __init__(
+        self, secrets: Secrets, retry: Retry | None = None, *, extra: str | None = "http", largest: int = _LARGEST
+    ) -> None:
+        self.secrets, self.retry, self._extra, self._largest = secrets, retry or Retry(), extra, largest
+
+    @cached_property
+    def _transport(self) -> _Transport:
+        return _OneByOne() if self._extra is None else _KeptOpen(self._extra)
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        payload: Any = None,
+        *,
+        timeout: float,
+        deadline: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """One try: the answer, whatever its status. Bytes are sent as they are, anything else as JSON.
+
+        `deadline` (time.monotonic) is where less than `timeout` is left, since earlier tries took some of it.
+        """
+        where = self.secrets.redact(f"{method} {url.partition('?')[0]}")
+        deadline = time.monotonic() + timeout if deadline is None else deadline
+        sent = {"User-Agent": "karat", **({} if payload is None else {"Content-Type": "application/json"})}
+        is_raw = payload is None or isinstance(payload, bytes)
+        try:
+            content = payload if is_raw else json.dumps(payload, allow_nan=False).encode()
+            answer = self._transport.send(method, url, content, {**sent, **(headers or {})}, deadline, self._largest)
+        except TimeoutError:
+            raise TooSlow(timeout, where) from None
+        except _Failed as error:
+            raise HttpError(f"{where}: {self._shown(str(error))}", lost=error.lost, hint=error.hint) from None
+        except (ValueError, TypeError) as error:
+            raise HttpError(f"{where}: {self._shown(str(error))}") from None
+        return answer._replace(where=where)
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        payload: Any,
+        read: Callable[[Any], T],
+        *,
+        timeout: float | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer[T]:
+        """What `read` takes out of the JSON that comes back; `timeout` is for all tries together."""
+        limit = timeout or _PATIENCE
+        deadline = time.monotonic() + limit
+
+        def once() -> Answer[T]:
+            started = time.perf_counter()
+            response = self.send(method, url, payload, timeout=limit, deadline=deadline, headers=headers)
+            ms = (time.perf_counter() - started) * 1000
+            return Answer(self.read(response, read), ms)
+
+        return replace(self.retry, limit=limit).during(once)
+
+    def read(self, response: Response, read: Callable[[Any], T]) -> T:
+        """What `read` takes out of the JSON of a good answer."""
+        if response.status // 100 != 2:
+            raise self.refusal(response, response.text)
+        try:
+            content = response.json()
+        except ValueError:
+            what = f"{response.where}: the answer is no JSON"
+            raise HttpError(what, status=response.status, got=self._shown(response.text)) from None
+        try:
+            return read(content)
+        except KaratError as error:  # shows what the server said, and that may be what it was told
+            raise HttpError(self.secrets.redact(str(error)), status=response.status) from None
+
+    def refusal(self, response: Response, said: str) -> HttpError:
+        """The error for an answer that is none, with what it says of itself."""
+        said = " ".join(self._shown(said).split())
+        what = f"{response.where}: answered {response.status}" + (f" ({said})" if said else "")
+        return HttpError(what, status=response.status, wait=response.wait_asked())
+
+    def _shown(self, said: str) -> str:
+        """Cut after secrets are out of it: half of one is still too much."""
+        return shorten(self.secrets.redact(said), 200)
+
+
+class _Failed(Exception):
+    """No answer. `lost`: another try may get one."""
+
+    def __init__(self, what: str, *, lost: bool = True, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.lost, self.hint = lost, hint
+
+
+class _Transport(Protocol):
+    """Raises TimeoutError, _Failed, or ValueError where the request makes no sense."""
+
+    def send(
+        self, method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
+    ) -> Response: ...
+
+
+class _KeptOpen:
+    """httpx2, with one pool of connections."""
+
+    def __init__(self, extra: str) -> None:
+        try:
+            import httpx2
+        except ImportError:
+            raise MissingExtra("asking a server", "httpx2", extra) from None
+        self._httpx = httpx2
+        self._client = httpx2.Client(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
+
+    def send(
+        self, method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
+    ) -> Response:
+        httpx2, left = self._httpx, max(deadline - time.monotonic(), 0.001)
+        try:
+            with self._client.stream(method, url, content=content, headers=headers, timeout=left) as answer:
+                found = {name.lower(): value for name, value in answer.headers.items()}
+                return Response(answer.status_code, found, _whole(answer.iter_bytes(), deadline, largest))
+        except httpx2.TimeoutException:
+            raise TimeoutError from None
+        except httpx2.TransportError:
+            raise _Failed("the connection failed") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise ValueError(str(error)) from None
+
+
+class _OneByOne:
+    """The standard library; proxies as the environment has them, but not to this machine itself."""
+
+    def send(
+        self, method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
+    ) -> Response:
+        from http.client import HTTPException, IncompleteRead, InvalidURL
+        from ssl import SSLCertVerificationError
+        from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
+
+        opener = OpenerDirector()  # with neither redirects nor files, which urllib would follow on its own
+        for handler in (ProxyHandler({} if is_loopback(url) else None), HTTPHandler(), HTTPSHandler()):
+            opener.add_handler(handler)
+        try:
+            request = Request(url, content, headers, method=method)
+            with opener.open(request, timeout=max(deadline - time.monotonic(), 0.001)) as answer:
+                found = {name.lower(): value for name, value in answer.headers.items()}
+                whole = _whole(iter(lambda: answer.read1(1 << 16), b""), deadline, largest)
+                if answer.length:
+                    raise IncompleteRead(b"", answer.length)
+                return Response(answer.status, found, whole)
+        except InvalidURL as error:
+            raise ValueError(str(error)) from None
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                raise TimeoutError from None
+            is_forged = isinstance(reason, SSLCertVerificationError)
+            hint = "SSL_CERT_FILE names the certificates to trust" if is_forged else None
+            raise _Failed(str(reason) or type(reason).__name__, lost=not is_forged, hint=hint) from None
+
+
+def _whole(chunks: Iterable[bytes], deadline: float, largest: int) -> bytes:
+    """A connection's own timeout starts again with every byte, so a trickle needs a deadline."""
+    read, size = [], 0
+    for chunk in chunks:
+        read.append(chunk)
+        size += len(chunk)
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        if size > largest:
+            raise ValueError(f"an answer of more than {largest >> 20} MiB")
+    return b"".join(read)
+
+
+def timestamp(date: str) -> float | None:
+    """A date of a header as seconds, None where it is none."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is on this machine."""
+    return urlsplit(url).hostname in _LOOPBACK
+
+
+def check_url(
+    url: str,
+    hint: str | None = "keys belong into a header: Authorization: Bearer ${MY_KEY}",
+    *,
+    field: str | None = None,
+    query: bool = True,
+) -> str:
+    """An address without its last slash and without a password, which would be in run logs and messages."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+        usable = usable and url.isprintable() and " " not in parts.netloc and parts.port != 0
+        usable = usable and (query or not (parts.query or parts.fragment or " " in url))
+    except ValueError:
+        usable = None
+    if not usable:
+        raise ConfigError(
+            "no usable address",
+            field=field,
+            got=None if "@" in url or "?" in url else url,
+            expected=f"http(s)://host[:port]/path without user and password{'' if query else ', and without a query'}",
+            hint=hint,
+        )
+    return url.rstrip("/")
+
+
+def check_token(token: str, field: str, kind: str = "token") -> str:
+    """`token` without the line break that a pasted secret often has. What is wrong with it is said, never shown."""
+    token = token.strip()
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise ConfigError(f"no usable {kind}", field=field, expected="printable ASCII characters without spaces")
+    return token

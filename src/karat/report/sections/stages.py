@@ -1,0 +1,291 @@
+"""What each stage of a system adds and loses."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from karat.errors import shorten
+from karat.report.blocks import Bar, Bars, Block, Cell, Column, Table, Text
+from karat.report.cells import difference_table
+from karat.report.sections.base import ReportSection
+from karat.results.analyses.reranker import Gain, Reranked
+from karat.results.analyses.rewriter import Rewriting, Rewritten
+from karat.results.analyses.router import Confusion, Regret, Routed
+from karat.results.analyses.waterfall import (
+    CUT,
+    CUT_EARLY,
+    DEMOTED,
+    MISROUTED,
+    NOT_IN_CORPUS,
+    NOT_LISTED,
+    NOT_RETRIEVED,
+    NOT_RUN,
+    OVER_BUDGET,
+    Loss,
+    Losses,
+)
+from karat.results.numbers import counted, points, share, such_as, with_interval
+from karat.results.result import Result
+
+# Stage → what happened, and in one or two words.
+WORDS = {
+    NOT_IN_CORPUS: ("not in the corpus", "not in corpus"),
+    NOT_RUN: ("the run has no answer to the query (missing, or an error)", "not run"),
+    MISROUTED: ("stands in a source that was not asked", "misrouted"),
+    NOT_RETRIEVED: ("not among the raw candidates", "not found"),
+    NOT_LISTED: ("not in the list", "not listed"),
+    CUT_EARLY: ("raw candidate too far down, cut before the final list", "cut early"),
+    DEMOTED: ("in the raw top {k}, moved out of it by the reranker", "demoted"),
+    "over_top_k": ("in the top {k}, cut by --top-k", "over top-k"),
+    "too_new": ("in the top {k}, newer than the query's as_of", "too new"),
+    "low_score": ("in the top {k}, under the score threshold", "low score"),
+    CUT: ("in the final list, below {k}", "below k"),
+    OVER_BUDGET: ("in the final list, past {k}", "over budget"),
+}
+_COLUMNS = 6  # more routes than that are told one below the other
+_ROWS = 10
+_NAME = 16
+_TEXT = 300  # characters of a query; a table wraps them
+
+
+class WaterfallSection(ReportSection):
+    """Found and lost items, stage by stage, for all queries and by segment."""
+
+    name = "waterfall"
+    title = "Where relevant items were lost"
+    order = 45
+
+    def blocks(self, result: Result) -> list[Block]:
+        found: Losses | None = result.analyses.found.get("waterfall")
+        if found is None:
+            return []
+        everything, *segments = found.rows
+        blocks: list[Block] = [
+            _picture(found, everything),
+            _waterfall(found, everything),
+            *(Text(note, "note") for note in _notes(found)),
+        ]
+        return blocks + [_by_segment(by, list(rows), found.stages) for by, rows in groupby(segments, _segment)]
+
+
+def _segment(row: Loss) -> str:
+    return row.segment
+
+
+def _picture(found: Losses, row: Loss) -> Bars:
+    """From all relevant items down to those that were found, stage by stage; a stage that lost nothing is left out."""
+    whole = max(row.relevant, 1)
+    bars, left = [Bar("relevant", 0.0, 1.0, 2, f"{row.relevant:,}")], row.relevant
+    for stage in found.stages:
+        if row.lost[stage]:
+            after = left - row.lost[stage]
+            bars.append(Bar(WORDS[stage][1], after / whole, left / whole, 1, f"−{row.lost[stage]:,}"))
+            left = after
+    bars.append(Bar("found", 0.0, row.found / whole, 0, f"{row.found:,}"))
+    kinds = ("found", "lost at this stage", "all relevant items")
+    return Bars("From relevant to found", "share of the relevant items", kinds, bars, (0.0, 1.0), told=True)
+
+
+def _waterfall(found: Losses, row: Loss) -> Table:
+    k = f"{found.budget:,} tokens" if found.budget else "k" if found.own_k else str(found.k)
+
+    def line(what: str, items: int) -> list[Cell]:
+        return [what, items, f"{items / max(row.relevant, 1):.1%}"]
+
+    rows = [
+        line("relevant items", row.relevant),
+        line(f"found in the {'first' if found.budget else 'top'} {k}", row.found),
+    ]
+    words = {stage: WORDS[stage][0].replace("top", "first" if found.budget else "top", 1) for stage in found.stages}
+    rows += [line(words[stage].format(k=k), row.lost[stage]) for stage in found.stages]
+    return Table([Column("what became of them"), Column("items", "count"), Column("share")], rows)
+
+
+def _notes(found: Losses) -> list[str]:
+    notes, no_room = [], found.rows[0].no_room
+    if found.own_k and not found.budget:
+        notes.append(f"{found.own_k:,} queries have a k of their own; for the others it is {found.k}.")
+    if no_room:
+        notes.append(f"{no_room:,} of the lost ones no order could save: more relevant items than places in the top k.")
+    if not found.has_raw:
+        notes.append(
+            "Without `raw` lists, what was never found and what was cut or moved out by a reranker look alike."
+        )
+    if not found.has_corpus:
+        notes.append("Without `--corpus`, what the corpus does not have counts as not found.")
+    return notes
+
+
+def _by_segment(by: str, rows: list[Loss], stages: list[str]) -> Table:
+    """Without the stages at which nothing was lost in any of the groups."""
+    shown = [stage for stage in stages if any(row.lost[stage] for row in rows)]
+    columns = [Column(by), *(Column(c, "count") for c in ("relevant", "found", *(WORDS[stage][1] for stage in shown)))]
+    return Table(columns, [[row.value, row.relevant, row.found, *(row.lost[s] for s in shown)] for row in rows])
+
+
+class RouterSection(ReportSection):
+    """Right and wrong routes, the sources, and what misroutes cost."""
+
+    name = "router"
+    title = "Routing"
+    order = 42
+
+    def blocks(self, result: Result) -> list[Block]:
+        found: Routed | None = result.analyses.found.get("router")
+        if found is None:
+            return []
+        return [*_sentences(found), _chosen(found), *_confusion(found.confusion), _by_source(found), *_regret(found)]
+
+
+def _sentences(found: Routed) -> list[Block]:
+    said = f"{share(found.right)} of {counted(found.queries)} asked every source that they need"
+    if found.over.mean:
+        said += f"; {share(found.over)} asked more than that"
+    said += "."
+    if found.partly:
+        said += f" {counted(found.partly)} asked a part of what they need, which counts as wrong."
+    blocks: list[Block] = [Text(said)]
+    for count, lacking in ((found.not_routed, "`route` in the log"), (found.not_labelled, "`source` in the gold set")):
+        if count:
+            blocks.append(Text(f"{counted(count)} without {lacking}, left out here.", "warning"))
+    return blocks
+
+
+def _chosen(found: Routed) -> Table:
+    rows: list[list[Cell]] = [[_short(c.source), c.asked, f"{c.share:.1%}", c.needed] for c in found.chosen[:_ROWS]]
+    columns = [Column("source"), Column("asked", "count"), Column("of all routes"), Column("needed", "count")]
+    return Table(columns, rows, _rest(len(found.chosen)))
+
+
+def _confusion(cells: list[Confusion]) -> list[Block]:
+    """A matrix where it fits, else the misroutes one below the other."""
+    asked = sorted({cell.asked for cell in cells})
+    needed = sorted({cell.needed for cell in cells})
+    if len(asked) <= _COLUMNS and len(needed) <= _ROWS:
+        counts = {(cell.needed, cell.asked): cell.queries for cell in cells}
+        rows: list[list[Cell]] = [[_short(n), *(counts.get((n, a), 0) for a in asked)] for n in needed]
+        columns = [Column("needed ↓  asked →"), *(Column(_short(a), "count") for a in asked)]
+        return [Table(columns, rows, "queries by the source that they need and the one that was asked")]
+    wrong = [cell for cell in cells if not cell.right]
+    rows = [[_short(c.needed), _short(c.asked), c.queries, such_as(c.examples)[2:-1]] for c in wrong[:_ROWS]]
+    columns = [Column("needed"), Column("asked"), Column("queries", "count"), Column("for example")]
+    return [Table(columns, rows, _rest(len(wrong)))] if rows else []
+
+
+def _by_source(found: Routed) -> Table:
+    rows: list[list[Cell]] = [
+        [_short(s.needed), s.all.n, *map(with_interval, (s.all, s.right, s.wrong))] for s in found.by_source[:_ROWS]
+    ]
+    columns = [
+        Column("needed"),
+        Column("queries", "count"),
+        *(Column(c) for c in (found.metric, "if right", "if wrong")),
+    ]
+    return Table(columns, rows, _rest(len(found.by_source)))
+
+
+def _regret(found: Routed) -> list[Block]:
+    regret = found.regret
+    return [] if regret is None else [Text(_against(regret) if regret.against else _estimate(regret), "note")]
+
+
+def _against(regret: Regret) -> str:
+    cost = points(regret.cost.mean, limits=(regret.cost.low, regret.cost.high)).removeprefix("+")
+    return (
+        f"Regret: the best of the routes {', '.join(map(_short, regret.against))}, taken query by query, would reach "
+        f"{regret.best:.4f} where routing reaches {regret.recall:.4f}: {cost} over {counted(regret.queries)}."
+    )
+
+
+def _estimate(regret: Regret) -> str:
+    cost = points(regret.cost.mean).removeprefix("+")
+    return (
+        f"Regret, estimated: if {counted(regret.queries)} that were misrouted did as well as those that need the same "
+        f"source and were sent there, recall would be {regret.best:.4f} instead of {regret.recall:.4f} ({cost}). "
+        "Misrouted queries may be harder ones: runs of each route (`--route NAME=RUN`) tell exactly."
+    )
+
+
+def _short(name: str) -> str:
+    return shorten(name, _NAME)
+
+
+def _rest(count: int) -> str | None:
+    return f"and {count - _ROWS} more, in the saved result" if count > _ROWS else None
+
+
+class RerankerSection(ReportSection):
+    """What the raw lists hold, and what the final ones made of it."""
+
+    name = "reranker"
+    title = "Retriever and reranker"
+    order = 40
+
+    def blocks(self, result: Result) -> list[Block]:
+        found: Reranked | None = result.analyses.found.get("reranker")
+        if found is None:
+            return []
+        raw = "; ".join(f"{row.metric} {with_interval(row)}" for row in found.raw)
+        blocks: list[Block] = [Text(f"The raw lists (up to {found.raw_depth} deep): {raw}.")]
+        if found.without_raw:
+            blocks.append(Text(f"{counted(found.without_raw)} without a raw list, left out here.", "warning"))
+        if not found.reordered:
+            blocks.append(Text("No reranker is at work: the final lists are the raw ones, cut." + _room(found.gain)))
+            return blocks
+        return [*blocks, difference_table(found.differences, "raw", "final"), *_told(found)]
+
+
+def _told(found: Reranked) -> list[Block]:
+    rescued, demoted = such_as(found.rescued_examples), such_as(found.demoted_examples)
+    return [
+        *([] if found.gain is None else [Text(_captured(found.gain))]),
+        Text(f"Reranking brought a relevant hit into the top {found.k} of {counted(found.rescued)}{rescued}."),
+        Text(f"It lost the last one of {counted(found.demoted)}{demoted}."),
+    ]
+
+
+def _captured(gain: Gain) -> str:
+    if gain.captured is None:
+        return "The raw order could not be better: there was nothing to win."
+    return (
+        f"The best order of the raw lists would reach {gain.metric} {gain.best:.4f}. "
+        f"Of this possible gain ({gain.possible * 100:.1f} pp) {share(gain.captured)} was captured."
+    )
+
+
+def _room(gain: Gain | None) -> str:
+    if gain is None or gain.captured is None:
+        return ""
+    return f" Their best order would reach {gain.metric} {gain.best:.4f}, {gain.possible * 100:.1f} pp more."
+
+
+class RewriterSection(ReportSection):
+    """What rewriting changes, how often it harms, and where most."""
+
+    name = "rewriter"
+    title = "Query rewriting"
+    order = 41
+
+    def blocks(self, result: Result) -> list[Block]:
+        found: Rewritten | None = result.analyses.found.get("rewriter")
+        if found is None:
+            return []
+        blocks: list[Block] = [difference_table(found.differences, "original", "rewritten")]
+        if found.without_original:
+            said = f"{counted(found.without_original)} without a list of the original query, left out here."
+            blocks.append(Text(said, "warning"))
+        said = f"By {found.metric}, rewriting harmed {share(found.harmed)} of the queries"
+        said += f" and helped {share(found.helped)}."
+        if found.unchanged:
+            said += f" The words of {counted(found.unchanged)} were left as they were."
+        blocks.append(Text(said))
+        changes = [*(("harmed", r) for r in found.harmed_most), *(("helped", r) for r in found.helped_most)]
+        if changes:
+            columns = [Column(c) for c in ("query", "", found.metric, "original", "rewritten")]
+            blocks.append(Table(columns, [_row(*change) for change in changes], "those that changed most"))
+        return blocks
+
+
+def _row(how: str, change: Rewriting) -> list[Cell]:
+    texts = (None if text is None else shorten(text, _TEXT) for text in (change.original, change.rewritten))
+    return [change.query_id, how, f"{change.before:.2f} → {change.after:.2f}", *texts]

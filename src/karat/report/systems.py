@@ -1,0 +1,122 @@
+"""Reports of `karat baseline` and `karat stress`."""
+
+from __future__ import annotations
+
+from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.results.numbers import counted, difference, interval, p_value, points, titled, written
+from karat.systems.ladder import Ladder, Rung
+from karat.systems.stress.stress import Stress, StressRow
+
+_LISTS = {"topk": "final lists", "raw": "raw lists", "topk_original": "lists of the original query"}
+
+
+def ladder_report(ladder: Ladder) -> Report:
+    names = [row.metric for row in ladder.rungs[0].values]
+    sections = [Section(name, name, [_rung_table(ladder, at, name)]) for at, name in enumerate(names)]
+    said: list[Block] = [Text(f"{name} was skipped: {why}", "warning") for name, why in ladder.skipped.items()]
+    said += [Text(note, "warning") for note in ladder.notes]
+    if said:
+        sections.append(Section("notes", "To know", said))
+    size = ladder.corpus["size"]
+    return Report(f"Ladder over {ladder.corpus['name']} ({size:,} items), against {ladder.gold}", sections)
+
+
+def _rung_table(ladder: Ladder, at: int, name: str) -> Table:
+    """The highest rung on top, as on a ladder."""
+    level = f"{ladder.statistics['level'] * 100:g} % interval"
+    unit = ladder.units[name]
+    steps = [titled(title, unit) for title in ("above the next", "above bm25")]
+    columns = [Column(title) for title in ("system", "value", level, *steps)]
+    rows = [_rung_row(rung, at, unit) for rung in reversed(ladder.rungs)]
+    unit = "" if ladder.units[name] == "pp" else ladder.units[name]
+    if ladder.ceilings.get(name) is not None:
+        rows.insert(0, ["(a perfect ranking)", written(ladder.ceilings[name], unit), None, None, None])
+    if ladder.floors.get(name) is not None:
+        rows.append(["(chance, on average)", written(ladder.floors[name], unit), None, None, None])
+    return Table(columns, rows, _note(ladder))
+
+
+def _note(ladder: Ladder) -> str:
+    runs = [rung.system for rung in ladder.rungs if not rung.baseline]
+    given = f" → marks what was given: {', '.join(runs)}." if runs else ""
+    return f"above …: paired differences, query by query, with their intervals.{given}"
+
+
+def _rung_row(rung: Rung, at: int, unit: str) -> list[Cell]:
+    value, shown = rung.values[at], "" if unit == "pp" else unit
+    steps = []
+    for differences in (rung.above_next, rung.above_bm25):
+        found = next((d for d in differences if d.metric == value.metric), None)
+        steps.append(None if found is None else difference(found.delta, unit, (found.low, found.high), 1))
+    name = rung.system if rung.baseline else f"→ {rung.system}"
+    return [name, written(value.mean, shown), interval(value.low, value.high, shown), *steps]
+
+
+def stress_report(found: Stress) -> Report:
+    blocks: list[Block] = [Text(_what(found)), _rank_table(found), *(Text(note, "warning") for note in _notes(found))]
+    sections = [Section("stress", "Hard-negative stress", blocks)]
+    if found.worst:
+        sections.append(Section("worst", "Queries that lost most", [_worst(found)]))
+    return Report(f"{found.system or found.run} against {found.gold}", sections)
+
+
+def _what(found: Stress) -> str:
+    said = f"Negatives were put into the {_LISTS[found.lists]} of {counted(found.queries)}"
+    if found.drawn_from > found.queries:
+        said += f" (drawn from {found.drawn_from:,} with seed {found.statistics['seed']})"
+    if found.reranker is None:
+        return f"{said}. Nothing moves them down again: no reranker was given."
+    return f"{said}; with and without them, {found.reranker} reranked the lists."
+
+
+def _rank_table(found: Stress) -> Table:
+    titles = ["negatives at", "without", "with", f"change of {found.metric}", "p"]
+    reranked = found.reranker is not None
+    columns = [*titles, "before reranking"] if reranked else titles
+    note = "Where interval and p disagree, go by the interval: it is the more careful of the two."
+    if reranked:
+        note += " before reranking: the change that the reranker had to make good."
+    return Table([Column(c) for c in columns], [_rank_row(row) for row in found.rows], note)
+
+
+def _rank_row(row: StressRow) -> list[Cell]:
+    change, bare = row.change, row.unranked
+    cells: list[Cell] = [
+        _ranks(row.at),
+        written(change.baseline),
+        written(change.candidate),
+        points(change.delta, limits=(change.low, change.high)),
+        p_value(change.p),
+    ]
+    return cells if bare is None else [*cells, points(bare.delta)]
+
+
+def _ranks(at: list[int]) -> str:
+    return f"rank {at[0]}" if len(at) == 1 else f"ranks {', '.join(map(str, at))} together"
+
+
+def _notes(found: Stress) -> list[str]:
+    left_out = ", ".join(f"{why} ({count:,})" for why, count in found.left_out.items())
+    told = (
+        (sum(found.left_out.values()), "{} of the gold set left out: " + left_out),
+        (found.fewer_negatives, "{} with fewer negatives than ranks: all together means as many as there are"),
+        (
+            found.short_lists,
+            f"{{}} with a list that ends before rank {found.rows[-1].at[-1]}: the negative was put at its end instead",
+        ),
+    )
+    notes = [text.format(counted(count)) + "." for count, text in told if count]
+    if found.moved:
+        notes.append(f"Negatives that stood in the list already, and were moved: {found.moved:,}.")
+    if found.relevant_negatives:
+        notes.append(f"Negatives that the gold set calls relevant, and were not used: {found.relevant_negatives:,}.")
+    if found.without_text:
+        notes.append(f"The reranker got {found.without_text:,} hits without text: --corpus lends it to them.")
+    if found.rows[0].change.few:
+        notes.append("Too few queries to judge by.")
+    return notes
+
+
+def _worst(found: Stress) -> Table:
+    rows: list[list[Cell]] = [[d.query_id, f"{d.before:.2f} → {d.after:.2f}", d.query] for d in found.worst]
+    return Table([Column(c) for c in ("query", found.metric, "text")], rows, "with all negatives together")
