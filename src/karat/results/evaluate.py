@@ -22,7 +22,7 @@ from karat.matching.cover import THRESHOLD
 from karat.results.analyses.analyse import needs_of_analyses
 from karat.results.analyses.base import Consumer, Lacking, Setup
 from karat.results.bm25_baseline import NoWordSearch, WordSearch
-from karat.results.queries.lists import HitLists
+from karat.results.queries.lists import ListReader
 from karat.results.result import Context, Result
 from karat.scoring.collect import RunData, collect
 from karat.scoring.dates import NoVersions, with_versions
@@ -426,8 +426,8 @@ class _Evaluation:
             hint=f"do the ids match? The gold set has {shorten(self.gold.queries[0], 60)!r}{run_has}",
         )
 
-    def _lists(self, measured: RunData, run: Run, request: PassRequest) -> HitLists:
-        return HitLists(
+    def _lists(self, measured: RunData, run: Run, request: PassRequest) -> ListReader:
+        return ListReader(
             run=run,
             system=measured.system,
             gold=measured.tables[request.own].gold,

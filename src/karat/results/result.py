@@ -19,7 +19,7 @@ from karat.errors import UnknownName
 from karat.results.analyses.base import Lacking, Setup
 from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
-from karat.results.queries.lists import HitLists
+from karat.results.queries.lists import ListReader
 from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
@@ -92,7 +92,7 @@ class Result:
     segmented_by: tuple[str, ...] = ()
     corpus_size: int | None = None
     context: Context = field(default_factory=Context)
-    lists: HitLists | None = None  # the first hits of the queries; a result from a file has none
+    lists: ListReader | None = None  # the first hits of the queries; a result from a file has none
     known: Precomputed | None = None  # of a result from a file
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what was computed before
 

@@ -28,7 +28,7 @@ class ListedHit(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HitLists:
+class ListReader:
     """Where the hits of one system can be looked at after the pass."""
 
     run: Run
