@@ -15,6 +15,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from karat.errors import KaratError
+
 # Examples are small, but the first of them pays for imports: a deadline would only make tests flaky.
 # In CI the same examples every time, so that a red build is about the change and not about luck.
 settings.register_profile("karat", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -52,6 +54,26 @@ def karat_command(
             main()
         out, err = capsys.readouterr()
         return int(ended.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def karat_refuses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., KaratError]:
+    """The error that ends the program with some arguments. What it prints is in `tests/golden/wording/`."""
+    from karat.cli.main import main
+    from karat.errors import KaratError
+
+    def call(*arguments: str) -> KaratError:
+        monkeypatch.setattr(sys, "argv", ["karat", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr().err
+        error = ended.value.__context__
+        assert isinstance(error, KaratError), printed
+        assert ended.value.code == error.exit_code
+        assert printed.rstrip().endswith(str(error)), printed
+        return error
 
     return call
 

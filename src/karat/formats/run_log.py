@@ -54,7 +54,9 @@ class RunLog(Run):
                 current = slices.get(part.system)
                 if current is None:
                     if not is_whole(part.system):
-                        raise part.error(0, "half a character", field="system", expected="text", got=part.system)
+                        raise part.error(
+                            0, "half a character", code="bad-value", field="system", expected="text", got=part.system
+                        )
                     current = slices[part.system] = Slice(part.system, columns, large)
                 current.add(part)
                 if current.size >= _SLICE_HITS:
@@ -62,6 +64,7 @@ class RunLog(Run):
         if self._system is not None and self._system not in self._noted:
             raise InputError(
                 f"no system {self._system!r} in the run",
+                code="unknown-system",
                 file=self.label,
                 hint="it has: " + ", ".join(sorted(s or "(unnamed)" for s in self._noted)),
             )
@@ -139,7 +142,13 @@ class RunLog(Run):
             lists = [getattr(record, self._hits) for record in records]
             if None in lists and self._needed:
                 at = lists.index(None)
-                raise part.error(at, "the field is missing", field=self._hits, hint="this log has final lists only")
+                raise part.error(
+                    at,
+                    "the field is missing",
+                    code="missing-field",
+                    field=self._hits,
+                    hint="this log has final lists only",
+                )
             at_hand = [i for i, hits in enumerate(lists) if hits is not None]
             for i in at_hand:
                 records[i].topk = lists[i]
@@ -166,6 +175,7 @@ class RunLog(Run):
                 if query in seen:
                     raise InputError(
                         f"system {shorten(system, 40)!r} has this query already (line {seen[query]})",
+                        code="duplicate-query",
                         file=self.label,
                         line=line,
                         query=query,

@@ -79,6 +79,7 @@ def evaluate(
     if len(results) > 1:
         raise ConfigError(
             f"the run holds {len(results)} systems: {', '.join(sorted(results))}",
+            code="several-systems",
             hint="pick one with system=…, or use evaluate_all",
         )
     return next(iter(results.values()))
@@ -297,7 +298,7 @@ def _score(
             scorer = scorers[scored.system] = _Scorer(gold_of(scored.system), task, asked, corpus_size)
         scorer.add(scored)
     if not scorers:
-        raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
+        raise InputError("no query in the run", code="no-queries", file=run.label, hint="it needs at least one line")
     for system, scorer in scorers.items():
         scorer.refuse_no_overlap(run, gold, system)
         scorer.refuse_no_versions(run)
