@@ -96,6 +96,7 @@ class Registry(Generic[T]):
     def _clash(self, name: str, first: str, second: str) -> ConfigError:
         return ConfigError(
             f"two {self.kind}s are called {name!r}: {first} and {second}",
+            code="duplicate-name",
             hint="rename one of them; a plug-in's entry-point key and its class's `name` are the same",
         )
 
@@ -105,6 +106,7 @@ class Registry(Generic[T]):
         except Exception as error:
             raise ConfigError(
                 f"{module} cannot be loaded: {_cause(error)}",
+                code="not-importable",
                 file=getattr(importlib.util.find_spec(module), "origin", None),
                 hint="mend the file, or remove it",
             ) from error
@@ -115,15 +117,19 @@ class Registry(Generic[T]):
         except Exception as error:
             raise ConfigError(
                 f"the plug-in {point.value!r} ({self.kind} {point.name!r}) cannot be loaded: {_cause(error)}",
+                code="bad-plugin",
                 hint="update or uninstall the package that brings it",
             ) from error
         if not (isinstance(found, type) and issubclass(found, self.base)):
             expected = f"a subclass of {self.base.__module__}.{self.base.__name__}"
-            raise ConfigError(f"the plug-in {point.value!r} is no {self.kind}", expected=expected, got=found)
+            raise ConfigError(
+                f"the plug-in {point.value!r} is no {self.kind}", code="bad-plugin", expected=expected, got=found
+            )
         if getattr(found, "name", None) != point.name:
             raise ConfigError(
                 f"the plug-in {point.value!r} has two names: its entry-point key is {point.name!r}, "
                 f"its class says name = {getattr(found, 'name', None)!r}",
+                code="bad-plugin",
                 hint="make them equal: a name that is asked for must be the name that is printed",
             )
         return found

@@ -100,4 +100,9 @@ def command(
     if as_json:
         print_json(msgspec.json.format(msgspec.json.encode(done), indent=2) + b"\n")
     if done.asked and done.failed == done.asked:
-        raise ConfigError(f"every query failed: {done.first_error}", file=output, hint="mend it, then --retry-failed")
+        raise ConfigError(
+            f"every query failed: {done.first_error}",
+            code="every-query-failed",
+            file=output,
+            hint="mend it, then --retry-failed",
+        )

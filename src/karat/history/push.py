@@ -16,6 +16,8 @@ _LARGEST = 1 << 20  # of an answer
 class PushError(KaratError):
     """A server that did not take the runs."""
 
+    code = "push-refused"
+
 
 def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tuple[str, bool]]:
     """Ids of the runs, and whether each was new there."""
@@ -25,9 +27,13 @@ def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tu
     except ValueError:
         host, port = "", None
     if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
-        raise ConfigError("no usable address", expected="http(s)://host[:port][/path], without user or query")
+        raise ConfigError(
+            "no usable address", code="bad-address", expected="http(s)://host[:port][/path], without user or query"
+        )
     if token and parts.scheme == "http" and host not in _LOOPBACK:
-        raise ConfigError("the token would travel unencrypted", expected="an address with https://")
+        raise ConfigError(
+            "the token would travel unencrypted", code="insecure-address", expected="an address with https://"
+        )
     headers = {"Content-Type": "application/zip", "X-Karat": "1", "Accept": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -39,7 +45,9 @@ def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tu
         status, said = answer.status, answer.read(_LARGEST)
     except (OSError, HTTPException, socket.gaierror) as error:
         what = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise PushError(f"{host} did not answer: {what}", hint="is the server up, and the address right?") from error
+        raise PushError(
+            f"{host} did not answer: {what}", code="no-answer", hint="is the server up, and the address right?"
+        ) from error
     finally:
         connection.close()
     return _sent(status, said)
@@ -63,4 +71,4 @@ def _sent(status: int, said: bytes) -> list[tuple[str, bool]]:
     except (ValueError, KeyError, TypeError):
         what = "no answer of a `karat serve`"
     hint = "KARAT_TOKEN or --token-file" if status == 401 else None
-    raise PushError(f"the server refused the runs ({status}): {what}", hint=hint)
+    raise PushError(f"the server refused the runs ({status}): {what}", code="push-refused", hint=hint)

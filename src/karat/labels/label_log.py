@@ -27,7 +27,9 @@ class LabelLog:
         except (NotContinued, msgspec.MsgspecError):  # or labels that are no lines: a list, a compressed file
             self._file.close()
             hint = "-o names another file"
-            raise ConfigError("this is no labels file, and is left alone", file=str(path), hint=hint) from None
+            raise ConfigError(
+                "this is no labels file, and is left alone", code="not-a-labels-file", file=str(path), hint=hint
+            ) from None
         except InputError:
             self._file.close()
             raise

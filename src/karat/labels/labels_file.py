@@ -127,16 +127,22 @@ def _check(label: Label, place: SourcePlace, highest: float) -> None:
     if label.grade is None:
         if not label.reason:
             hint = "say why there is no grade; a passage that is irrelevant has the grade 0"
-            raise place.error("a label without a grade and without a reason", field="reason", hint=hint)
+            raise place.error(
+                "a label without a grade and without a reason", code="missing-field", field="reason", hint=hint
+            )
         return
     if label.reason is not None:
         hint = "reason says why there is no grade; what else there is to say goes into note"
-        raise place.error("a label with a grade and a reason for having none", field="reason", hint=hint)
+        raise place.error(
+            "a label with a grade and a reason for having none", code="contradiction", field="reason", hint=hint
+        )
     if not 0 <= label.grade <= highest:
         longer = f"--max-grade {label.grade:g} names a longer scale"
         hint = longer if label.grade > 0 else "a grade that is not known is null, with a reason"
         expected = f"a grade from 0 to {highest:g}"
-        raise place.error("out of the scale", field="grade", expected=expected, got=label.grade, hint=hint)
+        raise place.error(
+            "out of the scale", code="bad-value", field="grade", expected=expected, got=label.grade, hint=hint
+        )
 
 
 def _add(labels: Labels, label: Label, place: SourcePlace, seen: dict[tuple[str, Key], int]) -> None:
@@ -156,6 +162,7 @@ def _add(labels: Labels, label: Label, place: SourcePlace, seen: dict[tuple[str,
     else:
         raise place.error(
             f"{label.annotator} has given {label.key.item} another grade before ({labels.places[at]})",
+            code="contradiction",
             query=label.key.query,
             field="grade",
             expected=f"{before.grade:g}, as there",

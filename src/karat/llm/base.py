@@ -38,6 +38,8 @@ class Reply(msgspec.Struct, omit_defaults=True):
 class NoReply(KaratError):
     """This one request failed, whatever was tried. `lost`: nobody answered, or nobody had time to."""
 
+    code = "no-reply"
+
     def __init__(self, what: str, *, lost: bool = False) -> None:
         super().__init__(what)
         self.lost = lost
@@ -45,3 +47,5 @@ class NoReply(KaratError):
 
 class Halt(KaratError):
     """No request will do better: the key, the address or the model is wrong, or the money is spent."""
+
+    code = "halted"

@@ -61,4 +61,6 @@ class ReplyCache:
 
     def _refusal(self, error: Exception) -> ConfigError:
         hint = "name another file with --cache, or remove this one"
-        return ConfigError(f"this cache of answers cannot be used: {error}", file=str(self._path), hint=hint)
+        return ConfigError(
+            f"this cache of answers cannot be used: {error}", code="unusable-cache", file=str(self._path), hint=hint
+        )

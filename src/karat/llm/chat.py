@@ -54,12 +54,14 @@ class Chat:
         if name is not None:
             key = self._secrets.get(name)
             if not (key.isascii() and key.isprintable() and " " not in key):
-                raise ConfigError("no usable key", field=name, expected="printable ASCII characters without spaces")
+                raise ConfigError(
+                    "no usable key", code="bad-key", field=name, expected="printable ASCII characters without spaces"
+                )
             return {"Authorization": f"Bearer {key}"}
         if urlsplit(self.url).hostname in _LOOPBACK:
             return {}  # servers on one's own machine seldom ask for one
         hint = f"set it: export {KEYS[0]}=… ({KEYS[1]} is read too)"
-        raise ConfigError(f"no key for {self.url}", hint=hint)
+        raise ConfigError(f"no key for {self.url}", code="no-key", hint=hint)
 
     def ask(self, request: Request) -> Reply:
         """Raises NoReply where this request is lost, Halt where all of them would be."""

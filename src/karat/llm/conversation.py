@@ -21,6 +21,8 @@ class UnusableReply(Exception):
 class NoModelAnswer(KaratError):
     """The model was asked and asked again. `kind` is one of a few, so that they can be counted; `time`: of the last."""
 
+    code = "no-model-answer"
+
     def __init__(self, kind: str, about: str, time: str) -> None:
         super().__init__(f"{kind}: {about}" if about else kind)
         self.kind, self.about, self.time = kind, about, time

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class TooSlow(KaratError):
     """Nobody waits any longer."""
 
+    code = "too-slow"
+
     def __init__(self, timeout: float) -> None:
         super().__init__(f"no answer within {timeout:g} s")
 

@@ -28,6 +28,8 @@ class WebError(KaratError):
     `status` is what it answered, None where no answer came; `wait` the seconds after which it wants to be asked again.
     """
 
+    code = "server-error"
+
     def __init__(self, what: str, *, status: int | None = None, wait: float | None = None, got: object = None) -> None:
         super().__init__(what, got=got)
         self.status, self.wait = status, wait

@@ -80,13 +80,16 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
     if path.suffix.lower() not in (PAGE, *FRAMES):
         raise ConfigError(
             f"cannot tell from the ending what to write to {str(path)!r}",
+            code="unknown-output",
             expected=".html, .json, .md, .csv or .parquet",
             hint="the ending of the file's name says which format",
         )
     if table is not None and table not in TABLES:
-        raise ConfigError(f"no table {table!r}", hint="there are: " + ", ".join(TABLES))
+        raise ConfigError(f"no table {table!r}", code="unknown-table", hint="there are: " + ", ".join(TABLES))
     if table is not None and path.suffix.lower() == PAGE:
-        raise ConfigError(f"a page holds everything, not only {table!r}", hint=f"-o {path}, or {table}=out.md")
+        raise ConfigError(
+            f"a page holds everything, not only {table!r}", code="unknown-output", hint=f"-o {path}, or {table}=out.md"
+        )
     check_writable(path)
 
 

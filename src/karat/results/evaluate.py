@@ -171,7 +171,9 @@ def evaluate_all(
         lent.setdefault(LISTS, WordSearch(corpus, gold))
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
-        raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
+        raise InputError(
+            "no query says what time it asks from", code="no-times", file=gold.label, field="as_of", hint=_NO_TIME
+        )
     panel = PANEL if prices is None else (*PANEL, "cost")
     asked = parse_metrics(panel if metrics is None else metrics)
     segmented_by = segment_titles(gold, segments)

@@ -234,7 +234,9 @@ class Result:
         wanted = checked_depths(ks)
         names = sweep_metrics(wanted)
         if self.again is None:
-            raise ConfigError("a saved result keeps no hits to sweep over", hint="give the run itself")
+            raise ConfigError(
+                "a saved result keeps no hits to sweep over", code="no-hits-kept", hint="give the run itself"
+            )
         if not set(names) <= set(self.values):
             return self.again(names)[self.system].sweep(wanted)
         depth = int(self.depths.max(initial=0))
@@ -452,6 +454,7 @@ def _refuse_torn(saved: SavedResult) -> None:
     if not size or not fits or not all(names <= scores.keys() for scores in saved.scores.values()):
         raise InputError(
             f"the parts of the saved result of {saved.run} do not fit together",
+            code="damaged-result",
             hint="save it again: karat eval … -o result.json",
         )
 
@@ -460,7 +463,7 @@ def _settings(saved: dict[str, Any], kind: type[_S]) -> _S:
     try:
         return msgspec.convert({name: saved[name] for name in kind.__struct_fields__ if name in saved}, kind)
     except msgspec.ValidationError as error:
-        raise InputError(f"the saved result has a setting that is none: {error}") from error
+        raise InputError(f"the saved result has a setting that is none: {error}", code="damaged-result") from error
 
 
 def _flat(row: SummaryRow) -> dict[str, Any]:

@@ -53,5 +53,5 @@ def _component(target: Any) -> Any:
     found = load(target) if isinstance(target, str) else target
     made = found if hasattr(found, "run") and not isinstance(found, type) else found()
     if not hasattr(made, "run"):
-        raise ConfigError(f"{title_of(made)} is no component of Haystack", expected="run(…)")
+        raise ConfigError(f"{title_of(made)} is no component of Haystack", code="bad-callable", expected="run(…)")
     return made

@@ -26,7 +26,11 @@ class LangChain(Retriever):
         found = load(target) if isinstance(target, str) else target
         self._retriever = found if hasattr(found, "invoke") else found()
         if not hasattr(self._retriever, "invoke"):
-            raise ConfigError(f"{title_of(self._retriever)} is no retriever of LangChain", expected="invoke(query)")
+            raise ConfigError(
+                f"{title_of(self._retriever)} is no retriever of LangChain",
+                code="bad-callable",
+                expected="invoke(query)",
+            )
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"target": self.target if isinstance(self.target, str) else title_of(self.target)}

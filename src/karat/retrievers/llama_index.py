@@ -25,7 +25,11 @@ class LlamaIndex(Retriever):
         found = load(target) if isinstance(target, str) else target
         self._retriever = found if hasattr(found, "retrieve") else found()
         if not hasattr(self._retriever, "retrieve"):
-            raise ConfigError(f"{title_of(self._retriever)} is no retriever of LlamaIndex", expected="retrieve(query)")
+            raise ConfigError(
+                f"{title_of(self._retriever)} is no retriever of LlamaIndex",
+                code="bad-callable",
+                expected="retrieve(query)",
+            )
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"target": self.target if isinstance(self.target, str) else title_of(self.target)}

@@ -14,7 +14,7 @@ def load(name: str) -> Any:
     """What `module:attribute` names; the working directory counts as a place to import from."""
     module, _, path = name.partition(":")
     if not module or not path:
-        raise ConfigError(f"{name!r} names nothing in your code", expected="module:callable")
+        raise ConfigError(f"{name!r} names nothing in your code", code="bad-callable", expected="module:callable")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -23,11 +23,14 @@ def load(name: str) -> Any:
     except Exception as error:  # whatever the code does when it is loaded
         raise ConfigError(
             f"the module {module!r} cannot be imported: {type(error).__name__}: {error}",
+            code="not-importable",
             hint="run karat in the folder of the code, or install it",
         ) from error
     for part in path.split("."):
         if not hasattr(found, part):
-            raise ConfigError(f"{module!r} has no {path!r}", hint=did_you_mean(part, _public(found)))
+            raise ConfigError(
+                f"{module!r} has no {path!r}", code="unknown-callable", hint=did_you_mean(part, _public(found))
+            )
         found = getattr(found, part)
     return found
 

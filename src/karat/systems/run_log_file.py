@@ -60,6 +60,7 @@ class RunFile:
     def _refusal(self, why: str) -> ConfigError:
         return ConfigError(
             f"this file cannot be continued: {why}",
+            code="not-continued",
             file=str(self._path),
             hint="--overwrite starts anew; -o names another file",
         )

@@ -59,7 +59,7 @@ def shared_metrics(runs: Sequence[RunRow]) -> list[str]:
     """Metrics that all of them have."""
     found = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
     if not found:
-        raise ConfigError("the runs have no metric in common")
+        raise ConfigError("the runs have no metric in common", code="no-common-metric")
     return found
 
 

@@ -35,5 +35,7 @@ def _lines(path: Path) -> list[tuple[bytes, Label]]:
                 found.append((line, msgspec.json.decode(line, type=Label)))
         except (msgspec.MsgspecError, UnicodeError) as error:
             hint = "labels are added to what is there: name another file with -o"
-            raise ConfigError(f"this is no labels file: {error}", file=str(path), line=number, hint=hint) from None
+            raise ConfigError(
+                f"this is no labels file: {error}", code="not-a-labels-file", file=str(path), line=number, hint=hint
+            ) from None
     return found

@@ -25,17 +25,25 @@ _URL = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?(/[\
 class HostError(KaratError):
     """A host's API answered with something Karat cannot work with."""
 
+    code = "host-error"
+
 
 class Denied(HostError):
     """The token is good and may not do this."""
+
+    code = "denied"
 
 
 class NotFound(HostError):
     """Not there, or not for the eyes of this token: hosts do not tell these apart."""
 
+    code = "not-found"
+
 
 class Unavailable(HostError):
     """No answer this time, worth another try: after `wait` seconds, if the host said so."""
+
+    code = "unavailable"
 
     def __init__(self, what: str, wait: float | None = None) -> None:
         super().__init__(what)

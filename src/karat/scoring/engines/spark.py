@@ -66,18 +66,19 @@ class Spark(Engine):
                 return run
             raise ConfigError(
                 "this run is read already, and not by Spark",
+                code="read-already",
                 got=run.label,
                 hint=f"give the engine a path or a Spark DataFrame; where columns have other names: {_COLUMNS}",
             )
         if options.get("hits", "topk") != "topk":
-            raise ConfigError("Spark reads final lists only", got=options["hits"])
+            raise ConfigError("Spark reads final lists only", code="no-such-lists", got=options["hits"])
         layout = read_layout(options.get("columns"))
         system = options.get("system")
         if type(run).__module__.startswith("pyspark"):
             return SparkRun("a Spark DataFrame", lambda: (run, {}), system, layout)
         if not isinstance(run, str) and not hasattr(run, "__fspath__"):
             got, expected = type(run).__name__, "a path to Parquet files, or a Spark DataFrame"
-            raise InputError("Spark cannot read this run", expected=expected, got=got)
+            raise InputError("Spark cannot read this run", code="unreadable-object", expected=expected, got=got)
         path = str(run)
         refuse_unreadable(path)
         if self._session is None:
@@ -108,6 +109,7 @@ class Spark(Engine):
             given = "--corpus" if isinstance(run, DescribedRun) else "--raw, --original or --route"
             raise ConfigError(
                 f"the engine spark cannot work with {given}: it scores final lists, and nothing beside them",
+                code="not-with-spark",
                 file=run.label,
                 hint=f"leave out {given}, or use --engine local",
             )
@@ -172,7 +174,7 @@ class SparkRun(Run):
             return self._open()
 
     def slices(self, columns: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        raise InputError(_ON_THE_CLUSTER, file=self.label, hint=_LOCAL_ONLY)
+        raise InputError(_ON_THE_CLUSTER, code="on-the-cluster", file=self.label, hint=_LOCAL_ONLY)
 
     def frame(self, columns: frozenset[str]) -> DataFrame:
         """Only what is needed, under the names of its roles: less to shuffle."""
@@ -200,10 +202,18 @@ class SparkRun(Run):
             if role not in there and not (role == "chunk_id" and "doc_id" in there):
                 expected = "one of " + ", ".join(NAMES[role])
                 hint = f"rename the column, or name it with --run-columns, in Python {_COLUMNS}"
-                raise InputError(f"no column for {role}", file=self.label, expected=expected, got=got, hint=hint)
+                raise InputError(
+                    f"no column for {role}",
+                    code="missing-column",
+                    file=self.label,
+                    expected=expected,
+                    got=got,
+                    hint=hint,
+                )
         if LISTS not in there and not there & {"rank", "score"}:
             raise InputError(
                 "nothing puts the hits in order: rows of a Spark frame have no order of their own",
+                code="missing-column",
                 file=self.label,
                 expected="a column rank or score",
                 got=got,
@@ -212,7 +222,7 @@ class SparkRun(Run):
             kind = types[name].simpleString()
             if role in ("rank", "score") and not kind.startswith(_NUMBERS):
                 what = "wrong type of column"
-                raise InputError(what, file=self.label, field=name, expected="numbers", got=kind)
+                raise InputError(what, code="wrong-type", file=self.label, field=name, expected="numbers", got=kind)
 
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "void")

@@ -29,7 +29,7 @@ def choose_lists(run: Any, system: str | None, hits: Lists | None, *, reranked: 
     if hits != "topk" and isinstance(run, Run):
         other = _other_lists(run, hits)
         if other is None:
-            raise ConfigError(f"the run has no {hits} lists", file=run.label)
+            raise ConfigError(f"the run has no {hits} lists", code="no-such-lists", file=run.label)
         return other, hits
     return read, hits
 
@@ -57,7 +57,9 @@ def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
     if len(systems) > 1:
         names = ", ".join(sorted(systems))
         hint = "pick one with --system"
-        raise ConfigError(f"the run holds {len(systems)} systems: {names}", file=run.label, hint=hint)
+        raise ConfigError(
+            f"the run holds {len(systems)} systems: {names}", code="several-systems", file=run.label, hint=hint
+        )
     return run, next(iter(systems), ""), listed
 
 

@@ -81,7 +81,7 @@ class Reranker:
         return value
 
     def _error(self, what: str, query_id: str, **more: Any) -> ConfigError:
-        return ConfigError(f"the reranker {self.name} {what}", query=query_id, **more)
+        return ConfigError(f"the reranker {self.name} {what}", code="bad-answer", query=query_id, **more)
 
 
 def find_reranker(given: str | Callable[..., Any]) -> Reranker:
@@ -90,15 +90,17 @@ def find_reranker(given: str | Callable[..., Any]) -> Reranker:
         return Reranker(getattr(given, "__name__", type(given).__name__), given)
     module, colon, path = given.partition(":")
     if not (module and colon and path):
-        raise ConfigError("cannot read the reranker", expected="module:callable", got=given)
+        raise ConfigError("cannot read the reranker", code="bad-callable", expected="module:callable", got=given)
     found: Any = _import(module)
     for name in path.split("."):
         if not hasattr(found, name):
             hint = did_you_mean(name, [n for n in dir(found) if not n.startswith("_")])
-            raise ConfigError(f"{module} has no {name!r}", hint=hint)
+            raise ConfigError(f"{module} has no {name!r}", code="unknown-callable", hint=hint)
         found = getattr(found, name)
     if not callable(found):
-        raise ConfigError(f"the reranker {given} cannot be called", expected="a function", got=found)
+        raise ConfigError(
+            f"the reranker {given} cannot be called", code="bad-callable", expected="a function", got=found
+        )
     return Reranker(given, found)
 
 
@@ -110,4 +112,6 @@ def _import(module: str) -> Any:
         return importlib.import_module(module)
     except Exception as error:
         hint = "it is looked for in the current folder and among the installed packages"
-        raise ConfigError(f"{module} cannot be loaded: {type(error).__name__}: {error}", hint=hint) from error
+        raise ConfigError(
+            f"{module} cannot be loaded: {type(error).__name__}: {error}", code="not-importable", hint=hint
+        ) from error

@@ -37,6 +37,7 @@ def negatives_of(given: Negatives | None, gold: Gold) -> dict[str, list[str]]:
     if column is None:
         raise InputError(
             "the gold set has no negatives",
+            code="no-negatives",
             file=gold.label,
             hint="add `negatives` (ids) to its entries, or name a file with --negatives",
         )
@@ -78,7 +79,7 @@ def select(
             left_out[reason] += 1
     if not usable:
         why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.items())
-        raise InputError("no query of the gold set can be used", file=gold.label, hint=why)
+        raise InputError("no query of the gold set can be used", code="no-usable-queries", file=gold.label, hint=why)
     return Selection(_draw(usable, most, seed), len(usable), dict(left_out), contradicted)
 
 

@@ -40,7 +40,7 @@ def compare_page(store: Store, request: Request) -> Response:
     if len(runs) < 2:
         return page("compare.html", "Compare runs", names=[*names, "", ""][:2], **context)
     if len(runs) > _MOST:
-        raise ConfigError("too many runs to compare", expected=f"at most {_MOST}")
+        raise ConfigError("too many runs to compare", code="too-many-runs", expected=f"at most {_MOST}")
     whole = request.query_params.get("all") == "1"
     report = _COMPARISONS.report(store, runs, whole=whole)
     return page(
