@@ -72,7 +72,7 @@ def karat_refuses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         error = ended.value.__context__
         assert isinstance(error, KaratError), printed
         assert ended.value.code == error.exit_code
-        assert printed.rstrip().endswith(str(error)), printed
+        assert printed.endswith(f"{error}\n"), printed
         return error
 
     return call

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import chdir
 from pathlib import Path
@@ -38,3 +40,21 @@ def _refusal(name: str, call: Callable[[], object]) -> str:
     except KaratError as error:
         return f"[{error.code}] {error}"
     pytest.fail(f"{name}: nothing was refused")
+
+
+class Transcript:
+    """A session in a terminal: each command with what it prints and how it ends. Times and commits are masked."""
+
+    def __init__(self, call: Callable[..., tuple[int, str, str]]) -> None:
+        self.text, self._call = "", call
+
+    def __call__(self, *arguments: str) -> None:
+        code, out, err = self._call(*arguments)
+        lines = [f"$ karat {shlex.join(arguments)}", *out.splitlines(), *(f"! {line}" for line in err.splitlines())]
+        ended = [f"[exit code {code}]"] if code else []
+        self.text += "\n".join(map(_masked, [*lines, *ended, "", ""]))
+
+
+def _masked(line: str) -> str:
+    line = re.sub(r"\b\d+(\.\d+)? (s|ms)\b", r"… \2", line.rstrip())
+    return re.sub(r"^(code (?:version|date) +)\S+", r"\1…", line)
