@@ -104,7 +104,7 @@ def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError
         return InputError(
             what, code="wrong-type", file=label, line=line, field=path or None, expected=expected, got=got
         )
-    return InputError(what, file=label, line=line, field=path or None)
+    return InputError(what, code="bad-value", file=label, line=line, field=path or None)
 
 
 def _huge_number(raw: object) -> str | None:
