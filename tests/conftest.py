@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from karat.errors import KaratError
+    from wording import Transcript
 
 # Examples are small, but the first of them pays for imports: a deadline would only make tests flaky.
 # In CI the same examples every time, so that a red build is about the change and not about luck.
@@ -76,6 +77,21 @@ def karat_refuses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         return error
 
     return call
+
+
+@pytest.fixture
+def terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, karat_command: Callable[..., tuple[int, str, str]]
+) -> Transcript:
+    """A terminal of 100 columns in an empty folder, in which the demo set lies."""
+    from wording import Transcript
+
+    (tmp_path / "helpdesk").symlink_to(_ROOT / "examples" / "helpdesk")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("click.core._detect_program_name", lambda: "karat")  # not pytest, or whatever started it
+    return Transcript(karat_command)
 
 
 @pytest.fixture(scope="session")

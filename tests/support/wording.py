@@ -30,7 +30,7 @@ def refusals(groups: Mapping[str, Mapping[str, Callable[[], object]]], folder: P
             place = folder / str(len(lines))
             place.mkdir()
             with chdir(place):
-                lines.append(f"# {name}\n{_refusal(name, call).replace(str(place), '…')}\n")
+                lines.append(f"# {name}\n{_without_port(_refusal(name, call)).replace(str(place), '…')}\n")
     return "\n".join(lines)
 
 
@@ -55,6 +55,10 @@ class Transcript:
         self.text += "\n".join(map(_masked, [*lines, *ended, "", ""]))
 
 
+def _without_port(text: str) -> str:
+    return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:…", text)
+
+
 def _masked(line: str) -> str:
-    line = re.sub(r"\b\d+(\.\d+)? (s|ms)\b", r"… \2", line.rstrip())
+    line = re.sub(r"\b\d+(\.\d+)? (s|ms)\b", r"… \2", _without_port(line.rstrip()))
     return re.sub(r"^(code (?:version|date) +)\S+", r"\1…", line)

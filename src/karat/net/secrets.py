@@ -28,7 +28,9 @@ class Secrets:
     def get(self, name: str) -> str:
         value = os.environ.get(name, "").strip()
         if not value:
-            raise ConfigError(f"the environment has no {name}", hint=f"set it: export {name}=…")
+            raise ConfigError(
+                f"the environment has no {name}", code="missing-variable", hint=f"set it: export {name}=…"
+            )
         self._seen.add(value)
         return value
 

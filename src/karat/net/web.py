@@ -178,6 +178,7 @@ def check_url(url: str, hint: str = "keys belong into a header: Authorization: B
     if not usable:
         raise ConfigError(
             "no usable address",
+            code="bad-address",
             got=url if "@" not in url else None,
             expected="http(s)://host/path without user and password",
             hint=hint,

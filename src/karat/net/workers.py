@@ -64,6 +64,7 @@ class Workers(Generic[J, R]):
         if len(self._given_up) > _GIVEN_UP:
             raise ConfigError(
                 f"{len(self._given_up)} queries had no answer within {self._timeout:g} s",
+                code="too-slow",
                 hint="does the retriever hang? The same command goes on from here; --timeout gives it more time",
             )
         return late

@@ -88,4 +88,4 @@ def require(host: str, needed: Mapping[str, object], hint: str) -> None:
     """One message for everything that is missing."""
     missing = ", ".join(name for name, value in needed.items() if not value)
     if missing:
-        raise ConfigError(f"cannot comment on {host}: missing {missing}", hint=hint)
+        raise ConfigError(f"cannot comment on {host}: missing {missing}", code="missing-variable", hint=hint)

@@ -53,7 +53,12 @@ class Unavailable(HostError):
 def check_url(url: str, variable: str) -> str:
     """`url` without its last slash. Refused are other schemes, and passwords, which would end up in messages."""
     if not _URL.fullmatch(url):
-        raise ConfigError("no usable address", field=variable, expected="http(s)://host/path, without user or query")
+        raise ConfigError(
+            "no usable address",
+            code="bad-address",
+            field=variable,
+            expected="http(s)://host/path, without user or query",
+        )
     return url.rstrip("/")
 
 
@@ -61,7 +66,9 @@ def check_token(token: str, variable: str) -> str:
     """`token` without the line break that a pasted secret often has. What is wrong with it is said, never shown."""
     token = token.strip()
     if not (token.isascii() and token.isprintable() and " " not in token):
-        raise ConfigError("no usable token", field=variable, expected="printable ASCII characters without spaces")
+        raise ConfigError(
+            "no usable token", code="bad-token", field=variable, expected="printable ASCII characters without spaces"
+        )
     return token
 
 
@@ -147,7 +154,7 @@ class HostClient:
             if answer.status not in _MOVED:
                 return self._good(f"{method} {target}", answer)
             target = self._moved(target, answer)
-        raise HostError(f"{method} {url}: redirected more than {_HOPS} times")
+        raise HostError(f"{method} {url}: redirected more than {_HOPS} times", code="redirected")
 
     def redact(self, text: str) -> str:
         return text.replace(self.token, "***") if self.token else text
@@ -180,6 +187,7 @@ class HostClient:
         if not same or not answer.headers.get("Location"):
             raise HostError(
                 f"{url}: redirected to another server, which must not see the token",
+                code="redirected",
                 got=self.redact(answer.headers.get("Location", "nowhere")),
                 hint="set the address of the API to where it lives now",
             )

@@ -47,5 +47,6 @@ class Patience:
         times = "once" if tries == 1 else f"{tries} times"
         return HostError(
             f"{error.what};{asked} tried {times} within the {self.limit:g} s that were given",
+            code="unavailable",
             hint="run it again later, or give more time: --patience SECONDS",
         )
