@@ -15,6 +15,9 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from karat.errors import KaratError
+    from wording import Transcript
+
 # Examples are small, but the first of them pays for imports: a deadline would only make tests flaky.
 # In CI the same examples every time, so that a red build is about the change and not about luck.
 settings.register_profile("karat", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -54,6 +57,41 @@ def karat_command(
         return int(ended.value.code or 0), out, err
 
     return call
+
+
+@pytest.fixture
+def karat_refuses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., KaratError]:
+    """The error that ends the program with some arguments. What it prints is in `tests/golden/wording/`."""
+    from karat.cli.main import main
+    from karat.errors import KaratError
+
+    def call(*arguments: str) -> KaratError:
+        monkeypatch.setattr(sys, "argv", ["karat", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr().err
+        error = ended.value.__context__
+        assert isinstance(error, KaratError), printed
+        assert ended.value.code == error.exit_code
+        assert printed.endswith(f"{error}\n"), printed
+        return error
+
+    return call
+
+
+@pytest.fixture
+def terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, karat_command: Callable[..., tuple[int, str, str]]
+) -> Transcript:
+    """A terminal of 100 columns in an empty folder, in which the demo set lies."""
+    from wording import Transcript
+
+    (tmp_path / "helpdesk").symlink_to(_ROOT / "examples" / "helpdesk")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("click.core._detect_program_name", lambda: "karat")  # not pytest, or whatever started it
+    return Transcript(karat_command)
 
 
 @pytest.fixture(scope="session")

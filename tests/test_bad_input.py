@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 import karat
-from karat.errors import ConfigError, InputError, KaratError
+from karat.errors import ConfigError, KaratError
 from karat.results.save import saved_form
 
 GOLD = {"q1": ["a"]}
@@ -30,8 +30,8 @@ def write(path: Path, data: str | bytes) -> Path:
     return path
 
 
-def refused(call: Callable[[], object], *said: str) -> KaratError:
-    """The error of the call, which must be ours, short, and hold all that must be said."""
+def refused(call: Callable[[], object], code: str | None = None, *named: str) -> KaratError:
+    """The error of the call, which must be ours, short, with this code, and name all these files, ids and values."""
     with pytest.raises(KaratError) as caught:
         call()
     message = str(caught.value)
@@ -39,82 +39,82 @@ def refused(call: Callable[[], object], *said: str) -> KaratError:
     assert len(message) < 1500, "nobody reads that"
     assert "\x00" not in message
     assert "np.float64" not in message
-    for part in said:
+    assert code is None or caught.value.code == code, message
+    for part in named:
         assert part in message
     return caught.value
 
 
-def refused_run(path: Path, *said: str) -> KaratError:
-    return refused(lambda: karat.evaluate_all(path, GOLD), str(path), *said)
+def refused_run(path: Path, code: str | None = None, *named: str) -> KaratError:
+    return refused(lambda: karat.evaluate_all(path, GOLD), code, str(path), *named)
 
 
-def refused_gold(path: Path, *said: str) -> KaratError:
-    return refused(lambda: karat.evaluate(RUN, path), str(path), *said)
+def refused_gold(path: Path, code: str | None = None, *named: str) -> KaratError:
+    return refused(lambda: karat.evaluate(RUN, path), code, str(path), *named)
 
 
 # A line of a run log
 
 
 @pytest.mark.parametrize(
-    ("line", "field", "said"),
+    ("line", "field", "code", "got"),
     [
-        ('{"query_id": oops}', None, ["not JSON", "expected one JSON object a line", '{"query_id": oops}']),
-        ("not json at all", None, ["expected one JSON object a line", "got not json at all"]),
-        ("[1, 2]", None, ["expected an object", "[1, 2]"]),
-        ("5", None, ["expected an object", "5"]),
-        ('"text"', None, ["expected an object", "text"]),
-        ("null", None, ["expected an object"]),
-        ('{"query_id":"q2","topk":["a"]} trailing', None, ["not JSON", "trailing"]),
-        ('{"query_id":"q2"}', "topk", ["topk: the field is missing"]),
-        ('{"topk":["a"]}', "query_id", ["query_id: the field is missing"]),
-        ('{"query_id":"q2","topk":5}', "topk", ["expected a list", "got 5"]),
-        ('{"query_id":"q2","topk":"a"}', "topk", ["expected a list", "got 'a'"]),
-        ('{"query_id":"q2","topk":null}', "topk", ["expected a list", "got"]),
-        ('{"query_id":"q2","topk":{"a":1}}', "topk", ["expected a list", "got {'a': 1}"]),
-        ('{"query_id":1.5,"topk":["a"]}', "query_id", ["expected a whole number or text", "got 1.5"]),
-        ('{"query_id":["q2"],"topk":["a"]}', "query_id", ["expected a whole number or text", "got ['q2']"]),
-        ('{"query_id":"q2","topk":["a",1.5]}', "topk[1]", ["got 1.5"]),
-        ('{"query_id":"q2","topk":["a",null]}', "topk[1]", ["expected a whole number or text or an object"]),
-        ('{"query_id":"q2","topk":["a",["b",1]]}', "topk[1]", ["got ['b', 1]"]),
-        ('{"query_id":"q2","topk":["a",{"score":1}]}', "topk[1].chunk_id", ["query 'q2'", "the field is missing"]),
-        ('{"query_id":"q2","topk":["a",{}]}', "topk[1].chunk_id", ["query 'q2'", "the field is missing"]),
-        ('{"query_id":"q2","topk":["a",""]}', "topk[1].chunk_id", ["query 'q2'", "the id is empty", "hint: "]),
-        ('{"query_id":"q2","topk":[{"chunk_id":"","score":1}]}', "topk[0].chunk_id", ["the id is empty", "hint: "]),
-        ('{"query_id":"q2","topk":[{"chunk_id":"","text":"t"}]}', "topk[0].chunk_id", ["the id is empty", "hint: "]),
-        ('{"query_id":"q2","topk":[{"chunk_id":true}]}', "topk[0].chunk_id", ["got True"]),
-        ('{"query_id":"q2","topk":[{"chunk_id":"a","score":"high"}]}', "topk[0].score", ["a number", "got 'high'"]),
-        ('{"query_id":"q2","topk":[{"chunk_id":"a","score":true}]}', "topk[0].score", ["a number", "got True"]),
-        ('{"query_id":"q2","topk":[{"chunk_id":"a","rank":1.5}]}', "topk[0].rank", ["a whole number", "got 1.5"]),
-        ('{"query_id":"q2","topk":[{"chunk_id":"a","rank":"1st"}]}', "topk[0].rank", ["a whole number", "got '1st'"]),
-        ('{"query_id":"q2","topk":["a"],"latency_ms":12}', "latency_ms", ["expected an object", "got 12"]),
-        ('{"query_id":"q2","topk":["a"],"latency_ms":{"x":"fast"}}', "latency_ms", ["a number", "fast"]),
-        ('{"query_id":"q2","topk":["a"],"usage":5}', "usage", ["a list", "got 5"]),
-        ('{"query_id":"q2","topk":["a"],"usage":{"model":"m"}}', "usage", ["a list"]),
-        ('{"query_id":"q2","topk":["a"],"usage":["m"]}', "usage[0]", ["an object", "got 'm'"]),
+        ('{"query_id": oops}', None, "not-json", '{"query_id": oops}'),
+        ("not json at all", None, "not-json", "not json at all"),
+        ("[1, 2]", None, "wrong-type", "[1, 2]"),
+        ("5", None, "wrong-type", "5"),
+        ('"text"', None, "wrong-type", "'text'"),
+        ("null", None, "wrong-type", "null"),
+        ('{"query_id":"q2","topk":["a"]} trailing', None, "not-json", '{"query_id":"q2","topk":["a"]} trailing'),
+        ('{"query_id":"q2"}', "topk", "missing-field", None),
+        ('{"topk":["a"]}', "query_id", "missing-field", None),
+        ('{"query_id":"q2","topk":5}', "topk", "wrong-type", "5"),
+        ('{"query_id":"q2","topk":"a"}', "topk", "wrong-type", "'a'"),
+        ('{"query_id":"q2","topk":null}', "topk", "wrong-type", "null"),
+        ('{"query_id":"q2","topk":{"a":1}}', "topk", "wrong-type", "{'a': 1}"),
+        ('{"query_id":1.5,"topk":["a"]}', "query_id", "wrong-type", "1.5"),
+        ('{"query_id":["q2"],"topk":["a"]}', "query_id", "wrong-type", "['q2']"),
+        ('{"query_id":"q2","topk":["a",1.5]}', "topk[1]", "wrong-type", "1.5"),
+        ('{"query_id":"q2","topk":["a",null]}', "topk[1]", "wrong-type", "null"),
+        ('{"query_id":"q2","topk":["a",["b",1]]}', "topk[1]", "wrong-type", "['b', 1]"),
+        ('{"query_id":"q2","topk":["a",{"score":1}]}', "topk[1].chunk_id", "missing-field", None),
+        ('{"query_id":"q2","topk":["a",{}]}', "topk[1].chunk_id", "missing-field", None),
+        ('{"query_id":"q2","topk":["a",""]}', "topk[1].chunk_id", "empty-id", None),
+        ('{"query_id":"q2","topk":[{"chunk_id":"","score":1}]}', "topk[0].chunk_id", "empty-id", None),
+        ('{"query_id":"q2","topk":[{"chunk_id":"","text":"t"}]}', "topk[0].chunk_id", "empty-id", None),
+        ('{"query_id":"q2","topk":[{"chunk_id":true}]}', "topk[0].chunk_id", "wrong-type", "True"),
+        ('{"query_id":"q2","topk":[{"chunk_id":"a","score":"high"}]}', "topk[0].score", "wrong-type", "'high'"),
+        ('{"query_id":"q2","topk":[{"chunk_id":"a","score":true}]}', "topk[0].score", "wrong-type", "True"),
+        ('{"query_id":"q2","topk":[{"chunk_id":"a","rank":1.5}]}', "topk[0].rank", "wrong-type", "1.5"),
+        ('{"query_id":"q2","topk":[{"chunk_id":"a","rank":"1st"}]}', "topk[0].rank", "wrong-type", "'1st'"),
+        ('{"query_id":"q2","topk":["a"],"latency_ms":12}', "latency_ms", "wrong-type", "12"),
+        ('{"query_id":"q2","topk":["a"],"latency_ms":{"x":"fast"}}', "latency_ms[x]", "wrong-type", "'fast'"),
+        ('{"query_id":"q2","topk":["a"],"usage":5}', "usage", "wrong-type", "5"),
+        ('{"query_id":"q2","topk":["a"],"usage":{"model":"m"}}', "usage", "wrong-type", "{'model': 'm'}"),
+        ('{"query_id":"q2","topk":["a"],"usage":["m"]}', "usage[0]", "wrong-type", "'m'"),
         (
             '{"query_id":"q2","topk":["a"],"usage":[{"prompt_tokens":-5}]}',
-            *("usage[0].prompt_tokens", ["a whole number >= 0", "got -5"]),
+            *("usage[0].prompt_tokens", "bad-value", "-5"),
         ),
         (
             '{"query_id":"q2","topk":["a"],"usage":[{"completion_tokens":1.5}]}',
-            *("usage[0].completion_tokens", ["a whole number", "got 1.5"]),
+            *("usage[0].completion_tokens", "wrong-type", "1.5"),
         ),
-        ('{"query_id":"q2","topk":["a"],"usage":[{"calls":"two"}]}', "usage[0].calls", ["a whole number", "got 'two'"]),
-        ('{"query_id":"q2","topk":["a"],"usage":[{"model":5}]}', "usage[0].model", ["text", "got 5"]),
-        ('{"query_id":"q2","topk":["a"],"usage":[{"calls":1e99}]}', "usage[0].calls", ["a whole number"]),
-        ('{"query_id":"q2","topk":["a"],"latency_ms":{"x":-1}}', "latency_ms.x", ["0 or more", "got -1"]),
-        ('{"query_id":"q2","topk":["a"],"entities":["a",{}]}', "entities[1].id", ["the field is missing"]),
-        ('{"query_id":"q2","topk":["a"],"system":5}', "system", ["text", "got 5"]),
+        ('{"query_id":"q2","topk":["a"],"usage":[{"calls":"two"}]}', "usage[0].calls", "wrong-type", "'two'"),
+        ('{"query_id":"q2","topk":["a"],"usage":[{"model":5}]}', "usage[0].model", "wrong-type", "5"),
+        ('{"query_id":"q2","topk":["a"],"usage":[{"calls":1e99}]}', "usage[0].calls", "wrong-type", "1e+99"),
+        ('{"query_id":"q2","topk":["a"],"latency_ms":{"x":-1}}', "latency_ms.x", "bad-value", "-1.0"),
+        ('{"query_id":"q2","topk":["a"],"entities":["a",{}]}', "entities[1].id", "missing-field", None),
+        ('{"query_id":"q2","topk":["a"],"system":5}', "system", "wrong-type", "5"),
     ],
 )
-def test_a_bad_line_of_a_run_log(tmp_path: Path, line: str, field: str | None, said: list[str]) -> None:
+def test_a_bad_line_of_a_run_log(tmp_path: Path, line: str, field: str | None, code: str, got: str | None) -> None:
     path = write(tmp_path / "run.jsonl", GOOD_LINE + "\n" + line + "\n")
-    error = refused_run(path, *said)
-    assert (error.file, error.line) == (str(path), 3)
+    error = refused_run(path, code)
+    assert (error.file, error.line, error.field) == (str(path), 3, field)
     assert f"{path}:3: " in str(error)
-    if field is not None:
-        assert error.field is not None
-        assert error.field.startswith(field)
+    assert (None if error.got is None else str(error.got)) == got
+    assert code != "empty-id" or error.hint
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_bad_line_of_a_run_log(tmp_path: Path, line: str, field: str | None, s
 def test_scores_that_are_not_finite(tmp_path: Path, number: str) -> None:
     line = f'{{"query_id":"q2","topk":["a",{{"chunk_id":"b","score":{number}}}]}}\n'
     path = write(tmp_path / "run.jsonl", GOOD_LINE + line)
-    error = refused_run(path, "finite")
+    error = refused_run(path, "bad-value")
     assert (error.file, error.line) == (str(path), 2)
     assert error.expected is not None
     if not number.endswith(("NaN", "Infinity")):  # those are no JSON: the parser does not get as far as the field
@@ -136,7 +136,7 @@ def test_scores_that_are_not_finite(tmp_path: Path, number: str) -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), 10**400], ids=lambda n: str(n)[:9])
 def test_scores_in_memory_that_are_not_finite(number: float) -> None:
     run = [{"query_id": "q1", "topk": ["a", {"chunk_id": "b", "score": number}]}]
-    error = refused(lambda: karat.evaluate(run, GOLD), "finite", "got " + str(number)[:9])
+    error = refused(lambda: karat.evaluate(run, GOLD), "bad-value", "got " + str(number)[:9])
     assert error.field == "topk[1].score"
 
 
@@ -149,8 +149,9 @@ def test_ranks_beyond_any_list(tmp_path: Path, rank: int) -> None:
 
 def test_the_same_query_twice(tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", GOOD_LINE + '{"query_id":"q2","topk":["a"]}\n' + GOOD_LINE)
-    error = refused_run(path, "query 'q1'", "(line 1)", "hint: ")
+    error = refused_run(path, "duplicate-query", "(line 1)")
     assert (error.line, error.query) == (3, "q1")
+    assert error.hint
 
 
 def test_the_same_system_and_query_twice_far_apart(tmp_path: Path) -> None:
@@ -160,91 +161,91 @@ def test_the_same_system_and_query_twice_far_apart(tmp_path: Path) -> None:
         for i in range(1500)
     ]
     path = write(tmp_path / "run.jsonl", "\n".join([*lines, lines[1501]]))
-    error = refused_run(path, "'two'", "(line 1502)")
+    error = refused_run(path, "duplicate-query", "'two'", "(line 1502)")
     assert (error.line, error.query) == (3001, "q1")
 
 
 @pytest.mark.parametrize("ms", [-1, -0.001, 1e999])
 def test_a_latency_that_cannot_be(ms: float) -> None:
     run = [{"query_id": "q1", "topk": ["a"], "latency_ms": {"retrieve": 5, "rerank": ms}}]
-    error = refused(
-        lambda: karat.evaluate(run, GOLD), "impossible latency: expected a number of milliseconds, 0 or more"
-    )
-    assert (error.field, error.query, error.line) == ("latency_ms.rerank", "q1", 1)
-    assert f"got {ms}" in str(error)
+    error = refused(lambda: karat.evaluate(run, GOLD), "bad-value")
+    assert (error.field, error.query, error.line, error.got) == ("latency_ms.rerank", "q1", 1, ms)
 
 
 # An entry of a gold set
 
 
 @pytest.mark.parametrize(
-    ("entry", "field", "said"),
+    ("entry", "field", "code", "got"),
     [
-        ({"query_id": "q2", "gold": 5}, "gold", ["a list", "got 5"]),
-        ({"query_id": "q2", "gold": "a"}, "gold", ["a list", "got 'a'"]),
-        ({"query_id": "q2", "gold": [1.5]}, "gold[0]", ["got 1.5"]),
-        ({"query_id": "q2", "gold": [None]}, "gold[0]", ["expected"]),
-        ({"query_id": "q2", "gold": [{"grade": 1}]}, "gold[0].chunk_id", ["the field is missing"]),
-        ({"query_id": "q2", "gold": ["a", {"chunk_id": ""}]}, "gold[1].chunk_id", ["the id is empty", "hint: "]),
-        ({"query_id": "q2", "gold": [{"doc_id": "", "quote": "x"}]}, "gold[0].doc_id", ["the id is empty", "hint: "]),
-        ({"query_id": "q2", "gold": ["a", ""]}, "gold[1]", ["the id is empty", "hint: "]),
-        ({"query_id": "q2", "gold": {"a": 2, "": 1}}, "gold[1]", ["the id is empty", "hint: "]),
-        ({"query_id": "q2", "gold": {"a": "good"}}, "gold", ["a number", "good"]),
-        ({"query_id": "q2", "gold": {"a": None}}, "gold", ["a number", "a"]),
-        ({"query_id": "q2", "gold": {"a": True}}, "gold", ["a number", "True"]),
-        ({"query_id": "q2", "gold": [{"chunk_id": "a", "grade": "2"}]}, "gold[0].grade", ["a number", "got '2'"]),
-        ({"query_id": "q2", "gold": {"a": 10**400}}, "gold", ["finite"]),
-        ({"gold": ["a"]}, "query_id", ["the field is missing"]),
-        ({"query_id": "q2"}, "gold", ["nothing says what should be found", "expected gold, evidence"]),
-        ({"query_id": "q2", "topic": "x"}, "gold", ["nothing says what should be found", "hint: ", "--target"]),
-        ({"query_id": "q2", "gold": ["a"], "k": 0}, "k", ["bad cutoff", "1 or more", "got 0"]),
-        ({"query_id": "q2", "gold": ["a"], "k": -5}, "k", ["bad cutoff", "1 or more", "got -5"]),
-        ({"query_id": "q2", "gold": ["a"], "k": 2.5}, "k", ["a whole number", "got 2.5"]),
-        ({"query_id": "q2", "gold": ["a"], "k": 2**70}, "k", ["got"]),
-        ({"query_id": "q2", "gold": ["a"], "evidence": 5}, "evidence", ["a list", "got 5"]),
-        ({"query_id": "q2", "gold": ["a"], "negatives": "n"}, "negatives", ["a list", "got 'n'"]),
-        ({"query_id": "q2", "gold": ["a"], "tags": ["x"]}, "tags", ["an object", "got ['x']"]),
-        ({"query_id": "q2", "no_answer": "yes"}, "no_answer", ["true or false", "got 'yes'"]),
+        ({"query_id": "q2", "gold": 5}, "gold", "wrong-type", "5"),
+        ({"query_id": "q2", "gold": "a"}, "gold", "wrong-type", "'a'"),
+        ({"query_id": "q2", "gold": [1.5]}, "gold[0]", "wrong-type", "1.5"),
+        ({"query_id": "q2", "gold": [None]}, "gold[0]", "wrong-type", "null"),
+        ({"query_id": "q2", "gold": [{"grade": 1}]}, "gold[0].chunk_id", "missing-field", None),
+        ({"query_id": "q2", "gold": ["a", {"chunk_id": ""}]}, "gold[1].chunk_id", "empty-id", None),
+        ({"query_id": "q2", "gold": [{"doc_id": "", "quote": "x"}]}, "gold[0].doc_id", "empty-id", None),
+        ({"query_id": "q2", "gold": ["a", ""]}, "gold[1]", "empty-id", None),
+        ({"query_id": "q2", "gold": {"a": 2, "": 1}}, "gold[1]", "empty-id", None),
+        ({"query_id": "q2", "gold": {"a": "good"}}, "gold[a]", "wrong-type", "'good'"),
+        ({"query_id": "q2", "gold": {"a": None}}, "gold[a]", "wrong-type", "null"),
+        ({"query_id": "q2", "gold": {"a": True}}, "gold[a]", "wrong-type", "True"),
+        ({"query_id": "q2", "gold": [{"chunk_id": "a", "grade": "2"}]}, "gold[0].grade", "wrong-type", "'2'"),
+        ({"query_id": "q2", "gold": {"a": 10**400}}, "gold[...]", "bad-value", None),
+        ({"gold": ["a"]}, "query_id", "missing-field", None),
+        ({"query_id": "q2"}, "gold", "nothing-to-find", None),
+        ({"query_id": "q2", "topic": "x"}, "gold", "nothing-to-find", None),
+        ({"query_id": "q2", "gold": ["a"], "k": 0}, "k", "bad-value", "0"),
+        ({"query_id": "q2", "gold": ["a"], "k": -5}, "k", "bad-value", "-5"),
+        ({"query_id": "q2", "gold": ["a"], "k": 2.5}, "k", "wrong-type", "2.5"),
+        ({"query_id": "q2", "gold": ["a"], "k": 2**70}, "k", "bad-value", "1180591620717411303424"),
+        ({"query_id": "q2", "gold": ["a"], "evidence": 5}, "evidence", "wrong-type", "5"),
+        ({"query_id": "q2", "gold": ["a"], "negatives": "n"}, "negatives", "wrong-type", "'n'"),
+        ({"query_id": "q2", "gold": ["a"], "tags": ["x"]}, "tags", "wrong-type", "['x']"),
+        ({"query_id": "q2", "no_answer": "yes"}, "no_answer", "wrong-type", "'yes'"),
     ],
     ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else None,
 )
-def test_a_bad_entry_of_a_gold_set(tmp_path: Path, entry: dict[str, Any], field: str, said: list[str]) -> None:
+def test_a_bad_entry_of_a_gold_set(
+    tmp_path: Path, entry: dict[str, Any], field: str, code: str, got: str | None
+) -> None:
     path = write(tmp_path / "gold.jsonl", GOOD_ENTRY + json.dumps(entry) + "\n")
-    error = refused_gold(path, *said)
-    assert (error.file, error.line) == (str(path), 2)
-    assert error.field is not None
-    assert error.field.startswith(field)
+    error = refused_gold(path, code)
+    assert (error.file, error.line, error.field) == (str(path), 2, field)
+    assert got is None or str(error.got) == got
+    assert code != "empty-id" or error.hint
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
 def test_grades_that_are_not_finite(tmp_path: Path, number: str) -> None:
     path = write(tmp_path / "gold.jsonl", GOOD_ENTRY + f'{{"query_id":"q2","gold":{{"a":{number}}}}}\n')
-    assert refused_gold(path, "finite").line == 2
+    assert refused_gold(path, "bad-value").line == 2
 
 
 @pytest.mark.parametrize("number", [".nan", ".inf"])
 def test_grades_in_yaml_that_are_not_finite(tmp_path: Path, number: str) -> None:
     path = write(tmp_path / "gold.yaml", f"- query_id: q1\n  gold: [a]\n- query_id: q2\n  gold: {{a: {number}}}\n")
-    error = refused_gold(path, "grade of 'a'", "query 'q2'", "expected a finite number", "got " + number[1:])
-    assert error.line == 3
+    error = refused_gold(path, "bad-value", "'a'")
+    assert (error.line, error.query, str(error.got)) == (3, "q2", number[1:])
 
 
 def test_no_answer_and_relevant_gold(tmp_path: Path) -> None:
     path = write(tmp_path / "gold.jsonl", GOOD_ENTRY + '{"query_id":"q2","gold":["a"],"no_answer":true}\n')
-    error = refused_gold(path, "no_answer", "query 'q2'", "hint: ")
+    error = refused_gold(path, "contradiction", "no_answer")
     assert (error.line, error.query) == (2, "q2")
+    assert error.hint
 
 
 def test_no_answer_and_relevant_gold_of_an_entry_without_id(tmp_path: Path) -> None:
     path = write(tmp_path / "gold.jsonl", '{"query":"what?","gold":["a"],"no_answer":true}\n')
-    assert refused_gold(path, "what?").query == "what?"
+    assert refused_gold(path, "contradiction").query == "what?"
 
 
 def test_two_grades_for_one_item(tmp_path: Path) -> None:
     items = [{"chunk_id": "a", "grade": 1}, {"chunk_id": "b"}, {"chunk_id": "a", "grade": 2}]
     path = write(tmp_path / "gold.jsonl", GOOD_ENTRY + json.dumps({"query_id": "q2", "gold": items}))
-    error = refused_gold(path, "grade of 'a'", "expected one grade (1 stands before), got 2")
-    assert (error.line, error.query) == (2, "q2")
+    error = refused_gold(path, "contradiction", "'a'")
+    assert (error.line, error.query, error.got) == (2, "q2", 2)
 
 
 @pytest.mark.parametrize(
@@ -256,13 +257,14 @@ def test_two_grades_for_one_item(tmp_path: Path) -> None:
 )
 def test_two_grades_for_one_item_in_other_formats(tmp_path: Path, name: str, text: str) -> None:
     path = write(tmp_path / name, text)
-    assert refused_gold(path, "grade of 'a'", "got 2").query == "q1"
+    assert refused_gold(path, "contradiction", "'a'", "got 2").query == "q1"
 
 
 def test_a_query_twice_in_gold(tmp_path: Path) -> None:
     path = write(tmp_path / "gold.jsonl", GOOD_ENTRY + '{"query_id":"q2","gold":["a"]}\n' + GOOD_ENTRY)
-    error = refused_gold(path, "already (line 1)", "hint: ")
+    error = refused_gold(path, "duplicate-query", "(line 1)")
     assert (error.line, error.query) == (3, "q1")
+    assert error.hint
 
 
 # Whole files
@@ -271,8 +273,8 @@ def test_a_query_twice_in_gold(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [b"", b"\n", b"  \n\t\n\r\n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
 def test_an_empty_file(tmp_path: Path, data: bytes) -> None:
     path = write(tmp_path / "file", data)
-    refused_run(path, "empty")
-    refused_gold(path, "empty")
+    refused_run(path, "empty-file")
+    refused_gold(path, "empty-file")
 
 
 @pytest.mark.parametrize(
@@ -287,53 +289,60 @@ def test_an_empty_file(tmp_path: Path, data: bytes) -> None:
 )
 def test_a_binary_file(tmp_path: Path, data: bytes) -> None:
     path = write(tmp_path / "file", data)
-    refused_run(path, "binary", "expected text")
-    refused_gold(path, "binary", "expected text")
+    refused_run(path, "binary-file")
+    refused_gold(path, "binary-file")
 
 
 @pytest.mark.parametrize("data", [b"PAR1", b"PAR1" + b"x" * 100, b"PAR1" + b"\x00" * 100 + b"\x10\x00\x00\x00PAR1"])
 def test_a_broken_parquet_file(tmp_path: Path, data: bytes) -> None:
     path = write(tmp_path / "file.parquet", data)
-    refused_run(path, "table")
-    refused_gold(path, "table")
+    refused_run(path, "unreadable-table")
+    refused_gold(path, "unreadable-table")
 
 
 def test_no_overlap_of_run_and_gold(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", '{"query_id":"Q-001","topk":["a"]}\n')
     gold = write(tmp_path / "gold.jsonl", '{"query_id":"q1","gold":["a"]}\n')
-    refused(lambda: karat.evaluate(run, gold), str(run), str(gold), "hint: ", "'q1'", "'Q-001'")
+    error = refused(lambda: karat.evaluate(run, gold), "no-overlap", str(run), str(gold))
+    assert error.hint is not None
+    assert all(query in error.hint for query in ("'q1'", "'Q-001'"))
 
 
 def test_no_overlap_of_one_of_two_systems() -> None:
     run = [{"query_id": "q1", "system": "A", "topk": ["a"]}, {"query_id": "x", "system": "B", "topk": ["a"]}]
-    refused(lambda: karat.evaluate_all(run, GOLD), "B", "'x'")
+    refused(lambda: karat.evaluate_all(run, GOLD), "no-overlap", "B", "'x'")
 
 
 def test_empty_ids_in_memory_and_in_a_corpus(tmp_path: Path) -> None:
-    refused(lambda: karat.evaluate({"q1": {"a": 1.0, "": 0.5}}, GOLD), "query 'q1'", "the id is empty", "hint: ")
-    refused(lambda: karat.evaluate({"q1": ["a", ""]}, GOLD), "topk[1].chunk_id", "the id is empty", "hint: ")
-    refused(lambda: karat.evaluate(RUN, {"q1": {"a": 1, "": 1}}), "gold[1]", "query 'q1'", "the id is empty")
     corpus = write(tmp_path / "corpus.jsonl", '{"id":"a","text":"t"}\n{"chunk_id":"","text":"t"}\n')
-    refused(lambda: karat.evaluate(RUN, GOLD, corpus=corpus), f"{corpus}:2: id: the id is empty", "hint: ")
+    errors = [
+        refused(lambda: karat.evaluate({"q1": {"a": 1.0, "": 0.5}}, GOLD), "empty-id"),
+        refused(lambda: karat.evaluate({"q1": ["a", ""]}, GOLD), "empty-id"),
+        refused(lambda: karat.evaluate(RUN, {"q1": {"a": 1, "": 1}}), "empty-id"),
+        refused(lambda: karat.evaluate(RUN, GOLD, corpus=corpus), "empty-id", str(corpus)),
+    ]
+    places = [(None, "q1", None), (1, "q1", "topk[1].chunk_id"), (None, "q1", "gold[1]"), (2, None, "id")]
+    assert [(e.line, e.query, e.field) for e in errors] == places
+    assert all(e.hint for e in errors)
 
 
 @pytest.mark.parametrize("empty", [[], {}])
 def test_nothing_in_memory(empty: Any) -> None:
-    refused(lambda: karat.evaluate(empty, GOLD), "no query in the run", "hint: ")
-    refused(lambda: karat.evaluate(RUN, empty), "no query in the gold set", "hint: ")
+    assert refused(lambda: karat.evaluate(empty, GOLD), "no-queries").hint
+    assert refused(lambda: karat.evaluate(RUN, empty), "no-queries").hint
 
 
 @pytest.mark.parametrize("thing", [5, None, 1.5, b"bytes", object(), iter([])], ids=lambda t: type(t).__name__)
 def test_things_that_are_no_input(thing: Any) -> None:
     name = type(thing).__name__
-    refused(lambda: karat.evaluate(thing, GOLD), name, "expected a path, dict")
-    refused(lambda: karat.evaluate(RUN, thing), name, "expected a path, dict")
+    assert refused(lambda: karat.evaluate(thing, GOLD), "unreadable-object", name).expected
+    assert refused(lambda: karat.evaluate(RUN, thing), "unreadable-object", name).expected
 
 
 @pytest.mark.parametrize("record", [5, None, "text", ["q1", ["a"]], {1: 2}], ids=repr)
 def test_records_in_memory_that_are_none(record: Any) -> None:
-    assert refused(lambda: karat.evaluate([RECORD, record], GOLD), "expected").line == 2
-    assert refused(lambda: karat.evaluate(RUN, [ENTRY, record]), "expected").line == 2
+    assert refused(lambda: karat.evaluate([RECORD, record], GOLD), "wrong-type").line == 2
+    assert refused(lambda: karat.evaluate(RUN, [ENTRY, record]), "wrong-type").line == 2
 
 
 RECORD = {"query_id": "q1", "topk": ["a"]}
@@ -343,56 +352,62 @@ ENTRY = {"query_id": "q1", "gold": ["a"]}
 @pytest.mark.parametrize("at", [5, 20, 40, len(GOOD_LINE) - 2])
 def test_a_truncated_last_line(tmp_path: Path, at: int) -> None:
     path = write(tmp_path / "run.jsonl", GOOD_LINE + GOOD_LINE.replace("q1", "q2")[:at])
-    assert refused_run(path, "cut off", "hint: ").line == 2
+    error = refused_run(path, "cut-off")
+    assert error.line == 2
+    assert error.hint
 
 
 @pytest.mark.parametrize("at", [12, 24])
 def test_a_truncated_last_line_of_gold(tmp_path: Path, at: int) -> None:
     path = write(tmp_path / "gold.jsonl", GOOD_ENTRY + GOOD_ENTRY.replace("q1", "q2")[:at])
-    assert refused_gold(path, "cut off", "hint: ").line == 2
+    error = refused_gold(path, "cut-off")
+    assert error.line == 2
+    assert error.hint
 
 
 @pytest.mark.parametrize("at", [24, 25, 40])
 def test_a_truncated_first_line(tmp_path: Path, at: int) -> None:
     """It may also be the start of one value over several lines, so that the second line can be the one named."""
     path = write(tmp_path / "run.jsonl", GOOD_LINE[:at] + "\n" + GOOD_LINE.replace("q1", "q2"))
-    assert refused_run(path, "JSON").line in (1, 2)
+    error = refused_run(path)
+    assert error.code in ("not-json", "cut-off")
+    assert error.line in (1, 2)
 
 
 def test_a_truncated_json_document(tmp_path: Path) -> None:
     text = json.dumps([ENTRY, {"query_id": "q2", "gold": ["b"]}], indent=1)
-    error = refused_gold(write(tmp_path / "gold.json", text[:-20]), "JSON")
+    error = refused_gold(write(tmp_path / "gold.json", text[:-20]), "not-json")
     assert error.line is not None
 
 
 def test_a_truncated_trec_file(tmp_path: Path) -> None:
     path = write(tmp_path / "run", "q1 Q0 a 1 2.0 tag\nq1 Q0 b 2")
-    assert refused_run(path, "wrong number of columns", "expected 6: query Q0 document rank score tag, got 4").line == 2
+    error = refused_run(path, "bad-row")
+    assert (error.line, error.got) == (2, "4 columns")
 
 
 @pytest.mark.parametrize(("line", "got"), [("q1", 1), ("q1 Q0 b", 3), ("q1 Q0 b 2", 4)])
 def test_the_wrong_number_of_trec_columns(tmp_path: Path, line: str, got: int) -> None:
     path = write(tmp_path / "run", f"q1 Q0 a 1 2.0 tag\n\n{line}\n")
-    assert refused_run(path, "expected 6: query Q0 document rank score tag", f"got {got} columns").line == 3
+    error = refused_run(path, "bad-row")
+    assert (error.line, error.got) == (3, f"{got} columns")
 
 
 @pytest.mark.parametrize(("line", "got"), [("q1 0 b", 3), ("q1 0 b 1 x", 5)])
 def test_the_wrong_number_of_qrels_columns(tmp_path: Path, line: str, got: int) -> None:
     path = write(tmp_path / "qrels", f"q1 0 a 1\n\n{line}\n")
-    assert refused_gold(path, "expected 4: query iteration document grade", f"got {got} columns").line == 3
+    error = refused_gold(path, "bad-row")
+    assert (error.line, error.got) == (3, f"{got} columns")
 
 
 def test_a_csv_without_a_query_column(tmp_path: Path) -> None:
     path = write(tmp_path / "run.csv", "question_no,chunk_id,score\nq1,a,1\n")
-    refused_run(path, "question_no,chunk_id,score", "hint: ")
-    refused(
-        lambda: karat.evaluate(karat.read_run(path, format="table"), GOLD),
-        str(path),
-        "no column for query_id",
-        "expected one of query_id, qid",
-        "got question_no, chunk_id, score",
-        "hint: rename the column",
+    assert refused_run(path, "unrecognised", "question_no,chunk_id,score").hint
+    error = refused(
+        lambda: karat.evaluate(karat.read_run(path, format="table"), GOLD), "missing-column", "query_id", "qid"
     )
+    assert (error.file, error.got) == (str(path), "question_no, chunk_id, score")
+    assert error.hint
 
 
 @pytest.mark.parametrize(
@@ -481,6 +496,7 @@ def test_gold_that_changes_its_shape_half_way(tmp_path: Path, first: str, second
 def test_files_that_are_not_utf8(tmp_path: Path, kind: str, text: str) -> None:
     path = write(tmp_path / "file", text.encode("latin-1"))
     error = (refused_run if kind == "run" else refused_gold)(path)
+    assert error.code in ("not-utf8", "not-yaml", "not-json", "bad-row")
     assert "utf-8" in str(error).lower()
 
 
@@ -488,32 +504,35 @@ def test_files_that_are_not_utf8(tmp_path: Path, kind: str, text: str) -> None:
 def test_gzip_that_is_cut_off(tmp_path: Path, keep: int) -> None:
     lines = "".join(GOOD_LINE.replace("q1", f"q{i}") for i in range(200)).encode()
     path = write(tmp_path / "run.jsonl.gz", gzip.compress(lines)[:keep])
-    refused_run(path, "cannot be read")
+    refused_run(path, "unreadable")
 
 
 def test_a_directory(tmp_path: Path) -> None:
-    refused_run(tmp_path, "folder")
-    refused_gold(tmp_path, "folder")
+    refused_run(tmp_path, "unrecognised")
+    refused_gold(tmp_path, "unrecognised")
 
 
 @pytest.mark.parametrize("name", ["run-log", "trec-run", "table", "dict", "samples"])
 def test_a_directory_with_a_named_format(tmp_path: Path, name: str) -> None:
-    refused(lambda: karat.evaluate(karat.read_run(tmp_path, format=name), GOLD), str(tmp_path), "folder")
+    refused(lambda: karat.evaluate(karat.read_run(tmp_path, format=name), GOLD), None, str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["gold", "trec-qrels", "table", "dict", "samples", "beir"])
 def test_a_directory_with_a_named_gold_format(tmp_path: Path, name: str) -> None:
-    refused(lambda: karat.read_gold(tmp_path, format=name), str(tmp_path))
+    refused(lambda: karat.read_gold(tmp_path, format=name), None, str(tmp_path))
 
 
 def test_a_missing_file_with_a_near_name(tmp_path: Path) -> None:
     write(tmp_path / "baseline.jsonl", GOOD_LINE)
-    refused_run(tmp_path / "baselin.jsonl", "no such file", "hint: did you mean baseline.jsonl?")
-    refused_gold(tmp_path / "Baseline.json", "no such file", "hint: did you mean baseline.jsonl?")
+    for error in (
+        refused_run(tmp_path / "baselin.jsonl", "no-such-file"),
+        refused_gold(tmp_path / "Baseline.json", "no-such-file"),
+    ):
+        assert "baseline.jsonl" in str(error.hint)
 
 
 def test_a_missing_file_in_a_missing_folder(tmp_path: Path) -> None:
-    refused_run(tmp_path / "no" / "run.jsonl", "no such file", "hint: ", f"{tmp_path / 'no'} does not exist")
+    assert str(tmp_path / "no") in str(refused_run(tmp_path / "no" / "run.jsonl", "no-such-file").hint)
 
 
 def test_the_text_of_a_file_given_as_its_path() -> None:
@@ -529,8 +548,7 @@ def test_a_file_under_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_a_cutoff_that_is_none(k: int) -> None:
-    with pytest.raises(ConfigError, match=f"expected 1 or more, got {k}"):
-        karat.evaluate(RUN, GOLD, k=k)
+    assert refused(lambda: karat.evaluate(RUN, GOLD, k=k), "bad-setting").got == k
 
 
 @pytest.mark.parametrize("metric", ["recall@0", "recall@-1", "recall@x", "ndcg@99999999999999999999999"])
@@ -541,20 +559,18 @@ def test_a_cutoff_in_a_name_that_is_none(metric: str) -> None:
 
 @pytest.mark.parametrize("size", [0, -10])
 def test_a_corpus_size_that_is_none(size: int) -> None:
-    with pytest.raises(ConfigError, match=f"expected 1 or more, got {size}"):
-        karat.evaluate(RUN, GOLD, corpus_size=size)
+    assert refused(lambda: karat.evaluate(RUN, GOLD, corpus_size=size), "bad-setting").got == size
 
 
 def test_a_threshold_that_is_none() -> None:
-    with pytest.raises(ConfigError, match="score"):
-        karat.evaluate({"q1": {"a": 1.0}}, GOLD, min_score=float("nan"))
+    refused(lambda: karat.evaluate({"q1": {"a": 1.0}}, GOLD, min_score=float("nan")), "bad-setting", "nan")
 
 
 @pytest.mark.parametrize("name", ["treck", "json", "", "RUN-LOG "])
 def test_an_unknown_name_of_a_format(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / "run.jsonl", GOOD_LINE)
-    refused(lambda: karat.read_run(path, format=name), "unknown format", "hint: ")
-    refused(lambda: karat.read_gold(path, format=name), "unknown format", "hint: ")
+    assert refused(lambda: karat.read_run(path, format=name), "unknown-format").hint
+    assert refused(lambda: karat.read_gold(path, format=name), "unknown-format").hint
 
 
 def test_a_file_read_in_a_named_format_that_it_is_not_of(tmp_path: Path) -> None:
@@ -576,8 +592,8 @@ def test_a_file_read_in_a_named_format_that_it_is_not_of(tmp_path: Path) -> None
         for name in ("gold", "trec-qrels", "table", "dict", "samples"):
             outcome(lambda name=name, path=path: karat.evaluate(RUN, karat.read_gold(path, format=name)))
     path = write(tmp_path / "file", "q1 0 a 1\n")
-    refused(lambda: karat.evaluate(karat.read_run(path, format="run-log"), GOLD), str(path))
-    refused(lambda: karat.read_gold(path, format="gold"), str(path))
+    refused(lambda: karat.evaluate(karat.read_run(path, format="run-log"), GOLD), None, str(path))
+    refused(lambda: karat.read_gold(path, format="gold"), None, str(path))
 
 
 def outcome(call: Callable[[], object]) -> None:
@@ -812,6 +828,6 @@ def test_a_bad_grade_is_named_by_its_id_without_the_whole_map(tmp_path: Path) ->
     grades = {f"doc {i}.html": i for i in range(50)} | {"doc 7.html": "high"}
     path = tmp_path / "gold.jsonl"
     path.write_text(json.dumps({"query_id": "q", "gold": grades}) + "\n")
-    with pytest.raises(InputError) as refused:
-        karat.read_gold(path)
-    assert str(refused.value) == f"{path}:1: gold[doc 7.html]: wrong type: expected a number, got 'high'"
+    error = refused(lambda: karat.read_gold(path), "wrong-type")
+    assert (error.file, error.line, error.field, error.got) == (str(path), 1, "gold[doc 7.html]", "'high'")
+    assert "doc 8.html" not in str(error)

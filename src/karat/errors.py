@@ -51,14 +51,19 @@ def is_whole(text: str) -> bool:
 
 
 class KaratError(Exception):
-    """Something Karat refuses. Prints as `where: what` and, on a line of its own, a hint."""
+    """Something Karat refuses. Prints as `where: what` and, on a line of its own, a hint.
+
+    `code` names what is wrong for programs and tests: sentences may be improved, codes stay.
+    """
 
     exit_code = 2
+    code = "refused"
 
     def __init__(
         self,
         what: str,
         *,
+        code: str | None = None,
         file: str | None = None,
         line: int | None = None,
         column: int | None = None,
@@ -68,6 +73,8 @@ class KaratError(Exception):
         got: object = None,
         hint: str | None = None,
     ) -> None:
+        if code is not None:  # else that of the class
+            self.code = code
         self.what, self.file, self.line, self.column, self.field = what, file, line, column, field
         self.query, self.expected, self.got, self.hint = query, expected, got, hint
         super().__init__(what)
@@ -95,30 +102,44 @@ class KaratError(Exception):
 class InputError(KaratError):
     """A run, gold or corpus file that cannot be used as it is."""
 
+    code = "bad-input"
+
 
 class NoOverlap(InputError):
     """A run and a gold set that have no query in common."""
+
+    code = "no-overlap"
 
 
 class ConfigError(KaratError):
     """A setting, option or configuration file that makes no sense."""
 
+    code = "bad-setting"
+
 
 class UnknownName(ConfigError):
-    """A name that nothing answers to, with the nearest ones that exist."""
+    """A name that nothing answers to, with the nearest ones that exist; code: `unknown-` + the first word of `kind`."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str | None = None) -> None:
-        super().__init__(f"unknown {kind} {shorten(name, 40)!r}", hint=did_you_mean(name, known) or hint)
+        super().__init__(
+            f"unknown {kind} {shorten(name, 40)!r}",
+            code=f"unknown-{kind.split()[0]}",
+            hint=did_you_mean(name, known) or hint,
+        )
+        self.name = name
 
 
 class MissingExtra(ConfigError):
     """An optional package is needed and not installed."""
+
+    code = "missing-package"
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(
             f"{what} needs the package {package!r}, which is not installed",
             hint=f"pip install 'karat[{extra}]'",
         )
+        self.package, self.extra = package, extra
 
 
 def meant(needed: Iterable[str], there: Iterable[str]) -> str | None:

@@ -98,6 +98,7 @@ class Registry(Generic[T]):
     def _clash(self, name: str, first: str, second: str) -> ConfigError:
         return ConfigError(
             f"two {self.kind}s are called {name!r}: {first} and {second}",
+            code="duplicate-name",
             hint="rename one of them; a plug-in's entry-point key and its class's `name` are the same",
         )
 
@@ -107,6 +108,7 @@ class Registry(Generic[T]):
         except Exception as error:
             raise ConfigError(
                 f"{module} cannot be loaded: {_cause(error)}",
+                code="not-importable",
                 file=getattr(importlib.util.find_spec(module), "origin", None),
                 hint="mend the file, or remove it",
             ) from error
@@ -117,15 +119,19 @@ class Registry(Generic[T]):
         except Exception as error:
             raise ConfigError(
                 f"the plug-in {point.value!r} ({self.kind} {point.name!r}) cannot be loaded: {_cause(error)}",
+                code="bad-plugin",
                 hint="update or uninstall the package that brings it",
             ) from error
         if not (isinstance(found, type) and issubclass(found, self.base)):
             expected = f"a subclass of {self.base.__module__}.{self.base.__name__}"
-            raise ConfigError(f"the plug-in {point.value!r} is no {self.kind}", expected=expected, got=found)
+            raise ConfigError(
+                f"the plug-in {point.value!r} is no {self.kind}", code="bad-plugin", expected=expected, got=found
+            )
         if getattr(found, "name", None) != point.name:
             raise ConfigError(
                 f"the plug-in {point.value!r} has two names: its entry-point key is {point.name!r}, "
                 f"its class says name = {getattr(found, 'name', None)!r}",
+                code="bad-plugin",
                 hint="make them equal: a name that is asked for must be the name that is printed",
             )
         return found
@@ -145,7 +151,7 @@ def load_callable(given: Any) -> Any:
         return given
     module, _, path = given.partition(":")
     if not module or not path:
-        raise ConfigError(f"{given!r} names nothing in your code", expected="module:callable")
+        raise ConfigError(f"{given!r} names nothing in your code", code="bad-callable", expected="module:callable")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does
@@ -154,12 +160,13 @@ def load_callable(given: Any) -> Any:
     except Exception as error:  # whatever the code does when it is loaded
         raise ConfigError(
             f"the module {module!r} cannot be imported: {_cause(error)}",
+            code="not-importable",
             hint="run karat in the folder of the code, or install it",
         ) from error
     for part in path.split("."):
         if not hasattr(found, part):
             public = [name for name in dir(found) if not name.startswith("_")]
-            raise ConfigError(f"{module!r} has no {path!r}", hint=did_you_mean(part, public))
+            raise ConfigError(f"{module!r} has no {path!r}", code="unknown-callable", hint=did_you_mean(part, public))
         found = getattr(found, part)
     return found
 

@@ -66,14 +66,15 @@ def _read(file: Path) -> Config:
         found = refusal(error, str(file), None, value)
         raise ConfigError(
             found.what,
+            code=found.code,
             file=str(file),
             field=found.field,
             expected=found.expected,
             got=found.got,
-            hint=_hint(found.field or "") if found.what == "unknown field" else None,
+            hint=_hint(found.field or "") if found.code == "unknown-field" else None,
         ) from error
     except InputError as error:
-        raise ConfigError(error.what, file=error.file, line=error.line) from error
+        raise ConfigError(error.what, code=error.code, file=error.file, line=error.line) from error
     if config.prices is not None:
         config.prices = str(file.parent / config.prices)
     if config.store is not None and "://" not in config.store:

@@ -102,6 +102,7 @@ def test_public_names_exist_and_are_all_there_is() -> None:
         "evaluate_all",
         "gate",
         "judge",
+        "load",
         "make_pool",
         "parse_metric",
         "plan",

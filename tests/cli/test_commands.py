@@ -7,17 +7,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import polars as pl
 import pytest
 
+from karat.errors import KaratError
 from karat.schemas import NAMES, generate, schema_text
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "helpdesk"
 RUN, GOLD = str(DEMO / "bm25_rerank.jsonl"), str(DEMO / "gold.jsonl")
+Refuses = Callable[..., KaratError]
 
 
 def karat(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -35,13 +38,18 @@ def small(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def refuses(small: Path, monkeypatch: pytest.MonkeyPatch, karat_refuses: Refuses) -> Refuses:
+    """The error that ends a command in that folder."""
+    monkeypatch.chdir(small)
+    return karat_refuses
+
+
 def test_eval_prints_the_panel_within_100_columns() -> None:
     done = karat("eval", RUN, "--gold", GOLD, "--corpus", str(DEMO / "corpus.jsonl"))
     assert done.returncode == 0, done.stderr
     for expected in ("recall@5", "ndcg@5", "precision@5", "distinct_docs@5", "mrr", "judged@5", "latency_p90"):
         assert expected in done.stdout
-    for section in ("Scores", "Worst queries", "Audit", "Made from", "random floor", "ceiling"):
-        assert section in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 100
 
 
@@ -105,12 +113,12 @@ def test_a_result_is_a_typed_object_again(tmp_path: Path) -> None:
     assert {row.metric: row.mean for row in saved.summary} == live.means
 
 
-def test_an_output_that_cannot_be_written_is_refused_before_the_work(small: Path) -> None:
-    for output, word in (("nowhere/out.json", "folder"), ("out.xyz", "ending"), ("nothing=out.csv", "no table")):
-        done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-o", output, cwd=small)
-        assert done.returncode == 2
-        assert word in done.stderr
-        assert done.stdout == ""
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [("nowhere/out.json", "not-writable"), ("out.xyz", "unknown-output"), ("nothing=out.csv", "unknown-table")],
+)
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(refuses: Refuses, output: str, code: str) -> None:
+    assert refuses("eval", "nothing.jsonl", "--gold", "gold.jsonl", "-o", output).code == code
 
 
 def test_an_unwritable_folder_is_refused_before_the_work(small: Path) -> None:
@@ -142,16 +150,14 @@ def test_a_named_table_is_written_in_every_format(small: Path, table: str) -> No
     assert all(name.replace("_", "\\_") in shown for name in expected.columns)
 
 
-def test_an_input_is_never_overwritten(small: Path) -> None:
+def test_an_input_is_never_overwritten(small: Path, refuses: Refuses) -> None:
     before = (small / "run.jsonl").read_bytes()
     (small / "run.json").write_bytes(before)
-    done = karat("eval", "run.json", "--gold", "gold.jsonl", "-o", "./run.json", cwd=small)
-    assert done.returncode == 2
-    assert "would be overwritten" in done.stderr
+    assert refuses("eval", "run.json", "--gold", "gold.jsonl", "-o", "./run.json").code == "would-overwrite"
     assert (small / "run.json").read_bytes() == before
 
 
-def test_several_systems_give_several_results(small: Path) -> None:
+def test_several_systems_give_several_results(small: Path, refuses: Refuses) -> None:
     with (small / "run.jsonl").open("a") as file:
         file.write(json.dumps({"query_id": "q", "system": "t", "topk": ["9", "3"]}) + "\n")
     done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "mrr", "--json", cwd=small)
@@ -159,9 +165,9 @@ def test_several_systems_give_several_results(small: Path) -> None:
     assert {r["system"]: r["summary"][0]["mean"] for r in results} == {"s": 0.5, "t": 1.0}
     done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "mrr", "--json", "--system", "t", cwd=small)
     assert json.loads(done.stdout)["system"] == "t"
-    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "--system", "u", cwd=small)
-    assert done.returncode == 2
-    assert "it has: s, t" in done.stderr
+    error = refuses("eval", "run.jsonl", "--gold", "gold.jsonl", "--system", "u")
+    assert error.code == "unknown-system"
+    assert "s, t" in str(error.hint)
 
 
 def test_default_k_comes_from_karat_yaml_upward(small: Path) -> None:
@@ -186,17 +192,22 @@ def test_a_bad_karat_yaml_is_an_error_with_its_name(small: Path, text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "code", "field", "meant"),
     [
-        ("metrcs: {}", "metrcs: unknown field\nhint: did you mean metrics"),
-        ("metrics: {retrieval: {defaultk: 3}}", "unknown field\nhint: did you mean metrics.retrieval.default_k"),
-        ("metrics: {retrieval: {default_k: 0}}", "default_k: out of range: expected a whole number >= 1, got 0"),
-        ("metrics: {retrieval: {default_k: all}}", "default_k: wrong type: expected a whole number, got 'all'"),
+        ("metrcs: {}", "unknown-field", "metrcs", "metrics"),
+        ("metrics: {retrieval: {defaultk: 3}}", "unknown-field", "defaultk", "metrics.retrieval.default_k"),
+        ("metrics: {retrieval: {default_k: 0}}", "bad-value", "metrics.retrieval.default_k", None),
+        ("metrics: {retrieval: {default_k: all}}", "wrong-type", "metrics.retrieval.default_k", None),
     ],
 )
-def test_a_bad_setting_is_named_with_what_it_may_be(small: Path, text: str, said: str) -> None:
+def test_a_bad_setting_is_named_with_what_it_may_be(
+    small: Path, refuses: Refuses, text: str, code: str, field: str, meant: str | None
+) -> None:
     (small / "karat.yaml").write_text(text)
-    assert said in karat("eval", "run.jsonl", "--gold", "gold.jsonl", cwd=small).stderr
+    error = refuses("eval", "run.jsonl", "--gold", "gold.jsonl")
+    assert (error.code, error.file) == (code, str(small / "karat.yaml"))
+    assert str(error.field).endswith(field)
+    assert meant in error.hint if meant and error.hint else error.expected
 
 
 def test_errors_are_one_message_on_standard_error(small: Path) -> None:
@@ -204,16 +215,18 @@ def test_errors_are_one_message_on_standard_error(small: Path) -> None:
     done = karat("eval", "bad.jsonl", "--gold", "gold.jsonl", cwd=small)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == ("error: bad.jsonl:1: topk[0].score: wrong type: expected a number or null, got 'high'\n")
+    assert done.stderr.startswith("error: bad.jsonl:1: topk[0].score: ")
+    assert done.stderr.endswith("got 'high'\n")
+    assert done.stderr.count("\n") == 1
 
 
-def test_unknown_metric_and_command_get_a_hint(small: Path) -> None:
-    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recal@5", cwd=small)
-    assert done.returncode == 2
-    assert "did you mean recall" in done.stderr
+def test_unknown_metric_and_command_get_a_hint(refuses: Refuses) -> None:
+    error = refuses("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recal@5")
+    assert error.code == "unknown-metric"
+    assert "recall" in str(error.hint)
     done = karat("evl")
     assert done.returncode == 2
-    assert "did you mean eval" in done.stderr
+    assert " eval" in done.stderr.partition("hint: ")[2]
 
 
 def test_a_gold_set_given_as_an_argument_gets_a_hint(small: Path) -> None:
@@ -230,8 +243,7 @@ def test_check_of_an_unknown_file_speaks_of_both_kinds_and_of_options_that_it_ha
     done = karat("check", "odd.csv", "odd.txt", "--json", cwd=small)
     assert done.returncode == 2
     table, text = (found["error"] for found in json.loads(done.stdout))
-    assert "not recognised as a run or gold file" in table
-    assert "rank or score for a run, grade for a gold set" in table
+    assert all(column in table for column in ("query_id", "chunk_id", "rank", "score", "grade"))
     assert "-format" not in table + text
 
 
@@ -293,15 +305,16 @@ def test_check_counts_missing_queries_for_each_system(small: Path) -> None:
 def test_check_says_that_run_and_gold_name_items_in_two_ways(small: Path) -> None:
     (small / "gold.jsonl").write_text(json.dumps({"query_id": "q", "gold": ["doc-3"]}) + "\n")
     done = karat("check", "run.jsonl", "gold.jsonl", cwd=small)
-    assert "name items alike?" in done.stdout
-    assert "gold doc-3, run 7" in done.stdout
+    assert "doc-3" in done.stdout
+    run, _ = json.loads(karat("check", "run.jsonl", "gold.jsonl", "--json", cwd=small).stdout)
+    assert [entry["code"] for entry in run["audit"]] == ["no_shared_items"]
 
 
 def test_check_refuses_what_cannot_be_used(small: Path) -> None:
     (small / "bad.jsonl").write_text("{")
-    done = karat("check", "run.jsonl", "bad.jsonl", "missing.jsonl", cwd=small)
+    done = karat("check", "run.jsonl", "bad.jsonl", "missing.jsonl", "--json", cwd=small)
     assert done.returncode == 2
-    assert done.stdout.count("cannot be used") == 2
+    assert [bool(found.get("error")) for found in json.loads(done.stdout)] == [False, True, True]
     assert "Traceback" not in done.stderr
 
 
@@ -321,7 +334,7 @@ def test_metrics_lists_and_explains() -> None:
     assert found["ndcg"]["trec_eval"].startswith("ndcg_cut")
     assert all(m["definition"] for m in found.values())
     done = karat("metrics", "P@5")
-    assert "Always divides by k" in done.stdout
+    assert found["precision"]["definition"].splitlines()[0] in done.stdout
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from karat.errors import KaratError
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 CODE = """
@@ -59,13 +63,13 @@ def records(file: Path) -> list[dict[str, Any]]:
 def test_a_function_in_the_working_directory(folder: Path) -> None:
     done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "-k", "2", "--rewrite", "my_app:shorter")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith("wrote run.jsonl: 100 queries in ")
+    assert re.search(r"\brun\.jsonl\b.*\b100\b", done.stderr)
     first = records(folder / "run.jsonl")[0]
     assert [hit["chunk_id"] for hit in first["topk"]] == ["question-0", "question-1"]
     assert [hit["chunk_id"] for hit in first["topk_original"]] == ["question 0-0", "question 0-1"]
     assert first["retriever"]["code"].startswith("sha256:")
     done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "-k", "2", "--rewrite", "my_app:shorter")
-    assert "0 queries in 0.0 s, 100 were there already" in done.stderr
+    assert re.search(r"\brun\.jsonl\b.*\b0\b.*\b100\b", done.stderr)  # asked, and there already
 
 
 def test_changed_code_is_another_retriever(folder: Path) -> None:
@@ -73,8 +77,9 @@ def test_changed_code_is_another_retriever(folder: Path) -> None:
     (folder / "my_app.py").write_text(CODE + "\n# changed\n")
     done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl")
     assert done.returncode == 2
-    assert "error: run.jsonl: this file cannot be continued: its `retriever` is" in done.stderr
-    assert "hint: --overwrite starts anew; -o names another file" in done.stderr
+    assert done.stderr.startswith("error: run.jsonl: ")
+    assert "`retriever`" in done.stderr
+    assert "--overwrite" in done.stderr.partition("hint: ")[2]
     assert karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "--overwrite").returncode == 0
 
 
@@ -93,10 +98,10 @@ def test_a_run_that_is_stopped_leaves_whole_lines_and_goes_on(folder: Path, sent
     there = len(records(file))
     assert 0 < there < 100
     if sent == signal.SIGINT:
-        assert "stopped; the same command goes on where run.jsonl ends" in said
+        assert "run.jsonl" in said
         assert "Traceback" not in said
     done = karat(folder, "run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0", "--workers", "8")
-    assert f"{100 - there} queries in" in done.stderr
+    assert re.search(rf"\brun\.jsonl\b.*\b{100 - there}\b", done.stderr)
     assert [r["query_id"] for r in records(file)] == [f"q{i}" for i in range(100)]
 
 
@@ -112,13 +117,13 @@ def test_who_starts_anew_is_told_to_go_on_without(folder: Path) -> None:
     while not (folder / "run.jsonl").exists():
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    assert "stopped; the same command without --overwrite goes on" in process.communicate(timeout=20)[1]
+    assert "--overwrite" in process.communicate(timeout=20)[1]
 
 
 def test_every_query_failed(folder: Path) -> None:
     done = karat(folder, "run", "my_app:broken", "-q", "gold.jsonl")
     assert done.returncode == 2
-    assert "error: stopped, for the first 25 queries failed: q0: RuntimeError: no index" in done.stderr
+    assert re.match(r"error: .*\b25\b.*\bq0\b.*RuntimeError: no index", done.stderr)
     logged = records(folder / "run.jsonl")
     assert 25 <= len(logged) < 100
     assert all("no index" in record["error"] for record in logged)
@@ -136,7 +141,8 @@ def test_settings_of_the_command_line_reach_the_retriever(folder: Path) -> None:
     assert records(folder / "h.jsonl")[0]["retriever"]["prefetch"] == 7
     done = karat(folder, "run", "bm25", *files, "--prefetch-limit", "7", "-o", "b.jsonl")
     assert done.returncode == 2
-    assert "the retriever 'bm25' has no option 'prefetch'" in done.stderr
+    assert "'bm25'" in done.stderr
+    assert "'prefetch'" in done.stderr
     (folder / "bm25.yaml").write_text("k1: 0.9\nb: 0.4\n")
     done = karat(folder, "run", "bm25", *files, "--config", "bm25.yaml", "-o", "b.jsonl", "--system", "tuned")
     assert done.returncode == 0, done.stderr
@@ -170,30 +176,35 @@ def test_documents_of_a_folder_are_cut_and_searched(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code", "named"),
     [
-        (("bm25",), "the retriever 'bm25' needs a corpus to search\nhint: --corpus names it"),
-        (("bm52",), "unknown retriever 'bm52'"),
-        (("my_app:serch",), "'my_app' has no 'serch'\nhint: did you mean search?"),
-        (("my_app:search", "-o", "gold.jsonl"), "this file is read, and would be overwritten"),
-        (("my_app:search", "-o", "no/such/run.jsonl"), "cannot be written"),
-        (("my_app:search", "--config", "none.yaml"), "none.yaml: cannot be read"),
-        (("my_app:search", "--rewrite", "my_app:nothing"), "has no 'nothing'"),
-        (("bm25", "--corpus", "empty"), "no corpus in the folder"),
-        (("bm25", "--corpus", "gold.jsonl", "--chunk-tokens", "9"), "this corpus is in chunks already"),
-        (
-            ("bm25", "--corpus", "texts", "--chunk-tokens", "5", "--chunk-overlap", "5"),
-            "chunks cannot be cut like this",
-        ),
-        (("bm25", "--corpus", "nowhere"), "no such file"),
+        (("bm25",), "no-corpus", "--corpus"),
+        (("bm52",), "unknown-retriever", "'bm52'"),
+        (("my_app:serch",), "unknown-callable", "search"),
+        (("my_app:search", "-o", "gold.jsonl"), "would-overwrite", "gold.jsonl"),
+        (("my_app:search", "-o", "no/such/run.jsonl"), "not-writable", "no/such"),
+        (("my_app:search", "--config", "none.yaml"), "unreadable", "none.yaml"),
+        (("my_app:search", "--rewrite", "my_app:nothing"), "unknown-callable", "'nothing'"),
+        (("bm25", "--corpus", "empty"), "no-corpus", "empty"),
+        (("bm25", "--corpus", "gold.jsonl", "--chunk-tokens", "9"), "chunked-already", "gold.jsonl"),
+        (("bm25", "--corpus", "texts", "--chunk-tokens", "5", "--chunk-overlap", "5"), "bad-value", "5"),
+        (("bm25", "--corpus", "nowhere"), "no-such-file", "nowhere"),
     ],
 )
-def test_what_cannot_run_is_one_error(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_what_cannot_run_is_one_error(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    karat_refuses: Callable[..., KaratError],
+    arguments: tuple[str, ...],
+    code: str,
+    named: str,
+) -> None:
     (folder / "empty").mkdir()
     (folder / "texts").mkdir()
     (folder / "texts" / "a.txt").write_text("a b c")
-    done = karat(folder, "run", arguments[0], "-q", "gold.jsonl", *arguments[1:])
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("error: ")
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "my_app", raising=False)
+    error = karat_refuses("run", arguments[0], "-q", "gold.jsonl", *arguments[1:])
+    assert error.code == code
+    assert named in str(error)

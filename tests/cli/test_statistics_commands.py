@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import jsonschema
 import polars as pl
 import pytest
 
+from karat.errors import KaratError
 from karat.schemas import schema_text
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +23,7 @@ DEMO = ROOT / "examples" / "helpdesk"
 BEFORE, AFTER, GOLD, CORPUS = (str(DEMO / f) for f in ("bm25.jsonl", "bm25_rerank.jsonl", "gold.jsonl", "corpus.jsonl"))
 QUICK = ("--resamples", "200")
 Call = Callable[..., tuple[int, str, str]]
+Refuses = Callable[..., KaratError]
 
 
 @pytest.fixture
@@ -97,57 +100,71 @@ def test_same_input_same_bytes_in_another_process(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_input_is_never_written_over(karat: Call, tmp_path: Path, name: str) -> None:
+def test_an_input_is_never_written_over(karat_refuses: Refuses, tmp_path: Path, name: str) -> None:
     copy = tmp_path / "run.json"
     records = [json.loads(line) for line in Path(BEFORE).read_text().splitlines()[:30]]
     copy.write_text(json.dumps(records))
     before = copy.read_bytes()
     arguments = [str(copy) if a == BEFORE else a for a in COMMANDS[name]]
-    code, out, err = karat(*arguments, "-o", str(copy))
-    assert (code, out) == (2, "")
-    assert "would be overwritten" in err
+    assert karat_refuses(*arguments, "-o", str(copy)).code == "would-overwrite"
     assert copy.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "code", "named"),
     [
-        (("--resamples", "0"), "too few or too many resamples"),
-        (("--resamples", "many"), "not a valid integer"),
-        (("--confidence", "95"), "such as 0.95, got 95"),
-        (("--confidence", "0"), "such as 0.95"),
-        (("--confidence", "nan"), "such as 0.95"),
-        (("--seed", "-1"), "the seed must not be negative"),
+        (("--resamples", "0"), "bad-setting", "0"),
+        (("--confidence", "95"), "bad-setting", "95"),
+        (("--confidence", "0"), "bad-setting", "0"),
+        (("--confidence", "nan"), "bad-setting", "nan"),
+        (("--seed", "-1"), "bad-setting", "-1"),
+        (("--cluster", "converstion_id"), "unknown-attribute", "conversation_id"),
+        (("--min-score", "nan"), "bad-setting", "nan"),
+        (("--gold", "nowhere.jsonl"), "no-such-file", "nowhere.jsonl"),
+        (("-o", "nowhere/out.json"), "not-writable", "nowhere"),
+        (("-o", "out.xyz"), "unknown-output", ".json"),
+        (("--system", "nobody"), "unknown-system", "nobody"),
+    ],
+)
+def test_bad_options_are_refused_with_a_reason(
+    karat_refuses: Refuses, name: str, options: tuple[str, ...], code: str, named: str
+) -> None:
+    error = karat_refuses(*COMMANDS[name], *options)
+    assert error.code == code
+    assert named in str(error)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--resamples", "many"), "many"),
         (("--interval", "magic"), "'bayes', 'percentile', 'bca', 'strict'"),
-        (("--cluster", "converstion_id"), "did you mean conversation_id"),
         (("--missing", "maybe"), "'worst', 'skip'"),
         (("--k", "0"), "--k"),
-        (("--min-score", "nan"), "threshold is no number"),
-        (("--gold", "nowhere.jsonl"), "no such file"),
-        (("-o", "nowhere/out.json"), "folder"),
-        (("-o", "out.xyz"), ".json"),
-        (("--system", "nobody"), "nobody"),
         (("--bogus",), "--bogus"),
     ],
 )
-def test_bad_options_are_refused_with_a_reason(karat: Call, name: str, options: tuple[str, ...], words: str) -> None:
+def test_options_of_another_kind_are_refused_before(
+    karat: Call, name: str, options: tuple[str, ...], named: str
+) -> None:
     code, out, err = karat(*COMMANDS[name], *options)
     assert (code, out) == (2, ""), err
-    assert words in err
+    assert named in err
     assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("command", ["eval", "sweep", "compare"])
-def test_an_unknown_segment_is_refused_with_what_there_is(karat: Call, small: Path, command: str) -> None:
+def test_an_unknown_segment_is_refused_with_what_there_is(karat_refuses: Refuses, small: Path, command: str) -> None:
     arguments = [command, "a.jsonl", *(["b.jsonl"] if command == "compare" else []), "-g", "gold.jsonl"]
-    code, out, err = karat(*arguments, "-s", "tt", *QUICK)
-    assert (code, out) == (2, "")
-    assert "unknown attribute 'tt'" in err
-    assert "did you mean t?" in err
-    code, out, err = karat(*arguments, "-s", "zzz", *QUICK)
-    assert code == 2
-    assert "known: t, query_length, gold_items" in err
+    error = karat_refuses(*arguments, "-s", "tt", *QUICK)
+    assert error.code == "unknown-attribute"
+    assert "'tt'" in error.what
+    assert " t?" in str(error.hint)
+    error = karat_refuses(*arguments, "-s", "zzz", *QUICK)
+    assert error.code == "unknown-attribute"
+    assert "t, query_length, gold_items" in str(error.hint)
 
 
 # --- eval
@@ -179,7 +196,7 @@ def test_clusters_can_be_chosen(karat: Call) -> None:
 # --- compare
 
 
-def test_saved_results_need_no_gold(karat: Call, small: Path) -> None:
+def test_saved_results_need_no_gold(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     for run in ("a", "b"):
         assert karat("eval", f"{run}.jsonl", "-g", "gold.jsonl", "-o", f"{run}.json", *QUICK)[0] == 0
     code, out, err = karat("compare", "a.json", "b.json", "--json", *QUICK)
@@ -189,9 +206,7 @@ def test_saved_results_need_no_gold(karat: Call, small: Path) -> None:
     assert saved["differences"] == live["differences"]
     code, out, err = karat("compare", "a.json", "b.jsonl", "-g", "gold.jsonl", "--json", *QUICK)
     assert json.loads(out)["pairs"][0]["differences"] == live["differences"]
-    code, out, err = karat("compare", "a.json", "b.jsonl")
-    assert (code, out) == (2, "")
-    assert "needs a gold set" in err
+    assert karat_refuses("compare", "a.json", "b.jsonl").code == "no-gold"
 
 
 def test_saved_results_heed_the_cluster(karat: Call, small: Path) -> None:
@@ -206,82 +221,83 @@ def test_saved_results_heed_the_cluster(karat: Call, small: Path) -> None:
     assert found[0] != json.loads(karat("compare", "a.json", "b.json", "--json", *QUICK)[1])["pairs"][0]["differences"]
 
 
-def test_another_dataset_version_is_refused_and_can_be_forced(karat: Call, small: Path) -> None:
+def test_another_dataset_version_is_refused_and_can_be_forced(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
     value = json.loads(Path("a.json").read_text())
     for version in ("1", "2"):
         value["dataset"]["version"] = version
         Path(f"v{version}.json").write_text(json.dumps(value))
-    code, out, err = karat("compare", "v1.json", "v2.json", *QUICK)
-    assert (code, out) == (2, "")
-    assert "the dataset versions are 1 and 2" in err
-    assert "--force" in err
-    code, out, err = karat("compare", "v1.json", "v2.json", "--force", *QUICK)
+    error = karat_refuses("compare", "v1.json", "v2.json", *QUICK)
+    assert error.code == "not-comparable"
+    assert "--force" in str(error.hint)
+    code, out, _ = karat("compare", "v1.json", "v2.json", "--force", "--json", *QUICK)
     assert code == 0
-    assert "compared by force although the dataset versions are 1 and 2" in out
+    assert len(json.loads(out)["pairs"][0]["notes"]) == 1
 
 
-def test_systems_of_one_file_are_compared(karat: Call, small: Path) -> None:
+def test_systems_of_one_file_are_compared(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     code, out, _ = karat("compare", "two.jsonl", "-g", "gold.jsonl", "-m", "recall@1", "--json", *QUICK)
     value = json.loads(out)
     assert (code, value["baseline"], value["pairs"][0]["candidate"]) == (0, "a", "x")
-    code, out, err = karat("compare", "two.jsonl", "--system", "a", "-g", "gold.jsonl", *QUICK)
-    assert (code, out) == (2, "")
-    assert "needs two runs" in err
+    assert karat_refuses("compare", "two.jsonl", "--system", "a", "-g", "gold.jsonl", *QUICK).code == "one-run"
 
 
 def test_three_runs_and_the_same_file_twice(karat: Call, small: Path) -> None:
     code, out, err = karat("compare", "a.jsonl", "b.jsonl", "a.jsonl", "-g", "gold.jsonl", *QUICK)
     assert code == 0, err
-    for words in ("All comparisons", "Holm", "BH", "old (a.jsonl) #1", "old (a.jsonl) #3", "Both score the same"):
+    for words in ("Holm", "BH", "old (a.jsonl) #1", "old (a.jsonl) #3"):
         assert words in out
     assert max(map(len, out.splitlines())) <= 100
 
 
 def test_changes_can_be_left_out(karat: Call, small: Path) -> None:
     arguments = ("compare", "a.jsonl", "b.jsonl", "-g", "gold.jsonl", *QUICK)
-    assert "Changed most" in karat(*arguments)[1]
-    assert "Changed most" not in karat(*arguments, "--changes", "0")[1]
+    assert "q1" in karat(*arguments)[1]
+    assert "q1" not in karat(*arguments, "--changes", "0")[1]
     code, _, err = karat(*arguments, "--changes", "-1")
     assert code == 2
     assert "--changes" in err
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "code"),
     [
-        (("a.jsonl",), "needs two runs"),
-        (("a.jsonl", "missing.jsonl"), "no such file"),
-        (("a.jsonl", "gold.jsonl"), "looks like a gold set"),
-        (("a.jsonl", "torn.json"), "torn.json"),
-        (("a.jsonl", "binary.jsonl"), "binary.jsonl"),
-        (("a.jsonl", "empty.jsonl"), "empty.jsonl"),
-        (("a.jsonl", "."), "."),
-        (("a.jsonl", "unknown.jsonl"), "no query of unknown.jsonl"),
-        ((), "RUNS"),
+        (("a.jsonl",), "one-run"),
+        (("a.jsonl", "missing.jsonl"), "no-such-file"),
+        (("a.jsonl", "gold.jsonl"), "swapped"),
+        (("a.jsonl", "torn.json"), "not-a-result"),
+        (("a.jsonl", "binary.jsonl"), "binary-file"),
+        (("a.jsonl", "empty.jsonl"), "empty-file"),
+        (("a.jsonl", "."), "unrecognised"),
+        (("a.jsonl", "unknown.jsonl"), "no-overlap"),
     ],
 )
-def test_files_that_cannot_be_compared(karat: Call, small: Path, files: tuple[str, ...], words: str) -> None:
+def test_files_that_cannot_be_compared(karat_refuses: Refuses, small: Path, files: tuple[str, ...], code: str) -> None:
     Path("torn.json").write_text('{"schema": "karat/result/1", "scores"')
     Path("binary.jsonl").write_bytes(bytes(range(256)))
     Path("empty.jsonl").write_text("")
     write("unknown.jsonl", [{"query_id": "nobody", "topk": ["a"]}])
-    code, out, err = karat("compare", *files, "-g", "gold.jsonl", *QUICK)
+    error = karat_refuses("compare", *files, "-g", "gold.jsonl", *QUICK)
+    assert error.code == code
+    assert code == "one-run" or files[-1] in str(error)
+
+
+def test_runs_must_be_named(karat: Call, small: Path) -> None:
+    code, out, err = karat("compare", "-g", "gold.jsonl")
     assert (code, out) == (2, "")
-    assert words in err
+    assert "RUNS" in err
 
 
-def test_runs_on_different_queries(karat: Call, small: Path) -> None:
+def test_runs_on_different_queries(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     lines = Path("b.jsonl").read_text().splitlines(keepends=True)
     Path("some.jsonl").write_text("".join(lines[2:]))
     arguments = ("-g", "gold.jsonl", "--missing", "skip", *QUICK)
-    code, out, _ = karat("compare", "a.jsonl", "some.jsonl", *arguments)
+    code, out, _ = karat("compare", "a.jsonl", "some.jsonl", *arguments, "--json")
     assert code == 0
-    assert "compared on the 4 queries that both have; only in the baseline: 2" in out
+    pair = json.loads(out)["pairs"][0]
+    assert (pair["queries"], re.findall(r"\d+", pair["notes"][0])) == (4, ["4", "2", "0"])  # compared, left out
     Path("first.jsonl").write_text("".join(lines[:2]))
-    code, out, err = karat("compare", "first.jsonl", "some.jsonl", *arguments)
-    assert (code, out) == (2, "")
-    assert "no query in common" in err
+    assert karat_refuses("compare", "first.jsonl", "some.jsonl", *arguments).code == "no-common-query"
 
 
 # --- sweep
@@ -295,10 +311,10 @@ def test_depths_are_settable(karat: Call, small: Path) -> None:
 
 
 @pytest.mark.parametrize("ks", ["", ",", "1,,2", "0", "-3", "1.5", "five", "99999999999999999999"])
-def test_depths_that_are_none(karat: Call, small: Path, ks: str) -> None:
-    code, out, err = karat("sweep", "a.jsonl", "-g", "gold.jsonl", f"--ks={ks}", *QUICK)
-    assert (code, out) == (2, "")
-    assert "such as 1,3,5,10,20" in err
+def test_depths_that_are_none(karat_refuses: Refuses, small: Path, ks: str) -> None:
+    error = karat_refuses("sweep", "a.jsonl", "-g", "gold.jsonl", f"--ks={ks}", *QUICK)
+    assert error.code == "bad-setting"
+    assert error.expected
 
 
 def test_every_system_is_swept(karat: Call, small: Path) -> None:
@@ -308,37 +324,32 @@ def test_every_system_is_swept(karat: Call, small: Path) -> None:
     for value in values:
         jsonschema.validate(value, json.loads(schema_text("sweep")))
     code, out, _ = karat("sweep", "two.jsonl", "-g", "gold.jsonl", *QUICK)
-    assert out.count("Over k, 6 queries") == 2
+    assert out.count("6 queries") == 2
 
 
-def test_a_saved_result_cannot_be_swept(karat: Call, small: Path) -> None:
+def test_a_saved_result_cannot_be_swept(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
     for command in ("sweep", "eval"):
-        code, out, err = karat(command, "a.json", "-g", "gold.jsonl", *QUICK)
-        assert (code, out) == (2, "")
-        assert "a.json: this is a saved result, which keeps no hits" in err
+        error = karat_refuses(command, "a.json", "-g", "gold.jsonl", *QUICK)
+        assert (error.code, error.file) == ("no-hits-kept", "a.json")
 
 
 # --- power
 
 
-def test_a_saved_result_tells_its_power_without_gold(karat: Call, small: Path) -> None:
+def test_a_saved_result_tells_its_power_without_gold(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
     code, out, _ = karat("power", "a.json", *QUICK)
     assert (code, out) == (0, karat("power", "a.jsonl", "-g", "gold.jsonl", *QUICK)[1])
-    code, out, err = karat("power", "a.jsonl", *QUICK)
-    assert (code, out) == (2, "")
-    assert "give --gold" in err
+    assert karat_refuses("power", "a.jsonl", *QUICK).code == "no-gold"
 
 
 def test_power_says_whether_the_set_is_enough(karat: Call) -> None:
-    code, out, _ = karat("power", BEFORE, "-g", GOLD, "-m", "recall@5", "--detect", "0.2", *QUICK)
-    assert code == 0
-    assert "for 0.2: queries needed" in out
-    assert "yes" in out
-    assert "assuming that the scores of two versions correlate by 0.5" in " ".join(out.split())
-    code, out, _ = karat("power", BEFORE, "-g", GOLD, "-m", "recall@5", "--against", AFTER, *QUICK)
-    assert "measured against bm25 + static rerank" in " ".join(out.split())
+    code, out, _ = karat("power", BEFORE, "-g", GOLD, "-m", "recall@5", "--detect", "0.2", "--json", *QUICK)
+    plan = json.loads(out)
+    assert (code, plan["correlation"], plan["against"]) == (0, 0.5, None)
+    code, out, _ = karat("power", BEFORE, "-g", GOLD, "-m", "recall@5", "--against", AFTER, "--json", *QUICK)
+    assert json.loads(out)["against"] == "bm25 + static rerank"
 
 
 @pytest.mark.parametrize(
@@ -371,6 +382,6 @@ def test_one_query_gives_every_command_something_to_say(karat: Call, tmp_path: P
     for arguments in (("eval", "a.jsonl"), ("compare", "a.jsonl", "a.jsonl"), ("sweep", "a.jsonl")):
         code, out, err = karat(*arguments, "-g", "gold.jsonl", "-s", "t", *QUICK)
         assert (code, err) == (0, "")
-        assert "too few" in out
+        assert out
     code, out, err = karat("power", "a.jsonl", "-g", "gold.jsonl", *QUICK)
     assert (code, err) == (0, "")

@@ -43,9 +43,8 @@ def write(path: Path, *entries: dict[str, Any]) -> str:
 def test_the_demo_has_both_sections(command: Call) -> None:
     code, out, err = command("eval", RUN, "--gold", GOLD, "--corpus", CORPUS, *QUICK)
     assert code == 0, err
-    for said in ("Freshness\nfreshness@5 0.881", "without newer", "No answer\n", "score ≥ 6.605", "Risk and coverage"):
+    for said in ("freshness@5 0.881", "score ≥ 6.605"):
         assert said in out
-    assert "chosen on these very queries" in out
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -56,17 +55,15 @@ def test_another_target(command: Call) -> None:
         found = json.loads(out)
         assert (code, found["settings"]["target_false_evidence"]) == (0, float(target))
         assert found["analyses"]["no_answer"]["chosen"]["false_evidence"]["value"] <= float(target)
-    code, _, err = command(*options, "--target-false-evidence", "2")
-    assert (code, "from 0 to under 1" in err) == (2, True)
+    code, out, _ = command(*options, "--target-false-evidence", "2")
+    assert (code, out) == (2, "")
 
 
 def test_without_newer_hits(command: Call) -> None:
     code, out, _ = command("eval", RUN, "--gold", GOLD, "--no-future", "-m", "recall@5", "-m", "freshness@5", *QUICK)
     assert code == 0
-    assert "hits newer than their query's" in " ".join(out.split())
-    assert "318" in out.partition("Audit")[2]
+    assert "318" in out
     assert "0.3549" in out
-    assert "newer than the query's as_of" in " ".join(out.partition("Where relevant items were lost")[2].split())
 
 
 def test_a_field_says_what_has_no_answer(command: Call, shared_data: Path, tmp_path: Path) -> None:
@@ -79,45 +76,51 @@ def test_a_field_says_what_has_no_answer(command: Call, shared_data: Path, tmp_p
     assert "false_evidence@5   1.0000   [0.962, 1.000]    0.0000        65         572" in out
     code, _, err = command(*options, "--no-answer", "type=None")
     assert code == 2
-    assert "type is Multi, Null, Single" in err
+    assert "Multi, Null, Single" in err
 
 
 @pytest.mark.parametrize(
-    ("as_of", "version", "words"),
+    ("as_of", "version", "code", "place", "got"),
     [
-        ("soon", "2025-01-01", ("gold.jsonl:1: as_of: query 'q': not a time or version", "got soon")),
-        ("2025-02-30", "2025-01-01", ("gold.jsonl:1: as_of: ", "got 2025-02-30")),
-        ("2025-02-01", "2025-14-01", ("run.jsonl:1: doc_version: query 'q': no version", "got 2025-14-01", "hint: ")),
-        ("2025-02-01", "v3", ("run.jsonl:1: doc_version: query 'q': no version", "(a version number)", "hint: ")),
-        ("v3", "2025-02-01", ("run.jsonl:1: doc_version: query 'q': no version", "(a date)", "hint: ")),
-        (None, "2025-02-01", ("as_of", "hint: ")),
-        ("2025-02-01", None, ("doc_version", "hint: ")),
+        ("soon", "2025-01-01", "bad-value", ("gold.jsonl", 1, "as_of"), "soon"),
+        ("2025-02-30", "2025-01-01", "bad-value", ("gold.jsonl", 1, "as_of"), "2025-02-30"),
+        ("2025-02-01", "2025-14-01", "not-comparable", ("run.jsonl", 1, "doc_version"), "2025-14-01"),
+        ("2025-02-01", "v3", "not-comparable", ("run.jsonl", 1, "doc_version"), "v3 (a version number)"),
+        ("v3", "2025-02-01", "not-comparable", ("run.jsonl", 1, "doc_version"), "2025-02-01 (a date)"),
+        (None, "2025-02-01", "no-times", ("gold.jsonl", None, "as_of"), None),
+        ("2025-02-01", None, "no-versions", ("run.jsonl", None, "doc_version"), None),
     ],
 )
-def test_bad_times_are_one_clear_message(command: Call, tmp_path: Path, as_of: Any, version: Any, words: Any) -> None:
+def test_bad_times_are_one_clear_message(
+    karat_refuses: Callable[..., karat.KaratError],
+    tmp_path: Path,
+    as_of: Any,
+    version: Any,
+    code: str,
+    place: Any,
+    got: str | None,
+) -> None:
     run = write(tmp_path / "run.jsonl", {"query_id": "q", "topk": [{"chunk_id": "a", "doc_version": version}]})
     gold = write(tmp_path / "gold.jsonl", {"query_id": "q", "gold": ["a"], "as_of": as_of})
-    code, out, err = command("eval", run, "--gold", gold, "--no-future", *QUICK)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    for word in words:
-        assert word in err
+    error = karat_refuses("eval", run, "--gold", gold, "--no-future", *QUICK)
+    assert (error.code, error.got) == (code, got)
+    assert (Path(str(error.file)).name, error.line, error.field) == place
+    assert error.hint
 
 
 def test_a_run_without_scores_says_so(command: Call, tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", *({"query_id": q, "topk": ["a"]} for q in "qr"))
     gold = write(tmp_path / "gold.jsonl", {"query_id": "q", "gold": ["a"]}, {"query_id": "r", "no_answer": True})
-    code, out, _ = command("eval", run, "--gold", gold, *QUICK)
+    code, out, _ = command("eval", run, "--gold", gold, "--json", *QUICK)
+    found = json.loads(out)["analyses"]["no_answer"]
     assert code == 0
-    assert "The hits have no scores: nothing can be said of thresholds." in out
-    assert "too few to judge: 1 query without an answer." in out
+    assert found["chosen"] is None
 
 
 def test_markdown_has_the_curves() -> None:
     result = karat.evaluate(RUN, GOLD, ["recall@5"], sampling=karat.Sampling(resamples=200), analyses=True)
     page = render_markdown(evaluation_report(result))
-    assert "**Over score thresholds**" in page
-    assert "| score ≥ | false evidence | miss |" in page
+    assert "| 6.6037 | " in page
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from refusals import refused
 
 import karat
 from karat.errors import InputError, KaratError
@@ -128,7 +129,7 @@ def test_lines_are_counted_in_the_content(tmp_path: Path) -> None:
 def test_a_bom_alone_is_an_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "run"
     path.write_bytes(BOM)
-    with pytest.raises(InputError, match="empty"):
+    with refused("empty-file", InputError):
         karat.read_run(path)
 
 
@@ -192,7 +193,7 @@ def test_damaged_files_are_refused_by_name(
     with pytest.raises(KaratError) as caught:
         karat.evaluate(*sides, ["mrr"])
     assert str(path) in str(caught.value)
-    assert "closed file" not in str(caught.value)
+    assert "closed file" not in str(caught.value)  # what Python says of a stream that nobody has open
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
@@ -208,9 +209,8 @@ def test_a_file_that_ends_too_early_is_not_taken_for_a_short_one(
     whole = compress((head + rows).encode())
     path = tmp_path / "run"
     path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(InputError, match="ends too early") as caught:
+    with refused("unreadable", InputError, file=path):
         karat.evaluate(path, {"q1": ["a"]}, ["mrr"])
-    assert caught.value.file == str(path)
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,7 @@ def test_without_a_zstd_package_the_error_says_what_to_install(tmp_path: Path) -
         "import sys; sys.modules['zstandard'] = sys.modules['compression'] = None\n"
         "import karat\n"
         "try:\n    karat.read_gold(sys.argv[1])\n"
-        "except karat.KaratError as error:\n    print(error)\n"
+        "except karat.KaratError as error:\n    print(error.code, error.package, error.extra)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    assert "zstandard" in done.stdout
-    assert "hint: pip install 'karat[zstd]'" in done.stdout
+    assert done.stdout.split() == ["missing-package", "zstandard", "zstd"]

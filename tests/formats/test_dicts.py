@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.audit import Audit
@@ -99,9 +100,9 @@ def test_a_number_and_its_text_are_one_id() -> None:
 
 @pytest.mark.parametrize("form", [dict, list], ids=["scores", "ids"])
 def test_a_number_and_its_text_are_one_query_and_so_refused(form: Any) -> None:
-    with pytest.raises(InputError, match="query '1'"):
+    with refused("duplicate-query", InputError, query="1"):
         mrr({1: form({"a": 1}), "1": form({"b": 1})}, {"1": ["a"]})
-    with pytest.raises(InputError, match="query '1'"):
+    with refused("duplicate-query", InputError, query="1"):
         mrr({"1": ["a"]}, {1: form({"a": 1}), "1": form({"b": 1})})
 
 
@@ -139,9 +140,8 @@ def test_small_slices_give_the_same_scores(monkeypatch: pytest.MonkeyPatch) -> N
     ids=short,
 )
 def test_a_score_that_is_no_finite_number_is_refused(score: Any) -> None:
-    with pytest.raises(InputError, match="finite number") as caught:
+    with refused("bad-value", InputError, query="q1", field="a") as caught:
         mrr({"q1": {"x": 1.0, "a": score}})
-    assert (caught.value.query, caught.value.field) == ("q1", "a")
     assert shown(score) in str(caught.value)
 
 
@@ -151,13 +151,10 @@ def test_a_score_that_is_no_finite_number_is_refused(score: Any) -> None:
     ids=short,
 )
 def test_a_grade_that_is_no_number_is_refused(grade: Any) -> None:
-    with pytest.raises(InputError) as caught:
+    with refused("bad-value", InputError, query="q1") as caught:
         mrr({"q1": ["a"]}, {"q1": {"b": 1, "a": grade}})
-    assert caught.value.query == "q1"
-    message = str(caught.value)
-    assert "number" in message
     assert "a" in str(caught.value.field)
-    assert shown(grade) in message
+    assert shown(grade) in str(caught.value)
 
 
 @pytest.mark.parametrize("number", ["1" + "0" * 400, "1e999", '"high"', "null", "true", "NaN"], ids=short)
@@ -171,18 +168,14 @@ def test_a_score_in_a_json_file_that_is_no_finite_number_is_refused(tmp_path: Pa
 
 @pytest.mark.parametrize("hits", [5, None, "abc", 1.5, True, {"a"}], ids=short)
 def test_hits_that_are_no_list_are_refused(hits: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"query 'q1': no hits: expected \{document: score\} or a list of ids"
-    ) as caught:
+    with refused("wrong-type", InputError, query="q1", got=hits) as caught:
         mrr({"q1": hits})
     assert shown(hits) in str(caught.value)
 
 
 @pytest.mark.parametrize("items", [5, None, "abc", 1.5, True], ids=short)
 def test_gold_that_is_no_list_is_refused(items: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"query 'q1': no gold: expected \{document: grade\} or a list of ids"
-    ) as caught:
+    with refused("wrong-type", InputError, query="q1", got=items) as caught:
         mrr({"q1": ["a"]}, {"q1": items})
     assert shown(items) in str(caught.value)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.audit import Audit
@@ -177,14 +178,18 @@ def test_several_systems_in_one_file_are_several_runs(tmp_path: Path) -> None:
 
 def test_one_system_must_be_picked_where_there_are_several(tmp_path: Path) -> None:
     records = [{"query_id": "q1", "system": s, "topk": ["a"]} for s in ("bm25", "dense")]
-    with pytest.raises(ConfigError, match=r"2 systems: bm25, dense\nhint: .*system="):
+    with refused("several-systems", ConfigError) as caught:
         karat.evaluate(write(tmp_path / "run.jsonl", records), GOLD)
+    assert "bm25, dense" in caught.value.what
+    assert "system=" in caught.value.hint
 
 
 def test_a_system_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
     records = [{"query_id": "q1", "system": s, "topk": ["a"]} for s in ("bm25", "dense")]
-    with pytest.raises(InputError, match=r"no system 'colbert'.*\nhint: it has: bm25, dense"):
+    with refused("unknown-system", InputError) as caught:
         karat.evaluate(write(tmp_path / "run.jsonl", records), GOLD, system="colbert")
+    assert "'colbert'" in caught.value.what
+    assert "bm25, dense" in caught.value.hint
 
 
 def test_blank_lines_and_a_missing_last_line_break_are_fine(tmp_path: Path) -> None:
@@ -314,12 +319,12 @@ def test_the_lists_before_reranking_can_be_scored(tmp_path: Path) -> None:
 def test_a_log_without_them_says_so(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     log.write_text('{"query_id": "q", "topk": ["x"]}\n')
-    with pytest.raises(karat.KaratError, match="raw: the field is missing"):
+    with refused("missing-field", field="raw"):
         karat.evaluate(karat.read_run(log, hits="raw"), {"q": ["a"]}, ["recall@2"])
 
 
 def test_other_formats_have_none(tmp_path: Path) -> None:
     run = tmp_path / "run.trec"
     run.write_text("q Q0 a 1 0.5 s\n")
-    with pytest.raises(karat.KaratError, match="has no raw lists"):
+    with refused("no-such-lists"):
         karat.read_run(run, hits="raw")

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
+from refusals import refused
 
 from karat.errors import ConfigError
 from karat.gates.criteria import DEFAULT_FILES, Criteria, Gate, check_gates, find_criteria, read_criteria
@@ -92,147 +93,146 @@ def test_what_an_inconclusive_verdict_does_unless_told(on: str, policy: str) -> 
 
 # text, line, column, field, and words that must be said
 MISTAKES = {
-    "unknown field": ("gats:\n  - metric: mrr\n", 1, 1, "gats", ["unknown field 'gats'", "did you mean gates"]),
+    "unknown field": ("gats:\n  - metric: mrr\n", 1, 1, "gats", "unknown-field"),
     "unknown field of a gate": (
         "gates:\n  - metric: recall@5\n    treshold: 0.8\n",
-        *(3, 5, "gates.0.treshold", ["did you mean threshold"]),
+        *(3, 5, "gates.0.treshold", "unknown-field"),
     ),
     "a field with a line break": (
         'gates:\n  - {metric: mrr, threshold: 0.5, "a\\nb": 1}\n',
-        *(2, 35, "gates.0.a\nb", ["unknown field", "known: name, metric, threshold"]),
+        *(2, 35, "gates.0.a\nb", "unknown-field"),
     ),
     "text for a number": (
         "gates:\n  - metric: mrr\n    threshold: 85%\n",
-        *(3, 16, "gates.0.threshold", ["expected number, got 85%", "such as 0.85"]),
+        *(3, 16, "gates.0.threshold", "wrong-type"),
     ),
-    "truth for a number": ("gates: [{metric: mrr, threshold: true}]", 1, 34, "gates.0.threshold", ["expected number"]),
-    "number for a text": ("gates: [{metric: 5, threshold: 0.5}]", 1, 18, "gates.0.metric", ["expected text, got 5"]),
+    "truth for a number": ("gates: [{metric: mrr, threshold: true}]", 1, 34, "gates.0.threshold", "wrong-type"),
+    "number for a text": ("gates: [{metric: 5, threshold: 0.5}]", 1, 18, "gates.0.metric", "wrong-type"),
     "fraction for a count": (
         "gates: [{metric: mrr, threshold: 0.5, min_queries: 2.5}]",
-        *(1, 52, "gates.0.min_queries", ["expected whole number, got 2.5"]),
+        *(1, 52, "gates.0.min_queries", "wrong-type"),
     ),
     "unknown `on`": (
         "gates: [{metric: mrr, threshold: 0.5, on: men}]",
         1,
         43,
         "gates.0.on",
-        ["mean or bound, got men"],
+        "unknown-choice",
     ),
     "unknown severity": (
         "gates: [{metric: mrr, threshold: 0.5, severity: warn}]",
-        *(1, 49, "gates.0.severity", ["error or warning, got warn"]),
+        *(1, 49, "gates.0.severity", "unknown-choice"),
     ),
     "unknown policy": (
         "gates: [{metric: mrr, threshold: 0.5, inconclusive: fail}]",
-        *(1, 53, "gates.0.inconclusive", ["pass, warn or block, got fail"]),
+        *(1, 53, "gates.0.inconclusive", "unknown-choice"),
     ),
     "bad metric": (
         "gates:\n  - metric: recal@5\n    threshold: 0.8\n",
-        *(2, 13, "gates.0.metric", ["unknown metric 'recal'", "did you mean recall"]),
+        *(2, 13, "gates.0.metric", "unknown-metric"),
     ),
     "name that is no metric": (
         "gates:\n  - name: our recall\n    threshold: 0.8\n",
-        *(2, 11, "gates.0.name", ["our recall", "metric: recall@5"]),
+        *(2, 11, "gates.0.name", "bad-metric"),
     ),
-    "no metric": ("gates:\n  - threshold: 0.8\n", 2, 5, "gates.0", ["without a metric", "metric: recall@5"]),
-    "no condition": ("gates:\n  - metric: mrr\n", 2, 5, "gates.0", ["threshold, max or regression_max"]),
+    "no metric": ("gates:\n  - threshold: 0.8\n", 2, 5, "gates.0", "missing-field"),
+    "no condition": ("gates:\n  - metric: mrr\n", 2, 5, "gates.0", "missing-field"),
     "floor and ceiling": (
         "gates: [{metric: mrr, threshold: 0.5, max: 0.7}]",
-        *(1, 44, "gates.0.max", ["contradict", "keep one"]),
+        *(1, 44, "gates.0.max", "contradiction"),
     ),
     "floor of a latency": (
         "gates: [{metric: latency_p90, threshold: 60}]",
-        *(1, 42, "gates.0.threshold", ["better when lower", "max:"]),
+        *(1, 42, "gates.0.threshold", "wrong-direction"),
     ),
-    "ceiling of a recall": ("gates: [{metric: mrr, max: 0.7}]", 1, 28, "gates.0.max", ["better when higher"]),
+    "ceiling of a recall": ("gates: [{metric: mrr, max: 0.7}]", 1, 28, "gates.0.max", "wrong-direction"),
     "segment and each": (
         "gates: [{metric: mrr, threshold: 0.5, segment: {a: b}, each: a}]",
-        *(1, 62, "gates.0.each", ["contradict"]),
+        *(1, 62, "gates.0.each", "contradiction"),
     ),
     "empty segment": (
         "gates: [{metric: mrr, threshold: 0.5, segment: {}}]",
-        *(1, 48, "gates.0.segment", ["{language: pt-BR}"]),
+        *(1, 48, "gates.0.segment", "missing-value"),
     ),
     "a list in a segment": (
         "gates: [{metric: mrr, threshold: 0.5, segment: {a: [b]}}]",
-        *(1, 52, "gates.0.segment.a", ["wrong type", "or text"]),
+        *(1, 52, "gates.0.segment.a", "wrong-type"),
     ),
-    "out of range": ("gates: [{metric: mrr, threshold: 85}]", 1, 34, "gates.0.threshold", ["between 0 and 1, got 85"]),
+    "out of range": ("gates: [{metric: mrr, threshold: 85}]", 1, 34, "gates.0.threshold", "bad-value"),
     "not a number": (
         "gates: [{metric: mrr, threshold: .nan}]",
         1,
         34,
         "gates.0.threshold",
-        ["between 0 and 1, got nan"],
+        "bad-value",
     ),
-    "infinite": ("gates: [{metric: latency_p90, max: .inf}]", 1, 36, "gates.0.max", ["expected 0 or more, got inf"]),
+    "infinite": ("gates: [{metric: latency_p90, max: .inf}]", 1, 36, "gates.0.max", "bad-value"),
     "negative drop": (
         "gates: [{metric: mrr, regression_max: -0.1}]",
-        *(1, 39, "gates.0.regression_max", ["0 or more, got -0.1"]),
+        *(1, 39, "gates.0.regression_max", "bad-value"),
     ),
     "no queries": (
         "gates: [{metric: mrr, threshold: 0.5, min_queries: 0}]",
-        *(1, 52, "gates.0.min_queries", ["1 or more, got 0"]),
+        *(1, 52, "gates.0.min_queries", "bad-value"),
     ),
     "anchor of a floor": (
         "gates: [{metric: mrr, threshold: 0.5, anchor: a.json}]",
-        *(1, 47, "gates.0.anchor", ["regression_max"]),
+        *(1, 47, "gates.0.anchor", "missing-field"),
     ),
     "missing share": (
         "gates: [{metric: mrr, threshold: 0.5}]\nmax_missing: 2\n",
         2,
         14,
         "max_missing",
-        ["0 and 1, got 2"],
+        "bad-value",
     ),
-    "empty list": ("max_missing: 0.2\ngates: []\n", 2, 8, "gates", ["no gate"]),
-    "gates as a mapping": ("gates: {metric: mrr}\n", 1, 8, "gates", ["expected list"]),
-    "gates left out": ("max_missing: 0.2\n", 1, 1, None, ["gates"]),
+    "empty list": ("max_missing: 0.2\ngates: []\n", 2, 8, "gates", "no-gates"),
+    "gates as a mapping": ("gates: {metric: mrr}\n", 1, 8, "gates", "wrong-type"),
+    "gates left out": ("max_missing: 0.2\n", 1, 1, None, "missing-field"),
     "a gate that is a text": (
         "gates:\n  - recall@5 >= 0.8\n",
         2,
         5,
         "gates.0",
-        ["expected mapping", "recall@5 >= 0.8"],
+        "wrong-type",
     ),
-    "empty file": ("", 1, 1, None, ["no gates", "`gates:`"]),
-    "a list": ("- metric: mrr\n", 1, 1, None, ["no gates"]),
-    "not YAML": ("gates:\n  - metric: [mrr\n", 3, 1, None, ["not YAML"]),
-    "tabs": ("gates:\n\t- metric: mrr\n", 2, 1, None, ["not YAML", "spaces, not tabs"]),
-    "a key twice": ("gates:\n  - {metric: mrr, metric: map}\n", 2, 19, None, ["the key 'metric' stands twice"]),
-    "a tag that does not fit": ("gates: [{metric: mrr, threshold: !!int ''}]", None, None, None, ["not YAML"]),
-    "a Python object": ("gates: !!python/object/apply:os.getcwd []\n", 1, 8, None, ["not YAML"]),
-    "an alias of nothing": ("gates: *others\n", 1, 8, None, ["not YAML"]),
-    "aliases of aliases": ("a: &a [x]\nb: &b [*a, *a]\ngates: [*b]\n", 2, None, None, ["an alias inside of an anchor"]),
-    "binary": (b"\x00\x01\xff\xfe\x80", None, None, None, ["not YAML"]),
+    "empty file": ("", 1, 1, None, "no-gates"),
+    "a list": ("- metric: mrr\n", 1, 1, None, "no-gates"),
+    "not YAML": ("gates:\n  - metric: [mrr\n", 3, 1, None, "not-yaml"),
+    "tabs": ("gates:\n\t- metric: mrr\n", 2, 1, None, "not-yaml"),
+    "a key twice": ("gates:\n  - {metric: mrr, metric: map}\n", 2, 19, None, "duplicate-key"),
+    "a tag that does not fit": ("gates: [{metric: mrr, threshold: !!int ''}]", None, None, None, "not-yaml"),
+    "a Python object": ("gates: !!python/object/apply:os.getcwd []\n", 1, 8, None, "not-yaml"),
+    "an alias of nothing": ("gates: *others\n", 1, 8, None, "not-yaml"),
+    "aliases of aliases": ("a: &a [x]\nb: &b [*a, *a]\ngates: [*b]\n", 2, None, None, "nested-alias"),
+    "binary": (b"\x00\x01\xff\xfe\x80", None, None, None, "not-yaml"),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_told_with_its_place_and_what_is_allowed(file: Path, mistake: str) -> None:
-    text, line, column, field, words = MISTAKES[mistake]
+    text, line, column, field, code = MISTAKES[mistake]
     error = refusal(file, text)
     assert (error.file, error.line, error.column, error.field) == (str(file), line, column, field)
-    assert error.exit_code == 2
-    for word in words:
-        assert word in str(error)
+    assert (error.code, error.exit_code) == (code, 2)
 
 
 def test_a_message_begins_with_the_place(file: Path) -> None:
     error = refusal(file, "gates:\n  - metric: recall@5\n    treshold: 0.8\n")
-    assert str(error) == (f"{file}:3:5: gates.0.treshold: unknown field 'treshold'\nhint: did you mean threshold?")
+    assert str(error).startswith(f"{file}:3:5: gates.0.treshold: ")
+    assert "threshold" in str(error.hint)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path, word in ((tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")):
-        with pytest.raises(ConfigError, match=word) as caught:
+        with refused("unreadable", ConfigError, file=path) as caught:
             read_criteria(path)
-        assert caught.value.file == str(path)
+        assert word in caught.value.what  # as the system words it
 
 
 def test_a_file_that_nobody_can_open(file: Path) -> None:
     file.symlink_to(file)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with refused("unreadable", ConfigError, file=file):
         read_criteria(file)
 
 
@@ -260,7 +260,7 @@ def test_a_byte_order_mark_and_windows_line_ends(file: Path) -> None:
 
 
 def test_default_files_are_found_in_their_order(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no criteria") as caught:
+    with refused("no-criteria", ConfigError) as caught:
         find_criteria(tmp_path)
     assert "--gate" in str(caught.value)
     for name in reversed(DEFAULT_FILES):
@@ -270,9 +270,9 @@ def test_default_files_are_found_in_their_order(tmp_path: Path) -> None:
 
 
 def test_gates_from_python_are_checked_too() -> None:
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+    with refused("bad-value", ConfigError, got=85):
         check_gates([Gate(metric="mrr", threshold=85)])
-    with pytest.raises(ConfigError, match="no gate"):
+    with refused("no-gates", ConfigError):
         check_gates([])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from refusals import refused
 
 import karat
 from karat.errors import ConfigError
@@ -143,7 +144,7 @@ def test_undefined_segments_are_counted_as_such() -> None:
 
 @pytest.mark.parametrize("rounds", [-1, 0, 19])
 def test_too_few_rounds_are_refused(coin: Result, rounds: int) -> None:
-    with pytest.raises(ConfigError, match="20 or more") as caught:
+    with refused("bad-setting", ConfigError, got=rounds) as caught:
         alarms_of(coin, "hit@1 >= 0.7", rounds=rounds)
     assert caught.value.exit_code == 2
 
@@ -152,6 +153,5 @@ def test_the_report_says_it_in_a_sentence(coin: Result) -> None:
     found = alarms_of(coin, "hit@1 >= 0.7", "hit@1 drop <= 0.05", rounds=20)
     table, said = selftest_report(found).sections[0].blocks
     assert [row[0] for row in table.rows] == ["hit@1", "hit@1"]
-    assert said.text == (
-        f"With nothing changed, at least one gate would have blocked in {found.blocked:.0%} of 20 rounds."
-    )
+    assert f"{found.blocked:.0%}" in said.text
+    assert "20" in said.text

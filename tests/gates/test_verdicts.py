@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import karat
 from karat.errors import ConfigError
@@ -97,15 +98,16 @@ def test_a_regression(drop: int, fields: dict[str, Any], outcome: str, blocks: b
     assert (part.difference.losses, part.difference.wins) == (drop, 0)
     if outcome == "inconclusive":
         assert part.needed is not None
-        assert re.search(r"about [\d,]+ queries would settle it", found.reason)
+        numbers = [int(n.replace(",", "")) for n in re.findall(r"\b\d[\d,]*", found.reason)]
+        assert any(part.needed <= number <= 1.1 * part.needed for number in numbers)  # rounded up
     if drop:
-        assert f"dropped from 80.0% to {80 - drop}.0% (−{drop}.0 pp, limit" in found.reason
+        assert re.search(rf"\b80\.0%.*\b{80 - drop}\.0%.*−{drop}\.0 pp", found.reason)
 
 
 def test_the_same_rankings_pass_at_once_even_where_proof_is_asked_for() -> None:
     small = scored(share(3, 5))
     found = verdict(small, small, metric="hit@1", regression_max=0.0, on="bound")
-    assert (found.outcome, found.reason) == ("pass", "hit@1 stays at 60.0%. Too few to judge by: 5 queries.")
+    assert (found.outcome, found.value, found.n) == ("pass", 0.6, 5)
 
 
 def test_the_exit_code_is_the_worst_of_all_gates() -> None:
@@ -126,8 +128,7 @@ def test_without_a_baseline_the_floor_decides_and_it_says_how_to_save_one() -> N
         found = verdict(scored(share(good, 100)), metric="hit@1", threshold=0.8, regression_max=0.03)
         assert found.outcome == outcome
         assert [part.outcome for part in found.parts] == [outcome, "not checked"]
-        assert "not checked" in found.reason
-        assert "karat eval … -o baseline.json" in found.reason
+        assert "karat eval" in found.reason
     only = verdict(scored(share(70, 100)), metric="hit@1", regression_max=0.03)
     assert (only.outcome, only.blocks) == ("pass", False)
 
@@ -151,11 +152,11 @@ def saved(folder: Path, name: str, result: Result, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"dataset__version": "2"}, "dataset versions are 2 and 1"),
-        ({"definitions": {"hit@1": 99, "mrr": 1}}, "hit@1 is defined in another way"),
-        ({"settings__missing": "skip"}, "the setting missing"),
-        ({"settings__k": 7}, "the setting k is 7 and 5"),
-        ({"settings__doc_of": "/"}, "the setting doc_of"),
+        ({"dataset__version": "2"}, "2 and 1"),
+        ({"definitions": {"hit@1": 99, "mrr": 1}}, "hit@1"),
+        ({"settings__missing": "skip"}, "missing"),
+        ({"settings__k": 7}, "k is 7 and 5"),
+        ({"settings__doc_of": "/"}, "doc_of"),
     ],
 )
 @pytest.mark.parametrize("role", ["baseline", "anchor"])
@@ -166,12 +167,12 @@ def test_what_does_not_measure_the_same_is_no_baseline(
     result = karat.read_result(saved(tmp_path, "run", scored(share(8, 10)), dataset__version="1"))
     file = saved(tmp_path, "before", scored(share(8, 10)), **{"dataset__version": "1", **changes})
     asked = [Gate(metric="hit@1", regression_max=0.1, anchor=str(file) if role == "anchor" else None)]
-    with pytest.raises(ConfigError) as caught:
+    with refused("not-comparable", ConfigError) as caught:
         gate(result, None, asked, baseline=file if role == "baseline" else None)
     assert caught.value.exit_code == 2
-    assert word in str(caught.value)
-    assert "--force" not in str(caught.value)  # which gate does not have
-    assert "anew" in str(caught.value)
+    assert word in caught.value.what
+    assert caught.value.hint
+    assert "--force" not in caught.value.hint  # which gate does not have
 
 
 def test_a_saved_baseline_needs_only_what_is_compared_with_it(tmp_path: Path) -> None:
@@ -180,10 +181,10 @@ def test_a_saved_baseline_needs_only_what_is_compared_with_it(tmp_path: Path) ->
     found = gate(run, gold, ["hit@1 drop <= 0.1", "mrr >= 0.5"], baseline=file, sampling=FAST)
     assert [v.outcome for v in found.verdicts] == ["pass", "pass"]
     assert "mrr" in " ".join(found.notes)
-    with pytest.raises(ConfigError) as caught:
+    with refused("missing-metric", ConfigError) as caught:
         gate(run, gold, ["hit@1 drop <= 0.1", "mrr drop <= 0.5"], baseline=file, sampling=FAST)
-    assert "lacks mrr" in str(caught.value)
-    assert "-m mrr" in str(caught.value)
+    assert "mrr" in caught.value.what
+    assert "-m mrr" in caught.value.hint
 
 
 def test_a_saved_run_is_judged_by_metrics_that_were_not_named(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_a_saved_run_that_cannot_tell_a_metric_is_refused(tmp_path: Path) -> Non
     """Karat 0.1 saved no tables."""
     result = scored(share(8, 10), metrics=["hit@1"])
     file = saved(tmp_path, "run", result, schema="karat/result/1", tables=None)
-    with pytest.raises(ConfigError, match="lacks mrr"):
+    with refused("missing-metric", ConfigError):
         gate(file, None, "mrr >= 0.5")
 
 
@@ -204,7 +205,7 @@ def test_queries_that_only_one_side_has_are_told() -> None:
     before = scored(share(8, 10))
     after = scored(share(16, 20))
     found = judge_result(after, Criteria([Gate(metric="hit@1", regression_max=0.1)]), before)
-    assert any("10 queries that both have" in note for note in found.notes)
+    assert any("10" in note for note in found.notes)
     part = found.verdicts[0].parts[0]
     assert part.difference is not None
     assert (part.difference.n, found.verdicts[0].n) == (10, 20)
@@ -212,7 +213,7 @@ def test_queries_that_only_one_side_has_are_told() -> None:
 
 def test_a_baseline_of_other_queries_is_refused() -> None:
     other = karat.evaluate({"x": ["a"]}, {"x": ["a"]}, METRICS)
-    with pytest.raises(ConfigError, match="no query in common"):
+    with refused("no-common-query", ConfigError):
         verdict(scored(share(8, 10)), other, metric="hit@1", regression_max=0.1)
 
 
@@ -224,7 +225,7 @@ def test_a_segment_that_the_baseline_lacks_cannot_be_judged() -> None:
     found = judge_result(after, criteria, before)
     assert [(v.segment, v.outcome) for v in found.verdicts] == [("language en", "pass"), ("language pt", "invalid")]
     assert found.exit_code == 2
-    assert "none of these queries" in found.verdicts[1].reason
+    assert found.verdicts[1].reason
 
 
 @pytest.mark.parametrize("missing", ["worst", "skip"])
@@ -237,7 +238,7 @@ def test_too_many_missing_queries_cannot_be_judged(tmp_path: Path, missing: Any)
         again = gate(saved(tmp_path, "run", result), None, "hit@1 >= 0.5")
         assert live.outcome == again.verdicts[0].outcome == outcome
         assert again.exit_code == (2 if outcome == "invalid" else 0)
-    assert "lacks 11.0% of the gold set's queries; 10.0% are allowed" in live.reason
+    assert re.findall(r"\d+\.\d%", live.reason) == ["11.0%", "10.0%"]  # missing, allowed
     lenient = judge_result(result, Criteria([Gate(metric="hit@1", threshold=0.5)], max_missing=0.2), None)
     assert lenient.exit_code == 0
 
@@ -247,7 +248,7 @@ def test_too_few_queries_cannot_be_judged() -> None:
     assert verdict(result, metric="hit@1", threshold=0.5, min_queries=10).outcome == "pass"
     found = verdict(result, metric="hit@1", threshold=0.5, min_queries=11, severity="warning")
     assert (found.outcome, found.blocks, found.n) == ("invalid", True, 10)
-    assert found.reason == "Only 10 queries, and the gate asks for 11."
+    assert re.findall(r"\d+", found.reason) == ["10", "11"]  # there, asked for
 
 
 def test_segments_by_any_kind_of_value() -> None:
@@ -274,13 +275,13 @@ def test_a_segment_without_a_query() -> None:
     result = scored(share(4, 4), gold)
     found = verdict(result, metric="mrr", threshold=0.5, segment={"language": "pt-br"})
     assert (found.outcome, found.n) == ("invalid", 0)
-    assert found.reason == "No query has language pt-br (did you mean pt-BR?)."
+    assert "pt-BR" in found.reason  # which was meant
     both = verdict(result, metric="mrr", threshold=0.5, segment={"language": "en", "topic": "a"})
-    assert both.reason == "No query has language en, topic a."
+    assert (both.outcome, both.segment) == ("invalid", "language en, topic a")
     for fields in ({"segment": {"langage": "en"}}, {"each": "langage"}):
-        with pytest.raises(ConfigError, match="langage") as caught:
+        with refused("unknown-attribute", ConfigError, name="langage") as caught:
             verdict(result, metric="mrr", threshold=0.5, **fields)
-        assert "did you mean language" in str(caught.value)
+        assert "language" in caught.value.hint
 
 
 def test_a_large_segment_is_found_fast() -> None:
@@ -303,7 +304,7 @@ def test_an_undefined_metric_cannot_be_judged(on: Any, regression: float | None)
     criteria = Criteria([Gate(metric="hit@1", threshold=0.5, regression_max=regression, each="language", on=on)])
     found = judge_result(result, criteria, result if regression is not None else None)
     assert [(v.outcome, v.n) for v in found.verdicts] == [("pass", 20), ("invalid", 0)]
-    assert found.verdicts[1].reason == "hit@1 is undefined on every query."
+    assert "hit@1" in found.verdicts[1].reason
     assert found.exit_code == 2
 
 
@@ -424,7 +425,7 @@ def test_a_slow_slide_is_caught_by_the_anchor(tmp_path: Path) -> None:
         last = verdict(after, before, metric="hit@1", regression_max=0.03, anchor=str(anchor))
     assert last is not None
     assert last.outcome == "fail"
-    assert "against the anchor release.json" in last.reason
+    assert "release.json" in last.reason
     assert [p.outcome for p in last.parts] == ["pass", "fail"]
 
 
@@ -436,8 +437,8 @@ def test_an_anchor_alone_is_a_check(tmp_path: Path) -> None:
 
 def test_an_anchor_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").write_text("{}\n")
-    for name, word in (("none.json", "no such file"), ("run.jsonl", "not a saved result")):
-        with pytest.raises(ConfigError, match=word) as caught:
+    for name, code in (("none.json", "no-such-file"), ("run.jsonl", "not-a-result")):
+        with refused(code, ConfigError, file=tmp_path / name) as caught:
             verdict(scored(share(6, 10)), metric="hit@1", regression_max=0.1, anchor=str(tmp_path / name))
         assert "karat eval" in str(caught.value)
     both = karat.evaluate_all(
@@ -449,7 +450,7 @@ def test_an_anchor_that_is_none(tmp_path: Path) -> None:
 
     file = tmp_path / "two.json"
     file.write_bytes(msgspec.json.encode(SavedResults(results=[saved_form(r) for r in both.values()])))
-    with pytest.raises(ConfigError, match="2 systems: x, y"):
+    with refused("several-systems", ConfigError):
         verdict(scored(share(6, 10)), metric="hit@1", regression_max=0.1, anchor=str(file))
 
 
@@ -458,7 +459,7 @@ def test_an_old_baseline_gets_a_note() -> None:
     before, after = scored(share(8, 10)), scored(share(8, 10))
     before.provenance["code_date"], after.provenance["code_date"] = "2026-01-01", "2026-07-20"
     found = gate(after, None, "hit@1 drop <= 0.1", baseline=before)
-    assert found.notes == ["The baseline is 200 days older than the run."]
+    assert [re.findall(r"\d+", note) for note in found.notes] == [["200"]]
     assert found.exit_code == 0
     before.provenance["code_date"] = "2026-07-01"
     assert gate(after, None, "hit@1 drop <= 0.1", baseline=before).notes == []
@@ -469,7 +470,7 @@ def test_a_baseline_that_lacks_queries_hides_no_regression() -> None:
     half = dict(list(run_of(share(8, 10)).items())[:5])
     (found,) = gate(run, gold, "hit@1 drop <= 0.1", baseline=half).verdicts
     assert found.outcome == "invalid"
-    assert found.reason == "The baseline lacks 50.0% of the gold set's queries; 10.0% are allowed."
+    assert re.findall(r"\d+\.\d%", found.reason) == ["50.0%", "10.0%"]  # missing, allowed
 
 
 def test_what_the_baseline_lacks_is_no_gain_of_the_candidate() -> None:
@@ -491,10 +492,11 @@ def test_queries_without_an_answer_may_lack() -> None:
 
 def test_several_systems_in_one_file_must_be_told_apart() -> None:
     run = [{"query_id": "q0000", "system": s, "topk": ["a"]} for s in "xy"]
-    with pytest.raises(ConfigError, match="2 systems: x, y") as caught:
+    with refused("several-systems", ConfigError) as caught:
         gate(run, gold_of(1), "hit@1 >= 0.5")
-    assert "--system" in str(caught.value)
-    with pytest.raises(ConfigError, match="the baseline holds 2 systems"):
+    assert "x, y" in caught.value.what
+    assert "--system" in caught.value.hint
+    with refused("several-systems", ConfigError):
         gate(run_of([True]), gold_of(1), "hit@1 >= 0.5", baseline=run)
 
 
@@ -520,15 +522,16 @@ def test_latency_quantiles_are_better_when_lower() -> None:
     assert outcome("latency_p90 <= 200 ms on bound").outcome == "fail"
     worse = outcome("latency_p50 rise <= 5 ms", fast)
     assert (worse.outcome, worse.unit) == ("fail", "ms")
-    assert "latency_p50 rose from 178.5 ms to 208.5 ms (+30.0 ms, limit +5.0 ms)" in worse.reason
+    numbers = r"178\.5 ms.*208\.5 ms.*\+30\.0 ms.*\+5\.0 ms"
+    assert re.search(numbers, worse.reason)
     (better,) = gate(fast, gold, "latency_p50 rise <= 5 ms", baseline=slow, sampling=FAST).verdicts
-    assert (better.outcome, "dropped from 208.5 ms to 178.5 ms (−30.0 ms)" in better.reason) == ("pass", True)
+    assert better.outcome == "pass"
+    assert re.search(r"208\.5 ms.*178\.5 ms.*−30\.0 ms", better.reason)
 
 
 def test_a_quantile_of_few_queries_has_no_interval() -> None:
     (found,) = gate(timed(range(10, 30)), gold_of(20), "latency_p90 <= 100 ms").verdicts
     assert (found.outcome, found.low, found.parts[0].certain) == ("pass", None, False)
-    assert "too few queries for an interval" in found.reason
     (proof,) = gate(timed(range(10, 30)), gold_of(20), "latency_p90 <= 100 ms on bound").verdicts
     assert (proof.outcome, proof.blocks) == ("inconclusive", True)
 
@@ -543,7 +546,8 @@ def test_lower_is_better_by_sign_for_means_too() -> None:
     both = {f"q{i:04}": ["a#1", "b#1"] for i in range(60)}
     same = {f"q{i:04}": ["a#1", "a#2"] for i in range(60)}
     (found,) = gate(same, gold, "redundancy@2 rise <= 0.1", baseline=both, sampling=FAST).verdicts
-    assert (found.outcome, "rose from 0.0% to 50.0%" in found.reason) == ("fail", True)
+    assert found.outcome == "fail"
+    assert re.search(r"\b0\.0%.*\b50\.0%", found.reason)
     (found,) = gate(both, gold, "redundancy@2 rise <= 0.1", baseline=same, sampling=FAST).verdicts
     assert found.outcome == "pass"
     (found,) = gate(both, gold, "redundancy@2 <= 0.1 on bound", sampling=FAST).verdicts
@@ -567,8 +571,7 @@ def test_a_micro_average_counts_items_not_queries() -> None:
 
 def test_a_number_that_looks_like_the_limit_is_told_with_more_digits() -> None:
     found = verdict(scored(share(849_6, 1_0000)), metric="hit@1", threshold=0.85)
-    assert found.reason.startswith("hit@1 is 84.96% (")
-    assert "at least 85.00% wanted" in found.reason
+    assert re.search(r"\b84\.96%.*\b85\.00%", found.reason)
 
 
 def test_gates_of_a_file_carry_their_place(tmp_path: Path) -> None:
@@ -609,6 +612,6 @@ def test_a_segment_that_misses_its_floor_by_chance_is_not_named() -> None:
 def test_an_attribute_that_the_gold_set_lacks_is_told_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "ship-criteria.yaml"
     file.write_text("gates:\n  - metric: hit@1\n    threshold: 0.5\n    each: topik\n")
-    with pytest.raises(ConfigError, match="did you mean topic") as caught:
+    with refused("unknown-attribute", ConfigError, file=file, line=2) as caught:
         gate(run_of(share(6, 10)), gold_of(10, topic=lambda i: f"t{i % 2}"), file)
-    assert (caught.value.file, caught.value.line) == (str(file), 2)
+    assert "topic" in caught.value.hint

@@ -54,8 +54,9 @@ def test_a_history_of_version_1_keeps_everything(old_place: str) -> None:
         assert store.trend("mrr", segment=("language", "de"))[0].queries == 3
         assert [store.kept(i).id for i in (OLD, NEW)] == [OLD, NEW]
         result = restored(store.kept(NEW))
-        assert (result.system, result.saved_sweep is not None) == ("new", True)
-        assert result.saved_triage.cases[0].hits
+        assert result.known is not None
+        assert (result.system, result.known.sweep is not None) == ("new", True)
+        assert result.known.triage.cases[0].hits
 
 
 def test_and_takes_what_is_new(old_place: str) -> None:

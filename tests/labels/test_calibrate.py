@@ -21,6 +21,7 @@ from karat.report.renderers.markdown import render_markdown
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 BM25, RERANKED = str(DEMO / "bm25.jsonl"), str(DEMO / "bm25_rerank.jsonl")
 Command = Callable[..., tuple[int, str, str]]
+Refuses = Callable[..., karat.KaratError]
 QUICK = karat.Sampling(resamples=500)
 
 
@@ -115,7 +116,7 @@ def test_a_group_that_people_did_not_look_at_is_left_blank(made: Made) -> None:
         == found.overall.corrected
         == blank
     )
-    assert "no label" in found.notes[0]
+    assert len(found.notes) == 1
     report = render_markdown(calibration_report(found))
     assert "nan" not in report
     assert found.needed is not None
@@ -136,7 +137,7 @@ def test_the_command_says_all_of_it(made: Made, karat_command: Command, tmp_path
         *("--width", "0.05", "--next", str(pool), "-o", str(saved)),
     )
     assert code == 0, err
-    for words in ("sensitivity", "specificity", "kappa", "by people alone", "corrected", "precision@5", "es-AR"):
+    for words in ("sensitivity", "specificity", "kappa", "precision@5", "es-AR"):
         assert words in out
     assert max(map(len, out.splitlines())) <= 100
     text = json.loads(saved.read_text())
@@ -155,7 +156,7 @@ def test_what_to_label_next(made: Made, karat_command: Command, tmp_path: Path) 
     found = karat.calibrate(made.judge, few)
     assert found.needed is not None
     assert len(found.next) == found.needed - found.shared > 0
-    assert f"About {found.needed:,} labels by people" in out
+    assert f" {found.needed:,} " in out
     labelled = {(one["query_id"], one["chunk_id"]) for one in map(json.loads, few.read_text().splitlines())}
     asked = {(entry.key.query, entry.key.item) for entry in read_pool(pool)}
     assert asked == {(pair.query_id, pair.item) for pair in found.next}
@@ -186,9 +187,7 @@ def test_an_evaluation_with_all_readings(made: Made, karat_command: Command, tmp
 def test_a_comparison_with_bounds(made: Made, karat_command: Command) -> None:
     code, out, err = karat_command("compare", BM25, RERANKED, "--gold", made.gold, "--bounds", "-m", "ndcg@5")
     assert code == 0, err
-    assert "strict bounds (pp)" in out
-    assert "labels to flip" in out
-    assert "judged@5: baseline" in out
+    assert "judged@5" in out
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -215,49 +214,37 @@ def test_the_commands_and_the_code_of_the_page_run(
 # --- what is refused
 
 
-def refused(karat_command: Command, *arguments: str) -> str:
-    code, out, err = karat_command(*arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert "Traceback" not in err
-    return err
-
-
 def one(query: str = "q_000101", item: str = "doc_101#p1", **more: Any) -> dict[str, Any]:
     return {"query_id": query, "chunk_id": item, "grade": 1, "annotator": "ann", **more}
 
 
-def test_people_and_judge_without_a_pair_in_common(made: Made, karat_command: Command) -> None:
+def test_people_and_judge_without_a_pair_in_common(made: Made, karat_refuses: Refuses) -> None:
     stranger = made.write("stranger", [one("other", "x")])
     for arguments in (
         ("calibrate", "--judge", made.judge, "--human", stranger),
         ("eval", BM25, "--gold", made.gold, "--labels", made.judge, "--calibration", stranger),
     ):
-        err = refused(karat_command, *arguments)
-        assert "no pair was labelled by people and by the judge" in err
-        assert "do the ids match?" in err
+        error = karat_refuses(*arguments)
+        assert error.code == "no-common-pairs"
+        assert all(name in str(error.hint) for name in ("'other'", "'x'"))
 
 
-def test_labels_of_another_set(made: Made, karat_command: Command) -> None:
+def test_labels_of_another_set(made: Made, karat_refuses: Refuses) -> None:
     stranger = made.write("stranger", [one("other", "x")])
-    assert "no query of the labels stands in" in refused(
-        karat_command, "eval", BM25, "--gold", made.gold, "--labels", stranger
-    )
+    assert karat_refuses("eval", BM25, "--gold", made.gold, "--labels", stranger).code == "no-overlap"
 
 
-def test_labels_of_pairs_outside_the_pool(made: Made, karat_command: Command, tmp_path: Path) -> None:
+def test_labels_of_pairs_outside_the_pool(made: Made, karat_refuses: Refuses, tmp_path: Path) -> None:
     pool = tmp_path / "pool.jsonl"
     write_pool(pool, [PoolEntry(query_id="q_000101", chunk_id="doc_999#p1")])
-    err = refused(karat_command, "calibrate", "--judge", made.judge, "--human", made.human, "--pool", str(pool))
-    assert "is not in the pool" in err
-    assert "judge.jsonl:1" in err
+    error = karat_refuses("calibrate", "--judge", made.judge, "--human", made.human, "--pool", str(pool))
+    assert (error.code, error.file, error.line) == ("unknown-pair", made.judge, 1)
 
 
-def test_one_annotator_with_two_grades(made: Made, karat_command: Command) -> None:
+def test_one_annotator_with_two_grades(made: Made, karat_refuses: Refuses) -> None:
     conflict = made.write("conflict", [one(grade=1), one(grade=0)])
-    err = refused(karat_command, "calibrate", "--judge", made.judge, "--human", conflict)
-    assert "another grade before" in err
-    assert "conflict.jsonl:2" in err
+    error = karat_refuses("calibrate", "--judge", made.judge, "--human", conflict)
+    assert (error.code, error.file, error.line) == ("contradiction", conflict, 2)
 
 
 def test_two_people_who_disagree_are_left_out_and_counted(made: Made) -> None:
@@ -268,60 +255,62 @@ def test_two_people_who_disagree_are_left_out_and_counted(made: Made) -> None:
     people += [one(p["query_id"], p["chunk_id"], grade=i % 2) for i, p in enumerate(made.labels[1:40])]
     found = karat.calibrate(made.judge, made.write("disagreeing", people), sampling=QUICK)
     assert found.shared == 39
-    assert any("on which people disagree, left out: 1." in note for note in found.notes)
+    assert any(re.findall(r"\d+", note) == ["1"] for note in found.notes)
 
 
-@pytest.mark.parametrize(("grade", "hint"), [(7, "--max-grade 7"), (-1, "is null")])
-def test_grades_out_of_the_scale(made: Made, karat_command: Command, grade: float, hint: str) -> None:
+@pytest.mark.parametrize(("grade", "hint"), [(7, "--max-grade 7"), (-1, "null")])
+def test_grades_out_of_the_scale(made: Made, karat_refuses: Refuses, grade: float, hint: str) -> None:
     bad = made.write("bad", [one(grade=grade)])
     for arguments in (
         ("calibrate", "--judge", bad, "--human", made.human),
         ("eval", BM25, "--gold", made.gold, "--labels", bad),
     ):
-        err = refused(karat_command, *arguments)
-        assert "out of the scale" in err
-        assert hint in err
+        error = karat_refuses(*arguments)
+        assert (error.code, error.field, error.got) == ("bad-value", "grade", grade)
+        assert hint in str(error.hint)
 
 
 @pytest.mark.parametrize(("grade", "word"), [(2, "relevant"), (0, "irrelevant")])
-def test_a_judge_that_always_says_the_same(made: Made, karat_command: Command, grade: int, word: str) -> None:
+def test_a_judge_that_always_says_the_same(made: Made, karat_refuses: Refuses, grade: int, word: str) -> None:
     same = made.write("same", [one(p["query_id"], p["chunk_id"], grade=grade, annotator="m") for p in made.labels])
-    err = refused(karat_command, "calibrate", "--judge", same, "--human", made.human)
-    assert f"calls every pair {word}: nothing can be learnt" in err
+    error = karat_refuses("calibrate", "--judge", same, "--human", made.human)
+    assert error.code == "one-sided-judge"
+    assert f" {word}" in error.what
 
 
-def test_labels_none_of_which_has_a_grade(made: Made, karat_command: Command) -> None:
+def test_labels_none_of_which_has_a_grade(made: Made, karat_refuses: Refuses) -> None:
     failed = made.write("failed", [one(grade=None, reason="timeout")])
-    assert "no label with a grade" in refused(karat_command, "calibrate", "--judge", failed, "--human", made.human)
+    assert karat_refuses("calibrate", "--judge", failed, "--human", made.human).code == "no-labels"
 
 
 def test_a_judge_that_failed_on_some_pairs(made: Made) -> None:
     rows = [*made.labels, one("q_000101", "doc_999#p9", grade=None, annotator="m", kind="judge", reason="refusal")]
     found = karat.calibrate(made.write("some_failed", rows), made.human, sampling=QUICK)
     assert found.judge_labels == len(made.labels)
-    assert "Pairs on which the judge failed, left out: 1." in found.notes
+    assert any(re.findall(r"\d+", note) == ["1"] for note in found.notes)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code"),
     [
-        (("--run", BM25), "need a gold set"),
-        (("--segment", "language"), "need a gold set"),
-        (("--width", "2"), "above 0 and under 1"),
-        (("-o", "out.txt"), "cannot write"),
+        (("--run", BM25), "no-gold"),
+        (("--segment", "language"), "no-gold"),
+        (("--width", "2"), "bad-setting"),
+        (("-o", "out.txt"), "unknown-output"),
     ],
 )
-def test_options_that_make_no_sense(made: Made, karat_command: Command, arguments: tuple[str, ...], words: str) -> None:
-    assert words in refused(karat_command, "calibrate", "--judge", made.judge, "--human", made.human, *arguments)
+def test_options_that_make_no_sense(made: Made, karat_refuses: Refuses, arguments: tuple[str, ...], code: str) -> None:
+    error = karat_refuses("calibrate", "--judge", made.judge, "--human", made.human, *arguments)
+    assert error.code == code
 
 
-def test_a_calibration_without_a_judge(made: Made, karat_command: Command) -> None:
-    err = refused(karat_command, "eval", BM25, "--gold", made.gold, "--calibration", made.human)
-    assert "corrects the labels of a judge" in err
+def test_a_calibration_without_a_judge(made: Made, karat_refuses: Refuses) -> None:
+    error = karat_refuses("eval", BM25, "--gold", made.gold, "--calibration", made.human)
+    assert error.code == "missing-option"
 
 
-def test_a_torn_calibration(made: Made, karat_command: Command, tmp_path: Path) -> None:
+def test_a_torn_calibration(made: Made, karat_refuses: Refuses, tmp_path: Path) -> None:
     torn = tmp_path / "torn.json"
     torn.write_text('{"schema": "karat/calibration/1", "karat": "0"')
-    err = refused(karat_command, "eval", BM25, "--gold", made.gold, "--labels", made.judge, "--calibration", str(torn))
-    assert "not a saved calibration" in err
+    error = karat_refuses("eval", BM25, "--gold", made.gold, "--labels", made.judge, "--calibration", str(torn))
+    assert (error.code, error.file) == ("not-a-calibration", str(torn))

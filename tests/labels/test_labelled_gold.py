@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from refusals import refused
 
 import karat
 from karat.data.gold import Gold
@@ -84,15 +84,15 @@ def test_annotators_who_disagree_are_refused_with_both_places(tmp_path: Path) ->
         entry = {"query_id": "q1", "chunk_id": "x", "grade": grade, "annotator": name}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(entry) + "\n")
     labels = read_labels(tmp_path / "ann.jsonl", tmp_path / "ben.jsonl")
-    with pytest.raises(InputError) as refused:
+    place = {"file": tmp_path / "ben.jsonl", "line": 1, "field": "grade", "query": "q1"}
+    with refused("contradiction", InputError, **place) as caught:
         with_labels(karat.read_gold({"q1": {"a": 2}}), labels)
-    said = str(refused.value)
-    assert f"{tmp_path}/ben.jsonl:1: grade: query 'q1': ben and ann ({tmp_path}/ann.jsonl:1) disagree on x" in said
-    assert "karat agree" in said
+    assert f"{tmp_path}/ann.jsonl:1" in caught.value.what
+    assert "karat agree" in caught.value.hint
 
 
 def test_labels_of_another_set_are_refused() -> None:
-    with pytest.raises(NoOverlap, match="no query of the labels stands in gold"):
+    with refused("no-overlap", NoOverlap):
         with_labels(karat.read_gold({"q1": {"a": 2}}), [label("other", "a", 1)])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from karat.llm.client import ReplyCache
 from karat.llm.texts import is_quote, marked, objects_in
@@ -97,7 +98,7 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path: Any) -> None:
     from karat.errors import ConfigError
 
     (tmp_path / "c.sqlite").write_text("something else, and rather long for a file that is none" * 50)
-    with pytest.raises(ConfigError, match="this cache of answers cannot be used: file is not a database"):
+    with refused("unusable-cache", ConfigError, file=tmp_path / "c.sqlite"):
         ReplyCache(tmp_path / "c.sqlite")
-    with pytest.raises(ConfigError, match="cannot be used"):
+    with refused("unusable-cache", ConfigError, file=tmp_path):
         ReplyCache(tmp_path)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-import pytest
+from refusals import refused
 
-from karat.errors import KaratError
 from karat.net.timeouts import Workers
 
 
@@ -38,7 +37,7 @@ def test_work_goes_on_beside_what_hangs_and_its_late_result_is_thrown_away() -> 
 
 def test_one_that_only_hangs_is_stopped() -> None:
     hanging = threading.Event()
-    with pytest.raises(KaratError, match=r"\d+ queries had no answer within 0\.01 s"):
+    with refused("too-slow"):
         list(Workers(lambda n: hanging.wait(5), 32, timeout=0.01).each(range(500)))
     hanging.set()
 

@@ -14,6 +14,7 @@ import pytest
 import karat
 from karat.data.corpus import Corpus
 from karat.errors import KaratError
+from karat.scoring.views import ORIGINAL, View
 from karat.systems.run import Finished, run_retriever
 
 GOLD = [
@@ -138,9 +139,9 @@ def test_a_threshold_and_a_rewriter_are_recorded() -> None:
 
 def test_the_lists_of_a_rewriter_can_be_scored() -> None:
     done = run(lambda query: ["a"] if query.isupper() else ["b"], rewrite=str.upper)
-    result = karat.evaluate(done.run, GOLD, ["hit@1"])
+    result = karat.evaluate(done.run, GOLD, ["hit@1"], analyses=True)
     assert result.means["hit@1"] == 1.0
-    assert result.measure(["hit@1"], hits="topk_original").means["hit@1"] == 0.0
+    assert result.measure(["hit@1"], View(lists=ORIGINAL)).means["hit@1"] == 0.0
 
 
 # Bad retrievers

@@ -49,9 +49,11 @@ def command(
     from karat.statistics.intervals import Sampling
 
     if conflicts and pooled is None:
-        raise ConfigError("a pool of conflicts needs the texts of the pool", hint="give it with --pool")
+        raise ConfigError(
+            "a pool of conflicts needs the texts of the pool", code="missing-option", hint="give it with --pool"
+        )
     if adjudicator is not None and output is None:
-        raise ConfigError("an adjudicator decides what is written", hint="say where to with -o")
+        raise ConfigError("an adjudicator decides what is written", code="missing-option", hint="say where to with -o")
     for target in filter(None, (output, conflicts)):
         refuse_overwriting(Path(target), [*files, *([pooled] if pooled else [])])
         check_writable(target)

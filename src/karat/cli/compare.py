@@ -81,7 +81,11 @@ def command(
     options |= {"labels": labels, "consumers": consumers}
     sides = [result for run in runs for result in results_of(run, gold, metrics, **options)]
     if labels and not all(side.labelling.judge for side in sides):
-        raise ConfigError("--labels needs the runs themselves: a saved result keeps no hits", hint="give the run files")
+        raise ConfigError(
+            "--labels needs the runs themselves: a saved result keeps no hits",
+            code="no-hits-kept",
+            hint="give the run files",
+        )
     found = compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
 
     def page() -> Report:

@@ -117,6 +117,7 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
     if not kind:
         raise ConfigError(
             f"cannot tell what to write to {output!r}",
+            code="unknown-output",
             expected=".html, .json, .md or .xml, or a name before it: " + ", ".join(f"{k}=" for k in _KINDS),
         )
     if path != "-":

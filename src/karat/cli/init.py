@@ -25,7 +25,12 @@ def command(folder: str, gitlab: bool, dry_run: bool) -> None:
 
     root = Path(folder)
     if root.exists() and not root.is_dir():
-        raise ConfigError("no folder", file=folder, hint="name the folder of your repository, or none for this one")
+        raise ConfigError(
+            "no folder",
+            code="not-a-folder",
+            file=folder,
+            hint="name the folder of your repository, or none for this one",
+        )
     for name, text in _files(root, gitlab):
         click.echo(f"{_put(root / name, text, dry_run)} {name}")
     for line in _next_steps(root, gitlab):

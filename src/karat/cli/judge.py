@@ -66,6 +66,6 @@ def command(
     click.echo(f"wrote {output}: {len(done.labels):,} labels in {done.seconds:.1f} s", err=True)
     if not any(done.grades.values()):
         what = f"no pair got a grade: {done.missing_examples[0]}"
-        raise ConfigError(what, file=output, hint="use another model or prompt")
+        raise ConfigError(what, code="nothing-judged", file=output, hint="use another model or prompt")
     if done.fit is False:
         click.get_current_context().exit(1)

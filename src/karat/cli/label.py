@@ -33,7 +33,7 @@ def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped
     from karat.report.renderers.terminal import terminal_console
 
     if not annotator.strip():
-        raise ConfigError("the annotator has no name", hint="--annotator NAME says who labels")
+        raise ConfigError("the annotator has no name", code="missing-option", hint="--annotator NAME says who labels")
     refuse_overwriting(Path(output), [pool])
     pairs = read_pool(pool)
     with keyboard() as keys, LabelLog(output, highest=max_grade) as log:

@@ -98,4 +98,9 @@ def command(
     if as_json:
         print_json(done)
     if done.asked and done.failed == done.asked:
-        raise ConfigError(f"every query failed: {done.first_error}", file=output, hint="mend it, then --retry-failed")
+        raise ConfigError(
+            f"every query failed: {done.first_error}",
+            code="every-query-failed",
+            file=output,
+            hint="mend it, then --retry-failed",
+        )

@@ -82,7 +82,9 @@ def score_files(
     REGISTRY.refuse_clashes()
     sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
     if is_saved(run):
-        raise ConfigError("this is a saved result, which keeps no hits", file=run, hint="give the run itself")
+        raise ConfigError(
+            "this is a saved result, which keeps no hits", code="no-hits-kept", file=run, hint="give the run itself"
+        )
     config = load_config()
     labelling = _labelling(bounds, labels, calibration, pool, doc_of, max_grade)
     chosen = named_engine(engine, spark_master)
@@ -194,7 +196,7 @@ def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
 
     for output in outputs:
         if not output.endswith((".html", ".json", ".md")):
-            raise ConfigError(f"cannot write {output!r}", expected=".html, .json or .md")
+            raise ConfigError(f"cannot write {output!r}", code="unknown-output", expected=".html, .json or .md")
         check_target(output, inputs=[path for path in inputs if path])
 
 

@@ -62,9 +62,16 @@ def command(
     check_writable(target)
     if target.exists() and not overwrite:
         hint = "--overwrite replaces it; -o names another"
-        raise ConfigError("this file is there already, and may be somebody's work", file=output, hint=hint)
+        raise ConfigError(
+            "this file is there already, and may be somebody's work", code="would-overwrite", file=output, hint=hint
+        )
     if model is None:
-        raise ConfigError("which model?", expected="--model NAME", hint="--base-url says where, if not at OpenAI")
+        raise ConfigError(
+            "which model?",
+            code="missing-option",
+            expected="--model NAME",
+            hint="--base-url says where, if not at OpenAI",
+        )
     with working("reading"):
         chunks = read_chunks(corpus, tokens, overlap)
         making = Synthesizing(chunks, model=model, prices=prices or load_config().prices, **options)
@@ -78,5 +85,7 @@ def command(
         raise
     show([done], [synthesis_report(done)], as_json, ())
     if not done.queries:
-        raise ConfigError(f"no query was kept: {done.rejected_examples[0]}", hint="use another model")
+        raise ConfigError(
+            f"no query was kept: {done.rejected_examples[0]}", code="nothing-kept", hint="use another model"
+        )
     click.echo(f"wrote {output}: {len(done.queries):,} queries in {done.seconds:.1f} s", err=True)

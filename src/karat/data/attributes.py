@@ -25,7 +25,9 @@ def segment_labels(gold: Gold, name: str) -> list[str]:
     """The segment of each query by one attribute, or by several: `language×topic` (also written with * or a comma)."""
     parts = _parts(gold, name)
     if not all(parts):
-        raise ConfigError(f"cannot read the segment {name!r}", hint="write it like language, or language×topic")
+        raise ConfigError(
+            f"cannot read the segment {name!r}", code="bad-segment", hint="write it like language, or language×topic"
+        )
     columns = [_labels(gold, part) for part in parts]
     return [_BETWEEN.join(row) for row in zip(*columns, strict=True)]
 
@@ -85,17 +87,23 @@ def with_no_answer(gold: Gold, rule: str) -> Gold:
     `answerability=UNANSWERABLE` or `type=Null,None`."""
     name, equals, values = (part.strip() for part in rule.partition("="))
     if not name or not equals or not values:
-        raise ConfigError(f"cannot read {rule!r}", expected="a field and its value", hint="such as type=Null")
+        raise ConfigError(
+            f"cannot read {rule!r}", code="bad-setting", expected="a field and its value", hint="such as type=Null"
+        )
     wanted = {value.strip() for value in values.split(",")}
     labels = [None if value is None else label_text(value) for value in attribute(gold, name)]
     marked = np.array([label in wanted for label in labels], np.bool_)
     if not marked.any():
         there = sorted({label for label in labels if label is not None}, key=label_order)
-        raise ConfigError(f"no query has {rule}", hint=f"{name} is {', '.join(shorten(v, 40) for v in there[:10])}")
+        raise ConfigError(
+            f"no query has {rule}", code="no-queries", hint=f"{name} is {', '.join(shorten(v, 40) for v in there[:10])}"
+        )
     relevant = gold.count_items(gold.grades > 0) > 0
     if (marked & relevant).any():
         query = gold.queries[int(np.flatnonzero(marked & relevant)[0])]
-        raise ConfigError(f"{rule} and relevant gold contradict each other", file=gold.label, query=query)
+        raise ConfigError(
+            f"{rule} and relevant gold contradict each other", code="contradiction", file=gold.label, query=query
+        )
     audit = Audit.of(gold.audit)
     new = np.flatnonzero(marked & (gold.no_answer == 0)).tolist()
     audit.count("no_answer_queries", len(new), (gold.queries[i] for i in new))
@@ -109,7 +117,9 @@ def attribute(gold: Gold, name: str) -> list[Any]:
         return column
     labels = _DERIVED[name](gold) if name in _DERIVED else None
     if labels is None and name == "doc_version":
-        raise ConfigError("the gold set says nothing of doc_version", hint="a corpus does: add --corpus")
+        raise ConfigError(
+            "the gold set says nothing of doc_version", code="no-versions", hint="a corpus does: add --corpus"
+        )
     if labels is None:
         raise UnknownName("attribute", name, attribute_names(gold), hint=_known(gold))
     return list(labels)

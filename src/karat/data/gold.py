@@ -105,7 +105,9 @@ class Gold:
         found = Version.read(value)
         if found is None:
             what, where = "not a time or version", self.queries[query]
-            raise InputError(what, file=self.label, field="as_of", query=where, expected=EXPECTED, got=value)
+            raise InputError(
+                what, code="bad-value", file=self.label, field="as_of", query=where, expected=EXPECTED, got=value
+            )
         return found
 
     def names_document(self, rule: DocRule) -> Bools:
@@ -237,7 +239,9 @@ class GoldBuilder:
 
     def build(self, dataset: Dataset) -> Gold:
         if not self.queries:
-            raise InputError("no query in the gold set", file=self.label, hint="it needs at least one entry")
+            raise InputError(
+                "no query in the gold set", code="no-queries", file=self.label, hint="it needs at least one entry"
+            )
         if not self.distinct and Seen().add(self.queries) and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
         self._refuse_half_characters()
@@ -275,6 +279,7 @@ class GoldBuilder:
         earlier = self.lines[first[self.queries[at]]]
         return InputError(
             "this query is in the gold set already" + (f" (line {earlier})" if earlier else ""),
+            code="duplicate-query",
             file=self.label,
             line=self.lines[at],
             query=self.queries[at],
@@ -287,7 +292,9 @@ class GoldBuilder:
                 continue  # bytes of UTF-8 hold whole characters only
             if not is_whole("".join(texts)):
                 half = next(text for text in texts if not is_whole(text))
-                raise InputError("half a character", file=self.label, field=name, expected="text", got=half)
+                raise InputError(
+                    "half a character", code="bad-value", file=self.label, field=name, expected="text", got=half
+                )
 
     def _refuse_empty_ids(self) -> None:
         item = first_empty(self.ids)
@@ -296,6 +303,7 @@ class GoldBuilder:
             at = int(np.searchsorted(ends, item, "right"))
             raise InputError(
                 "the id is empty",
+                code="empty-id",
                 file=self.label,
                 line=self.lines[at],
                 field=f"gold[{item - int(ends[at] - self.counts[at])}]{_FIELDS[int(self.kinds[item])]}",
@@ -313,6 +321,7 @@ class GoldBuilder:
                 if wrong:
                     raise InputError(
                         "half a character" if isinstance(wrong[0], str) else "wrong type",
+                        code="wrong-type",
                         file=self.label,
                         line=self.lines[at],
                         field=name,
@@ -372,7 +381,7 @@ class GoldBuilder:
             before = seen.setdefault(item, float(grades[i]))
             if before != grades[i]:
                 field, expected = f"grade of {item[1]!r}", f"one grade ({before:g} stands before)"
-                raise self._item_error(item[0], field, expected, grades[i])
+                raise self._item_error(item[0], field, expected, grades[i], "contradiction")
         seen.clear()
         for i, item in enumerate(named):
             keep[i] = item not in seen
@@ -394,9 +403,10 @@ class GoldBuilder:
             return [None] * len(self.ids)
         return [p if kind == DOC else None for p, kind in zip(self.passages, self.kinds, strict=True)]
 
-    def _item_error(self, query: int, field: str, expected: str, got: float) -> InputError:
+    def _item_error(self, query: int, field: str, expected: str, got: float, code: str = "bad-value") -> InputError:
         return InputError(
             "gold item refused",
+            code=code,
             file=self.label,
             line=self.lines[query],
             field=field,

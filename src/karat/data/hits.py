@@ -185,6 +185,7 @@ class LentRun(Run):
             elif hits.system != first:
                 raise ConfigError(
                     f"several systems ({first!r}, {hits.system!r} …), none of which has the name of one of the run",
+                    code="several-systems",
                     file=self.label,
                     hint="keep one system in this file, or name them alike: " + ", ".join(sorted(self._systems)),
                 )

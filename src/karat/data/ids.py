@@ -420,9 +420,11 @@ class DocRule:
             try:
                 self.pattern = re.compile(rule)
             except re.error as error:
-                raise ConfigError(f"--doc-of {rule!r} is no regular expression: {error}") from error
+                raise ConfigError(f"--doc-of {rule!r} is no regular expression: {error}", code="bad-pattern") from error
             if self.pattern.groups != 1:
-                raise ConfigError(f"--doc-of {rule!r} must have one group: the document in a chunk's id")
+                raise ConfigError(
+                    f"--doc-of {rule!r} must have one group: the document in a chunk's id", code="bad-pattern"
+                )
 
     def doc(self, item: str) -> str:
         if self.pattern is None:

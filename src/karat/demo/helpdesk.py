@@ -43,7 +43,11 @@ class Helpdesk:
 def read_helpdesk() -> Helpdesk:
     folder = next((place for place in _PLACES if place.is_dir()), None)
     if folder is None:
-        raise InputError("the demo set is not installed", hint="install Karat from a wheel, or run it in a checkout")
+        raise InputError(
+            "the demo set is not installed",
+            code="no-demo-set",
+            hint="install Karat from a wheel, or run it in a checkout",
+        )
     corpus = read_corpus(folder / "corpus.jsonl")
     keyword, reranked = (_records(_lines(folder / name)) for name in ("bm25.jsonl", "bm25_rerank.jsonl"))
     questions = [

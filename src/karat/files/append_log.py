@@ -42,7 +42,7 @@ class LineFile:
     def _refuse_another(self) -> None:
         if not self._is_there():
             what, hint = "was moved, removed or replaced while it was written", "put it back, then start again"
-            raise ConfigError(what, file=str(self.path), hint=hint)
+            raise ConfigError(what, code="file-replaced", file=str(self.path), hint=hint)
 
     def lines(self) -> list[bytes]:
         """What an earlier try has left. Half a line at the end is what it was killed over, and is cut; a whole one
@@ -68,7 +68,9 @@ class LineFile:
             os.fsync(self._stream.fileno())
         except OSError as error:
             os.truncate(self.path, size)
-            raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(self.path)) from error
+            raise ConfigError(
+                f"cannot be written: {error.strerror or error}", code="not-writable", file=str(self.path)
+            ) from error
 
     def drop(self, at: int) -> None:
         """Take a line back, counted without empty ones. The last one is cut; of any other the file is written anew, so
@@ -116,7 +118,7 @@ def _lock(handle: int, path: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ConfigError(
-            "another run is writing this file", file=str(path), hint="end it, or name another file"
+            "another run is writing this file", code="file-in-use", file=str(path), hint="end it, or name another file"
         ) from None
     except (ImportError, OSError):
         return

@@ -14,7 +14,7 @@ def check_writable(path: str | Path) -> None:
     """Refuse early what `write_whole` would refuse after the work; only trying tells for every kind of folder."""
     target = Path(path)
     if target.is_dir():
-        raise ConfigError("this is a folder", file=str(target), hint="name a file in it")
+        raise ConfigError("this is a folder", code="is-a-folder", file=str(target), hint="name a file in it")
     try:
         with tempfile.TemporaryFile(dir=target.parent, prefix=f".{target.name}."):
             pass
@@ -25,7 +25,12 @@ def check_writable(path: str | Path) -> None:
 def refuse_overwriting(path: Path, inputs: Sequence[str]) -> None:
     """An output must not take the place of what was read."""
     if path.exists() and any(Path(i).exists() and path.samefile(i) for i in inputs):
-        raise ConfigError("this file is read, and would be overwritten", file=str(path), hint="name another output")
+        raise ConfigError(
+            "this file is read, and would be overwritten",
+            code="would-overwrite",
+            file=str(path),
+            hint="name another output",
+        )
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
@@ -54,4 +59,6 @@ def umask() -> int:
 def _cannot(target: Path, error: OSError) -> ConfigError:
     missing = not target.parent.is_dir()
     hint = f"create the folder {target.parent} first" if missing else None
-    return ConfigError(f"cannot be written: {error.strerror or error}", file=str(target), hint=hint)
+    return ConfigError(
+        f"cannot be written: {error.strerror or error}", code="not-writable", file=str(target), hint=hint
+    )

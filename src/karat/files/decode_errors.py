@@ -26,13 +26,14 @@ _TYPES = {
 def refusal(error: Exception, label: str, line: int | None, raw: object = None) -> InputError:
     """msgspec's complaint about one record as an error with place, expectation and what was found."""
     if isinstance(error, RecursionError):
-        return InputError("nested too deeply", file=label, line=line)
+        return InputError("nested too deeply", code="nested-too-deeply", file=label, line=line)
     if isinstance(error, msgspec.ValidationError):
         return _invalid(str(error), label, line, raw)
     text = str(error)
     if "NaN" in text or (isinstance(raw, bytes) and re.search(rb":\s*-?(NaN|Infinity)\b", raw)):
         return InputError(
             "NaN and Infinity are no JSON numbers",
+            code="bad-value",
             file=label,
             line=line,
             expected="finite numbers",
@@ -41,16 +42,20 @@ def refusal(error: Exception, label: str, line: int | None, raw: object = None) 
     if "truncated" in text:
         return InputError(
             "the line is cut off: JSON ends in the middle",
+            code="cut-off",
             file=label,
             line=line,
             got=raw,
             hint="was the file copied while it was written? Remove or complete the line",
         )
     if isinstance(error, UnicodeError) or "utf-8" in text.lower():
-        return InputError("the line is not UTF-8 text", file=label, line=line, hint="save the file as UTF-8")
+        return InputError(
+            "the line is not UTF-8 text", code="not-utf8", file=label, line=line, hint="save the file as UTF-8"
+        )
     found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
     return InputError(
         f"not JSON ({text.removeprefix('JSON is malformed: ')})",
+        code="not-json",
         file=label,
         line=line,
         expected="one JSON object a line",
@@ -67,17 +72,27 @@ def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError
     if missing:
         field = f"{path}.{missing[1]}" if path else missing[1]
         hint = meant([missing[1]], _at(raw, path) or ())
-        return InputError("the field is missing", file=label, line=line, field=field, hint=hint)
+        return InputError("the field is missing", code="missing-field", file=label, line=line, field=field, hint=hint)
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.S)
     if unknown:
-        return InputError("unknown field", file=label, line=line, field=f"{path}.{unknown[1]}" if path else unknown[1])
+        return InputError(
+            "unknown field",
+            code="unknown-field",
+            file=label,
+            line=line,
+            field=f"{path}.{unknown[1]}" if path else unknown[1],
+        )
     if what == "Number out of range":
         got = _value_at(raw, path) or _huge_number(raw)
-        return InputError("not usable", file=label, line=line, field=path, expected="a finite number", got=got)
+        return InputError(
+            "not usable", code="bad-value", file=label, line=line, field=path, expected="a finite number", got=got
+        )
     bound = re.fullmatch(r"Expected `(\w+)` (<=|>=|<|>) (\S+)", what)
     if bound:
         expected, got = f"{_TYPES.get(bound[1], bound[1])} {bound[2]} {bound[3]}", _value_at(raw, path)
-        return InputError("out of range", file=label, line=line, field=path, expected=expected, got=got)
+        return InputError(
+            "out of range", code="bad-value", file=label, line=line, field=path, expected=expected, got=got
+        )
     kinds = re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what)
     if kinds:
         expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
@@ -86,8 +101,10 @@ def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError
         # What stands at the path of a bad key is the object that has it: too much to show.
         got = kinds[2] if parts["key"] else _value_at(raw, path) or kinds[2]
         what = "a key of the wrong type" if parts["key"] else "wrong type"
-        return InputError(what, file=label, line=line, field=path or None, expected=expected, got=got)
-    return InputError(what, file=label, line=line, field=path or None)
+        return InputError(
+            what, code="wrong-type", file=label, line=line, field=path or None, expected=expected, got=got
+        )
+    return InputError(what, code="bad-value", file=label, line=line, field=path or None)
 
 
 def _huge_number(raw: object) -> str | None:

@@ -66,11 +66,11 @@ def load_yaml(text: bytes, label: str) -> tuple[Any, Lines]:
         tabs = b"\t" in text and "cannot start any token" in str(error.problem)
         hint = "YAML is indented with spaces, not tabs" if tabs else None
         what = f"not YAML: {error.problem or error.context}"
-        raise InputError(what, file=label, line=line, column=column, hint=hint) from error
+        raise InputError(what, code="not-yaml", file=label, line=line, column=column, hint=hint) from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise InputError(f"not YAML: {str(error).splitlines()[0]}", file=label) from error
+        raise InputError(f"not YAML: {str(error).splitlines()[0]}", code="not-yaml", file=label) from error
     except (AttributeError, LookupError, TypeError) as error:  # how PyYAML takes `!!int ""` or `!!timestamp today`
-        raise InputError("not YAML: a tag that does not fit its value", file=label) from error
+        raise InputError("not YAML: a tag that does not fit its value", code="not-yaml", file=label) from error
 
 
 def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
@@ -85,9 +85,11 @@ def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
             anchored -= anchored > 0
         elif isinstance(event, yaml.AliasEvent) and anchored:
             line = _line(event)
-            raise InputError("an alias inside of an anchor", file=label, line=line, hint="write the values out")
+            raise InputError(
+                "an alias inside of an anchor", code="nested-alias", file=label, line=line, hint="write the values out"
+            )
         if depth > _DEEPEST:
-            raise InputError("nested too deeply", file=label, line=_line(event))
+            raise InputError("nested too deeply", code="nested-too-deeply", file=label, line=_line(event))
 
 
 def _line(event: yaml.Event) -> int | None:
@@ -119,7 +121,13 @@ def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in keys:
                     line, column = key.start_mark.line + 1, key.start_mark.column + 1
-                    raise InputError(f"the key {key.value!r} stands twice", file=label, line=line, column=column)
+                    raise InputError(
+                        f"the key {key.value!r} stands twice",
+                        code="duplicate-key",
+                        file=label,
+                        line=line,
+                        column=column,
+                    )
                 keys.add(key.value)
                 if key.tag != _TAG + "merge":
                     key.tag = _TAG + "str"
@@ -202,11 +210,13 @@ def read_document(file: File) -> YamlDocument:
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=str(file)) from error
+        raise ConfigError(f"cannot be read: {error.strerror}", code="unreadable", file=str(file)) from error
     try:
         value, places = load_yaml_places(text, str(file))
     except InputError as error:
-        raise ConfigError(error.what, file=error.file, line=error.line, column=error.column, hint=error.hint) from error
+        raise ConfigError(
+            error.what, code=error.code, file=error.file, line=error.line, column=error.column, hint=error.hint
+        ) from error
     return YamlDocument(str(file), value, places)
 
 
@@ -219,21 +229,25 @@ def _explain(message: str, value: Any, kind: Any) -> tuple[ConfigError, Path]:
     kinds, got = [part for k in _kinds_at(kind, path) for part in _parts(k)], _at(value, path)
     if unknown := _UNKNOWN.match(text):
         known = [name for k in kinds for name in getattr(k, "__struct_fields__", ())]
-        problem = ConfigError(f"unknown field {unknown[1]!r}", hint=did_you_mean(unknown[1], known))
+        problem = ConfigError(
+            f"unknown field {unknown[1]!r}", code="unknown-field", hint=did_you_mean(unknown[1], known)
+        )
         return problem, (*path, unknown[1], KEY)
     if missing := _MISSING.match(text):
-        return ConfigError(f"the field {missing[1]!r} is missing"), path
+        return ConfigError(f"the field {missing[1]!r} is missing", code="missing-field"), path
     if wanted := _TYPE.match(text):
         expected = " or ".join(_NAMES.get(k, k) for k in wanted[1].split(" | ") if k != "null")
         hint = "write a plain number, such as 0.85" if "float" in wanted[1] and isinstance(got, str) else None
-        return ConfigError("wrong type", expected=expected, got=got, hint=hint), path
+        return ConfigError("wrong type", code="wrong-type", expected=expected, got=got, hint=hint), path
     if bound := _BOUND.match(text):
         more = "or more" if bound[1] == ">=" else "or less"
-        return ConfigError("out of range", expected=f"{float(bound[2]):g} {more}", got=got), path
+        return ConfigError("out of range", code="bad-value", expected=f"{float(bound[2]):g} {more}", got=got), path
     if text.startswith("Invalid enum value"):
         choices = [str(choice) for k in kinds if get_origin(k) is Literal for choice in get_args(k)]
         expected = " or ".join(part for part in (", ".join(choices[:-1]), *choices[-1:]) if part)
-        return ConfigError("unknown choice", expected=expected, got=got, hint=did_you_mean(str(got), choices)), path
+        return ConfigError(
+            "unknown choice", code="unknown-choice", expected=expected, got=got, hint=did_you_mean(str(got), choices)
+        ), path
     return ConfigError(text), path
 
 

@@ -74,9 +74,11 @@ class Source:
             there = self.path.exists()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(f"this is no path: {reason}", got=self.label, hint="give the name of a file") from error
+            raise InputError(
+                f"this is no path: {reason}", code="bad-path", got=self.label, hint="give the name of a file"
+            ) from error
         if not there:
-            raise InputError("no such file", file=self.label, hint=_nearby(self.path))
+            raise InputError("no such file", code="no-such-file", file=self.label, hint=_nearby(self.path))
 
     @property
     def is_folder(self) -> bool:
@@ -116,12 +118,14 @@ class Source:
 
     def _decompressed(self) -> IO[bytes]:
         if self.is_folder:
-            raise InputError("this is a folder", file=self.label, expected="a file, or a BEIR folder with qrels/")
+            raise InputError(
+                "this is a folder", code="is-a-folder", file=self.label, expected="a file, or a BEIR folder with qrels/"
+            )
         return decompressed(self.path.open("rb"), self.unreadable)
 
     def unreadable(self, error: Exception) -> InputError:
         reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
-        return InputError(f"cannot be read: {reason}", file=self.label)
+        return InputError(f"cannot be read: {reason}", code="unreadable", file=self.label)
 
     @cached_property
     def head(self) -> bytes:
@@ -179,10 +183,11 @@ class Source:
         if self.is_folder or self.head[:4] == b"PAR1":
             return
         if not self.head.strip():
-            raise InputError("the file is empty", file=self.label)
+            raise InputError("the file is empty", code="empty-file", file=self.label)
         if b"\x00" in self.head:
             raise InputError(
                 "this is a binary file",
+                code="binary-file",
                 file=self.label,
                 expected="text (JSONL, JSON, YAML, TREC, CSV, TSV; also .gz and .zst), Parquet or a BEIR folder",
             )

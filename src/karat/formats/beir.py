@@ -37,7 +37,12 @@ class BeirFormat(Format):
         splits = sorted((source.path / "qrels").glob("*.tsv"))
         if not qrels.is_file():
             there = ", ".join(p.stem for p in splits) or "none"
-            raise InputError(f"no qrels for the split {options.split!r}", file=str(qrels), hint=f"there are: {there}")
+            raise InputError(
+                f"no qrels for the split {options.split!r}",
+                code="unknown-split",
+                file=str(qrels),
+                hint=f"there are: {there}",
+            )
         judged = _read_qrels(Source(qrels))
         queries = source.path / "queries.jsonl"
         known = _read_queries(Source(queries)) if queries.is_file() else {}
@@ -65,7 +70,9 @@ def _has_no_answer(metadata: dict[str, Any], grades: list[float], query: str, la
     if metadata.get("no_answer") is not True:
         return False
     if any(grade > 0 for grade in grades):
-        raise InputError("no_answer and relevant gold contradict each other", file=label, query=query)
+        raise InputError(
+            "no_answer and relevant gold contradict each other", code="contradiction", file=label, query=query
+        )
     return True
 
 
@@ -81,6 +88,7 @@ def _read_qrels(source: Source) -> dict[str, tuple[list[str], list[float]]]:
             if len(parts) != 3:
                 raise InputError(
                     "not a judgement",
+                    code="bad-value",
                     file=source.label,
                     line=line,
                     expected="query-id, corpus-id and a number, parted by tabs",

@@ -37,7 +37,10 @@ def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None, *, lo
         source = Source(inside)
     if chunker is not None:
         raise ConfigError(
-            "this corpus is in chunks already", file=source.label, hint="only a folder of text files can be cut"
+            "this corpus is in chunks already",
+            code="chunked-already",
+            file=source.label,
+            hint="only a folder of text files can be cut",
         )
     source.refuse_nonsense()
     decoder = RecordDecoder(CorpusEntry)
@@ -57,10 +60,12 @@ def _add(corpus: Corpus, entry: CorpusEntry, extras: dict[str, Any], line: int |
     if found is None or found == "":
         what = "the field is missing" if found is None else "the id is empty"
         hint = "every line of a corpus needs an id of its own, which hits and labels name: chunk_id, id or _id"
-        raise InputError(what, file=corpus.label, line=line, field="id", hint=hint)
+        code = "missing-field" if found is None else "empty-id"
+        raise InputError(what, code=code, file=corpus.label, line=line, field="id", hint=hint)
     if str(found) in first:
         raise InputError(
             f"this id stands twice (line {first[str(found)]})",
+            code="duplicate-id",
             file=corpus.label,
             line=line,
             field="id",

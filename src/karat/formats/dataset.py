@@ -45,7 +45,7 @@ def _settled(header: dict[str, Any], label: str) -> dict[str, Any]:
 
 def _text_of(value: Any, field: str, label: str) -> str:
     if not isinstance(value, (str, int, float)):
-        raise InputError("wrong type", file=label, field=field, expected="text", got=value)
+        raise InputError("wrong type", code="wrong-type", file=label, field=field, expected="text", got=value)
     return str(value)
 
 
@@ -53,7 +53,9 @@ def _range_of(value: Any, label: str) -> list[str]:
     ends = re.split(r"\s*(?:\.\.|/|,|\bto\b)\s*", value.strip()) if isinstance(value, str) else value
     if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(e, (str, int)) for e in ends):
         expected = "two dates, as in 2025-01-01..2025-06-30"
-        raise InputError("this is no range", file=label, field="as_of_range", expected=expected, got=value)
+        raise InputError(
+            "this is no range", code="bad-value", file=label, field="as_of_range", expected=expected, got=value
+        )
     return [str(e) for e in ends]
 
 

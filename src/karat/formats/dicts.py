@@ -55,7 +55,9 @@ class DictFormat(Format):
     def _load(self, source: Source) -> dict[str, Any]:
         value, _ = read_document(source)
         if not isinstance(value, dict):
-            raise InputError("no object", file=source.label, expected="{query: {document: score}}", got=value)
+            raise InputError(
+                "no object", code="wrong-type", file=source.label, expected="{query: {document: score}}", got=value
+            )
         return value
 
 
@@ -72,7 +74,14 @@ def _hit_list(query: str, hits: Any, label: str) -> list[Any]:
     if isinstance(hits, Mapping):
         return [{"chunk_id": i, "score": s} for i, s in hits.items()]
     if not isinstance(hits, (list, tuple)):
-        raise InputError("no hits", file=label, query=query, expected="{document: score} or a list of ids", got=hits)
+        raise InputError(
+            "no hits",
+            code="wrong-type",
+            file=label,
+            query=query,
+            expected="{document: score} or a list of ids",
+            got=hits,
+        )
     return [{"chunk_id": h[0], "score": h[1]} if isinstance(h, (tuple, list)) and len(h) == 2 else h for h in hits]
 
 
@@ -112,7 +121,14 @@ class DictRun(Run):
         scores, names = _columns("score", queries, tables, self.label)
         if any(map(contains, tables, repeat(""))):
             query = next(query for query, table in zip(queries, tables, strict=True) if "" in table)
-            raise InputError("the id is empty", file=self.label, query=query, expected="the id of a chunk", hint=NO_ID)
+            raise InputError(
+                "the id is empty",
+                code="empty-id",
+                file=self.label,
+                query=query,
+                expected="the id of a chunk",
+                hint=NO_ID,
+            )
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
         if names is not None and set(map(type, tables)) == {dict}:
             ids: Any = Keys(tables, names, offsets, scores)
@@ -146,7 +162,14 @@ def _items(query: str, items: Any, label: str) -> tuple[list[str], list[float]]:
         grades, names = _columns("grade", [query], [items], label)
         return _ids([query], [items], label) if names is None else names, grades.tolist()
     if not isinstance(items, (list, tuple, set, frozenset)):
-        raise InputError("no gold", file=label, query=query, expected="{document: grade} or a list of ids", got=items)
+        raise InputError(
+            "no gold",
+            code="wrong-type",
+            file=label,
+            query=query,
+            expected="{document: grade} or a list of ids",
+            got=items,
+        )
     ids = _ids([query], [items], label)
     return sorted(ids) if isinstance(items, (set, frozenset)) else ids, [1.0] * len(ids)
 
@@ -157,9 +180,15 @@ def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
     seen: set[str] = set()
     for query in queries:
         if not _names_something(type(query)):
-            raise InputError("no id of a query", file=label, expected=_ID, got=query)
+            raise InputError("no id of a query", code="wrong-type", file=label, expected=_ID, got=query)
         if str(query) in seen:
-            raise InputError("two keys are the same query", file=label, query=str(query), hint="1 and '1' are one id")
+            raise InputError(
+                "two keys are the same query",
+                code="duplicate-query",
+                file=label,
+                query=str(query),
+                hint="1 and '1' are one id",
+            )
         seen.add(str(query))
     return list(map(str, queries))
 
@@ -173,7 +202,7 @@ def _ids(queries: list[str], tables: list[Any], label: str) -> list[str]:
     if not all(map(_names_something, kinds)):
         at = ((q, i) for q, items in zip(queries, tables, strict=True) for i in items)
         query, item = next((q, i) for q, i in at if not _names_something(type(i)))
-        raise InputError("no id of a document", file=label, query=query, expected=_ID, got=item)
+        raise InputError("no id of a document", code="wrong-type", file=label, query=query, expected=_ID, got=item)
     return list(map(str, ids))
 
 
@@ -222,7 +251,13 @@ def _no_number(what: str, queries: list[str], tables: list[Mapping[Any, Any]], l
     at = ((q, i, v) for q, items in zip(queries, tables, strict=True) for i, v in items.items())
     query, item, value = next((q, i, v) for q, i, v in at if not _is_number(v))
     return InputError(
-        f"the {what} is no finite number", file=label, query=query, field=str(item), expected="a number", got=value
+        f"the {what} is no finite number",
+        code="bad-value",
+        file=label,
+        query=query,
+        field=str(item),
+        expected="a number",
+        got=value,
     )
 
 

@@ -60,7 +60,7 @@ class GoldPart:
         ids = [next((name for name in names if name is not None), None) for names in named]
         if None in ids:
             hint = meant(["query_id", "query"], self.decoder.extra_names.values())
-            raise self.error(ids.index(None), "the field is missing", field="query_id", hint=hint)
+            raise self.error(ids.index(None), "the field is missing", code="missing-field", field="query_id", hint=hint)
         return [str(i) for i in ids]
 
     @cached_property
@@ -90,7 +90,7 @@ class GoldPart:
         if self.target is not None:
             if self.target not in extras:
                 hint = did_you_mean(self.target, extras)
-                raise self.error(at, "the target field is missing", field=self.target, hint=hint)
+                raise self.error(at, "the target field is missing", code="missing-field", field=self.target, hint=hint)
             return self._as_ids(at, self.target, extras[self.target])
         for name, value in extras.items():
             if TARGET_FIELD.fullmatch(name):
@@ -99,6 +99,7 @@ class GoldPart:
             raise self.error(
                 at,
                 "nothing says what should be found",
+                code="nothing-to-find",
                 field="gold",
                 expected="gold, evidence, answer, answer_span, no_answer or a target field",
                 hint=meant(["gold", "evidence", "answer", "topk"], extras)
@@ -110,7 +111,9 @@ class GoldPart:
         ids = value if isinstance(value, list) else [value]
         for i in ids:
             if isinstance(i, bool) or not isinstance(i, (str, int)):
-                raise self.error(at, "wrong type", field=field, expected="an id or a list of ids", got=i)
+                raise self.error(
+                    at, "wrong type", code="wrong-type", field=field, expected="an id or a list of ids", got=i
+                )
         return [str(i) for i in ids]
 
     @cached_property
@@ -124,7 +127,9 @@ class GoldPart:
         for at, of_entry in enumerate(self.items):
             for place, item in enumerate(of_entry):
                 if item.chunk_id is None and item.id is None and item.doc_id is None:
-                    raise self.error(at, "the field is missing", field=f"gold[{place}].chunk_id", hint=_NAME_IT)
+                    raise self.error(
+                        at, "the field is missing", code="missing-field", field=f"gold[{place}].chunk_id", hint=_NAME_IT
+                    )
         named = [
             (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
             for i in self.flat
@@ -137,7 +142,7 @@ class GoldPart:
         cutoffs = column(self.entries, "k")
         at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
         if at is not None:
-            raise self.error(at, "bad cutoff", field="k", expected="1 or more", got=cutoffs[at])
+            raise self.error(at, "bad cutoff", code="bad-value", field="k", expected="1 or more", got=cutoffs[at])
         return [k or 0 for k in cutoffs]
 
     def counts(self) -> list[int] | Ints:
@@ -160,6 +165,7 @@ class GoldPart:
                 raise self.error(
                     at,
                     "no_answer and relevant gold contradict each other",
+                    code="contradiction",
                     query=self.query_ids()[at],
                     hint="remove one of them (grade 0 is fine)",
                 )
@@ -170,7 +176,9 @@ class GoldPart:
             if is_said(value) and Version.read(value) is None:
                 what, query = "not a time or version", self.query_ids()[at]
                 hint = "leave it out where it is not known"
-                raise self.error(at, what, field="as_of", query=query, expected=EXPECTED, got=value, hint=hint)
+                raise self.error(
+                    at, what, code="bad-value", field="as_of", query=query, expected=EXPECTED, got=value, hint=hint
+                )
 
     def fields(self) -> dict[str, list[Any]]:
         """What is said of the queries and is no tag."""
@@ -193,7 +201,9 @@ class GoldPart:
         quote = item.quote if item.quote is not None and item.quote.strip() else None
         if quote is None and item.start is None and item.chunk_id is None and item.id is None:
             expected, hint = "words of the document", "leave it out to mean the whole document"
-            raise self.error(at, "the quote is empty", field=f"gold[{place}].quote", expected=expected, hint=hint)
+            raise self.error(
+                at, "the quote is empty", code="empty-quote", field=f"gold[{place}].quote", expected=expected, hint=hint
+            )
         doc = None if item.doc_id is None else str(item.doc_id)
         return Passage(doc, quote, item.start, item.end)
 
@@ -204,10 +214,12 @@ class GoldPart:
         if start is None or end is None:
             lacking = "start" if start is None else "end"
             hint = "start and end belong together: of the first character, and of the one after the last"
-            raise self.error(at, "the field is missing", field=f"gold[{place}].{lacking}", hint=hint)
+            raise self.error(
+                at, "the field is missing", code="missing-field", field=f"gold[{place}].{lacking}", hint=hint
+            )
         if end <= start:
             expected = f"more than start ({start})"
-            raise self.error(at, "bad offset", field=f"gold[{place}].end", expected=expected, got=end)
+            raise self.error(at, "bad offset", code="bad-value", field=f"gold[{place}].end", expected=expected, got=end)
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: values for name, values in self.extras.items() if _scalar(values)}
@@ -243,7 +255,7 @@ class GoldColumnPart(GoldPart):
         name = next((n for n in _NAMED if n in self.columns.values), None)
         if name is None:
             at = int(np.flatnonzero(self.columns.counts)[0])
-            raise self.error(at, "the field is missing", field="gold[0].chunk_id", hint=_NAME_IT)
+            raise self.error(at, "the field is missing", code="missing-field", field="gold[0].chunk_id", hint=_NAME_IT)
         ids: Packed = self.columns.values[name]
         return ids, np.full(len(ids), _KINDS[name])
 

@@ -38,9 +38,11 @@ class Layout:
         for role, name in self.columns.items():
             if role not in _ROLES:
                 hint = did_you_mean(str(role), _ROLES) or f"there are {', '.join(_ROLES)}"
-                raise ConfigError(f"unknown column {shorten(role, 40)!r}", file=label, hint=hint)
+                raise ConfigError(f"unknown column {shorten(role, 40)!r}", code="unknown-column", file=label, hint=hint)
             if not isinstance(name, str) or not name:
-                raise ConfigError("not the name of a column", file=label, field=role, expected="text", got=name)
+                raise ConfigError(
+                    "not the name of a column", code="wrong-type", file=label, field=role, expected="text", got=name
+                )
 
     def picked(self, schema: Mapping[str, pl.DataType], columns: frozenset[str], label: str) -> dict[str, str]:
         """The columns that are read, and what they are called from here on: by role where the user says so."""
@@ -52,6 +54,7 @@ class Layout:
         for role, name in absent.items():
             raise InputError(
                 f"no column {name!r} for {role}{self._said}",
+                code="missing-column",
                 file=label,
                 got=", ".join(schema),
                 hint=did_you_mean(name, schema),
@@ -84,7 +87,13 @@ class Layout:
             name = self.columns[role]
             if name not in fields:
                 hint = f"a hit has: {', '.join(fields)}"
-                raise InputError(f"no field {name!r} for {role} in the hits", file=label, field=LISTS, hint=hint)
+                raise InputError(
+                    f"no field {name!r} for {role} in the hits",
+                    code="missing-field",
+                    file=label,
+                    field=LISTS,
+                    hint=hint,
+                )
             fields[name] = role
         clashes = {name for name, role in fields.items() if name == role} & set(self.columns)
         hits = hits.unnest(LISTS).drop(name for name in clashes if self.columns.get(name) != name)
@@ -115,10 +124,10 @@ def read_layout(columns: Any) -> Layout:
         try:
             text = Path(columns).read_bytes()
         except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", file=str(columns)) from error
+            raise ConfigError(f"cannot be read: {error.strerror}", code="unreadable", file=str(columns)) from error
         said, _ = load_yaml(text, str(columns))
         if isinstance(said, dict):
             return Layout(said, str(columns))
         columns, label = said, str(columns)
     expected = "a mapping such as `query_id: request_id`"
-    raise ConfigError("not a mapping of columns", file=label, expected=expected, got=columns)
+    raise ConfigError("not a mapping of columns", code="wrong-type", file=label, expected=expected, got=columns)

@@ -30,7 +30,7 @@ def read_negatives(path: str | PathLike[str]) -> dict[str, list[str]]:
     found = _mapping(source)
     found = _entries(source) if found is None else found
     if not any(found.values()):
-        raise InputError("no negatives in this file", file=source.label, expected=_EXPECTED)
+        raise InputError("no negatives in this file", code="unrecognised", file=source.label, expected=_EXPECTED)
     return found
 
 
@@ -47,7 +47,7 @@ def _mapping(source: Source) -> dict[str, list[str]] | None:
 def as_negatives(ids: Any, label: str, query: str) -> list[str]:
     """The ids of one query, each once."""
     if not isinstance(ids, list) or any(isinstance(i, bool) or not isinstance(i, (str, int)) for i in ids):
-        raise InputError("wrong type", file=label, field=query, expected="a list of ids", got=ids)
+        raise InputError("wrong type", code="wrong-type", file=label, field=query, expected="a list of ids", got=ids)
     return list(dict.fromkeys(map(str, ids)))
 
 
@@ -59,8 +59,17 @@ def _entries(source: Source) -> dict[str, list[str]]:
             query = entry.query if entry.query_id is None else str(entry.query_id)
             if query is None:
                 hint = meant(["query_id", "negatives"], decoder.extra_names.values())
-                raise InputError("the field is missing", file=source.label, line=line, field="query_id", hint=hint)
+                raise InputError(
+                    "the field is missing",
+                    code="missing-field",
+                    file=source.label,
+                    line=line,
+                    field="query_id",
+                    hint=hint,
+                )
             if query in found:
-                raise InputError("this query stands twice", file=source.label, line=line, query=query)
+                raise InputError(
+                    "this query stands twice", code="duplicate-query", file=source.label, line=line, query=query
+                )
             found[query] = list(dict.fromkeys(map(str, entry.negatives or ())))
     return found

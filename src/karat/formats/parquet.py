@@ -107,10 +107,12 @@ class Scan:
             return look(self.lazy())
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise InputError(f"not a readable table: {reason}", file=self.path) from error
+            raise InputError(f"not a readable table: {reason}", code="unreadable-table", file=self.path) from error
         except Exception as error:
             if self.delta and type(error).__module__.partition(".")[0] in ("deltalake", "_internal"):
-                raise InputError(f"not a readable Delta table: {error}", file=self.path) from error
+                raise InputError(
+                    f"not a readable Delta table: {error}", code="unreadable-table", file=self.path
+                ) from error
             raise
 
 
@@ -209,7 +211,7 @@ def streamed(
             if system in (None, hits.system):
                 yield replace(hits, places=None)
     if not done:
-        raise InputError("the table has no rows", file=label)
+        raise InputError("the table has no rows", code="no-rows", file=label)
     refuse_other_system(system, done, label)
 
 
@@ -242,6 +244,7 @@ def joined(frames: list[pl.DataFrame], label: str) -> pl.DataFrame:
         shapes = list(dict.fromkeys(", ".join(f"{n}: {t}" for n, t in frame.schema.items()) for frame in frames))
         raise InputError(
             "the files of this table do not have the same columns",
+            code="mixed-columns",
             file=label,
             expected=shapes[0],
             got=shapes[-1],

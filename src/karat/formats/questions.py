@@ -70,10 +70,14 @@ def _bare(source: Source) -> list[Question]:
             if text is None or not text.strip():
                 raise _without_text(source.label, query, line)
             if query in found:
-                raise InputError("this query stands twice", file=source.label, line=line, query=query)
+                raise InputError(
+                    "this query stands twice", code="duplicate-query", file=source.label, line=line, query=query
+                )
             found[query] = Question(query, text, record.tags)
     return list(found.values())
 
 
 def _without_text(label: str, query: str, line: int | None = None) -> InputError:
-    return InputError("a query without text cannot be asked", file=label, line=line, query=query, field="query")
+    return InputError(
+        "a query without text cannot be asked", code="missing-text", file=label, line=line, query=query, field="query"
+    )

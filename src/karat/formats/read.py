@@ -56,9 +56,11 @@ def read_run(
         format = _table_format(source) if format is None and columns is not None else format
         found = find_format(source, "run", format)
         if columns is not None and found.name not in _TABLES:
-            raise ConfigError(f"the format {found.name!r} has no columns to name", file=source.label)
+            raise ConfigError(
+                f"the format {found.name!r} has no columns to name", code="no-such-option", file=source.label
+            )
         if hits != "topk" and found.name != "run-log":
-            raise ConfigError(f"the format {found.name!r} has no {hits} lists", file=source.label)
+            raise ConfigError(f"the format {found.name!r} has no {hits} lists", code="no-such-lists", file=source.label)
         return found.read_run(source, options)
     if isinstance(run, Mapping):
         return run_from_dict(run)
@@ -68,7 +70,9 @@ def read_run(
     if frame is not None:
         return FrameRun(frame, "run", system, layout=options.layout)
     raise InputError(
-        f"cannot read a run from {type(run).__name__}", expected="a path, dict, list of records, frame or Run"
+        f"cannot read a run from {type(run).__name__}",
+        code="unreadable-object",
+        expected="a path, dict, list of records, frame or Run",
     )
 
 
@@ -86,7 +90,9 @@ def read_gold(gold: Any, *, format: str | None = None, target: str | None = None
         source = Source(Path(gold))
         found = find_format(source, "gold", format)
         if target is not None and not found.takes_target:
-            raise ConfigError(f"the format {found.name!r} has no target field", file=source.label, got=target)
+            raise ConfigError(
+                f"the format {found.name!r} has no target field", code="no-such-option", file=source.label, got=target
+            )
         return found.read_gold(source, options)
     if isinstance(gold, Mapping):
         return gold_from_dict(gold)
@@ -98,7 +104,11 @@ def read_gold(gold: Any, *, format: str | None = None, target: str | None = None
     frame = as_frame(gold)
     if frame is not None:
         return gold_from_frame(frame, "gold", Dataset(), target)
-    raise InputError(f"cannot read gold from {type(gold).__name__}", expected="a path, dict, list of entries or frame")
+    raise InputError(
+        f"cannot read gold from {type(gold).__name__}",
+        code="unreadable-object",
+        expected="a path, dict, list of entries or frame",
+    )
 
 
 def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
@@ -107,7 +117,9 @@ def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
     if name is not None:
         found = REGISTRY.require(name)()
         if kind not in found.kinds:
-            raise InputError(f"the format {name!r} reads no {kind} files", file=source.label, hint=_known(kind))
+            raise InputError(
+                f"the format {name!r} reads no {kind} files", code="wrong-format", file=source.label, hint=_known(kind)
+            )
         return found
     _refuse_result(source)
     _refuse_labels(source)
@@ -146,14 +158,21 @@ def _recognise(source: Source, kind: Kind) -> Format | None:
 def _refuse_result(source: Source) -> None:
     if _RESULT.match(source.head):
         hint = "give the run that it was made from; `karat compare` and `karat.read_result` take results"
-        raise InputError("this is a result that Karat saved, no run and no gold set", file=source.label, hint=hint)
+        raise InputError(
+            "this is a result that Karat saved, no run and no gold set",
+            code="saved-result",
+            file=source.label,
+            hint=hint,
+        )
 
 
 def _refuse_labels(source: Source) -> None:
     """A labels file has a query and a chunk in every line, and would pass for a single-target set: grade 0 and all."""
     if {"grade", "annotator"} <= set(source.first_object or ()):
         hint = "give the gold set, or a file of bare queries, with --gold, and the labels with --labels"
-        raise InputError("this is a labels file, no run and no gold set", file=source.label, hint=hint)
+        raise InputError(
+            "this is a labels file, no run and no gold set", code="labels-file", file=source.label, hint=hint
+        )
 
 
 def _says_gold(source: Source) -> bool:
@@ -172,6 +191,7 @@ def _swapped(source: Source, kind: Kind) -> InputError | None:
         return None
     return InputError(
         f"this looks like {_ARTICLE[_OTHER[kind]]} ({other.name}), not like {_ARTICLE[kind]}",
+        code="swapped",
         file=source.label,
         got=source.first_line.decode("utf-8", "replace") or None,
         hint=SWAPPED,
@@ -183,6 +203,7 @@ def _unrecognised(source: Source, *kinds: Kind) -> InputError:
     named = f"name the format with {options}" if len(kinds) == 1 else "docs/formats.md shows what each looks like"
     return InputError(
         f"not recognised as a {' or '.join(kinds)} file",
+        code="unrecognised",
         file=source.label,
         expected=_known(*kinds),
         got=columns_of(source) or source.first_line.decode("utf-8", "replace") or "a folder",

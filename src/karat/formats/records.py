@@ -355,12 +355,20 @@ def list_entries(value: Any, lines: EntryLines, label: str) -> Iterator[tuple[in
         lists = [v for v in value.values() if isinstance(v, list)]
         value = next((v for v in lists if v and isinstance(v[0], dict)), lists[0] if lists else value)
     if not isinstance(value, list):
-        raise InputError("no list of entries", file=label, expected="a list, or a mapping that holds one", got=value)
+        raise InputError(
+            "no list of entries",
+            code="wrong-type",
+            file=label,
+            expected="a list, or a mapping that holds one",
+            got=value,
+        )
     numbers = lines.get(id(value), [])
     for i, entry in enumerate(value):
         line = numbers[i] if i < len(numbers) else None
         if not isinstance(entry, dict):
-            raise InputError(f"entry {i + 1} is no object", file=label, line=line, expected="an object", got=entry)
+            raise InputError(
+                f"entry {i + 1} is no object", code="wrong-type", file=label, line=line, expected="an object", got=entry
+            )
         yield line, entry
 
 
@@ -399,4 +407,4 @@ def _document_error(error: Exception, text: bytes, label: str) -> InputError:
         return refusal(error, label, None)
     at = re.search(r"byte (\d+)", str(error))
     line = text.count(b"\n", 0, int(at[1]) if at else len(text.rstrip())) + 1
-    return InputError(f"not JSON: {error}", file=label, line=line)
+    return InputError(f"not JSON: {error}", code="not-json", file=label, line=line)

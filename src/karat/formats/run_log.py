@@ -67,7 +67,9 @@ class RunLog(Run):
                 current = slices.get(part.system)
                 if current is None:
                     if not is_whole(part.system):
-                        raise part.error(0, "half a character", field="system", expected="text", got=part.system)
+                        raise part.error(
+                            0, "half a character", code="bad-value", field="system", expected="text", got=part.system
+                        )
                     current = slices[part.system] = Slice(part.system, self._hits, columns, large, others)
                 current.add(part)
                 if current.total >= _SLICE_HITS:
@@ -81,6 +83,7 @@ class RunLog(Run):
         if self._system is not None and self._system not in self._noted:
             raise InputError(
                 f"no system {self._system!r} in the run",
+                code="unknown-system",
                 file=self.label,
                 hint="it has: " + ", ".join(sorted(s or "(unnamed)" for s in self._noted)),
             )
@@ -199,7 +202,13 @@ class RunLog(Run):
             listed = part.with_list(self._hits)
             if needed and self._needed and (listed is None or len(listed.lines) < len(part.lines)):
                 at = column(part.records, self._hits).index(None)
-                raise part.error(at, "the field is missing", field=self._hits, hint="this log has final lists only")
+                raise part.error(
+                    at,
+                    "the field is missing",
+                    code="missing-field",
+                    field=self._hits,
+                    hint="this log has final lists only",
+                )
             if listed is not None:
                 yield from listed.by_system()
 
@@ -219,6 +228,7 @@ class RunLog(Run):
                 if query in seen:
                     raise InputError(
                         f"system {shorten(system, 40)!r} has this query already (line {seen[query]})",
+                        code="duplicate-query",
                         file=self.label,
                         line=line,
                         query=query,

@@ -92,7 +92,9 @@ class SystemRecords:
         queries = [text if q is None else q for q, text in zip(queries, column(self.records, "query"), strict=True)]
         if None in queries:
             hint = meant(["query_id"], self.extra_names.values())
-            raise self.error(queries.index(None), "the field is missing", field="query_id", hint=hint)
+            raise self.error(
+                queries.index(None), "the field is missing", code="missing-field", field="query_id", hint=hint
+            )
         return [str(q) for q in queries]
 
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
@@ -111,6 +113,7 @@ class SystemRecords:
                 raise self.error(
                     at,
                     "impossible latency",
+                    code="bad-value",
                     field=f"latency_ms.{stage}",
                     query=self.queries[at],
                     expected="a number of milliseconds, 0 or more",
@@ -144,7 +147,9 @@ class HitLists:
         ids = self._read_ids()
         empty = first_empty(ids)
         if empty is not None:
-            raise self.hit_error(empty, "chunk_id", "the id is empty", expected="the id of a chunk", hint=NO_ID)
+            raise self.hit_error(
+                empty, "chunk_id", "the id is empty", code="empty-id", expected="the id of a chunk", hint=NO_ID
+            )
         return ids
 
     def _read_ids(self) -> list[str] | Packed:
@@ -155,7 +160,7 @@ class HitLists:
         if type(None) in kinds:
             ids = [h.chunk_id if h.chunk_id is not None else h.id if h.id is not None else h.doc_id for h in self.hits]
             if None in ids:
-                raise self.hit_error(ids.index(None), "chunk_id", "the field is missing")
+                raise self.hit_error(ids.index(None), "chunk_id", "the field is missing", code="missing-field")
         return [str(i) for i in ids]
 
     def scores(self) -> Floats:
@@ -164,7 +169,9 @@ class HitLists:
         odd = np.flatnonzero(~np.isfinite(scores))
         if len(odd) > values.count(None):
             at = next(i for i in odd.tolist() if values[i] is not None)
-            raise self.hit_error(at, "score", "not usable", expected="a finite number", got=float(scores[at]))
+            raise self.hit_error(
+                at, "score", "not usable", code="bad-value", expected="a finite number", got=float(scores[at])
+            )
         return scores
 
     def ranks(self) -> Floats:
@@ -173,7 +180,9 @@ class HitLists:
             return _numbers(values)
         except OverflowError:
             at = next(i for i, v in enumerate(values) if v is not None and abs(v) > 2**53)
-            raise self.hit_error(at, "rank", "not usable", expected="a place in a list", got=values[at]) from None
+            raise self.hit_error(
+                at, "rank", "not usable", code="bad-value", expected="a place in a list", got=values[at]
+            ) from None
 
     def docs(self) -> list[str] | None:
         """The document of each hit, "" where it is not said; None where no hit says it."""
@@ -206,7 +215,7 @@ class ColumnLists(HitLists):
         named = (self.columns.values.get(name) for name in ("chunk_id", "id", "doc_id"))
         ids: Packed | None = next((ids for ids in named if ids is not None), None)
         if ids is None:
-            raise self.hit_error(0, "chunk_id", "the field is missing")
+            raise self.hit_error(0, "chunk_id", "the field is missing", code="missing-field")
         return ids
 
     def scores(self) -> Floats:

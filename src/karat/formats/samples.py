@@ -88,6 +88,7 @@ class SamplesFormat(Format):
         if "samples" not in header:
             raise InputError(
                 "no samples at the top of the file",
+                code="missing-field",
                 file=source.label,
                 field="samples",
                 expected="a list",
@@ -166,6 +167,7 @@ def _retrieved(answer: Any, label: str, line: int | None) -> list[Any]:
     if not isinstance(answer, list):
         raise InputError(
             "no ranked list in the output",
+            code="wrong-type",
             file=label,
             line=line,
             field="actualOutput",
@@ -192,6 +194,7 @@ def _expected_in_text(text: str, label: str, line: int | None) -> Expected:
     except DECODE_ERRORS as error:
         raise InputError(
             "not usable",
+            code="bad-value",
             file=label,
             line=line,
             field="expected_output",
@@ -209,6 +212,7 @@ def _cutoff(metadata: dict[str, Any], label: str, line: int | None) -> int:
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 2**53:
         raise InputError(
             "bad cutoff",
+            code="bad-value",
             file=label,
             line=line,
             field="metadata.k",

@@ -42,7 +42,9 @@ def _from_pandas(value: Any) -> pl.DataFrame:
     columns: dict[str, pl.Series] = {}
     for at, name in enumerate(map(str, value.columns)):
         if name in columns:
-            raise InputError("two columns have this name", field=name, hint="rename or remove one of them")
+            raise InputError(
+                "two columns have this name", code="duplicate-column", field=name, hint="rename or remove one of them"
+            )
         column = value.iloc[:, at]
         if not isinstance(column.dtype, np.dtype) or column.dtype.kind == "O":  # None, NaN and NA: it is missing
             column = column.astype(object).where(column.notna(), None)
@@ -104,7 +106,7 @@ def read_table(source: Source) -> pl.DataFrame:
 
 def _unreadable(error: BaseException, label: str | None) -> InputError:
     reason = next(iter(str(error).splitlines()), type(error).__name__)
-    return InputError(f"not a readable table: {reason}", file=label)
+    return InputError(f"not a readable table: {reason}", code="unreadable-table", file=label)
 
 
 def _separator(source: Source) -> str:
@@ -138,7 +140,7 @@ def _bad_line(source: Source) -> InputError | None:
         columns = columns or len(fields)
         reason = _why_bad(record, fields, columns)
         if reason:
-            return InputError(f"not a row of a table: {reason}", file=source.label, line=line)
+            return InputError(f"not a row of a table: {reason}", code="bad-row", file=source.label, line=line)
     return None
 
 

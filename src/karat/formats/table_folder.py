@@ -32,7 +32,7 @@ class TableFolder(Format):
             return ParquetRun(source.label, [Scan(source.label, delta=True)], options.system, options.layout)
         files = _files(source.path)
         if not files:
-            raise InputError("no Parquet file in this folder", file=source.label)
+            raise InputError("no Parquet file in this folder", code="no-such-file", file=source.label)
         return files_run(source.label, files, options, source.path)
 
 
@@ -41,7 +41,7 @@ def matching_files(run: str | PathLike[str]) -> list[Path] | None:
     text = str(run)
     if re.match(r"[A-Za-z][\w+.-]+://", text):
         hint = "add --engine spark, in Python engine='spark'; or copy the files here"
-        raise InputError("a remote path, which only Spark reads", file=text, hint=hint)
+        raise InputError("a remote path, which only Spark reads", code="remote-path", file=text, hint=hint)
     try:
         if not glob.has_magic(text) or not text.endswith(".parquet") or Path(text).exists():
             return None
@@ -49,7 +49,9 @@ def matching_files(run: str | PathLike[str]) -> list[Path] | None:
         return None  # for others to say what is wrong with it
     found = sorted(map(Path, glob.glob(text, recursive=True)))
     if not found:
-        raise InputError("no file matches", file=text, hint="quote the pattern, and check the path before the *")
+        raise InputError(
+            "no file matches", code="no-such-file", file=text, hint="quote the pattern, and check the path before the *"
+        )
     return [file for path in found for file in (_files(path) if path.is_dir() else [path])]
 
 
@@ -59,7 +61,10 @@ def files_run(label: str, files: Iterable[Path], options: Options, root: Path | 
         with file.open("rb") as stream:
             if stream.read(4) != b"PAR1":
                 raise InputError(
-                    "this is no Parquet file", file=str(file), hint="several files are read as Parquet only"
+                    "this is no Parquet file",
+                    code="not-parquet",
+                    file=str(file),
+                    hint="several files are read as Parquet only",
                 )
         scans.append(Scan(str(file), _constants(file if root is None else file.relative_to(root))))
     return ParquetRun(label, scans, options.system, options.layout)

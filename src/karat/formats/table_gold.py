@@ -31,7 +31,13 @@ def gold_from_frame(
     table = CheckedTable(frame, label, source)
     query = table.require("query_id")
     if target is not None and target not in frame.columns:
-        raise InputError("the target column is missing", file=label, field=target, got=", ".join(frame.columns))
+        raise InputError(
+            "the target column is missing",
+            code="missing-column",
+            file=label,
+            field=target,
+            got=", ".join(frame.columns),
+        )
     item = target or table.find("chunk_id") or table.find("doc_id") or _target(frame) or table.require("chunk_id")
     # Only a name that says so fixes what an id names; a bare "docid" may hold chunks just as well.
     kind = CHUNK if item.lower() == "chunk_id" else DOC if item.lower() == "doc_id" else BARE
@@ -40,7 +46,11 @@ def gold_from_frame(
     grade = table.find("grade", taken=item)
     if grade is not None and grade.lower() == "score" and table.find("rank") is not None:
         raise InputError(
-            "this looks like a run: it has ranks and scores", file=label, expected="a column of grades", hint=SWAPPED
+            "this looks like a run: it has ranks and scores",
+            code="swapped",
+            file=label,
+            expected="a column of grades",
+            hint=SWAPPED,
         )
     runs, ids, grades = _judgements(frame, table, query, item, grade)
     names, offsets, order = grouped_rows(*runs)
@@ -103,9 +113,11 @@ def _passages(table: CheckedTable, item: str, kind: int) -> tuple[list[Passage |
         quote = words if words and words.strip() else None
         if (start is None) != (end is None):
             lacking, hint = ("start", "end")[end is None], "start and end belong together, or leave both empty"
-            raise table.error(row, lacking, "the field is empty", hint=hint)
+            raise table.error(row, lacking, "the field is empty", code="missing-value", hint=hint)
         if start is not None and end is not None and end <= start:
-            raise table.error(row, there["end"], "bad offset", expected=f"more than start ({start})", got=end)
+            raise table.error(
+                row, there["end"], "bad offset", code="bad-value", expected=f"more than start ({start})", got=end
+            )
         found.append(None if quote is None and start is None else Passage(docs[row], quote, start, end))
     return found, told
 

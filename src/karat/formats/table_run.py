@@ -45,6 +45,7 @@ class FrameRun(Run):
         if is_gold([plain_title(c) for c in frame.columns]):
             raise InputError(
                 "this looks like a gold set: it has grades, and neither ranks nor scores",
+                code="swapped",
                 file=self.label,
                 hint=SWAPPED,
             )
@@ -161,6 +162,7 @@ def _repeated_query(queries: list[str], label: str) -> InputError:
     twice = next(q for q, n in Counter(queries).items() if n > 1)
     return InputError(
         "two rows have a list for this query",
+        code="duplicate-query",
         file=label,
         field=LISTS,
         query=twice,

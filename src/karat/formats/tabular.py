@@ -26,7 +26,7 @@ class CheckedTable:
     def __init__(self, frame: pl.DataFrame | ParquetColumns, label: str, source: Source | None, first: int = 0) -> None:
         self.frame, self.label, self.source, self._first = frame, label, source, first
         if not frame.height:
-            raise InputError("the table has no rows", file=label)
+            raise InputError("the table has no rows", code="no-rows", file=label)
 
     def find(self, role: str, *, taken: str | None = None) -> str | None:
         return find_column((c for c in self.frame.columns if c != taken), role)
@@ -36,6 +36,7 @@ class CheckedTable:
         if found is None:
             raise InputError(
                 f"no column for {role}",
+                code="missing-column",
                 file=self.label,
                 expected="one of " + ", ".join(NAMES[role]),
                 got=", ".join(self.frame.columns),
@@ -78,7 +79,9 @@ class CheckedTable:
         bad = (values.is_not_null() & ~numbers.is_finite().fill_null(value=False)).arg_true()
         if len(bad):
             row = int(bad[0])
-            raise self.error(row, column, "not usable", expected="a finite number", got=str(values[row]))
+            raise self.error(
+                row, column, "not usable", code="bad-value", expected="a finite number", got=str(values[row])
+            )
         if required:
             self._refuse_empty(values, column)
         return None if numbers.null_count() == len(numbers) else numbers.to_numpy().astype(np.float64)
@@ -91,16 +94,25 @@ class CheckedTable:
         bad = np.flatnonzero((numbers < 0) | (numbers != np.floor(numbers)) & ~np.isnan(numbers))
         if len(bad):
             got = float(numbers[bad[0]])
-            raise self.error(int(bad[0]), column, "bad offset", expected="a whole number, 0 or more", got=f"{got:g}")
+            raise self.error(
+                int(bad[0]),
+                column,
+                "bad offset",
+                code="bad-value",
+                expected="a whole number, 0 or more",
+                got=f"{got:g}",
+            )
         return [None if n != n else int(n) for n in numbers.tolist()]  # only NaN differs from itself
 
     def _refuse_empty(self, values: pl.Series, column: str) -> None:
         if values.null_count():
-            raise self.error(int(values.is_null().arg_true()[0]), column, "the field is empty")
+            raise self.error(int(values.is_null().arg_true()[0]), column, "the field is empty", code="missing-value")
 
     def _wrong_type(self, column: str, expected: str) -> InputError:
         got = str(self.frame[column].dtype)
-        return InputError("wrong type of column", file=self.label, field=column, expected=expected, got=got)
+        return InputError(
+            "wrong type of column", code="wrong-type", file=self.label, field=column, expected=expected, got=got
+        )
 
     def error(self, row: int, column: str, what: str, **more: Any) -> InputError:
         return InputError(what, file=self.label, line=self._line(row), field=column, **more)
@@ -137,6 +149,7 @@ def refuse_other_system(wanted: str | None, there: Iterable[str], label: str) ->
     if wanted is not None and wanted not in names:
         raise InputError(
             f"no system {wanted!r} in the run",
+            code="unknown-system",
             file=label,
             hint="it has: " + ", ".join(sorted(name or "(unnamed)" for name in names)),
         )

@@ -29,6 +29,7 @@ class Chunker(msgspec.Struct, frozen=True):
         if self.tokens < 1 or not 0 <= self.overlap < self.tokens:
             raise ConfigError(
                 "chunks cannot be cut like this",
+                code="bad-value",
                 expected="1 token or more, and an overlap from 0 to below that",
                 got=f"{self.tokens} tokens, overlap {self.overlap}",
             )
@@ -67,7 +68,7 @@ def read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
     files = sorted(path for path in folder.rglob("*") if _is_text(path, folder))
     if not files:
         expected = f"corpus.jsonl, or files such as {', '.join(SUFFIXES)}"
-        raise InputError("no corpus in the folder", file=label, expected=expected)
+        raise InputError("no corpus in the folder", code="no-corpus", file=label, expected=expected)
     corpus = Corpus(label, [], [], [], {name: [] for name in ("doc_id", "source", "start", "end", "chunker")})
     for file in files:
         document = file.relative_to(folder).as_posix().replace("#", "%23")  # the # parts a chunk from its document
@@ -81,7 +82,7 @@ def read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
             corpus.titles.append(heading[1] if heading else file.stem)
             corpus.texts.append(text[start:end])
     if not len(corpus):
-        raise InputError("every file of the folder is empty", file=label)
+        raise InputError("every file of the folder is empty", code="no-corpus", file=label)
     return corpus
 
 
@@ -94,6 +95,8 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError("the file is not UTF-8 text", file=str(file), hint="save it as UTF-8") from error
+        raise InputError(
+            "the file is not UTF-8 text", code="not-utf8", file=str(file), hint="save it as UTF-8"
+        ) from error
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=str(file)) from error
+        raise InputError(f"cannot be read: {error.strerror}", code="unreadable", file=str(file)) from error

@@ -404,7 +404,9 @@ def as_text(raw: bytes, label: str, line: int) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise InputError("the line is not UTF-8 text", file=label, line=line, hint="save the file as UTF-8") from error
+        raise InputError(
+            "the line is not UTF-8 text", code="not-utf8", file=label, line=line, hint="save the file as UTF-8"
+        ) from error
 
 
 def as_number(text: bytes, label: str, line: int, field: str) -> float:
@@ -431,11 +433,13 @@ def _float(text: bytes) -> float:
 
 def _not_usable(text: bytes, label: str, line: int, field: str, expected: str) -> InputError:
     found = text.decode("utf-8", "replace")
-    return InputError("not usable", file=label, line=line, field=field, expected=expected, got=found)
+    return InputError("not usable", code="bad-value", file=label, line=line, field=field, expected=expected, got=found)
 
 
 def _columns(label: str, line: int, expected: str, got: int) -> InputError:
-    return InputError("wrong number of columns", file=label, line=line, expected=expected, got=f"{got} columns")
+    return InputError(
+        "wrong number of columns", code="bad-row", file=label, line=line, expected=expected, got=f"{got} columns"
+    )
 
 
 def is_number(text: bytes) -> bool:

@@ -78,6 +78,7 @@ def find_criteria(folder: Path | None = None) -> Path:
             return file
     raise ConfigError(
         "no criteria",
+        code="no-criteria",
         expected=" or ".join(DEFAULT_FILES),
         hint="name a file with --criteria, or a gate with --gate 'recall@5 >= 0.85'; `karat init` writes a file",
     )
@@ -87,7 +88,9 @@ def read_criteria(file: Path) -> Criteria:
     """The criteria of a file; a mistake is told with its line and column."""
     document = read_document(file)
     if not isinstance(document.value, dict):
-        raise document.placed(ConfigError("no gates", expected="a list under `gates:`", got=document.value), ())
+        raise document.placed(
+            ConfigError("no gates", code="no-gates", expected="a list under `gates:`", got=document.value), ()
+        )
     found = document.convert(CriteriaFile)
     for problem, path in _problems(found):
         raise document.placed(problem, path)
@@ -113,9 +116,12 @@ def _anchored(criteria: CriteriaFile, folder: Path) -> list[Gate]:
 def _problems(criteria: CriteriaFile) -> Iterator[tuple[ConfigError, tuple[str | int, ...]]]:
     """What types cannot say."""
     if not criteria.gates:
-        yield ConfigError("no gate", hint="add one under `gates:`"), ("gates",)
+        yield ConfigError("no gate", code="no-gates", hint="add one under `gates:`"), ("gates",)
     if not 0 <= criteria.max_missing <= 1:
-        yield ConfigError("not a share", expected="between 0 and 1", got=criteria.max_missing), ("max_missing",)
+        yield (
+            ConfigError("not a share", code="bad-value", expected="between 0 and 1", got=criteria.max_missing),
+            ("max_missing",),
+        )
     for i, gate in enumerate(criteria.gates):
         for error, rest in _gate_problems(gate):
             path: tuple[str | int, ...] = ("gates", i, *rest)
@@ -124,40 +130,72 @@ def _problems(criteria: CriteriaFile) -> Iterator[tuple[ConfigError, tuple[str |
 
 def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
     if gate.metric is None and gate.name is None:
-        yield ConfigError("a gate without a metric", expected="metric: recall@5"), ()
+        yield ConfigError("a gate without a metric", code="missing-field", expected="metric: recall@5"), ()
         return
     try:
         metric = gate.parsed
     except ConfigError as error:
         where = "metric" if gate.metric is not None else "name"
         hints = [error.hint, "a gate of another name says `metric: recall@5`" if gate.metric is None else None]
-        yield ConfigError(error.what, hint="; ".join(filter(None, hints)) or None), (where,)
+        yield ConfigError(error.what, code=error.code, hint="; ".join(filter(None, hints)) or None), (where,)
         return
     if gate.threshold is None and gate.max is None and gate.regression_max is None:
-        yield ConfigError("a gate without a condition", expected="threshold, max or regression_max"), ()
+        yield (
+            ConfigError(
+                "a gate without a condition", code="missing-field", expected="threshold, max or regression_max"
+            ),
+            (),
+        )
     if gate.threshold is not None and gate.max is not None:
-        yield ConfigError("threshold and max contradict each other", hint="keep one"), ("max",)
+        yield ConfigError("threshold and max contradict each other", code="contradiction", hint="keep one"), ("max",)
     if gate.threshold is not None and metric.direction == "lower":
-        yield ConfigError(f"{metric} is better when lower", hint="write max: instead of threshold:"), ("threshold",)
+        yield (
+            ConfigError(
+                f"{metric} is better when lower", code="wrong-direction", hint="write max: instead of threshold:"
+            ),
+            ("threshold",),
+        )
     if gate.max is not None and metric.direction == "higher":
-        yield ConfigError(f"{metric} is better when higher", hint="write threshold: instead of max:"), ("max",)
+        yield (
+            ConfigError(
+                f"{metric} is better when higher", code="wrong-direction", hint="write threshold: instead of max:"
+            ),
+            ("max",),
+        )
     for name in ("threshold", "max"):
         value = getattr(gate, name)
         low, high = metric.range
         if value is not None and not (low <= value <= high and math.isfinite(value)):
             expected = f"between {low:g} and {high:g}" if math.isfinite(high) else f"{low:g} or more"
-            yield ConfigError(f"{metric} cannot take this value", expected=expected, got=value), (name,)
+            yield (
+                ConfigError(f"{metric} cannot take this value", code="bad-value", expected=expected, got=value),
+                (name,),
+            )
     if gate.regression_max is not None and not 0 <= gate.regression_max < float("inf"):
-        yield ConfigError("not a size", expected="0 or more", got=gate.regression_max), ("regression_max",)
+        yield (
+            ConfigError("not a size", code="bad-value", expected="0 or more", got=gate.regression_max),
+            ("regression_max",),
+        )
     span = metric.range[1] - metric.range[0]
     if gate.regression_max is not None and gate.regression_max >= span:
         what, hint = f"{metric} cannot drop by so much", "3 percentage points are 0.03 (as text: 3pp)"
-        yield ConfigError(what, expected=f"less than {span:g}", got=gate.regression_max, hint=hint), ("regression_max",)
+        yield (
+            ConfigError(what, code="bad-value", expected=f"less than {span:g}", got=gate.regression_max, hint=hint),
+            ("regression_max",),
+        )
     if gate.min_queries is not None and gate.min_queries < 1:
-        yield ConfigError("not a number of queries", expected="1 or more", got=gate.min_queries), ("min_queries",)
+        yield (
+            ConfigError("not a number of queries", code="bad-value", expected="1 or more", got=gate.min_queries),
+            ("min_queries",),
+        )
     if gate.anchor is not None and gate.regression_max is None:
-        yield ConfigError("an anchor without regression_max", hint="say how much may be lost against it"), ("anchor",)
+        yield (
+            ConfigError(
+                "an anchor without regression_max", code="missing-field", hint="say how much may be lost against it"
+            ),
+            ("anchor",),
+        )
     if gate.segment is not None and gate.each is not None:
-        yield ConfigError("segment and each contradict each other", hint="keep one"), ("each",)
+        yield ConfigError("segment and each contradict each other", code="contradiction", hint="keep one"), ("each",)
     if gate.segment is not None and not gate.segment:
-        yield ConfigError("an empty segment", expected="such as {language: pt-BR}"), ("segment",)
+        yield ConfigError("an empty segment", code="missing-value", expected="such as {language: pt-BR}"), ("segment",)

@@ -146,7 +146,10 @@ def _anchor(path: str, criteria: Criteria) -> Baseline:
         what = "not a saved result" if Path(path).exists() else "no such file"
         hint = f"it is named in {criteria.file}; " if criteria.file else ""
         hint += f"a pin of the history is named history:{Path(path).name}"
-        raise ConfigError(what, file=path, expected="an anchor saved with `karat eval … -o release.json`", hint=hint)
+        code = "not-a-result" if Path(path).exists() else "no-such-file"
+        raise ConfigError(
+            what, code=code, file=path, expected="an anchor saved with `karat eval … -o release.json`", hint=hint
+        )
     name = f"the anchor {path if is_reference(path) else Path(path).name}"
     return Baseline(name, only_one(as_results(path, None, None, {}), name.removeprefix("the ")))
 
@@ -154,7 +157,9 @@ def _anchor(path: str, criteria: Criteria) -> Baseline:
 def only_one(results: list[Result], what: str) -> Result:
     if len(results) > 1:
         systems = ", ".join(r.system for r in results)
-        raise ConfigError(f"the {what} holds {len(results)} systems: {systems}", hint="pick one with --system")
+        raise ConfigError(
+            f"the {what} holds {len(results)} systems: {systems}", code="several-systems", hint="pick one with --system"
+        )
     return results[0]
 
 

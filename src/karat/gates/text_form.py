@@ -27,10 +27,12 @@ def parse_gate(text: str) -> Gate:
     """
     found = _FORM.fullmatch(text)
     if found is None:
-        raise ConfigError(f"cannot read the gate {text!r}", hint=_HINT)
+        raise ConfigError(f"cannot read the gate {text!r}", code="bad-gate", hint=_HINT)
     at_most = found["sign"] in ("<=", "≤")
     if found["change"] and not at_most:
-        raise ConfigError(f"a change for the worse is limited from above (in {text!r})", hint=_HINT)
+        raise ConfigError(
+            f"a change for the worse is limited from above (in {text!r})", code="wrong-direction", hint=_HINT
+        )
     field = "regression_max" if found["change"] else "max" if at_most else "threshold"
     segment = {found["attribute"]: found["value"].strip()} if found["attribute"] else None
     gate = Gate(metric=found["metric"], on=(found["on"] or "mean").lower(), segment=segment, each=found["each"])  # type: ignore[arg-type]
@@ -48,18 +50,26 @@ def _refuse_misreading(gate: Gate, change: str | None, unit: str) -> None:
     """What has a meaning for other metrics only."""
     metric = gate.parsed
     if gate.threshold is not None and metric.direction == "lower":
-        raise ConfigError(f"{metric} is better when lower", hint=f"limit it from above: '{metric} <= …'")
+        raise ConfigError(
+            f"{metric} is better when lower", code="wrong-direction", hint=f"limit it from above: '{metric} <= …'"
+        )
     if gate.max is not None and metric.direction == "higher":
-        raise ConfigError(f"{metric} is better when higher", hint=f"ask for a least value: '{metric} >= …'")
+        raise ConfigError(
+            f"{metric} is better when higher", code="wrong-direction", hint=f"ask for a least value: '{metric} >= …'"
+        )
     worse = "drop" if metric.direction == "higher" else "rise"
     if change is not None and change.lower() != worse:
-        raise ConfigError(f"{metric} gets worse when it {worse}s", hint=f"limit its {worse}: '{metric} {worse} <= …'")
+        raise ConfigError(
+            f"{metric} gets worse when it {worse}s",
+            code="wrong-direction",
+            hint=f"limit its {worse}: '{metric} {worse} <= …'",
+        )
     if unit and not (metric.unit == "ms" if unit == "ms" else metric.range == (0.0, 1.0)):
-        raise ConfigError(f"{metric} is not measured in {unit}", hint="leave the unit out")
+        raise ConfigError(f"{metric} is not measured in {unit}", code="wrong-unit", hint="leave the unit out")
 
 
 def _number(text: str, whole: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ConfigError(f"no number in the gate {whole!r}", got=text, hint=_HINT) from None
+        raise ConfigError(f"no number in the gate {whole!r}", code="bad-gate", got=text, hint=_HINT) from None

@@ -263,6 +263,7 @@ class GateJudge:
         if str(metric) not in side.result.values:
             raise ConfigError(
                 f"the baseline {side.name} lacks {metric}",
+                code="missing-metric",
                 hint=f"it has {', '.join(side.result.values)}; save it again with -m {metric}",
             )
         theirs, mine = np.array(self._shared(side, at)).T
@@ -290,7 +291,11 @@ class GateJudge:
     def _scores(self, metric: Metric) -> Scores:
         if str(metric) not in self.result.values:
             has = ", ".join(self.result.values)
-            raise ConfigError(f"the result lacks {metric}", hint=f"it has {has}; save it again with -m {metric}")
+            raise ConfigError(
+                f"the result lacks {metric}",
+                code="missing-metric",
+                hint=f"it has {has}; save it again with -m {metric}",
+            )
         return self.result.columns
 
     def _unusable(self, gate: Gate, at: Ints) -> str | None:

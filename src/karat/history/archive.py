@@ -90,7 +90,7 @@ def _entry(store: Store, run_id: str, digest: str) -> ArchivedRun:
 def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun | None, KeptRun]]:
     if isinstance(source, Path):
         if not source.is_file():
-            raise InputError("no such file", file=label)
+            raise InputError("no such file", code="no-such-file", file=label)
         with source.open("rb") as stream:
             single = stream.read(4) == b"PAR1"
     else:
@@ -104,14 +104,16 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun | N
             for entry in manifest.runs:
                 content = _read(file, f"{entry.id}.parquet", label)
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
-                    raise InputError(f"the run {short(entry.id)} is not what was exported", file=label)
+                    raise InputError(
+                        f"the run {short(entry.id)} is not what was exported", code="changed-run", file=label
+                    )
                 _check_entry(entry, label)
                 yield entry, _whole(read_kept(content, label), entry.id, label)
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
         hint = "expected a file written by `karat history export`"
-        raise InputError("not a file of runs, or a broken one", file=label, hint=hint) from error
+        raise InputError("not a file of runs, or a broken one", code="not-an-archive", file=label, hint=hint) from error
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise InputError(f"not a file of runs: {error}", file=label) from error
+        raise InputError(f"not a file of runs: {error}", code="not-an-archive", file=label) from error
 
 
 def _read(file: zipfile.ZipFile, name: str, label: str) -> bytes:
@@ -119,13 +121,13 @@ def _read(file: zipfile.ZipFile, name: str, label: str) -> bytes:
     with file.open(name) as stream:
         content = stream.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise InputError(f"{name} is larger than {LARGEST >> 20} MB", file=label)
+        raise InputError(f"{name} is larger than {LARGEST >> 20} MB", code="too-large", file=label)
     return content
 
 
 def _whole(run: KeptRun, wanted: str | None, label: str) -> KeptRun:
     if wanted is not None and run.id != wanted:
-        raise InputError(f"the run {short(wanted)} was changed after it was saved", file=label)
+        raise InputError(f"the run {short(wanted)} was changed after it was saved", code="changed-run", file=label)
     run.saved()  # its parts fit together
     return run
 
@@ -135,7 +137,7 @@ def _check_entry(entry: ArchivedRun, label: str) -> None:
         checked_name(tag, "tag")
     for time in (entry.saved_at, *(one.judged_at for one in entry.judgements)):
         if utc(time, "saved_at") != time:
-            raise InputError("not a time of a history", file=label, field="saved_at", got=time)
+            raise InputError("not a time of a history", code="bad-value", file=label, field="saved_at", got=time)
     for one in entry.judgements:
         msgspec.json.decode(one.document, type=_Gates)
 

@@ -41,7 +41,7 @@ class FolderStore(Store):
         if create:
             self._create()
         elif not (folder / CATALOGUE).is_file():
-            raise StoreError("no history", file=str(folder), hint="karat eval … --save begins one")
+            raise StoreError("no history", code="no-history", file=str(folder), hint="karat eval … --save begins one")
         self._connection = self._open()
         with self._translated():
             self._to_current(up_to)
@@ -64,7 +64,12 @@ class FolderStore(Store):
         if not path.is_file():
             if not self._has(run_id):
                 raise gone(run_id)
-            raise StoreError(f"the run {short(run_id)} has lost its file", file=str(path), hint="karat history check")
+            raise StoreError(
+                f"the run {short(run_id)} has lost its file",
+                code="lost-run",
+                file=str(path),
+                hint="karat history check",
+            )
         return path
 
     def _document(self, run_id: str) -> str:
@@ -74,7 +79,9 @@ class FolderStore(Store):
         try:
             return str(pl.scan_parquet(path).select(DOCUMENT).head(1).collect().item())
         except (pl.exceptions.PolarsError, ValueError) as error:
-            raise StoreError(f"the file of the run {short(run_id)} is damaged", file=str(path)) from error
+            raise StoreError(
+                f"the file of the run {short(run_id)} is damaged", code="damaged-history", file=str(path)
+            ) from error
 
     @contextmanager
     def _prepare(self, content: bytes) -> Iterator[bytes]:
@@ -180,12 +187,18 @@ class FolderStore(Store):
         file = str(self._folder / CATALOGUE)
         if code in _DAMAGED:
             hint = f"move it away and take the runs in again: karat history import {self._runs}/*.parquet"
-            raise StoreError("the catalogue of the history is damaged", file=file, hint=hint) from error
-        raise StoreError(f"the history cannot be used: {error}", file=file, hint=_HINTS.get(code)) from error
+            raise StoreError(
+                "the catalogue of the history is damaged", code="damaged-history", file=file, hint=hint
+            ) from error
+        raise StoreError(
+            f"the history cannot be used: {error}", code="unusable-history", file=file, hint=_HINTS.get(code)
+        ) from error
 
     def _cannot_write(self, error: OSError) -> StoreError:
         hint = _HINTS[sqlite3.SQLITE_FULL if error.errno in _NO_SPACE else sqlite3.SQLITE_READONLY]
-        return StoreError(f"the history cannot be written: {error.strerror or error}", file=self.label, hint=hint)
+        return StoreError(
+            f"the history cannot be written: {error.strerror or error}", code="not-writable", file=self.label, hint=hint
+        )
 
     def _sync_folder(self) -> None:
         handle = os.open(self._runs, os.O_RDONLY)

@@ -90,13 +90,15 @@ class PostgresStore(Store):
         said = self._said(error)
         if "password" in said or "authentication" in said or "no pg_hba" in said:
             hint = "are user and password of the URL right?"
-            return StoreError(f"the history {self.label} does not let us in: {said}", hint=hint)
+            return StoreError(f"the history {self.label} does not let us in: {said}", code="denied", hint=hint)
         return StoreError(
-            f"the history {self.label} cannot be reached: {said}", hint="is the server up, and the address right?"
+            f"the history {self.label} cannot be reached: {said}",
+            code="unreachable",
+            hint="is the server up, and the address right?",
         )
 
     def _refused(self, error: Exception) -> StoreError:
-        return StoreError(f"the history {self.label} cannot be used: {self._said(error)}")
+        return StoreError(f"the history {self.label} cannot be used: {self._said(error)}", code="unusable-history")
 
     def _said(self, error: Exception) -> str:
         """The last line that the driver has to say, and never the password."""

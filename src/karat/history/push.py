@@ -14,12 +14,16 @@ _LARGEST = 1 << 20  # of an answer
 class PushError(KaratError):
     """A server that did not take the runs."""
 
+    code = "push-refused"
+
 
 def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tuple[str, bool]]:
     """Ids of the runs, and whether each was new there. Sent once: the same command sends again what got lost."""
     parts = urlsplit(check_url(url, hint=None, query=False))
     if token and parts.scheme == "http" and not is_loopback(url):
-        raise ConfigError("the token would travel unencrypted", expected="an address with https://")
+        raise ConfigError(
+            "the token would travel unencrypted", code="insecure-address", expected="an address with https://"
+        )
     headers = {"Content-Type": "application/zip", "X-Karat": "1", "Accept": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -29,7 +33,7 @@ def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tu
         return _sent(client.send("POST", target, content, headers=headers, timeout=timeout))
     except (HttpError, TooSlow) as error:
         hint = error.hint or "is the server up, and the address right?"
-        raise PushError(f"{parts.hostname} did not answer: {error.what}", hint=hint) from error
+        raise PushError(f"{parts.hostname} did not answer: {error.what}", code="no-answer", hint=hint) from error
 
 
 def _root(path: str) -> str:
@@ -50,4 +54,4 @@ def _sent(answer: Response) -> list[tuple[str, bool]]:
     except (ValueError, KeyError, TypeError):
         what = "no answer of a `karat serve`"
     hint = "KARAT_TOKEN or --token-file" if answer.status == 401 else None
-    raise PushError(f"the server refused the runs ({answer.status}): {what}", hint=hint)
+    raise PushError(f"the server refused the runs ({answer.status}): {what}", code="push-refused", hint=hint)

@@ -156,7 +156,7 @@ def side_by_side(
     import polars as pl
 
     if not run_ids:
-        raise ConfigError("no run to look at")
+        raise ConfigError("no run to look at", code="no-runs")
     frames = [_column(store, run_id, metric, place) for place, run_id in enumerate(run_ids)]
     with _readable(run_ids[0]):
         found = frames[0]
@@ -234,7 +234,7 @@ def _holds(text: str) -> pl.Expr:
 def _score(metric: str | None, names: list[str]) -> str:
     known = [name.removeprefix(SCORE) for name in names if name.startswith(SCORE)]
     if metric is None:
-        raise ConfigError("worst and best by which metric?", hint=f"one of: {', '.join(known)}")
+        raise ConfigError("worst and best by which metric?", code="missing-metric", hint=f"one of: {', '.join(known)}")
     if metric not in known:
         raise UnknownName("metric of this run", metric, known)
     return SCORE + metric
@@ -291,4 +291,6 @@ def _readable(run_id: str) -> Iterator[None]:
     try:
         yield
     except pl.exceptions.PolarsError as error:
-        raise InputError(f"the file of the run {short(run_id)} is damaged", hint="karat history check") from error
+        raise InputError(
+            f"the file of the run {short(run_id)} is damaged", code="damaged-run", hint="karat history check"
+        ) from error

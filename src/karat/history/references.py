@@ -26,4 +26,4 @@ def named(text: str | None) -> str | None:
         return text
     pinned = f"pins are: {', '.join(pins)}" if pins else "there is none yet"
     hint = f"{pinned}; `karat history pin RUN {text}` pins a saved run"
-    raise InputError("neither a file nor a pin of the history", file=text, hint=hint)
+    raise InputError("neither a file nor a pin of the history", code="no-such-file", file=text, hint=hint)

@@ -176,7 +176,7 @@ def utc(time: str | None, field: str) -> str | None:
         return written(read if read.tzinfo else read.replace(tzinfo=UTC))
     except (ValueError, OverflowError) as error:
         raise ConfigError(
-            "not a time", field=field, expected="such as 2025-06-01 or 2025-06-01T12:00Z", got=time
+            "not a time", code="bad-value", field=field, expected="such as 2025-06-01 or 2025-06-01T12:00Z", got=time
         ) from error
 
 

@@ -135,7 +135,9 @@ def select_runs(
     if after is not None:
         place = _CURSOR.fullmatch(after)
         if place is None:
-            raise ConfigError("no place in a list of runs", expected="what an earlier page gave", got=after)
+            raise ConfigError(
+                "no place in a list of runs", code="bad-value", expected="what an earlier page gave", got=after
+            )
         conditions.append("(saved_at, runs.id) < (?, ?)")
         values += [place["time"], place["id"]]
     where = " AND ".join(conditions)

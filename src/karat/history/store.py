@@ -52,6 +52,8 @@ _PAGE, _MOST = 50, 500
 class StoreError(ConfigError):
     """A history that cannot be used as it is."""
 
+    code = "unusable-history"
+
 
 class NotThere(UnknownName):
     """A run or pin that the history does not have."""
@@ -144,7 +146,7 @@ class Store(ABC):
         with self.transaction(write=True) as connection:
             for name in tags:
                 if not connection.execute("DELETE FROM tags WHERE tag = ? AND run_id = ?", (name, run_id)).rowcount:
-                    raise ConfigError(f"the run {short(run_id)} has no tag {shorten(name, 40)!r}")
+                    raise ConfigError(f"the run {short(run_id)} has no tag {shorten(name, 40)!r}", code="unknown-tag")
 
     def pin(self, run_id: str, name: str, kind: PinKind, *, pinned_at: str | None = None) -> Pin | None:
         """Let a name lead to this run; gives where it led before."""
@@ -152,7 +154,11 @@ class Store(ABC):
         with self.transaction(write=True) as connection:
             before = next((pin for pin in all_pins(connection) if pin.name == name), None)
             if before is not None and before.kind != kind:
-                raise ConfigError(f"{name} is pinned as {before.kind} already", hint=f"karat history unpin {name}")
+                raise ConfigError(
+                    f"{name} is pinned as {before.kind} already",
+                    code="pinned-already",
+                    hint=f"karat history unpin {name}",
+                )
             connection.execute("DELETE FROM pins WHERE name = ?", (name,))
             connection.execute("INSERT INTO pins VALUES (?, ?, ?, ?)", (name, kind, run_id, pinned_at or now()))
         return before
@@ -168,7 +174,9 @@ class Store(ABC):
             pinned = [pin.name for pin in all_pins(connection) if pin.run_id == run_id]
             if pinned:
                 hint = f"karat history unpin {pinned[0]}"
-                raise ConfigError(f"the run {short(run_id)} is pinned as {', '.join(pinned)}", hint=hint)
+                raise ConfigError(
+                    f"the run {short(run_id)} is pinned as {', '.join(pinned)}", code="pinned-run", hint=hint
+                )
             connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
         self._forget(run_id)
 
@@ -190,7 +198,9 @@ class Store(ABC):
                 ids = connection.execute(near, (reference, reference + "g")).fetchall()
         if len(ids) > 1:
             shown = ", ".join(short(row[0], 16) for row in ids[:3])
-            raise ConfigError(f"several runs begin with {reference}: {shown} …", hint="write more of the id")
+            raise ConfigError(
+                f"several runs begin with {reference}: {shown} …", code="ambiguous-run", hint="write more of the id"
+            )
         if not ids:
             names = [pin.name for pin in pins]
             raise NotThere("run in the history", reference, names, hint="`karat history list` shows all")
@@ -321,6 +331,7 @@ class Store(ABC):
             raise StoreError(
                 f"the history {self.label} was written by a newer Karat (its tables have version {version}, "
                 f"this one knows {CURRENT})",
+                code="newer-version",
                 hint="update Karat",
             )
         return version
@@ -329,7 +340,7 @@ class Store(ABC):
 def checked_name(name: str, kind: str) -> str:
     if not _NAME.fullmatch(name) or name == LATEST:
         expected = f"letters, digits, . _ / -, at most 100, and not {LATEST!r}"
-        raise ConfigError(f"no usable name for a {kind}", expected=expected, got=name)
+        raise ConfigError(f"no usable name for a {kind}", code="bad-name", expected=expected, got=name)
     return name
 
 

@@ -151,7 +151,7 @@ def settle(labels: Labels, adjudicator: str | None = None) -> list[Label]:
     conflict as its reason. Where people have labelled a pair, models have no say in it."""
     if adjudicator is not None and adjudicator not in labels.annotators:
         what, hint = f"nobody called {adjudicator!r} has labelled", did_you_mean(adjudicator, labels.annotators)
-        raise ConfigError(what, hint=hint)
+        raise ConfigError(what, code="unknown-annotator", hint=hint)
     by_pair: dict[Key, list[Label]] = {}
     for label in labels:
         by_pair.setdefault(label.key, []).append(label)

@@ -62,7 +62,12 @@ def read_pairs(path: str, kind: type[P]) -> list[tuple[P, SourcePlace]]:
         for entry, line in zip(entries, lines, strict=True):
             place = SourcePlace(source.label, line)
             if entry.chunk_id is None and entry.doc_id is None:
-                raise place.error("the field is missing", field="chunk_id", hint="or doc_id, for a whole document")
+                raise place.error(
+                    "the field is missing",
+                    code="missing-field",
+                    field="chunk_id",
+                    hint="or doc_id, for a whole document",
+                )
             found.append((entry, place))
     return found
 

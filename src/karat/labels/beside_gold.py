@@ -31,7 +31,9 @@ def read_labelling(
     """`judge`: labels of a judge; `calibration`: labels of people for some of the same pairs, or what `karat calibrate`
     saved; `bounds`: also ask how far unjudged hits could move each score; `pool`: what other runs found."""
     if calibration is not None and not judge:
-        raise ConfigError("a calibration corrects the labels of a judge", hint="give them with --labels")
+        raise ConfigError(
+            "a calibration corrects the labels of a judge", code="missing-option", hint="give them with --labels"
+        )
     pooled = [] if pool is None else [(entry.key.query, entry.key.item) for entry in read_pool(pool)]
     if not judge:
         return Labelling(bounds=bounds, pooled=pooled)
@@ -61,7 +63,12 @@ def settled_labels(labels: Labels, file: str) -> list[Label]:
     """One label a pair; those that nobody could give, or that are in conflict, are left out."""
     graded = [label for label in settle(labels) if label.grade is not None]
     if not graded:
-        raise InputError("no label with a grade", file=file, hint="a label is {query_id, chunk_id, grade, annotator}")
+        raise InputError(
+            "no label with a grade",
+            code="no-labels",
+            file=file,
+            hint="a label is {query_id, chunk_id, grade, annotator}",
+        )
     return graded
 
 
@@ -83,6 +90,7 @@ def refuse_no_overlap(judge: dict[Named, float], human: dict[Named, float], file
         (one, item), (other, another) = next(iter(human)), next(iter(judge))
         raise InputError(
             "no pair was labelled by people and by the judge",
+            code="no-common-pairs",
             file=file,
             hint=f"do the ids match? People have {one!r} with {item!r}, the judge {other!r} with {another!r}",
         )

@@ -100,7 +100,7 @@ def calibrate(
     if not 0 < width < 1:
         raise ConfigError("the wanted width is a share, above 0 and under 1", got=width, expected="such as 0.1")
     if (runs or segments) and gold is None:
-        raise ConfigError("runs and segments need a gold set", hint="give it with --gold")
+        raise ConfigError("runs and segments need a gold set", code="no-gold", hint="give it with --gold")
     labels, people = (x if isinstance(x, Labels) else read_labels(x, highest=highest) for x in (judge, human))
     judge, human = (x.files if isinstance(x, Labels) else str(x) for x in (judge, human))
     pooled = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool or ())
@@ -145,6 +145,7 @@ def _refuse_one_answer(pairs: _Pairs, file: str) -> None:
     if said.all() or not said.any():
         raise InputError(
             f"the judge calls every pair {'relevant' if said.all() else 'irrelevant'}: nothing can be learnt from that",
+            code="one-sided-judge",
             file=file,
             hint="look at its labels, then try another prompt or model; the labels of people alone say as much",
         )

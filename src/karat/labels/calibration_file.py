@@ -111,7 +111,9 @@ def read_calibration(path: str | PathLike[str]) -> Calibration:
         return msgspec.json.decode(text, type=Calibration)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = f"expected what `karat calibrate … -o` saves ({SCHEMA})"
-        raise InputError(f"not a saved calibration: {error}", file=source.label, hint=hint) from error
+        raise InputError(
+            f"not a saved calibration: {error}", code="not-a-calibration", file=source.label, hint=hint
+        ) from error
 
 
 def known_judge(found: Calibration, judge_hash: str) -> KnownJudge:
@@ -119,7 +121,7 @@ def known_judge(found: Calibration, judge_hash: str) -> KnownJudge:
     rates = found.overall
     if rates.sensitivity.value is None or rates.specificity.value is None:
         what = "people called all pairs of this calibration relevant, or none: it says nothing about the judge's errors"
-        raise InputError(what, hint="label more pairs and calibrate again")
+        raise InputError(what, code="one-sided-labels", hint="label more pairs and calibrate again")
     return KnownJudge(
         sensitivity=rates.sensitivity.value,
         specificity=rates.specificity.value,

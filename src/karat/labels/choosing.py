@@ -126,7 +126,7 @@ def check_metric(metric: Metric) -> None:
     """Only metrics that go by judged items alone can be asked what a label would do to them."""
     if not isinstance(metric, Relevance) or metric.level == "doc" or metric.budget is not None:
         what, expected = f"{metric} does not go by labels of chunks", "such as ndcg@10, precision@5, recall@10 or mrr"
-        raise ConfigError(what, expected=expected)
+        raise ConfigError(what, code="unsuitable-metric", expected=expected)
 
 
 def label_effects(judged: Judged, metric: Metric, query: Ints, rank: Ints, grade: float) -> Floats:

@@ -120,9 +120,13 @@ class Desk:
     def give(self, pool: PoolAtDesk, annotator: str, pair: Key, grade: float | None, note: str | None = None) -> Given:
         """Store a grade; None: skip. The same grade twice is one: a key may have been pressed twice."""
         if pair not in pool.entries:
-            raise InputError(f"this pair is not in the pool {pool.name}", query=pair.query, got=pair.item)
+            raise InputError(
+                f"this pair is not in the pool {pool.name}", code="unknown-pair", query=pair.query, got=pair.item
+            )
         if grade is not None and not 0 <= grade <= self.highest:
-            raise InputError("out of the scale", field="grade", expected=f"0 to {self.highest}", got=grade)
+            raise InputError(
+                "out of the scale", code="bad-value", field="grade", expected=f"0 to {self.highest}", got=grade
+            )
         with self._lock:
             session = self._session(pool, annotator)
             before = session.given.get(pair)
@@ -130,7 +134,12 @@ class Desk:
                 session.give(grade, note, pair=pair)
             elif before != grade:
                 hint = "undo goes back to it"
-                raise ConfigError(f"this pair has a grade of yours already: {before:g}", query=pair.query, hint=hint)
+                raise ConfigError(
+                    f"this pair has a grade of yours already: {before:g}",
+                    code="labelled-already",
+                    query=pair.query,
+                    hint=hint,
+                )
             stored = session.last(pair)
             assert stored is not None
             return self._given(pool, stored)
@@ -141,7 +150,7 @@ class Desk:
             session = self._session(pool, annotator)
             last = session.last()
             if last is None or not session.undo():
-                raise ConfigError(f"there is no label of {annotator} to undo")
+                raise ConfigError(f"there is no label of {annotator} to undo", code="nothing-to-undo")
             return last
 
     def progress(self, pool: PoolAtDesk) -> list[Progress]:
@@ -192,18 +201,30 @@ def open_desk(
     """Files of pools, the file that labels go to, and files of what judges said. Without a pool, an empty desk."""
     if not pools:
         if labels or judges:
-            raise ConfigError("labels, but nothing to label", hint="--pool FILE; `karat pool` writes one")
+            raise ConfigError(
+                "labels, but nothing to label", code="missing-option", hint="--pool FILE; `karat pool` writes one"
+            )
         yield Desk()
         return
     if labels is None:
-        raise ConfigError("a pool, but no place for its labels", hint="--labels FILE; it is continued if it is there")
+        raise ConfigError(
+            "a pool, but no place for its labels",
+            code="missing-option",
+            hint="--labels FILE; it is continued if it is there",
+        )
     refuse_overwriting(Path(labels), [*pools, *judges])
     read = {name: read_pool(path) for name, path in _named(pools).items()}
     said = read_labels(*judges, highest=highest)
     for label, place in zip(said.entries, said.places, strict=True):
         if label.kind != "judge":
             hint = "people label into --labels; what `karat judge` wrote says `kind: judge`"
-            raise InputError("a label of a person, not of a judge", file=place.file, line=place.line, hint=hint)
+            raise InputError(
+                "a label of a person, not of a judge",
+                code="wrong-annotator",
+                file=place.file,
+                line=place.line,
+                hint=hint,
+            )
     with LabelLog(labels, highest=highest) as log:
         own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may hold both
         yield Desk(read, log, Labels([*said.entries, *own.entries], [*said.places, *own.places]), highest)
@@ -214,7 +235,7 @@ def checked_name(given: str) -> str:
     name = " ".join(given.split())
     if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or not is_whole(name):
         expected = f"1 to {LONGEST_NAME} characters that can be read"
-        raise ConfigError("no usable name", field="annotator", expected=expected, got=given)
+        raise ConfigError("no usable name", code="bad-name", field="annotator", expected=expected, got=given)
     return name
 
 

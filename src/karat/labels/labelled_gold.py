@@ -72,6 +72,7 @@ def _one_grade(labels: Labels) -> dict[Key, float]:
 def _conflict(before: Label, where: SourcePlace, label: Label, place: SourcePlace) -> InputError:
     return place.error(
         f"{label.annotator} and {before.annotator} ({where}) disagree on {label.key.item}",
+        code="contradiction",
         query=label.key.query,
         field="grade",
         expected=f"{before.grade:g}, as there",

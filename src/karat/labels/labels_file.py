@@ -121,7 +121,7 @@ def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]
     except InputError as error:
         if error.field in _EXPECTED and error.what.startswith(("Invalid", "Expected")):  # not said in plain words
             error.what, error.expected = "not usable", _EXPECTED[error.field]
-        if may_be_empty and error.what == "the file is empty":
+        if may_be_empty and error.code == "empty-file":
             return []
         raise
 
@@ -130,16 +130,22 @@ def _check(label: Label, place: SourcePlace, highest: float) -> None:
     if label.grade is None:
         if not label.reason:
             hint = "say why there is no grade; a passage that is irrelevant has the grade 0"
-            raise place.error("a label without a grade and without a reason", field="reason", hint=hint)
+            raise place.error(
+                "a label without a grade and without a reason", code="missing-field", field="reason", hint=hint
+            )
         return
     if label.reason is not None:
         hint = "reason says why there is no grade; what else there is to say goes into note"
-        raise place.error("a label with a grade and a reason for having none", field="reason", hint=hint)
+        raise place.error(
+            "a label with a grade and a reason for having none", code="contradiction", field="reason", hint=hint
+        )
     if not 0 <= label.grade <= highest:
         longer = f"--max-grade {label.grade:g} names a longer scale"
         hint = longer if label.grade > 0 else "a grade that is not known is null, with a reason"
         expected = f"a grade from 0 to {highest:g}"
-        raise place.error("out of the scale", field="grade", expected=expected, got=label.grade, hint=hint)
+        raise place.error(
+            "out of the scale", code="bad-value", field="grade", expected=expected, got=label.grade, hint=hint
+        )
 
 
 def _add(labels: Labels, label: Label, place: SourcePlace, seen: dict[tuple[str, Key], int]) -> None:
@@ -159,6 +165,7 @@ def _add(labels: Labels, label: Label, place: SourcePlace, seen: dict[tuple[str,
     else:
         raise place.error(
             f"{label.annotator} has given {label.key.item} another grade before ({labels.places[at]})",
+            code="contradiction",
             query=label.key.query,
             field="grade",
             expected=f"{before.grade:g}, as there",
@@ -181,7 +188,9 @@ class LabelLog:
         except (NotContinued, msgspec.MsgspecError):  # or labels that are no lines: a list, a compressed file
             self._file.close()
             hint = "-o names another file"
-            raise ConfigError("this is no labels file, and is left alone", file=str(path), hint=hint) from None
+            raise ConfigError(
+                "this is no labels file, and is left alone", code="not-a-labels-file", file=str(path), hint=hint
+            ) from None
         except InputError:
             self._file.close()
             raise
@@ -251,5 +260,7 @@ def _lines(path: Path) -> list[tuple[bytes, Label]]:
                 found.append((line, msgspec.json.decode(line, type=Label)))
         except (msgspec.MsgspecError, UnicodeError) as error:
             hint = "labels are added to what is there: name another file with -o"
-            raise ConfigError(f"this is no labels file: {error}", file=str(path), line=number, hint=hint) from None
+            raise ConfigError(
+                f"this is no labels file: {error}", code="not-a-labels-file", file=str(path), line=number, hint=hint
+            ) from None
     return found

@@ -39,7 +39,12 @@ def read_pool(path: str | PathLike[str]) -> list[PoolEntry]:
         before = seen.setdefault(entry.key, place)
         if before is not place:
             what = f"{entry.key.item} stands in the pool already ({before})"
-            raise place.error(what, query=entry.key.query, hint="a pair is labelled once: remove one of the lines")
+            raise place.error(
+                what,
+                code="duplicate-pair",
+                query=entry.key.query,
+                hint="a pair is labelled once: remove one of the lines",
+            )
         found.append(entry)
     return found
 
@@ -69,6 +74,7 @@ def conflict_pool(pool: Sequence[PoolEntry], settled: Sequence[Label]) -> list[P
 def _unknown(label: Pair, place: SourcePlace) -> InputError:
     return place.error(
         f"{label.key.item} is not in the pool for this query",
+        code="unknown-pair",
         query=label.key.query,
         hint="labels and pool do not belong together: give the pool that was labelled",
     )

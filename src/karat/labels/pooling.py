@@ -81,7 +81,9 @@ def make_pool(
     - `sample`: so many pairs at random, each with the same known probability.
     """
     if budget is not None and sample is not None:
-        raise ConfigError("a budget picks and a sample draws: not both", hint="give one of the two")
+        raise ConfigError(
+            "a budget picks and a sample draws: not both", code="contradiction", hint="give one of the two"
+        )
     judged = read_gold_or_queries(gold)
     runs = [read_run(run) for run in runs]
     texts = corpus
@@ -196,7 +198,7 @@ def _choose(
     """The pairs for the pool, and with which probability each came in; a picked one has none."""
     wanted = budget if budget is not None else sample
     if wanted is not None and wanted < 1:
-        raise ConfigError("nothing to label", expected="1 or more pairs", got=wanted)
+        raise ConfigError("nothing to label", code="bad-setting", expected="1 or more pairs", got=wanted)
     if wanted is None or wanted >= len(pairs):
         return pairs, 1.0
     if sample is not None:
@@ -242,14 +244,16 @@ def _entry(
 
 def _nothing(collected: _Collected, k: int) -> InputError:
     if not collected.pairs:
-        return InputError("nothing to label: the runs have no hits for queries with an answer")
+        return InputError("nothing to label: the runs have no hits for queries with an answer", code="nothing-to-label")
     if not collected.waiting:
         return InputError(
             f"nothing to label: all {len(collected.pairs):,} pairs of the first {k} hits are judged already",
+            code="nothing-to-label",
             file=collected.gold.label,
             hint="pool deeper with --k, or other runs",
         )
     return InputError(
         "nothing to label: no pair that waits for a label would change the comparison",
+        code="nothing-to-label",
         hint="without --only-differences all of them are pooled",
     )

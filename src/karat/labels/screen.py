@@ -169,12 +169,14 @@ def keyboard() -> Iterator[Keyboard]:
     """The terminal, key by key, and as it was afterwards."""
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         hint = "labels may also be written by other programs: docs/labels.md has the format"
-        raise ConfigError("labelling by keys needs a terminal", hint=hint)
+        raise ConfigError("labelling by keys needs a terminal", code="no-terminal", hint=hint)
     try:
         import termios
         import tty
     except ImportError:
-        raise ConfigError("labelling by keys needs a Unix terminal", hint="under Windows, use WSL") from None
+        raise ConfigError(
+            "labelling by keys needs a Unix terminal", code="no-terminal", hint="under Windows, use WSL"
+        ) from None
     handle = sys.stdin.fileno()
     usual = termios.tcgetattr(handle)
     try:

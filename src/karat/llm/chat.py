@@ -62,6 +62,8 @@ class Reply(msgspec.Struct, omit_defaults=True):
 class NoReply(KaratError):
     """This one request failed, whatever was tried. `lost`: nobody answered, or nobody had time to."""
 
+    code = "no-reply"
+
     def __init__(self, what: str, *, lost: bool = False) -> None:
         super().__init__(what)
         self.lost = lost
@@ -69,6 +71,8 @@ class NoReply(KaratError):
 
 class Halt(KaratError):
     """No request will do better: the key, the address or the model is wrong, or the money is spent."""
+
+    code = "halted"
 
 
 class Chat:
@@ -91,7 +95,7 @@ class Chat:
         if is_loopback(self.url):
             return {}  # servers on one's own machine seldom ask for one
         hint = f"set it: export {KEYS[0]}=… ({KEYS[1]} is read too)"
-        raise ConfigError(f"no key for {self.url}", hint=hint)
+        raise ConfigError(f"no key for {self.url}", code="no-key", hint=hint)
 
     def ask(self, request: Request) -> Reply:
         """Raises NoReply where this request is lost, Halt where all of them would be."""

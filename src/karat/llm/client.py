@@ -177,7 +177,9 @@ class ReplyCache:
 
     def _refusal(self, error: Exception) -> ConfigError:
         hint = "name another file with --cache, or remove this one"
-        return ConfigError(f"this cache of answers cannot be used: {error}", file=str(self._path), hint=hint)
+        return ConfigError(
+            f"this cache of answers cannot be used: {error}", code="unusable-cache", file=str(self._path), hint=hint
+        )
 
 
 class UnusableReply(Exception):
@@ -186,6 +188,8 @@ class UnusableReply(Exception):
 
 class NoModelAnswer(KaratError):
     """The model was asked and asked again. `kind` is one of a few, so that they can be counted; `time`: of the last."""
+
+    code = "no-model-answer"
 
     def __init__(self, kind: str, about: str, time: str) -> None:
         super().__init__(f"{kind}: {about}" if about else kind)

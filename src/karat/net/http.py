@@ -45,7 +45,9 @@ class Secrets:
     def get(self, name: str) -> str:
         value = os.environ.get(name, "").strip()
         if not value:
-            raise ConfigError(f"the environment has no {name}", hint=f"set it: export {name}=…")
+            raise ConfigError(
+                f"the environment has no {name}", code="missing-variable", hint=f"set it: export {name}=…"
+            )
         self._seen.add(value)
         return value
 
@@ -61,6 +63,8 @@ class HttpError(KaratError):
     `status` is what it answered, None where no answer came; `wait` the seconds after which it wants to be asked again.
     `lost`: there was no connection, which may be better at the next try.
     """
+
+    code = "server-error"
 
     def __init__(
         self,
@@ -379,6 +383,7 @@ def check_url(
     if not usable:
         raise ConfigError(
             "no usable address",
+            code="bad-address",
             field=field,
             got=None if "@" in url or "?" in url else url,
             expected=f"http(s)://host[:port]/path without user and password{'' if query else ', and without a query'}",

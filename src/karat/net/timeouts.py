@@ -25,6 +25,8 @@ _GIVEN_UP = 64  # threads that hang are never freed
 class TooSlow(KaratError):
     """Nobody waits any longer."""
 
+    code = "too-slow"
+
     def __init__(self, timeout: float, where: str = "") -> None:
         super().__init__(f"{where}: no answer within {timeout:g} s".removeprefix(": "))
 
@@ -105,6 +107,7 @@ class Workers(Generic[J, R]):
         if len(self._given_up) > _GIVEN_UP:
             raise ConfigError(
                 f"{len(self._given_up)} queries had no answer within {self._timeout:g} s",
+                code="too-slow",
                 hint="does the retriever hang? The same command goes on from here; --timeout gives it more time",
             )
         return late

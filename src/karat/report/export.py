@@ -85,24 +85,26 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
     if path.suffix.lower() not in (PAGE, *FRAMES):
         raise ConfigError(
             f"cannot tell from the ending what to write to {str(path)!r}",
+            code="unknown-output",
             expected=".html, .json, .md, .csv or .parquet",
             hint="the ending of the file's name says which format",
         )
     if table == RESULT and path.suffix.lower() != ".parquet":
         raise ConfigError(f"a whole result is written to .json or .parquet, not to {path.suffix!r}", hint="-o out.json")
     if table is not None and table not in (*TABLES, RESULT):
-        raise ConfigError(f"no table {table!r}", hint="there are: " + ", ".join(TABLES))
+        raise ConfigError(f"no table {table!r}", code="unknown-table", hint="there are: " + ", ".join(TABLES))
     if table is not None and path.suffix.lower() == PAGE:
-        raise ConfigError(f"a page holds everything, not only {table!r}", hint=f"-o {path}, or {table}=out.md")
+        raise ConfigError(
+            f"a page holds everything, not only {table!r}", code="unknown-output", hint=f"-o {path}, or {table}=out.md"
+        )
     check_writable(path)
 
 
 def _only_one(results: list[Result]) -> Result:
     if len(results) > 1:
+        what = f"a Parquet file holds one result, and the run has {len(results)}"
         systems = ", ".join(r.system for r in results)
-        raise ConfigError(
-            f"a Parquet file holds one result, and the run has {len(results)}", hint=f"--system: {systems}"
-        )
+        raise ConfigError(what, code="several-systems", hint=f"pick one with --system: {systems}")
     return results[0]
 
 

@@ -26,6 +26,8 @@ _MOST = 20_000_000  # characters; to index so many takes some seconds, more nobo
 class NoWordSearch(KaratError):
     """Why there are no lists of word search."""
 
+    code = "no-word-search"
+
 
 def word_search(corpus: Corpus) -> BM25:
     """BM25 over a corpus, indexed once. Raises MissingExtra where the package for it is not installed."""

@@ -79,6 +79,7 @@ def evaluate(
     if len(results) > 1:
         raise ConfigError(
             f"the run holds {len(results)} systems: {', '.join(sorted(results))}",
+            code="several-systems",
             hint="pick one with system=…, or use evaluate_all",
         )
     return next(iter(results.values()))
@@ -160,7 +161,9 @@ def evaluate_all(
         gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
     gold = gold if no_answer is None else with_no_answer(gold, no_answer)
     if no_future and not any(gold.as_of):
-        raise InputError("no query says what time it asks from", file=gold.label, field="as_of", hint=_NO_TIME)
+        raise InputError(
+            "no query says what time it asks from", code="no-times", file=gold.label, field="as_of", hint=_NO_TIME
+        )
     segmented_by = segment_titles(gold, segments)
     for name in segmented_by:
         segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
@@ -284,7 +287,9 @@ class _Evaluation:
         run, golds = self._golds(self._described(run), views, request)
         systems, run = self._pass(run, request, golds)
         if not systems:
-            raise InputError("no query in the run", file=run.label, hint="it needs at least one line")
+            raise InputError(
+                "no query in the run", code="no-queries", file=run.label, hint="it needs at least one line"
+            )
         for measured in systems.values():
             self._refuse(measured, run)
         systems, no_bm25 = self._with_lent(systems, views, golds)

@@ -156,11 +156,13 @@ def read_kept(source: bytes | Path, label: str) -> KeptRun:
         rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
         text = rows[DOCUMENT][0]
     except (pl.exceptions.PolarsError, IndexError, OSError) as error:
-        raise InputError("not a run that Karat has kept", file=label, hint="the file is cut off or damaged") from error
+        raise InputError(
+            "not a run that Karat has kept", code="damaged-run", file=label, hint="the file is cut off or damaged"
+        ) from error
     document = read_document(text, label)
     measured = (SCORE + row.metric for row in document.result.summary)
     if not {*_COLUMNS, *measured} <= set(rows.columns):
-        raise InputError("the parts of a kept run do not fit together", file=label)
+        raise InputError("the parts of a kept run do not fit together", code="damaged-run", file=label)
     return KeptRun(text.encode(), rows.drop(DOCUMENT))
 
 
@@ -168,7 +170,7 @@ def read_document(text: str | bytes | None, label: str) -> RunDocument:
     try:
         return msgspec.json.decode(text or b"", type=RunDocument)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise InputError(f"not a run that Karat has kept: {error}", file=label) from error
+        raise InputError(f"not a run that Karat has kept: {error}", code="damaged-run", file=label) from error
 
 
 def _content(text: bytes) -> dict[str, Any]:

@@ -78,7 +78,9 @@ def plan(
         metrics = [m for m in metrics if m in paired.baseline.metrics]
         rows = [_row(m, _unit_spread(paired.deltas(m), paired.baseline, m), detect, level, power) for m in metrics]
     if not rows:
-        raise ConfigError("no metric that is a share between 0 and 1", hint="name one, such as recall@5")
+        raise ConfigError(
+            "no metric that is a share between 0 and 1", code="unsuitable-metric", hint="name one, such as recall@5"
+        )
     return Plan(
         karat=__version__,
         run=result.system or result.run,

@@ -177,6 +177,7 @@ def _refuse_torn(saved: SavedResult) -> None:
     if not size or not fits or not all(names <= scores.keys() for scores in saved.scores.values()):
         raise InputError(
             f"the parts of the saved result of {saved.run} do not fit together",
+            code="damaged-result",
             hint="save it again: karat eval … -o result.json",
         )
 
@@ -185,4 +186,4 @@ def _settings(saved: dict[str, Any], kind: type[_S]) -> _S:
     try:
         return msgspec.convert({name: saved[name] for name in kind.__struct_fields__ if name in saved}, kind)
     except msgspec.ValidationError as error:
-        raise InputError(f"the saved result has an invalid setting: {error}") from error
+        raise InputError(f"the saved result has an invalid setting: {error}", code="damaged-result") from error

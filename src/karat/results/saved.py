@@ -103,7 +103,7 @@ def read_results(path: str | PathLike[str]) -> list[SavedResult]:
         problem.hint = f"expected a result saved by Karat ({SCHEMA})"
         raise problem from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not a saved result: {error}", file=source.label) from error
+        raise InputError(f"not a saved result: {error}", code="not-a-result", file=source.label) from error
 
 
 def read_result(path: str | PathLike[str]) -> SavedResult:
@@ -111,7 +111,12 @@ def read_result(path: str | PathLike[str]) -> SavedResult:
     results = read_results(path)
     if len(results) > 1:
         systems = ", ".join(r.system or "(unnamed)" for r in results)
-        raise InputError("the file holds several results", file=str(path), hint=f"read_results reads all of: {systems}")
+        raise InputError(
+            "the file holds several results",
+            code="several-systems",
+            file=str(path),
+            hint=f"read_results reads all of: {systems}",
+        )
     return results[0]
 
 

@@ -159,6 +159,7 @@ def restored_tables(saved: SavedTables, system: str, gold: Gold, missing: frozen
     except (IndexError, ValueError) as error:
         raise InputError(
             f"the parts of the saved result do not fit together: {error}",
+            code="damaged-result",
             hint="save it again: karat eval … -o result.json",
         ) from error
 

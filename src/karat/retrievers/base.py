@@ -26,9 +26,13 @@ _LISTS = ("hits", "topk")
 class Unusable(KaratError):
     """An answer that is none: recorded as the error of its query."""
 
+    code = "bad-answer"
+
 
 class Nothing(ConfigError):
     """A corpus with nothing in it that this retriever could search."""
+
+    code = "empty-corpus"
 
 
 class Found(msgspec.Struct):
@@ -207,4 +211,6 @@ def _wrong(what: str, got: Any) -> Unusable:
 
 def refuse_empty(corpus: Corpus) -> None:
     if not len(corpus):
-        raise Nothing("the corpus is empty", file=corpus.label, hint="it needs at least one document")
+        raise Nothing(
+            "the corpus is empty", code="empty-corpus", file=corpus.label, hint="it needs at least one document"
+        )

@@ -45,7 +45,7 @@ class BM25(Retriever):
         texts = self._texts(corpus)
         if not any(map(str.strip, texts)):
             what = "titles" if self.field == "title" else "texts"
-            raise Nothing(f"the {what} of the corpus are all empty", file=corpus.label)
+            raise Nothing(f"the {what} of the corpus are all empty", code="empty-corpus", file=corpus.label)
         self._ids = corpus.ids
         self._postings = _Postings(map(words, texts, languages), self.k1, self.b)
 

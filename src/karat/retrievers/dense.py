@@ -29,7 +29,7 @@ class Dense(Retriever):
         texts = [f"{title}\n{text}".strip() for title, text in zip(corpus.titles, corpus.texts, strict=True)]
         there = [i for i, text in enumerate(texts) if text]
         if not there:
-            raise Nothing("the texts of the corpus are all empty", file=corpus.label)
+            raise Nothing("the texts of the corpus are all empty", code="empty-corpus", file=corpus.label)
         self._embedder: Embedder = make_embedder(self.model, self.url, self.key)
         self._ids = [corpus.ids[i] for i in there]
         self._vectors: Vectors = self._embedder.embed([texts[i] for i in there])

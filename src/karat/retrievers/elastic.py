@@ -34,7 +34,9 @@ class Elasticsearch(Retriever):
     ) -> None:
         self.url, self.id, self.text, self.headers, self.retries = check_url(url), id, text, headers or {}, retries
         if not urlsplit(self.url).path.strip("/"):
-            raise ConfigError("the address names no index", got=url, expected="http://host:9200/index")
+            raise ConfigError(
+                "the address names no index", code="bad-address", got=url, expected="http://host:9200/index"
+            )
         self.fields = fields or ["title", "text"]
         self.request = request or {"query": {"multi_match": {"query": "{query}", "fields": self.fields}}}
         self._paths = {"chunk_id": "_id", "score": "_score", **stored_paths("_source", id, text)}

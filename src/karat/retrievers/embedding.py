@@ -129,6 +129,7 @@ def _load(library: Any, model: str) -> Any:
     except Exception as problem:  # whatever kind the library, its hub or the network raise
         raise ConfigError(
             f"the model {shorten(model, 60)!r} cannot be loaded",
+            code="not-loaded",
             got=f"{type(problem).__name__}: {problem}".partition("\n")[0],
             hint="give a folder with a model of sentence-transformers, or a name of its hub, which needs the network "
             "once; `dense` alone uses the model that comes with karat[dense]",

@@ -26,7 +26,11 @@ class LangChain(Retriever):
         found = load_callable(target)
         self._retriever = found if hasattr(found, "invoke") else found()
         if not hasattr(self._retriever, "invoke"):
-            raise ConfigError(f"{title_of(self._retriever)} is no retriever of LangChain", expected="invoke(query)")
+            raise ConfigError(
+                f"{title_of(self._retriever)} is no retriever of LangChain",
+                code="bad-callable",
+                expected="invoke(query)",
+            )
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"target": title_of(self.target)}
@@ -60,7 +64,11 @@ class LlamaIndex(Retriever):
         found = load_callable(target)
         self._retriever = found if hasattr(found, "retrieve") else found()
         if not hasattr(self._retriever, "retrieve"):
-            raise ConfigError(f"{title_of(self._retriever)} is no retriever of LlamaIndex", expected="retrieve(query)")
+            raise ConfigError(
+                f"{title_of(self._retriever)} is no retriever of LlamaIndex",
+                code="bad-callable",
+                expected="retrieve(query)",
+            )
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"target": title_of(self.target)}
@@ -121,5 +129,5 @@ def _component(target: Any) -> Any:
     found = load_callable(target)
     made = found if hasattr(found, "run") and not isinstance(found, type) else found()
     if not hasattr(made, "run"):
-        raise ConfigError(f"{title_of(made)} is no component of Haystack", expected="run(…)")
+        raise ConfigError(f"{title_of(made)} is no component of Haystack", code="bad-callable", expected="run(…)")
     return made

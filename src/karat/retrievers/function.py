@@ -69,7 +69,7 @@ def _made(found: Any) -> Any:
             return found()
         except TypeError as error:
             hint = "give a function without arguments that makes the retriever"
-            raise ConfigError(f"{title_of(found)} cannot be made: {error}", hint=hint) from error
+            raise ConfigError(f"{title_of(found)} cannot be made: {error}", code="not-made", hint=hint) from error
     return found
 
 
@@ -86,7 +86,11 @@ def _callable(made: Any, title: str) -> Callable[[Question, int], Any]:
     method = next((getattr(made, name) for name in _METHODS if callable(getattr(made, name, None))), None)
     function = method or (made if callable(made) else None)
     if function is None:
-        raise ConfigError(f"{title} is no retriever", expected="a function query → hits, or an object with `retrieve`")
+        raise ConfigError(
+            f"{title} is no retriever",
+            code="bad-callable",
+            expected="a function query → hits, or an object with `retrieve`",
+        )
     known = _parameters(function)
     named = {p.name for p in known[1:]}
     cutoff = next((name for name in _K if name in named), None)

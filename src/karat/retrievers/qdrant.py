@@ -73,5 +73,7 @@ def _parts(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     path, _, collection = parts.path.rpartition("/")
     if not collection:
-        raise ConfigError("the address names no collection", got=url, expected="http://host:6333/collection")
+        raise ConfigError(
+            "the address names no collection", code="bad-address", got=url, expected="http://host:6333/collection"
+        )
     return urlunsplit((parts.scheme, parts.netloc, path.removesuffix("/collections"), "", "")), collection

@@ -98,7 +98,9 @@ class Rerank(Retriever):
 def _own(function: Any) -> Scorer:
     function = getattr(function, "rerank", None) or function
     if not callable(function):
-        raise ConfigError("no reranker", got=function, expected="a function (query, texts) → scores")
+        raise ConfigError(
+            "no reranker", code="bad-callable", got=function, expected="a function (query, texts) → scores"
+        )
     return lambda question, texts, used: settled(function(question.text, texts), question.timeout)
 
 

@@ -31,7 +31,9 @@ def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retri
     if isinstance(spec, Mapping):
         inner = {name: value for name, value in spec.items() if name != "retriever"}
         if "retriever" not in spec:
-            raise ConfigError("no retriever is named", field="retriever", expected="a retriever such as bm25")
+            raise ConfigError(
+                "no retriever is named", code="bad-retriever", field="retriever", expected="a retriever such as bm25"
+            )
         return make_retriever(spec["retriever"], inner | given)
     if not isinstance(spec, str):
         return build(REGISTRY.require("function"), [spec], given)
@@ -55,7 +57,9 @@ def parse(spec: str) -> tuple[str, list[str], dict[str, Any]]:
     parts = _SPEC.fullmatch(text)
     if parts is None:
         raise ConfigError(
-            f"no retriever: {shorten(spec)!r}", expected="name, name(option=value), module:callable or http://…"
+            f"no retriever: {shorten(spec)!r}",
+            code="bad-retriever",
+            expected="name, name(option=value), module:callable or http://…",
         )
     name, first, rest = parts["name"], parts["first"], parts["rest"]
     if first is not None and REGISTRY.get(name) is None:
@@ -82,7 +86,9 @@ def _arguments(text: str) -> Iterator[str]:
             yield text[start:at].strip()
             start = at + 1
     if depth or (start and not text[start:].strip()):
-        raise ConfigError(f"the brackets of {shorten(text)!r} do not match", expected="name(option=value, …)")
+        raise ConfigError(
+            f"the brackets of {shorten(text)!r} do not match", code="bad-retriever", expected="name(option=value, …)"
+        )
     if text.strip():
         yield text[start:].strip()
 
@@ -93,11 +99,15 @@ def read_options(path: str) -> dict[str, Any]:
         content = Path(path).read_bytes()
         found, _ = load_yaml(content, path)
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
+        raise ConfigError(f"cannot be read: {error.strerror}", code="unreadable", file=path) from error
     except InputError as error:
-        raise ConfigError(error.what, file=error.file, line=error.line, column=error.column, hint=error.hint) from error
+        raise ConfigError(
+            error.what, code=error.code, file=error.file, line=error.line, column=error.column, hint=error.hint
+        ) from error
     if not isinstance(found, dict):
-        raise ConfigError("no options of a retriever", file=path, expected="option: value, a line each", got=found)
+        raise ConfigError(
+            "no options of a retriever", code="wrong-type", file=path, expected="option: value, a line each", got=found
+        )
     return found
 
 
@@ -105,19 +115,28 @@ def build(kind: type[Retriever], positional: list[Any], named: Mapping[str, Any]
     known = parameters(kind)
     if len(positional) > len(known):
         raise ConfigError(
-            f"the retriever {kind.name!r} takes {len(known)} options", got=positional[len(known)], hint=_listed(known)
+            f"the retriever {kind.name!r} takes {len(known)} options",
+            code="too-many-options",
+            got=positional[len(known)],
+            hint=_listed(known),
         )
     given = dict(zip(known, positional, strict=False))
     for name, value in named.items():
         if name not in known:
             hint = did_you_mean(name, known) or _listed(known)
-            raise ConfigError(f"the retriever {kind.name!r} has no option {shorten(name, 40)!r}", hint=hint)
+            raise ConfigError(
+                f"the retriever {kind.name!r} has no option {shorten(name, 40)!r}", code="unknown-option", hint=hint
+            )
         if name in given:
-            raise ConfigError(f"the option {name!r} of {kind.name!r} is given twice", got=value)
+            raise ConfigError(
+                f"the option {name!r} of {kind.name!r} is given twice", code="duplicate-option", got=value
+            )
         given[name] = value
     for name, parameter in known.items():
         if name not in given and parameter.default is parameter.empty:
-            raise ConfigError(f"the retriever {kind.name!r} needs the option {name!r}", hint=_listed(known))
+            raise ConfigError(
+                f"the retriever {kind.name!r} needs the option {name!r}", code="missing-option", hint=_listed(known)
+            )
     hints = typing.get_type_hints(kind.__init__)
     return kind(**{name: _converted(kind, name, value, hints.get(name, Any)) for name, value in given.items()})
 
@@ -136,4 +155,6 @@ def _converted(kind: type[Retriever], name: str, value: Any, hint: Any) -> Any:
     except msgspec.ValidationError as error:
         choices = [str(choice) for choice in typing.get_args(hint) if isinstance(choice, str)]
         expected = " or ".join(choices) or str(error).partition(",")[0].removeprefix("Expected ").replace("`", "")
-        raise ConfigError(f"option {name!r} of {kind.name!r}", expected=expected, got=value) from None
+        raise ConfigError(
+            f"option {name!r} of {kind.name!r}", code="wrong-type", expected=expected, got=value
+        ) from None

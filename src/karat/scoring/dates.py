@@ -22,6 +22,8 @@ _TAG = "doc_version"
 class NoVersions(InputError):
     """Newer hits should be removed, and no hit says how old it is."""
 
+    code = "no-versions"
+
 
 class OddVersion(NamedTuple):
     """A version that has no order with the `as_of` of its query: it is none, or a number against a date."""
@@ -41,6 +43,7 @@ class OddVersion(NamedTuple):
         return InputError(
             f"no version of a hit can be compared with its query's as_of, such as that of {shorten(self.item, 40)!r}"
             f" with {shorten(self.as_of.text, 40)!r}, {self.as_of.kind}",
+            code="not-comparable",
             file=file,
             line=self.line,
             field="doc_version",

@@ -338,7 +338,9 @@ def _whole(tokens: Any) -> int:
     """A number of tokens, whatever it comes from: a log, a column of a table, a field of the corpus."""
     text = str(tokens)
     if isinstance(tokens, bool) or not text.isdecimal():
-        raise InputError("not a number of tokens", field="tokens", expected="a whole number, 0 or more", got=tokens)
+        raise InputError(
+            "not a number of tokens", code="bad-value", field="tokens", expected="a whole number, 0 or more", got=tokens
+        )
     return int(text)
 
 

@@ -200,6 +200,7 @@ def rogan_gladen(
         raise ConfigError(
             f"this judge cannot be corrected: sensitivity {sensitivity:.2f} + specificity {specificity:.2f} − 1 = "
             f"{sensitivity + specificity - 1:.2f} is under {LEAST_YOUDEN}",
+            code="not-correctable",
             hint="its labels say too little about relevance: try another prompt or model, or label by hand",
         )
     z = normal_quantile((1 + level) / 2)

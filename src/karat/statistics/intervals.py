@@ -46,7 +46,9 @@ class Sampling(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise ConfigError(f"no interval method {self.method!r}", hint="there are: " + ", ".join(METHODS))
+            raise ConfigError(
+                f"no interval method {self.method!r}", code="unknown-interval", hint="there are: " + ", ".join(METHODS)
+            )
         if not 0 < self.level < 1:
             raise ConfigError("the level of an interval lies between 0 and 1", got=self.level, expected="such as 0.95")
         if not 100 <= self.resamples <= _MOST:

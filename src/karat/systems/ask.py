@@ -83,7 +83,7 @@ class Asker:
             text = settled(self._rewrite(question.text), question.timeout)
             stages["rewrite"] = (time.perf_counter() - started) * 1000
             if not isinstance(text, str) or not text.strip():
-                raise ConfigError("the rewriter returned no query", expected="text", got=text)
+                raise ConfigError("the rewriter returned no query", code="bad-answer", expected="text", got=text)
             asked = msgspec.structs.replace(question, text=text)
         answers = [timed(self.retriever, asked, self.k) for _ in range(self.repeat)]
         if self._rewrite is not None:
@@ -119,7 +119,9 @@ class Asker:
         kept = hits[: self.k]
         if self.min_score is not None:
             if any("score" not in hit for hit in kept):
-                raise ConfigError("a score threshold needs scores", query=question.id, hint="leave --min-score out")
+                raise ConfigError(
+                    "a score threshold needs scores", code="no-scores", query=question.id, hint="leave --min-score out"
+                )
             kept = [hit for hit in kept if hit["score"] >= self.min_score]
         return ranked_hits(kept)
 
@@ -171,7 +173,7 @@ def _refuse_unwritable(answer: Answered) -> None:
     try:
         msgspec.json.encode(answer)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Unusable(f"the answer cannot be written as JSON: {error}") from error
+        raise Unusable(f"the answer cannot be written as JSON: {error}", code="bad-answer") from error
 
 
 def _said(error: BaseException) -> str:

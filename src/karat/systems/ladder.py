@@ -93,7 +93,9 @@ def baseline_ladder(
         for result in as_results(run, judged, asked, scoring):
             results[_free(result.system or result.run, results)] = result
     if not results:
-        raise ConfigError("no baseline can run here", hint="; ".join(f"{n}: {why}" for n, why in skipped.items()))
+        raise ConfigError(
+            "no baseline can run here", code="no-baseline", hint="; ".join(f"{n}: {why}" for n, why in skipped.items())
+        )
     ordered = sorted(results, key=lambda name: (_first(results[name]), name not in own, name))
     first = results[ordered[0]]
     return Ladder(
@@ -122,7 +124,7 @@ def _baselines(
     scoring: dict[str, Any],
 ) -> tuple[dict[str, Result], dict[str, str], list[str]]:
     if not len(corpus):
-        raise ConfigError("the corpus is empty", file=corpus.label)
+        raise ConfigError("the corpus is empty", code="empty-corpus", file=corpus.label)
     questions = read_questions(gold)
     results: dict[str, Result] = {}
     skipped: dict[str, str] = {}

@@ -76,7 +76,9 @@ def run_retriever(
     found = make_retriever(retriever, options)
     searched = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
     if searched is None and found.searches_corpus:
-        raise ConfigError(f"the retriever {found.name!r} needs a corpus to search", hint="--corpus names it")
+        raise ConfigError(
+            f"the retriever {found.name!r} needs a corpus to search", code="no-corpus", hint="--corpus names it"
+        )
     asker = Asker(found, searched, k, repeat, min_score, rewrite)
     named = system or _title(retriever, found)
     settings = asker.settings(named, index_version)
@@ -129,6 +131,7 @@ def _ask(
             if asked == _HOPELESS < len(todo) and asker.counts["failed"] == asked:
                 raise ConfigError(
                     f"stopped, for the first {asked} queries failed: {asker.examples['failed'][0]}",
+                    code="every-query-failed",
                     hint="mend it, then the same command with --retry-failed; without, it goes on after them",
                 )
 
@@ -227,6 +230,7 @@ class RunFile:
     def _refusal(self, why: str) -> ConfigError:
         return ConfigError(
             f"this file cannot be continued: {why}",
+            code="not-continued",
             file=str(self._path),
             hint="--overwrite starts anew; -o names another file",
         )

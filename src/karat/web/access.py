@@ -82,7 +82,7 @@ def read_token(file: str | None, variable: str | None) -> str | None:
     if not re.fullmatch(r"[!-~]{16,512}", token):
         hint = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
         expected = "16 printable characters or more, without spaces"
-        raise ConfigError("no usable token", file=file, expected=expected, hint=hint)
+        raise ConfigError("no usable token", code="bad-token", file=file, expected=expected, hint=hint)
     return token
 
 
@@ -93,10 +93,12 @@ def read_users(file: str) -> dict[str, tuple[str, str]]:
             found = _USER.fullmatch(line.strip())
             if found is None:
                 hint = f"karat users {file} NAME writes such a line"
-                raise ConfigError("not a user", file=file, line=number, expected="name:scrypt:salt:hash", hint=hint)
+                raise ConfigError(
+                    "not a user", code="bad-user", file=file, line=number, expected="name:scrypt:salt:hash", hint=hint
+                )
             users[found["name"]] = (found["salt"], found["hash"])
     if not users:
-        raise ConfigError("no user", file=file, hint=f"karat users {file} NAME adds one")
+        raise ConfigError("no user", code="no-users", file=file, hint=f"karat users {file} NAME adds one")
     return users
 
 
@@ -105,9 +107,9 @@ def user_line(name: str, password: str) -> str:
     salt = secrets.token_hex(16)
     line = f"{name}:scrypt:{salt}:{_slow_hash(password, salt)}"
     if not _USER.fullmatch(line):
-        raise ConfigError("no usable name", expected="letters, digits, . _ @ -, at most 64", got=name)
+        raise ConfigError("no usable name", code="bad-name", expected="letters, digits, . _ @ -, at most 64", got=name)
     if len(password) < 8:
-        raise ConfigError("the password is too short", expected="8 characters or more")
+        raise ConfigError("the password is too short", code="bad-password", expected="8 characters or more")
     return line
 
 
@@ -115,7 +117,9 @@ def _text(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {getattr(error, 'strerror', None) or 'not text'}", file=file) from error
+        raise ConfigError(
+            f"cannot be read: {getattr(error, 'strerror', None) or 'not text'}", code="unreadable", file=file
+        ) from error
 
 
 def _hash(cookie: str) -> str:

@@ -68,7 +68,7 @@ def read_parameters(kind: type[msgspec.Struct], request: Request) -> Any:
         values = request.query_params.getlist(name)
         several = _is_list(fields[name].type)
         if len(values) > 1 and not several:
-            raise InputError("given more than once", field=name)
+            raise InputError("given more than once", code="duplicate-value", field=name)
         given[name] = values if several else values[0]
     try:
         return msgspec.convert(given, kind, strict=False)
@@ -86,7 +86,7 @@ def read_body(kind: Any, content: bytes) -> Any:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise InputError(f"the body is not what is expected: {error}") from error
+        raise InputError(f"the body is not what is expected: {error}", code="bad-body") from error
 
 
 def as_json(value: Any, status: int = 200) -> Response:

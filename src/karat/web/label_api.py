@@ -37,10 +37,12 @@ class Visit:
 
     def annotator(self, given: str | None) -> str:
         if self.logged_in and given not in (None, "", self.name):
-            raise ConfigError("another name than that of the log-in", field="annotator", got=given)
+            raise ConfigError(
+                "another name than that of the log-in", code="wrong-annotator", field="annotator", got=given
+            )
         name = self.name if self.logged_in else given or self.name
         if not name:
-            raise ConfigError("nobody is named", field="annotator", expected="who labels")
+            raise ConfigError("nobody is named", code="missing-field", field="annotator", expected="who labels")
         return checked_name(name)
 
 
@@ -77,7 +79,9 @@ class NewLabel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def pair(self) -> Key:
         item = self.chunk_id if self.chunk_id is not None else self.doc_id
         if item is None:
-            raise InputError("the field is missing", field="chunk_id", hint="or doc_id, for a whole document")
+            raise InputError(
+                "the field is missing", code="missing-field", field="chunk_id", hint="or doc_id, for a whole document"
+            )
         return Key(self.query_id, item, self.chunk_id is None)
 
 
@@ -104,7 +108,7 @@ def calibration_of(desk: Desk, pool: PoolAtDesk) -> Calibration:
     judged = desk.judged(pool)
     if not judged.graded():
         hint = "`karat judge` labels a pool; `karat serve --judge FILE` shows what it said"
-        raise ConfigError("no judge has labelled this pool", hint=hint)
+        raise ConfigError("no judge has labelled this pool", code="no-labels", hint=hint)
     return calibrate(judged, desk.labels(pool, "human"), pool=list(pool.entries.values()), highest=desk.highest)
 
 

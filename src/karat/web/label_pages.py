@@ -80,7 +80,7 @@ def give(visit: Visit, request: Request, form: Form) -> Response:
     pool = visit.pool(request.path_params["pool"])
     pair = pool.by_mark.get(form.get("pair", ""))
     if pair is None:
-        raise InputError("no pair of this pool", field="pair", hint="load the page again")
+        raise InputError("no pair of this pool", code="unknown-pair", field="pair", hint="load the page again")
     visit.desk.give(
         pool, visit.annotator(None), pair, _grade(form.get("grade", "")), form.get("note", "").strip()[:2000]
     )
@@ -150,7 +150,7 @@ def label_routes(visit_of: Callable[[Request], Visit], problem: Callable[[Store,
                 form = dict(parse_qsl(sent, max_num_fields=10))
                 return await run_in_threadpool(show, visit, request, form)
             except ValueError:
-                return problem(visit.store, InputError("not a form of these pages"))
+                return problem(visit.store, InputError("not a form of these pages", code="bad-body"))
             except KaratError as error:
                 return problem(visit.store, error)
 
@@ -183,7 +183,7 @@ def _grade(given: str) -> float | None:
     if given == "skip":
         return None
     if not given.isdecimal() or not given.isascii():
-        raise InputError("no grade", field="grade", expected="a number, or skip", got=given)
+        raise InputError("no grade", code="bad-value", field="grade", expected="a number, or skip", got=given)
     return float(given[:3])
 
 

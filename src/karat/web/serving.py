@@ -17,7 +17,7 @@ def listen(host: str, port: int, access: Access) -> socket.socket:
     """A socket to serve on; an address that others can reach only where they must say who they are."""
     if access.open and not _is_loopback(host):
         hint = "--token-file FILE, or --users FILE (karat users writes one)"
-        raise ConfigError(f"others can reach {host}, and need a token or a log-in", hint=hint)
+        raise ConfigError(f"others can reach {host}, and need a token or a log-in", code="open-server", hint=hint)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -27,7 +27,9 @@ def listen(host: str, port: int, access: Access) -> socket.socket:
     except (OSError, OverflowError) as error:
         made.close()
         hint = "--port 0 takes one that is free"
-        raise ConfigError(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error)}", hint=hint) from error
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error)}", code="cannot-listen", hint=hint
+        ) from error
     return made
 
 

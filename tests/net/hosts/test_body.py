@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from karat.errors import InputError
+from karat.net.hosts.body import _NOTE as NOTE
 from karat.net.hosts.body import cut, read_body, utf8
-
-NOTE = "\n\n*Cut here: the rest is longer than a comment may be.*\n"
 
 
 def test_a_short_text_is_left_alone() -> None:
@@ -52,16 +52,16 @@ def test_a_byte_order_mark_line_ends_of_windows_and_nul_are_cleaned(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"", "nothing to say"), (b" \n\t", "nothing to say"), (b"\xff\xfe", "no text")]
+    ("content", "code"), [(b"", "empty-file"), (b" \n\t", "empty-file"), (b"\xff\xfe", "not-utf8")]
 )
-def test_a_file_that_says_nothing_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_says_nothing_is_refused(tmp_path: Path, content: bytes, code: str) -> None:
     (tmp_path / "c.md").write_bytes(content)
-    with pytest.raises(InputError, match=message):
+    with refused(code, InputError, file=tmp_path / "c.md"):
         read_body(str(tmp_path / "c.md"))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none.md: cannot be read: No such file"):
+    with refused("unreadable", InputError, file=tmp_path / "none.md"):
         read_body(str(tmp_path / "none.md"))
-    with pytest.raises(InputError, match="Is a directory"):
+    with refused("unreadable", InputError, file=tmp_path):
         read_body(str(tmp_path))

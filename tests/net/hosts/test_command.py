@@ -26,9 +26,9 @@ def body(tmp_path: Path) -> str:
 def test_create_then_update(server: Any, body: str) -> None:
     first = server.karat(body)
     assert (first.returncode, first.stderr) == (0, "")
-    assert first.stdout.startswith("created the comment: https://")
+    assert re.match(r"created .*: https://", first.stdout)
     second = server.karat("-", stdin="All is well again.")
-    assert (second.returncode, second.stdout.partition(":")[0]) == (0, "updated the comment")
+    assert (second.returncode, second.stdout.split()[0]) == (0, "updated")
     assert server.bodies() == [f"{MARK}\nAll is well again."]
 
 
@@ -44,7 +44,6 @@ def test_a_fork(github: Any, body: str) -> None:
     done = github.karat(body)
     assert done.returncode == 0
     assert done.stderr.startswith("warning: POST http://127.0.0.1")
-    assert "from a fork" in done.stderr
     assert github.summary.read_text(encoding="utf-8").startswith("\n## May not ship")
 
 
@@ -52,13 +51,13 @@ def test_a_job_token_prints_the_text(gitlab: Any, body: str) -> None:
     done = gitlab.karat(body, GITLAB_TOKEN="")
     assert done.returncode == 0
     assert done.stdout.startswith("## May not ship")
-    assert "GITLAB_TOKEN is not set" in done.stderr
+    assert "GITLAB_TOKEN" in done.stderr
 
 
 def test_a_busy_server_is_asked_again(github: Any, body: str) -> None:
     github.faults = {"GET": [{"status": 429, "headers": {"Retry-After": "0"}}], "POST": [{"drop": 1, "accept": 1}]}
     done = github.karat(body)
-    assert (done.returncode, done.stdout.partition(":")[0]) == (0, "updated the comment"), done.stderr
+    assert (done.returncode, done.stdout.split()[0]) == (0, "updated"), done.stderr
     assert len(github.comments) == 1
 
 
@@ -66,7 +65,7 @@ def test_a_hanging_server_ends_with_one_message(gitlab: Any, body: str) -> None:
     gitlab.faults["GET"] = [{"hang": True}]
     done = gitlab.karat(body, "--timeout", "1", "--patience", "0")
     assert done.returncode == 2
-    assert "no answer within 1 s\nhint: gave up after 0 s" in done.stderr
+    assert re.match(r"error: .*\b1 s\b.*\b0 s\b.*\nhint: ", done.stderr)  # waited, and was willing to wait
 
 
 def test_a_proxy_of_the_environment_is_used(github: Any, body: str) -> None:
@@ -80,16 +79,16 @@ def test_a_wrong_token_is_not_shown(server: Any, body: str) -> None:
     server.authorised = lambda headers: False
     done = server.karat(body)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "answered 401 (Bad credentials" in done.stderr
+    assert "401 (Bad credentials" in done.stderr
     assert TOKEN not in done.stderr
 
 
 def test_outside_of_ci_one_message_says_what_is_missing(github: Any, body: str) -> None:
     done = github.karat(body, GITHUB_ACTIONS="")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: no pull request to comment on: neither GITHUB_ACTIONS=true nor GITLAB_CI")
+    assert all(name in done.stderr for name in ("GITHUB_ACTIONS=true", "GITLAB_CI=true"))
     done = github.karat(body, "--host", "gitlab")
-    assert "missing CI_API_V4_URL, CI_PROJECT_ID, GITLAB_TOKEN, CI_MERGE_REQUEST_IID\n" in done.stderr
+    assert "CI_API_V4_URL, CI_PROJECT_ID, GITLAB_TOKEN, CI_MERGE_REQUEST_IID\n" in done.stderr
 
 
 def test_host_and_number_can_be_given(github: Any, body: str) -> None:
@@ -100,14 +99,15 @@ def test_host_and_number_can_be_given(github: Any, body: str) -> None:
 def test_a_dry_run_sends_nothing_and_needs_no_token(server: Any, body: str) -> None:
     done = server.karat(body, "--dry-run", GITHUB_TOKEN="", GITLAB_TOKEN="", CI_JOB_TOKEN="")
     assert done.returncode == 0, done.stderr
-    assert f"comment marked {MARK}\nat {server.url}{server.comments_path} (" in done.stdout
+    assert MARK in done.stdout
+    assert f"{server.url}{server.comments_path} " in done.stdout
     assert server.requests == []
 
 
 def test_a_bad_name_is_refused_in_a_dry_run_too(server: Any, body: str) -> None:
     done = server.karat(body, "--dry-run", "--name", "a-->b")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: --name: no usable name: expected 1 to 64 letters")
+    assert done.stderr.startswith("error: --name: ")
 
 
 def test_the_page_names_options_and_variables_that_exist(github: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
 import pytest
+from refusals import refused
 
-from karat.errors import ConfigError, KaratError
+from karat.errors import ConfigError
 from karat.net.hosts.base import HostClient, HostError
 from karat.net.hosts.posting import find_host, plan
 
@@ -124,8 +126,9 @@ def test_an_edit_that_got_lost_is_repeated(server: Any) -> None:
 def test_a_server_that_hangs_is_left(server: Any, fault: dict[str, Any]) -> None:
     server.faults["GET"] = [fault] * 9
     started = time.monotonic()
-    with pytest.raises(HostError, match=r"no answer within 0.2 s \(asked 3 times\)"):
+    with refused("unavailable", HostError) as caught:
         server.post(timeout=0.2, limit=5)
+    assert re.search(r"\b0\.2 s\b.*\b3 times\b.*\b5 s\b", caught.value.what)
     assert time.monotonic() - started < 3
 
 
@@ -137,8 +140,9 @@ def test_an_answer_that_breaks_off_is_asked_for_again(server: Any) -> None:
 
 def test_nobody_listens(server: Any) -> None:
     server.close()
-    with pytest.raises(HostError, match=r"refused.*\(asked 4 times\)"):
+    with refused("unavailable", HostError) as caught:
         server.post(limit=10)
+    assert "4 times" in caught.value.what
 
 
 def test_retry_after_is_honoured(server: Any) -> None:
@@ -165,10 +169,11 @@ def test_the_reset_of_a_rate_limit_is_honoured(server: Any, prefix: str) -> None
 
 def test_a_wait_longer_than_the_patience_is_not_begun(server: Any) -> None:
     server.faults["GET"] = [{"status": 429, "headers": {"Retry-After": "3600"}}]
-    with pytest.raises(HostError, match="asks to wait 3,600 s") as caught:
+    with refused("unavailable", HostError) as caught:
         server.post()
     assert server.waits.slept == []
-    assert "--patience" in str(caught.value)
+    assert "3600 s" in caught.value.what
+    assert "--patience" in caught.value.hint
 
 
 @pytest.mark.parametrize("nonsense", ["-5", "soon", "1e999", "nan", "9" * 40, ""])
@@ -181,26 +186,26 @@ def test_a_senseless_retry_after_is_no_order(server: Any, nonsense: str) -> None
 @pytest.mark.parametrize("content", ["<html>login</html>", "{}", "null", "[" * 100_000, "\ufeff"])
 def test_an_answer_that_is_no_list_of_comments_is_refused(server: Any, content: str) -> None:
     server.faults["GET"] = [{"status": 200, "body": content}]
-    with pytest.raises(HostError, match="something else than comments"):
+    with refused("host-error", HostError):
         server.post()
     assert server.comments == []
 
 
 def test_what_is_no_json_after_a_post_does_not_undo_it(server: Any) -> None:
     server.faults["POST"] = [{"status": 201, "body": "ok"}]
-    assert server.post().done == "created the comment"
+    assert server.post().done.startswith("created")
 
 
 def test_an_unknown_pull_request_is_an_error(server: Any) -> None:
     server.comments_path = "/elsewhere"
-    with pytest.raises(HostError, match="answered 404") as caught:
+    with refused("not-found", HostError) as caught:
         server.post()
-    assert "is it there, and may the token see it?" in str(caught.value)
+    assert caught.value.hint
 
 
 def test_a_server_without_end_is_left(gitlab: Any) -> None:
     gitlab.paging = lambda page, more: {"X-Next-Page": str(page + 1)}
-    with pytest.raises(HostError, match="more than 50,000 comments"):
+    with refused("too-many-comments", HostError):
         gitlab.post()
 
 
@@ -209,17 +214,17 @@ def test_a_server_without_end_is_left(gitlab: Any) -> None:
 
 def test_a_wrong_token_is_an_error_that_does_not_show_it(server: Any) -> None:
     server.authorised = lambda headers: False
-    with pytest.raises(HostError, match="answered 401") as caught:
+    with refused("host-error", HostError) as caught:
         server.post()
     assert "***" in str(caught.value)
     assert TOKEN not in str(caught.value)
-    assert "wrong or has expired" in str(caught.value)
+    assert caught.value.hint
 
 
 def test_no_redirect_carries_the_token_to_another_server(server: Any, other: Any) -> None:
     for status in (301, 302, 307, 308):
         server.faults["GET"] = [{"status": status, "headers": {"Location": f"{other.url}/{TOKEN}"}}]
-        with pytest.raises(HostError, match="redirected to another server") as caught:
+        with refused("redirected", HostError) as caught:
             server.post()
         assert TOKEN not in str(caught.value)
     assert other.requests == []
@@ -228,7 +233,7 @@ def test_no_redirect_carries_the_token_to_another_server(server: Any, other: Any
 @pytest.mark.parametrize("target", ["https://127.0.0.1/x", "file:///etc/passwd", "//evil.example/x", "http://[", ""])
 def test_a_redirect_away_is_refused(server: Any, target: str) -> None:
     server.faults["GET"] = [{"status": 302, "headers": {"Location": target}}]
-    with pytest.raises(HostError, match="redirected to another server"):
+    with refused("redirected", HostError):
         server.post()
 
 
@@ -241,7 +246,7 @@ def test_a_renamed_project_is_followed_on_the_same_server(server: Any) -> None:
 
 def test_redirects_in_a_circle_end(server: Any) -> None:
     server.faults["GET"] = [{"status": 302, "headers": {"Location": "/again"}}] * 9
-    with pytest.raises(HostError, match="more than 3 times"):
+    with refused("redirected", HostError):
         server.post()
 
 
@@ -258,7 +263,7 @@ def test_no_object_shows_the_token(server: Any) -> None:
 @pytest.mark.parametrize("bad", ["secret\nX-Evil: 1", "sec ret", "secrét", "secret\x00"])
 def test_a_token_that_could_not_be_sent_is_refused_and_not_shown(server: Any, bad: str) -> None:
     variable = "GITHUB_TOKEN" if "GITHUB_TOKEN" in server.environment() else "GITLAB_TOKEN"
-    with pytest.raises(ConfigError, match="no usable token") as caught:
+    with refused("bad-token", ConfigError) as caught:
         find_host(server.environment() | {variable: bad})
     assert "sec" not in str(caught.value)
     assert find_host(server.environment() | {variable: "secret\n"}).token == "secret"
@@ -269,13 +274,13 @@ def test_a_token_that_could_not_be_sent_is_refused_and_not_shown(server: Any, ba
 )
 def test_an_address_that_is_none_is_refused(server: Any, bad: str) -> None:
     variable = "GITHUB_API_URL" if "GITHUB_TOKEN" in server.environment() else "CI_API_V4_URL"
-    with pytest.raises(ConfigError, match="no usable address") as caught:
+    with refused("bad-address", ConfigError) as caught:
         find_host(server.environment() | {variable: bad})
     assert "u:p" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a-->", "ü", "x" * 65, "a\n"])
 def test_a_name_is_letters_digits_and_dashes(server: Any, name: str) -> None:
-    with pytest.raises(KaratError, match="no usable name"):
+    with refused("bad-name"):
         server.post(name=name)
     assert server.requests == []

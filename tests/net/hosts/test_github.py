@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 from karat.errors import ConfigError
 from karat.net.hosts.base import HostError
@@ -51,26 +52,26 @@ def test_the_ref_of_a_pull_request_needs_no_event(github: Any) -> None:
     ],
 )
 def test_an_event_without_a_pull_request_is_said_to_be_one(github: Any, event: object) -> None:
-    with pytest.raises(ConfigError, match="missing a pull request"):
+    with refused("missing-variable", ConfigError):
         number(github, event)
 
 
 @pytest.mark.parametrize("event", ["", "{", "[]", "12", "[" * 100_000])
 def test_an_event_file_that_is_none_is_named(github: Any, event: str) -> None:
-    with pytest.raises(ConfigError, match=r"event\.json: GITHUB_EVENT_PATH: no event of GitHub"):
+    with refused("wrong-type", ConfigError, file=github.event):
         number(github, event)
 
 
 def test_an_event_file_that_is_not_there_is_named(github: Any) -> None:
     environment = github.environment() | {"GITHUB_REF": "", "GITHUB_EVENT_PATH": "/no/such.json"}
-    with pytest.raises(ConfigError, match=r"/no/such\.json: GITHUB_EVENT_PATH: cannot be read: No such file"):
+    with refused("unreadable", ConfigError, file="/no/such.json"):
         find_host(environment)
     assert find_host(environment, number=5).number == 5
 
 
 @pytest.mark.parametrize("repository", ["acme", "acme/search/x", "../x?y", "acme/sea rch"])
 def test_a_repository_has_an_owner_and_a_name(github: Any, repository: str) -> None:
-    with pytest.raises(ConfigError, match="expected owner/name"):
+    with refused("bad-value", ConfigError, field="GITHUB_REPOSITORY", got=repository):
         find_host(github.environment() | {"GITHUB_REPOSITORY": repository})
 
 
@@ -107,8 +108,7 @@ def test_a_fork_gets_the_summary(github: Any, status: int) -> None:
     github.read_only = (status, FORK[1])
     github.summary.write_text("# Tests")
     outcome = github.post("Recall fell.\tSee 👩‍🚀")
-    assert outcome.done == "wrote the job's summary instead of a comment"
-    assert "from a fork" in outcome.warning
+    assert outcome.warning
     assert github.summary.read_text() == "# Tests\nRecall fell.\tSee 👩‍🚀\n"
     assert github.waits.slept == []
 
@@ -127,14 +127,15 @@ def test_a_token_that_may_not_even_read_gets_the_summary(github: Any) -> None:
 
 def test_a_fork_without_a_summary_is_an_error(github: Any) -> None:
     github.read_only, github.summary = FORK, ""
-    with pytest.raises(HostError, match="answered 403") as caught:
+    with refused("host-error", HostError) as caught:
         github.post()
-    assert "permissions: pull-requests: write" in str(caught.value)
+    assert "403" in caught.value.what
+    assert "pull-requests: write" in caught.value.hint
 
 
 def test_a_summary_that_cannot_be_written_is_named(github: Any, tmp_path: Path) -> None:
     github.read_only, github.summary = FORK, tmp_path / "no" / "summary.md"
-    with pytest.raises(ConfigError, match=r"summary.md: cannot be written: No such file"):
+    with refused("not-writable", ConfigError, file=github.summary):
         github.post()
 
 
@@ -143,8 +144,8 @@ def test_a_summary_stays_below_its_limit_in_bytes(github: Any) -> None:
     github.summary.write_text("x" * 1000)
     github.post("ä" * 99 + "\n" + ("ü" * 99 + "\n") * 6000)
     assert 1_040_000 < github.summary.stat().st_size <= 1 << 20
-    assert github.summary.read_text().endswith("longer than a comment may be.*\n\n")
-    with pytest.raises(HostError, match="the job's summary is full"):
+    assert github.summary.read_text().endswith(".*\n\n")
+    with refused("full-summary", HostError):
         github.post("y" * 9000)
 
 
@@ -166,12 +167,13 @@ def test_a_huge_body_is_cut_at_a_line(github: Any) -> None:
     github.post("\n".join(f"line {i} äöü" for i in range(20_000)))
     (body,) = github.bodies()
     assert 65_000 < len(body) <= 65_536
-    first, *lines = body.split("\n\n*Cut here")[0].split("\n")
+    first, *lines = body.split("\n\n*")[0].split("\n")
     assert first == MARK
     assert lines == [f"line {i} äöü" for i in range(len(lines))]
 
 
 def test_what_the_server_says_to_a_refused_text_is_shown(github: Any) -> None:
     github.limit = 10
-    with pytest.raises(HostError, match=r'answered 422 \(Validation Failed; \[{"message": "body is too long"}\]\)'):
+    with refused("host-error", HostError) as caught:
         github.post("x" * 100)
+    assert '422 (Validation Failed; [{"message": "body is too long"}])' in caught.value.what

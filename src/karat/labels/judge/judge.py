@@ -81,7 +81,7 @@ class Judging:
         self._workers = options["workers"]
         self._entries = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool)
         if not self._entries:
-            raise ConfigError("the pool is empty: there is nothing to judge", file=self.label)
+            raise ConfigError("the pool is empty: there is nothing to judge", code="empty-pool", file=self.label)
         self._tasks = self._lent(options["corpus"])
         pairs = [(task.query, task.passage) for task in self._tasks]
         self._canaries = make_canaries(pairs, options["canaries"], seed)
@@ -101,7 +101,9 @@ class Judging:
         if not found:
             lacking = "query" if any(task.passage.strip() for task in tasks) else "text"
             hint = "--corpus lends the texts" if lacking == "text" else "karat pool --gold writes the queries"
-            raise ConfigError(f"no pair of the pool has a {lacking}", file=self.label, field=lacking, hint=hint)
+            raise ConfigError(
+                f"no pair of the pool has a {lacking}", code="missing-text", file=self.label, field=lacking, hint=hint
+            )
         return found
 
     def estimate(self) -> CostEstimate:
@@ -191,13 +193,17 @@ def judge(
 def _model(options: JudgeOptions) -> Chat | FunctionModel:
     model, function = options["model"], options["judge"]
     if (model is None) == (function is None):
-        raise ConfigError("who judges?", expected="a model, or a function of your own (--model or --judge)")
+        raise ConfigError(
+            "who judges?", code="missing-option", expected="a model, or a function of your own (--model or --judge)"
+        )
     if function is None:
         assert model is not None
         return chat_of(model, options)
     if options["base_url"] is not None or options["prompt"] is not None:
         raise ConfigError(
-            "a function of your own has neither address nor prompt", hint="leave --base-url, --prompt out"
+            "a function of your own has neither address nor prompt",
+            code="no-such-option",
+            hint="leave --base-url, --prompt out",
         )
     return FunctionModel(function, options["timeout"])
 

@@ -88,7 +88,9 @@ class FunctionModel:
     def __init__(self, target: str | Callable[..., Any], timeout: float) -> None:
         found = load_callable(target)
         if isinstance(found, type) or not callable(found):
-            raise ConfigError(f"{target!r} is no judge", expected="a function (query, passage) → 0, 1 or 2")
+            raise ConfigError(
+                f"{target!r} is no judge", code="bad-callable", expected="a function (query, passage) → 0, 1 or 2"
+            )
         self.model = title_of(target)
         self.url = f"code {code_hash(found)}"
         self._function, self._timeout = found, timeout
@@ -118,7 +120,7 @@ def _refuse_other_arguments(function: Callable[..., Any], name: str) -> None:
         inspect.signature(function).bind("query", "passage")
     except TypeError as error:
         what = f"{name} cannot be called with a query and a passage: {error}"
-        raise ConfigError(what, expected="a function (query, passage) → 0, 1 or 2") from None
+        raise ConfigError(what, code="bad-callable", expected="a function (query, passage) → 0, 1 or 2") from None
     except ValueError:
         return  # some built-in functions tell nothing of themselves
 

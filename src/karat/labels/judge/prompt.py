@@ -66,9 +66,11 @@ def read_prompt(path: str | PathLike[str]) -> Prompt:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigError("no prompt: the file is not UTF-8 text", file=str(file)) from None
+        raise ConfigError("no prompt: the file is not UTF-8 text", code="not-utf8", file=str(file)) from None
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror or error}", file=str(file)) from None
+        raise ConfigError(f"cannot be read: {error.strerror or error}", code="unreadable", file=str(file)) from None
     if not text.strip() or "\0" in text or not is_whole(text):
-        raise ConfigError("no prompt: the file holds no text", file=str(file), hint="docs/judge.md shows one")
+        raise ConfigError(
+            "no prompt: the file holds no text", code="empty-file", file=str(file), hint="docs/judge.md shows one"
+        )
     return Prompt(text, file.stem)

@@ -20,13 +20,19 @@ _ONE_MINUTE = 60.0  # GitHub: "otherwise, wait for at least one minute"
 class HostError(KaratError):
     """A host's API answered with something Karat cannot work with."""
 
+    code = "host-error"
+
 
 class Denied(HostError):
     """The token is good and may not do this."""
 
+    code = "denied"
+
 
 class NotFound(HostError):
     """Not there, or not for the eyes of this token: hosts do not tell these apart."""
+
+    code = "not-found"
 
 
 class HostClient:
@@ -45,7 +51,7 @@ class HostClient:
             if answer.status not in _MOVED:
                 return self._good(answer)
             target = self._moved(target, answer.headers.get("location", ""))
-        raise HostError(f"{method} {url}: redirected more than {_HOPS} times")
+        raise HostError(f"{method} {url}: redirected more than {_HOPS} times", code="redirected")
 
     def _moved(self, url: str, location: str) -> str:
         """The new address of a renamed project. The token goes nowhere but to the server it was meant for."""
@@ -57,6 +63,7 @@ class HostClient:
         if not same or not location:
             raise HostError(
                 f"{url}: redirected to another server, which must not see the token",
+                code="redirected",
                 got=self.redact(location or "nowhere"),
                 hint="set the address of the API to where it lives now",
             )
@@ -194,4 +201,4 @@ def require(host: str, needed: Mapping[str, object], hint: str) -> None:
     """One message for everything that is missing."""
     missing = ", ".join(name for name, value in needed.items() if not value)
     if missing:
-        raise ConfigError(f"cannot comment on {host}: missing {missing}", hint=hint)
+        raise ConfigError(f"cannot comment on {host}: missing {missing}", code="missing-variable", hint=hint)

@@ -17,7 +17,9 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 def marker(name: str) -> str:
     """The first line of a comment, which no reader sees, and by which it is found again."""
     if not _NAME.fullmatch(name):
-        raise ConfigError("no usable name", field="--name", expected="1 to 64 letters, digits, - and _", got=name)
+        raise ConfigError(
+            "no usable name", code="bad-name", field="--name", expected="1 to 64 letters, digits, - and _", got=name
+        )
     return f"<!-- karat:{name} -->"
 
 
@@ -33,11 +35,11 @@ def read_body(path: str) -> str:
         with open(0 if path == "-" else path, encoding="utf-8-sig", closefd=path != "-") as stream:
             text = stream.read(_READ)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=name) from error
+        raise InputError(f"cannot be read: {error.strerror or error}", code="unreadable", file=name) from error
     except UnicodeDecodeError:
-        raise InputError("no text", file=name, expected="Markdown in UTF-8") from None
+        raise InputError("no text", code="not-utf8", file=name, expected="Markdown in UTF-8") from None
     if not text.strip():
-        raise InputError("nothing to say", file=name, expected="Markdown text", got="an empty file")
+        raise InputError("nothing to say", code="empty-file", file=name, expected="Markdown text", got="an empty file")
     return text.replace("\0", "�")  # GitLab's database refuses it
 
 

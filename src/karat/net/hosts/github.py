@@ -50,7 +50,9 @@ class GitHub(Host):
             "elsewhere give --pull-request N",
         )
         if not _REPOSITORY.fullmatch(repository):
-            raise ConfigError("no repository", field="GITHUB_REPOSITORY", expected="owner/name", got=repository)
+            raise ConfigError(
+                "no repository", code="bad-value", field="GITHUB_REPOSITORY", expected="owner/name", got=repository
+            )
         api = check_url(environment.get("GITHUB_API_URL") or _API, None, field="GITHUB_API_URL", query=False)
         graphql = environment.get("GITHUB_GRAPHQL_URL") or f"{api.removesuffix('/v3')}/graphql"
         return cls(
@@ -98,7 +100,9 @@ class GitHub(Host):
         try:
             self._append(body)
         except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror or error}", file=self.summary) from error
+            raise ConfigError(
+                f"cannot be written: {error.strerror or error}", code="not-writable", file=self.summary
+            ) from error
         warning = (
             f"{reason}\nThe token may not comment, so the text is in the job's summary. This is how it must be for a "
             "pull request from a fork;\nelsewhere the job needs `permissions: pull-requests: write`."
@@ -110,7 +114,7 @@ class GitHub(Host):
         with open(self.summary, "a", encoding="utf-8") as file:
             left = _SUMMARY_BYTES - os.fstat(file.fileno()).st_size - 2
             if left < utf8(body) and left < 1024:
-                raise HostError("the job's summary is full", file=self.summary)
+                raise HostError("the job's summary is full", code="full-summary", file=self.summary)
             file.write(f"\n{cut(body, left, utf8)}\n")
 
 
@@ -128,11 +132,15 @@ def _read_event(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             event = json.load(file)
     except OSError as error:
-        raise ConfigError(f"GITHUB_EVENT_PATH: cannot be read: {error.strerror or error}", file=path) from error
+        raise ConfigError(
+            f"GITHUB_EVENT_PATH: cannot be read: {error.strerror or error}", code="unreadable", file=path
+        ) from error
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise ConfigError("GITHUB_EVENT_PATH: no event of GitHub", file=path, expected="a JSON object")
+        raise ConfigError(
+            "GITHUB_EVENT_PATH: no event of GitHub", code="wrong-type", file=path, expected="a JSON object"
+        )
     return event
 
 

@@ -91,5 +91,5 @@ def _number(text: str) -> int | None:
     if not text:
         return None
     if not re.fullmatch("[1-9][0-9]{0,8}", text):
-        raise ConfigError("no number of a merge request", field="CI_MERGE_REQUEST_IID", got=text)
+        raise ConfigError("no number of a merge request", code="bad-value", field="CI_MERGE_REQUEST_IID", got=text)
     return int(text)

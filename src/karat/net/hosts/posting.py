@@ -30,6 +30,7 @@ def find_host(
     if not kinds:
         raise ConfigError(
             "no pull request to comment on: neither GITHUB_ACTIONS=true nor GITLAB_CI=true is set",
+            code="no-pull-request",
             hint="--host github with GITHUB_REPOSITORY and GITHUB_TOKEN, or --host gitlab with CI_API_V4_URL, "
             "CI_PROJECT_ID and GITLAB_TOKEN, and --pull-request N",
         )
@@ -105,7 +106,7 @@ def _comments(host: Host, client: HostClient) -> Iterator[dict[str, Any]]:
         yield from (comment for comment in found if isinstance(comment, dict))
         if not _has_next_page(answer):
             return
-    raise HostError(f"{host.comments_url}: more than {_PAGE * _PAGES:,} comments")
+    raise HostError(f"{host.comments_url}: more than {_PAGE * _PAGES:,} comments", code="too-many-comments")
 
 
 def _has_next_page(answer: Response) -> bool:

@@ -62,5 +62,5 @@ def restore_analyses(saved: dict[str, Any], lacking: dict[str, str]) -> Analyses
         try:
             found[name] = msgspec.convert(value, kind.finds)
         except msgspec.ValidationError as error:
-            raise InputError(f"the saved analysis {name!r} cannot be read: {error}") from error
+            raise InputError(f"the saved analysis {name!r} cannot be read: {error}", code="damaged-result") from error
     return Analyses(found, lacking)

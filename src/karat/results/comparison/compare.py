@@ -128,7 +128,9 @@ def compare_results(
 ) -> Comparison:
     """The first result is the baseline of all others. `test`: with p-values, which cost more than all else."""
     if len(sides) < 2:
-        raise ConfigError("a comparison needs two runs", hint="give another run, or a file that holds two systems")
+        raise ConfigError(
+            "a comparison needs two runs", code="one-run", hint="give another run, or a file that holds two systems"
+        )
     first = sides[0]
     sampling = sampling or first.sampling
     names = _names(sides)
@@ -231,7 +233,9 @@ def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Int
     if all(first.queries[i] in other.missing for i, _ in shared):
         examples = [next((q for q in side.queries if q not in side.missing), None) for side in (first, other)]
         one, another = (shorten(str(example), 40) for example in examples)
-        raise ConfigError("the runs have no query in common", hint=f"one has {one!r}, the other {another!r}")
+        raise ConfigError(
+            "the runs have no query in common", code="no-common-query", hint=f"one has {one!r}, the other {another!r}"
+        )
     lacking = sum(query in places for query in first.missing)  # said elsewhere
     left, right = (len(side.queries) - len(shared) - lacking for side in (first, other))
     if left or right:

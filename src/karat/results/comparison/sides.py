@@ -31,7 +31,11 @@ def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, opt
     if isinstance(side, (str, PathLike)) and not Path(side).exists():
         read_run(side)  # says what is wrong with the path
     if gold is None:
-        raise ConfigError("a run needs a gold set to be compared", hint="give --gold, or results saved by `karat eval`")
+        raise ConfigError(
+            "a run needs a gold set to be compared",
+            code="no-gold",
+            hint="give --gold, or results saved by `karat eval`",
+        )
     return list(evaluate_all(side, gold, metrics, **options).values())
 
 
@@ -48,7 +52,7 @@ def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, option
         absent = [str(m) for m in parse_metrics(metrics) if m not in result.metrics]
         has = ", ".join(map(str, result.metrics))
         raise ConfigError(
-            f"the saved result of {result.run} lacks {', '.join(absent)}", hint=f"it has: {has}"
+            f"the saved result of {result.run} lacks {', '.join(absent)}", code="missing-metric", hint=f"it has: {has}"
         ) from None
 
 
@@ -57,7 +61,9 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
     problems = [*_different_data(first, other), *_different_definitions(first, other)]
     if problems and not force:
         raise ConfigError(
-            "these results do not measure the same: " + "; ".join(problems), hint="--force compares them all the same"
+            "these results do not measure the same: " + "; ".join(problems),
+            code="not-comparable",
+            hint="--force compares them all the same",
         )
     notes = [f"compared by force although {problem}." for problem in problems]
     if first.missing:
@@ -101,6 +107,7 @@ def shared_metrics(first: Result, other: Result, notes: list[str]) -> list[Metri
     if not shared:
         raise ConfigError(
             "the results have no metric in common",
+            code="no-common-metric",
             hint=f"one has {', '.join(map(str, first.metrics))}; the other {', '.join(map(str, other.metrics))}",
         )
     alone = [str(m) for m in (*first.metrics, *other.metrics) if m not in shared]

@@ -66,7 +66,9 @@ def _pair(result: Result, comparison: Comparison) -> CandidateComparison:
     found = [pair for pair in comparison.pairs if pair.candidate == name]
     if len(found) != 1:
         there = ", ".join(pair.candidate for pair in comparison.pairs)
-        raise ConfigError(f"the comparison has no single candidate {name!r}", hint=f"it has: {there}")
+        raise ConfigError(
+            f"the comparison has no single candidate {name!r}", code="unknown-candidate", hint=f"it has: {there}"
+        )
     return found[0]
 
 

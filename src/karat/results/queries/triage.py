@@ -76,7 +76,7 @@ def triage(
     from karat import __version__
 
     if result.lists is None:
-        raise ConfigError("a saved result keeps no hits to look at", hint="give the run itself")
+        raise ConfigError("a saved result keeps no hits to look at", code="no-hits-kept", hint="give the run itself")
     if most < 1:
         raise ConfigError("nothing to show", expected="1 or more queries", got=most)
     measured = result.measure([MISSED, LOSS])

@@ -25,7 +25,7 @@ def find_engine(engine: Any, run: Any = None) -> Engine:
     if isinstance(engine, str):
         return REGISTRY.require(engine)()
     expected = ", ".join(sorted(REGISTRY.everything())) + " or a SparkSession"
-    raise ConfigError("this is no engine", expected=expected, got=type(engine).__name__)
+    raise ConfigError("this is no engine", code="unknown-engine", expected=expected, got=type(engine).__name__)
 
 
 def named_engine(name: str, spark_master: str | None = None) -> Engine:
@@ -33,7 +33,9 @@ def named_engine(name: str, spark_master: str | None = None) -> Engine:
     if spark_master is None:
         return find_engine(name)
     if name != "spark":
-        raise ConfigError("a Spark master is for the engine spark", got=name, hint="add --engine spark")
+        raise ConfigError(
+            "a Spark master is for the engine spark", code="contradiction", got=name, hint="add --engine spark"
+        )
     from karat.scoring.engines.spark import Spark
 
     return Spark(master=spark_master)

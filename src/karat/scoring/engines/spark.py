@@ -77,18 +77,19 @@ class Spark(Engine):
                 return run
             raise ConfigError(
                 "this run is read already, and not by Spark",
+                code="read-already",
                 got=run.label,
                 hint=f"give the engine a path or a Spark DataFrame; where columns have other names: {_COLUMNS}",
             )
         if options.get("hits", "topk") != "topk":
-            raise ConfigError("Spark reads final lists only", got=options["hits"])
+            raise ConfigError("Spark reads final lists only", code="no-such-lists", got=options["hits"])
         layout = read_layout(options.get("columns"))
         system = options.get("system")
         if type(run).__module__.startswith("pyspark"):
             return SparkRun("a Spark DataFrame", lambda: (run, {}), system, layout)
         if not isinstance(run, str) and not hasattr(run, "__fspath__"):
             got, expected = type(run).__name__, "a path to Parquet files or a run log, or a Spark DataFrame"
-            raise InputError("Spark cannot read this run", expected=expected, got=got)
+            raise InputError("Spark cannot read this run", code="unreadable-object", expected=expected, got=got)
         path = str(run)
         if is_run_log(path):
             return SparkLog(path, lambda: self.session.read.text(path), system)
@@ -121,6 +122,7 @@ class Spark(Engine):
             given = "--corpus" if isinstance(run, DescribedRun) else "--raw, --original or --route"
             raise ConfigError(
                 f"the engine spark cannot work with {given}: it scores final lists, and nothing beside them",
+                code="not-with-spark",
                 file=run.label,
                 hint=f"leave out {given}, or use --engine local",
             )
@@ -195,7 +197,7 @@ class SparkRun(Run):
             return self._open()
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        raise InputError(_ON_THE_CLUSTER, file=self.label, hint=_LOCAL_ONLY)
+        raise InputError(_ON_THE_CLUSTER, code="on-the-cluster", file=self.label, hint=_LOCAL_ONLY)
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
         """The hits of a few queries, brought here."""
@@ -234,10 +236,18 @@ class SparkRun(Run):
             if role not in there and not (role == "chunk_id" and "doc_id" in there):
                 expected = "one of " + ", ".join(NAMES[role])
                 hint = f"rename the column, or name it with --run-columns, in Python {_COLUMNS}"
-                raise InputError(f"no column for {role}", file=self.label, expected=expected, got=got, hint=hint)
+                raise InputError(
+                    f"no column for {role}",
+                    code="missing-column",
+                    file=self.label,
+                    expected=expected,
+                    got=got,
+                    hint=hint,
+                )
         if LISTS not in there and not there & {"rank", "score"}:
             raise InputError(
                 "nothing puts the hits in order: rows of a Spark frame have no order of their own",
+                code="missing-column",
                 file=self.label,
                 expected="a column rank or score",
                 got=got,
@@ -246,7 +256,7 @@ class SparkRun(Run):
             kind = types[name].simpleString()
             if role in ("rank", "score") and not kind.startswith(_NUMBERS):
                 what = "wrong type of column"
-                raise InputError(what, file=self.label, field=name, expected="numbers", got=kind)
+                raise InputError(what, code="wrong-type", file=self.label, field=name, expected="numbers", got=kind)
 
 
 class SparkLog(SparkRun):

@@ -53,6 +53,7 @@ def refuse_mixed(schemas: dict[str, Schema], columns: Iterable[str]) -> None:
             if schema.get(column) not in (kind, *_NOTHING):
                 raise InputError(
                     "the files of this table do not have the same columns and types",
+                    code="mixed-columns",
                     file=file,
                     field=column,
                     expected=f"{kind} as in {Path(first).name}",
@@ -77,13 +78,13 @@ def refuse_unreadable(path: str) -> None:
         return  # for Spark to say
     if head != b"PAR1":
         hint = "Spark reads Parquet and .jsonl run logs; use --engine local for other formats"
-        raise InputError("this is no Parquet file or folder", file=path, hint=hint)
+        raise InputError("this is no Parquet file or folder", code="not-parquet", file=path, hint=hint)
 
 
 def refuse_delta(path: str, master: str | None) -> None:
     """A Delta table, where nothing that a new session would be made from can have Delta's package."""
     if os.path.isdir(os.path.join(path, "_delta_log")) and not (master or "").startswith("sc://") and not _configured():
-        raise InputError(NO_DELTA, file=path, hint=ADD_DELTA)
+        raise InputError(NO_DELTA, code="no-delta", file=path, hint=ADD_DELTA)
 
 
 def _configured() -> bool:
@@ -110,7 +111,9 @@ def _schema_here(path: str) -> Schema:
     try:
         return {name: _kind(str(kind)) for name, kind in pl.read_parquet_schema(path).items()}
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError("this is no Parquet file", file=path, hint="Spark reads Parquet here") from error
+        raise InputError(
+            "this is no Parquet file", code="not-parquet", file=path, hint="Spark reads Parquet here"
+        ) from error
 
 
 def _kind(text: str) -> str:

@@ -67,7 +67,7 @@ def require_spark() -> None:
         raise MissingExtra("the engine spark", "pyspark", "spark") from None
     if int(pyspark.__version__.partition(".")[0]) < _SPARK:
         what = f"the engine spark needs PySpark {_SPARK}"
-        raise ConfigError(what, got=pyspark.__version__, hint="pip install 'karat[spark]'")
+        raise ConfigError(what, code="old-spark", got=pyspark.__version__, hint="pip install 'karat[spark]'")
     try:
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401
@@ -80,16 +80,18 @@ def _require_java() -> None:
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
         got = f"JAVA_HOME={home}" if home else None
-        raise ConfigError("the engine spark needs Java, and there is none", got=got, hint=_INSTALL_JAVA)
+        raise ConfigError("the engine spark needs Java, and there is none", code="no-java", got=got, hint=_INSTALL_JAVA)
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{java} does not run: {error}", hint=_INSTALL_JAVA) from error
+        raise ConfigError(f"{java} does not run: {error}", code="no-java", hint=_INSTALL_JAVA) from error
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None:
-        raise ConfigError(f"{java} does not say its version", got=said.strip(), hint=_INSTALL_JAVA)
+        raise ConfigError(f"{java} does not say its version", code="no-java", got=said.strip(), hint=_INSTALL_JAVA)
     if int(found[1]) < _JAVA:
-        raise ConfigError("this Java is too old for Spark", expected="17 or 21", got=found[1], hint=_INSTALL_JAVA)
+        raise ConfigError(
+            "this Java is too old for Spark", code="old-java", expected="17 or 21", got=found[1], hint=_INSTALL_JAVA
+        )
 
 
 def _require_master(master: str) -> None:
@@ -99,7 +101,7 @@ def _require_master(master: str) -> None:
     found = re.fullmatch(r"(?:spark|sc)://([^/;]+)(?:/.*)?", master)
     if found is None:
         expected = "spark://host:port, sc://host:port, yarn, k8s://… or local[2]"
-        raise ConfigError("this is no Spark master", expected=expected, got=master)
+        raise ConfigError("this is no Spark master", code="bad-address", expected=expected, got=master)
     reasons = []
     for address in found[1].split(","):
         host, _, port = address.partition(":")
@@ -109,7 +111,7 @@ def _require_master(master: str) -> None:
         except (OSError, ValueError) as error:
             reasons.append(str(getattr(error, "strerror", None) or error))
     hint = "is it running, and does a firewall stand between? Its page says its URL"
-    raise ConfigError(f"the Spark master cannot be reached: {reasons[0]}", got=master, hint=hint)
+    raise ConfigError(f"the Spark master cannot be reached: {reasons[0]}", code="unreachable", got=master, hint=hint)
 
 
 # Workers on this machine run the first python3 of the path, which is another one where a virtual environment is not
@@ -118,19 +120,23 @@ _SAME_PYTHON = (
     f"on this machine, set PYSPARK_PYTHON={sys.executable} before the session starts; "
     "on a cluster, pip install karat on every worker, for the Python that PYSPARK_PYTHON names there"
 )
-# What is found in Spark's message → what to say, and what to do.
+# What is found in Spark's message → the code, what to say, and what to do.
 _KNOWN = (
-    (r"No module named '?karat", "the workers of the cluster do not have karat", _SAME_PYTHON),
-    (r"No module named '?(\w+)", "the workers of the cluster lack a package: {}", _SAME_PYTHON),
-    (r"PYTHON_VERSION_MISMATCH", "the workers run another Python than this process", _SAME_PYTHON),
-    (r"DATA_SOURCE_NOT_FOUND.*\bdelta\b", NO_DELTA, ADD_DELTA),
-    (r"PATH_NOT_FOUND|Path does not exist", "no such file", "it must be a path that the cluster's machines can read"),
-    (r"UNABLE_TO_INFER_SCHEMA|is not a Parquet file", "this is no Parquet file or folder", "Spark reads Parquet here"),
-    (r"FAILED_READ_FILE|CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH",
+    (r"No module named '?karat", "no-karat", "the workers of the cluster do not have karat", _SAME_PYTHON),
+    (r"No module named '?(\w+)", "no-package", "the workers of the cluster lack a package: {}", _SAME_PYTHON),
+    (r"PYTHON_VERSION_MISMATCH", "other-python", "the workers run another Python than this process", _SAME_PYTHON),
+    (r"DATA_SOURCE_NOT_FOUND.*\bdelta\b", "no-delta", NO_DELTA, ADD_DELTA),
+    (r"PATH_NOT_FOUND|Path does not exist", "no-such-file", "no such file",
+     "it must be a path that the cluster's machines can read"),
+    (r"UNABLE_TO_INFER_SCHEMA|is not a Parquet file", "not-parquet",
+     "this is no Parquet file or folder", "Spark reads Parquet here"),
+    (r"FAILED_READ_FILE|CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH", "mixed-columns",
      "the files of this table do not have the same columns and types", "give the files that belong together"),
-    (r"No FileSystem for scheme|ClassNotFoundException: .*[sS]3A", "Spark has no reader for this kind of path",
+    (r"No FileSystem for scheme|ClassNotFoundException: .*[sS]3A", "no-reader",
+     "Spark has no reader for this kind of path",
      "add the package to the session, such as org.apache.spark:spark-hadoop-cloud for s3a://"),
-    (r"OutOfMemoryError|Java heap space", "Spark ran out of memory", "more partitions, or more executor memory"),
+    (r"OutOfMemoryError|Java heap space", "out-of-memory",
+     "Spark ran out of memory", "more partitions, or more executor memory"),
 )  # fmt: skip
 
 
@@ -145,11 +151,13 @@ def friendly(label: str) -> Iterator[None]:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
             raise
         text = str(error)
-        for pattern, what, hint in _KNOWN:
+        for pattern, code, what, hint in _KNOWN:
             found = re.search(pattern, text)
             if found:
-                raise InputError(what.format(*found.groups()), file=label, hint=hint) from error
+                raise InputError(what.format(*found.groups()), code=code, file=label, hint=hint) from error
         line = next(
             (line.strip() for line in reversed(text.splitlines()) if "Error" in line), text.strip() or repr(error)
         )
-        raise InputError(f"Spark failed: {shorten(line, 200)}", file=label, hint="its log says more") from error
+        raise InputError(
+            f"Spark failed: {shorten(line, 200)}", code="spark-failed", file=label, hint="its log says more"
+        ) from error

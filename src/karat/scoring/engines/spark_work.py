@@ -92,7 +92,7 @@ def _packed(batches: Iterator[pa.RecordBatch], shipped: Shipped) -> Iterator[byt
 
 
 def _told(error: KaratError) -> dict[str, str | None]:
-    names = ("what", "file", "field", "query", "expected", "got", "hint")
+    names = ("what", "code", "file", "field", "query", "expected", "got", "hint")
     return {name: None if (said := getattr(error, name)) is None else str(said) for name in names}
 
 

@@ -41,6 +41,7 @@ def _parsed(text: str) -> Metric:
     if form is None:
         raise ConfigError(
             f"cannot read the metric {text!r}",
+            code="bad-metric",
             hint="write it like recall@5, ndcg(gain=linear)@10, recall@2000tok or map",
         )
     name, k = _resolve(form["name"], form["k"])
@@ -95,9 +96,11 @@ def _parameters(given: str | None, text: str) -> dict[str, str]:
             continue
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or not value.strip():
-            raise ConfigError(f"cannot read {part.strip()!r} in the metric {text!r}", hint="write name=value")
+            raise ConfigError(
+                f"cannot read {part.strip()!r} in the metric {text!r}", code="bad-metric", hint="write name=value"
+            )
         if name.strip() in pairs:
-            raise ConfigError(f"{name.strip()!r} is given twice in the metric {text!r}")
+            raise ConfigError(f"{name.strip()!r} is given twice in the metric {text!r}", code="bad-metric")
         pairs[name.strip()] = value.strip()
     return pairs
 
@@ -107,21 +110,28 @@ def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str)
     for name in given:
         if name not in fields:
             known = ", ".join(fields) or "none"
-            raise ConfigError(f"{found.name} has no parameter {name!r} (in {text!r})", hint=f"it has: {known}")
+            raise ConfigError(
+                f"{found.name} has no parameter {name!r} (in {text!r})", code="bad-metric", hint=f"it has: {known}"
+            )
     values: dict[str, object] = dict(given)
     if k is not None and "tok" in k.lower():
         if not found.by_tokens:
-            raise ConfigError(f"{found.name} counts places, not tokens (in {text!r})", hint=f"write {found.name}@10")
+            raise ConfigError(
+                f"{found.name} counts places, not tokens (in {text!r})",
+                code="bad-metric",
+                hint=f"write {found.name}@10",
+            )
         values["budget"] = k.lower().partition("tok")[0].strip()
     elif k is not None and k.lower() != "k":
         values["k"] = k
     elif k is not None and found.cutoff == "optional":
         raise ConfigError(
             f"{found.name} has no default cutoff that the letter k could stand for (in {text!r})",
+            code="bad-metric",
             hint=f"write {found.name}@10 for a cutoff, {found.name} for the whole list",
         )
     if found.cutoff == "none" and k is not None:
-        raise ConfigError(f"{found.name} takes no cutoff (in {text!r})", hint=f"write {found.name}")
+        raise ConfigError(f"{found.name} takes no cutoff (in {text!r})", code="bad-metric", hint=f"write {found.name}")
     if not values:
         return found()
     if values == {"k": k} and k is not None and 0 < int(k) <= LARGEST_CUTOFF:
@@ -140,6 +150,7 @@ def _refused(found: type[Metric], values: dict[str, object], text: str, error: m
     choices = [str(choice) for choice in get_args(kinds.get(name)) if get_origin(kinds[name]) is Literal]
     return ConfigError(
         f"bad {_CUTOFF_NAMES.get(name, f'parameter {name}')} in the metric {text!r}",
+        code="bad-metric",
         expected=" or ".join(choices) or (problem.expected or "a usable value").removesuffix(" or null"),
         got=values.get(name),
         hint=did_you_mean(str(values.get(name)), choices) if choices else None,

@@ -35,7 +35,7 @@ def choose_lists(run: Any, system: str | None, hits: Lists | None, *, reranked: 
     if hits != "topk" and isinstance(run, Run):
         other = _other_lists(run, hits)
         if other is None:
-            raise ConfigError(f"the run has no {hits} lists", file=run.label)
+            raise ConfigError(f"the run has no {hits} lists", code="no-such-lists", file=run.label)
         return other, hits
     return read, hits
 
@@ -63,7 +63,9 @@ def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
     if len(systems) > 1:
         names = ", ".join(sorted(systems))
         hint = "pick one with --system"
-        raise ConfigError(f"the run holds {len(systems)} systems: {names}", file=run.label, hint=hint)
+        raise ConfigError(
+            f"the run holds {len(systems)} systems: {names}", code="several-systems", file=run.label, hint=hint
+        )
     return run, next(iter(systems), ""), listed
 
 
@@ -137,6 +139,7 @@ def negatives_of(given: Negatives | None, gold: Gold) -> dict[str, list[str]]:
     if column is None:
         raise InputError(
             "the gold set has no negatives",
+            code="no-negatives",
             file=gold.label,
             hint="add `negatives` (ids) to its entries, or name a file with --negatives",
         )
@@ -178,7 +181,7 @@ def select(
             left_out[reason] += 1
     if not usable:
         why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.items())
-        raise InputError("no query of the gold set can be used", file=gold.label, hint=why)
+        raise InputError("no query of the gold set can be used", code="no-usable-queries", file=gold.label, hint=why)
     return Selection(_draw(usable, most, seed), len(usable), dict(left_out), contradicted)
 
 

@@ -79,7 +79,7 @@ class Reranker:
         return value
 
     def _error(self, what: str, query_id: str, **more: Any) -> ConfigError:
-        return ConfigError(f"the reranker {self.name} {what}", query=query_id, **more)
+        return ConfigError(f"the reranker {self.name} {what}", code="bad-answer", query=query_id, **more)
 
 
 def find_reranker(given: str | Callable[..., Any]) -> Reranker:
@@ -87,5 +87,7 @@ def find_reranker(given: str | Callable[..., Any]) -> Reranker:
     name = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
     found = load_callable(given)
     if not callable(found):
-        raise ConfigError(f"the reranker {name} cannot be called", expected="a function", got=found)
+        raise ConfigError(
+            f"the reranker {name} cannot be called", code="bad-callable", expected="a function", got=found
+        )
     return Reranker(name, found)

@@ -132,7 +132,13 @@ def _checked_ranks(at: list[int]) -> list[int]:
     if len(ranks) < len(at):
         twice = next(rank for rank in ranks if at.count(rank) > 1)
         hint = "one negative is put in at each rank: name every rank once"
-        raise ConfigError(f"rank {twice} stands twice", got=",".join(map(str, at)), expected="such as 1,2,3", hint=hint)
+        raise ConfigError(
+            f"rank {twice} stands twice",
+            code="duplicate-value",
+            got=",".join(map(str, at)),
+            expected="such as 1,2,3",
+            hint=hint,
+        )
     return ranks
 
 

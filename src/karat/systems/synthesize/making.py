@@ -103,7 +103,7 @@ def usable_chunks(corpus: Corpus) -> list[int]:
     found = [at for at, text in enumerate(corpus.texts) if sum(map(str.isalnum, text)) >= _LEAST]
     if not found:
         what = f"no chunk of the corpus has {_LEAST} letters: there is nothing to ask about"
-        raise ConfigError(what, file=corpus.label)
+        raise ConfigError(what, code="no-usable-text", file=corpus.label)
     return found
 
 

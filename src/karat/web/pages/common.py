@@ -79,4 +79,6 @@ def kept_verdicts(document: str) -> Verdicts:
     try:
         return msgspec.json.decode(document, type=Verdicts)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise InputError(f"the verdict was kept by a Karat that wrote it in another way: {error}") from error
+        raise InputError(
+            f"the verdict was kept by a Karat that wrote it in another way: {error}", code="old-verdict"
+        ) from error

@@ -68,7 +68,7 @@ def shared_metrics(runs: Sequence[RunRow]) -> list[str]:
     """Metrics that all of them have."""
     found = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
     if not found:
-        raise ConfigError("the runs have no metric in common")
+        raise ConfigError("the runs have no metric in common", code="no-common-metric")
     return found
 
 
@@ -128,7 +128,7 @@ def compare_page(store: Store, request: Request) -> Response:
     if len(runs) < 2:
         return page("compare.html", "Compare runs", names=[*names, "", ""][:2], **context)
     if len(runs) > _MOST:
-        raise ConfigError("too many runs to compare", expected=f"at most {_MOST}")
+        raise ConfigError("too many runs to compare", code="too-many-runs", expected=f"at most {_MOST}")
     whole = request.query_params.get("all") == "1"
     report = _COMPARISONS.report(store, runs, whole=whole)
     return page(

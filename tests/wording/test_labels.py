@@ -1,0 +1,162 @@
+"""What is said while a pool is made, labelled, settled and held against a judge."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import karat
+from golden import check
+from karat.labels.labelling import Session
+from karat.labels.labels_file import LabelLog
+from karat.labels.pool_file import by_key, read_pool
+from karat.labels.screen import label_by_keys
+from wording import Transcript, file, refusals
+
+Case = Callable[[], object]
+LABEL = {"query_id": "q1", "chunk_id": "a", "grade": 1, "annotator": "ann"}
+PAIR = {"query_id": "q1", "chunk_id": "a"}
+
+
+def lines(name: str, *records: Any) -> str:
+    return file(name, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def labels(*changes: dict[str, Any]) -> Case:
+    return lambda: karat.read_labels(lines("labels.jsonl", *({**LABEL, **change} for change in changes)))
+
+
+def merged(*changes: dict[str, Any]) -> Case:
+    def call() -> None:
+        found = karat.read_labels(*(lines(f"{i}.jsonl", {**LABEL, **change}) for i, change in enumerate(changes)))
+        karat.with_labels(karat.read_gold({"q1": ["r"]}), found)
+
+    return call
+
+
+def pool(**options: Any) -> Case:
+    found = {"q1": ["a", "b"]}
+    return lambda: karat.make_pool([found, found], options.pop("gold", {"q1": ["r"]}), **options)
+
+
+def calibrate(judge: list[dict[str, Any]], human: list[dict[str, Any]], **options: Any) -> Case:
+    def call() -> None:
+        rows = ([{**LABEL, **change} for change in changes] for changes in (judge, human))
+        files = (lines(name, *row) for name, row in zip(("judge.jsonl", "human.jsonl"), rows, strict=True))
+        karat.calibrate(*files, **options)
+
+    return call
+
+
+SAME = [{"chunk_id": f"c{i}"} for i in range(20)]
+
+LABELS: dict[str, Case] = {
+    "a grade over the scale": labels({"grade": 3}),
+    "a negative grade": labels({"grade": -1}),
+    "a grade that is a word": labels({"grade": "good"}),
+    "neither grade nor reason": labels({"grade": None}),
+    "grade and reason": labels({"reason": "timeout"}),
+    "an unknown kind": labels({"kind": "robot"}),
+    "an annotator without a name": labels({"annotator": ""}),
+    "no item": labels({"chunk_id": None}),
+    "a probability of 0": labels({"inclusion_probability": 0}),
+    "two grades of one annotator": labels({}, {"grade": 2}),
+    "two annotators who disagree": merged({}, {"annotator": "ben", "grade": 2}),
+    "labels of other queries": merged({"query_id": "other"}),
+    "a pair twice in a pool": lambda: read_pool(lines("pool.jsonl", PAIR, PAIR)),
+    "a pool without items": lambda: read_pool(lines("pool.jsonl", {"query_id": "q"})),
+    "a log that is something else": lambda: LabelLog(file("notes.txt", "some notes of mine")),
+    "a log that another process writes": lambda: (LabelLog("labels.jsonl"), LabelLog("labels.jsonl")),
+}
+
+POOLS: dict[str, Case] = {
+    "nothing tells the runs apart": pool(only_differences=True),
+    "everything is judged": pool(gold={"q1": ["a", "b"]}),
+    "budget and sample": pool(budget=1, sample=1),
+    "a budget of nothing": pool(budget=0),
+    "a metric that does not go by labels": pool(budget=1, metric="latency"),
+}
+
+CALIBRATIONS: dict[str, Case] = {
+    "no pair in common": calibrate([{}], [{"query_id": "other", "chunk_id": "x"}]),
+    "a judge that says the same of all": calibrate(SAME, SAME),
+    "no label has a grade": calibrate([{"grade": None, "reason": "timeout"}], [{}]),
+    "runs without gold": calibrate(SAME, SAME, runs=[{"q1": ["a"]}]),
+    "a width over 1": calibrate(SAME, SAME, width=2),
+    "a calibration without a judge": lambda: karat.read_labelling(calibration=lines("human.jsonl", LABEL)),
+    "a calibration that is cut off": lambda: karat.read_labelling(
+        [lines("judge.jsonl", LABEL)], file("calibration.json", '{"schema": "karat/calibration/1", "karat": "0"')
+    ),
+}
+
+
+def test_errors_of_labels(tmp_path: Path) -> None:
+    groups = {"Labels": LABELS, "Pools": POOLS, "Calibrations": CALIBRATIONS}
+    check("wording/errors_labels.txt", refusals(groups, tmp_path))
+
+
+def test_commands(terminal: Transcript) -> None:
+    gold = [{"query_id": f"q{i}", "query": f"question {i}", "gold": ["r"]} for i in range(40)]
+    lines("gold.jsonl", *gold)
+    for name, first in (("old", "a"), ("new", "b")):
+        lines(f"{name}.jsonl", *({"query_id": g["query_id"], "system": name, "topk": [first, "r", "c"]} for g in gold))
+    made = ("pool", "old.jsonl", "new.jsonl", "--gold", "gold.jsonl")
+    terminal(*made, "-o", "pool.jsonl")
+    terminal(*made, "--sample", "30", "-o", "sample.jsonl")
+    terminal(*made, "--budget", "5", "-o", "best.jsonl")
+    terminal("label", "pool.jsonl", "-o", "eve.jsonl", "--annotator", "eve")
+    pairs = [{"query_id": f"q{i}", "chunk_id": item} for i in range(40) for item in "abc"]
+    for annotator, every in (("ann", 3), ("ben", 4)):
+        given = ({**p, "grade": 2 * (i % every == 0), "annotator": annotator} for i, p in enumerate(pairs[:40]))
+        lines(f"{annotator}.jsonl", *given)
+    judged = (
+        {**p, "grade": 2 * (i % 3 == 0 or i % 11 == 0), "annotator": "m", "kind": "judge"} for i, p in enumerate(pairs)
+    )
+    lines("judge.jsonl", *judged)
+    terminal("agree", "ann.jsonl", "ben.jsonl", "-o", "settled.jsonl")
+    terminal("agree", "ann.jsonl", "ben.jsonl", "--adjudicator", "ana", "-o", "settled.jsonl")
+    terminal("agree", "ann.jsonl", "ben.jsonl", "--conflicts", "conflicts.jsonl")
+    asked = ("calibrate", "--judge", "judge.jsonl", "--human", "ann.jsonl")
+    terminal(*asked, "--gold", "gold.jsonl", "--run", "old.jsonl", "--next", "next.jsonl")
+    terminal(*asked, "-o", "out.txt")
+    labelled = ("--gold", "gold.jsonl", "--labels", "judge.jsonl", "--calibration", "ann.jsonl", "--bounds")
+    terminal("eval", "old.jsonl", *labelled, "-m", "precision@3", "--resamples", "200")
+    terminal(
+        "compare", "old.jsonl", "new.jsonl", "--gold", "gold.jsonl", "--bounds", "-m", "ndcg@3", "--resamples", "200"
+    )
+    check("wording/labels.txt", terminal.text)
+
+
+class Keys:
+    """Keys as somebody presses them, and the line that is typed for a note."""
+
+    def __init__(self, pressed: str) -> None:
+        self._pressed = iter(pressed)
+
+    def key(self) -> str:
+        return next(self._pressed)
+
+    def line(self) -> str:
+        return "see page 2"
+
+
+def test_screens(tmp_path: Path) -> None:
+    """Each screen of a session, from the first pair to the last."""
+    texts = ("Refunds take five days.", "Cards ship in two weeks.", "Refunds take 5 days.", "")
+    entries: list[dict[str, Any]] = [
+        {"query_id": "q1", "query": "how long do refunds take", "chunk_id": f"d{i}", "text": text}
+        for i, text in enumerate(texts)
+    ]
+    entries[0]["title"], entries[2]["near_duplicate_of"] = "Refunds", "d0"
+    (tmp_path / "pool.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    stream = io.StringIO()
+    with LabelLog(tmp_path / "labels.jsonl") as log:
+        session = Session(by_key(read_pool(tmp_path / "pool.jsonl")), log, "ann")
+        console = Console(file=stream, width=80, highlight=False)
+        label_by_keys(session, Keys("u9n20s1uuu0121q"), console, 2)  # type: ignore[arg-type]
+    check("wording/label.txt", "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n")

@@ -1,0 +1,146 @@
+"""What the commands print: one session each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden import check
+from wording import Transcript, file
+
+RUN, RERANKED, GOLD = (f"helpdesk/{name}.jsonl" for name in ("bm25", "bm25_rerank", "gold"))
+QUICK = ("--resamples", "200")
+
+
+def lines(name: str, *records: Any) -> None:
+    file(name, "".join(json.dumps(record) + "\n" for record in records))
+
+
+@pytest.fixture
+def small(terminal: Transcript) -> None:
+    """A few queries, as in most tests of commands."""
+    lines("gold.jsonl", *({"query_id": f"q{i}", "query": "what?", "gold": ["a", "b"]} for i in range(6)))
+    lines("old.jsonl", *({"query_id": f"q{i}", "system": "old", "topk": ["a", "x"]} for i in range(6)))
+    lines("new.jsonl", *({"query_id": f"q{i}", "system": "new", "topk": ["a", "b"]} for i in range(6)))
+
+
+def test_eval(terminal: Transcript) -> None:
+    terminal("eval", RUN, "--gold", GOLD, "--corpus", "helpdesk/corpus.jsonl", "--segment", "language", *QUICK)
+    terminal("eval", RUN, "--gold", GOLD, "--no-future", "-m", "recall@5", "-m", "freshness@5", *QUICK)
+    terminal("eval", RERANKED, "--gold", GOLD, "--brief", *QUICK)
+    lines("one.jsonl", {"query_id": "q", "topk": ["a"]}, {"query_id": "r", "topk": ["a"]})
+    lines("gold.jsonl", {"query_id": "q", "gold": ["a"]}, {"query_id": "r", "no_answer": True})
+    terminal("eval", "one.jsonl", "--gold", "gold.jsonl", *QUICK)
+    usage = [{"model": "cross", "calls": 2}]
+    lines("paid.jsonl", {"query_id": "q", "topk": ["a"], "usage": usage, "RAG_TOP_K": 10})
+    file("prices.yaml", "currency: USD\nmodels: {cross: {per_call: 0.25}}\n")
+    terminal("eval", "paid.jsonl", "--gold", "gold.jsonl", "--prices", "prices.yaml", "--missing", "skip", *QUICK)
+    check("wording/eval.txt", terminal.text)
+
+
+def test_eval_as_markdown(terminal: Transcript) -> None:
+    terminal("eval", RUN, "--gold", GOLD, "--corpus", "helpdesk/corpus.jsonl", "-o", "report.md", *QUICK)
+    check("wording/eval.md", Path("report.md").read_text())
+
+
+def test_compare(terminal: Transcript, small: None) -> None:
+    terminal("compare", RUN, RERANKED, "--gold", GOLD, "--segment", "language", *QUICK)
+    terminal("compare", "old.jsonl", "new.jsonl", "old.jsonl", "--gold", "gold.jsonl", *QUICK)
+    Path("some.jsonl").write_text("".join(Path("new.jsonl").read_text().splitlines(keepends=True)[2:]))
+    terminal("compare", "old.jsonl", "some.jsonl", "--gold", "gold.jsonl", "--missing", "skip", *QUICK)
+    for version in ("1", "2"):
+        file("dataset.yaml", f"version: {version}\n")
+        terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "--brief", "-o", f"v{version}.json", *QUICK)
+    terminal("compare", "v1.json", "v2.json", *QUICK)
+    terminal("compare", "v1.json", "v2.json", "--force", *QUICK)
+    check("wording/compare.txt", terminal.text)
+
+
+def test_sweep_and_power(terminal: Transcript, small: None) -> None:
+    terminal("sweep", RUN, "--gold", GOLD, *QUICK)
+    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "1,2,7", *QUICK)
+    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--detect", "0.2", *QUICK)
+    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--against", RERANKED, *QUICK)
+    terminal("power", "old.jsonl", "--gold", "gold.jsonl", *QUICK)
+    check("wording/sweep_and_power.txt", terminal.text)
+
+
+def test_check(terminal: Transcript, small: None) -> None:
+    terminal("check", RUN, GOLD)
+    lines(
+        "odd.jsonl",
+        {"query_id": "q0", "topk": [{"chunk_id": i, "score": 1} for i in "3993"]},
+        {"query_id": "q1", "topk": [{"chunk_id": "7", "rank": 4}]},
+        {"query_id": "q2", "topk": []},
+    )
+    terminal("check", "odd.jsonl", "gold.jsonl")
+    terminal("check", file("bad.jsonl", "{"), "missing.jsonl", file("odd.csv", "question,passage\na,b\n"))
+    check("wording/check.txt", terminal.text)
+
+
+def test_run(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines("gold.jsonl", *({"query_id": f"q{i}", "query": f"question {i}", "gold": ["a"]} for i in range(30)))
+    code = "def search(query):\n    return ['a']\n\ndef broken(query):\n    raise RuntimeError('no index')\n"
+    file("wording_app.py", code)
+    monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.delitem(sys.modules, "wording_app", raising=False)
+    search = ("run", "wording_app:search", "-q", "gold.jsonl")
+    terminal(*search)
+    terminal(*search)
+    terminal(*search, "-k", "3")
+    terminal("run", "wording_app:broken", "-q", "gold.jsonl", "-o", "broken.jsonl")
+    terminal("run", "wording_app:serch", "-q", "gold.jsonl")
+    terminal("run", "bm25", "-q", "gold.jsonl")
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("karat.systems.run.run_retriever", interrupted)
+    terminal(*search)
+    terminal(*search, "--overwrite")
+    check("wording/run.txt", terminal.text)
+
+
+def test_init(terminal: Transcript) -> None:
+    Path(".git").mkdir()
+    terminal("init", "--dry-run")
+    terminal("init")
+    terminal("init")
+    terminal("init", "inner")
+    file("file", "")
+    terminal("init", "file")
+    check("wording/init.txt", terminal.text)
+
+
+def test_mistyped_commands(terminal: Transcript, small: None) -> None:
+    terminal("evl")
+    terminal("eval", "old.jsonl", "gold.jsonl")
+    terminal("eval", "old.jsonl")
+    terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-m", "recal@5")
+    terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "--metrc", "mrr")
+    terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "old.jsonl")
+    terminal("compare", "old.jsonl", "new.jsonl", "--interval", "magic")
+    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "five")
+    check("wording/mistyped.txt", terminal.text)
+
+
+def test_metrics(terminal: Transcript) -> None:
+    terminal("metrics")
+    terminal("metrics", "P@5")
+    check("wording/metrics.txt", terminal.text)
+
+
+def test_help(terminal: Transcript) -> None:
+    from karat.cli.main import karat_command
+
+    terminal("--help")
+    with karat_command.make_context("karat", ["metrics"]) as context:
+        commands = {name: karat_command.get_command(context, name) for name in karat_command.list_commands(context)}
+    for name, command in commands.items():
+        for inner in [[], *([inner] for inner in getattr(command, "commands", ()))]:
+            terminal(name, *inner, "--help")
+    check("wording/help.txt", terminal.text)
