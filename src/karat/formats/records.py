@@ -325,9 +325,9 @@ def whole_lines(source: Source, size: int) -> Iterator[bytes]:
     """The file in blocks of about `size` bytes that end with a line."""
     with source.open() as stream:
         while block := stream.read(size):
-            block = block if block.endswith(b"\n") else block + stream.readline()
-            source.note_parsed(len(block))
-            yield block
+            rest = b"" if block.endswith(b"\n") else stream.readline()
+            source.note_parsed(len(block) + len(rest))
+            yield block + rest
 
 
 def read_document(source: Source) -> tuple[Any, EntryLines]:
