@@ -170,15 +170,19 @@ class TrecRun(Run):
         order = sorted(range(len(queries)), key=stretches.__getitem__)
         with self._source.path.open("rb") as stream:
             for number, at in enumerate(order, 1):
-                for begin in stretches[at]:
-                    stream.seek(begin)
-                    self._source.note_parsed(rows.add_stretch(queries[at], stream))
+                try:
+                    for begin in stretches[at]:
+                        stream.seek(begin)
+                        self._source.note_parsed(rows.add_stretch(queries[at], stream))
+                except (ValueError, IndexError):
+                    raise self._changed() from None
                 if len(rows.queries) != number:
-                    raise InputError(
-                        "the file changed while it was read", file=self.label, hint="run the command again"
-                    )
+                    raise self._changed()
         if order:
             yield self._made(rows.queries, rows.counts, rows.ids, _as_floats32(rows.scores), places[order])
+
+    def _changed(self) -> InputError:
+        return InputError("the file changed while it was read", file=self.label, hint="run the command again")
 
     def parts(self, least: int) -> list[Run] | None:
         parts = source_parts(self._source, least, lambda line: line.split(maxsplit=1)[0] if line.strip() else b"")
