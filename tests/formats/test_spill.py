@@ -311,3 +311,29 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(packed: Path, monkeypatch:
     with pytest.raises(KaratError) as caught:
         list(Spilling(read_run(packed), 5).slices(NOTHING, Audit()))
     assert "TMPDIR" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("kind", ["folder", "delta", "pattern", "zst"])
+def test_whatever_has_no_offsets_can_be_looked_at(kind: str, tmp_path: Path) -> None:
+    rows = [(f"q{q}", f"d{r}", float(-r)) for q in range(4) for r in range(3)]
+    frame = pl.DataFrame(rows, schema=["query_id", "chunk_id", "score"], orient="row")
+    path = tmp_path / "run"
+    if kind == "delta":
+        pytest.importorskip("deltalake")
+        frame.write_delta(path)
+    elif kind == "zst":
+        zstandard = pytest.importorskip("zstandard")
+        lines = "".join(f"{q} Q0 {i} 1 {s} tag\n" for q, i, s in rows)
+        path.write_bytes(zstandard.compress(lines.encode()))
+    else:
+        path.mkdir()
+        frame[:6].write_parquet(path / "a.parquet")
+        frame[6:].write_parquet(path / "b.parquet")
+    plain = read_run(f"{path}/*.parquet" if kind == "pattern" else path)
+    assert not plain.can_look
+    run = Spilling(plain, 5)
+    found = list(run.slices(NOTHING, Audit()))
+    queries = {"q1", "q3"}
+    expected = {key: hits for key, hits in by_query(found).items() if key[1] in queries}
+    assert looked_at(run, found, queries, NOTHING) == expected
+    assert len(expected) == 2

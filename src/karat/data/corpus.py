@@ -88,7 +88,7 @@ class DescribedRun(Run):
         self.label = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        asked = (lists,) if lists else ()  # a run that knows no other lists need not know of them
+        asked = (lists,) if lists else ()  # runs without other lists need not accept the argument
         return self._described(self._run.slices(columns, audit, *asked), columns)
 
     @property

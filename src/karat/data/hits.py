@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Columns of a hit that cost time and memory, and are read only when something asks for them.
 OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
-# Lists that a query can have besides its final one: before reranking, and of the query before rewriting.
+# Lists a query can have besides the final one: before reranking, and for the query before rewriting.
 OTHER_LISTS = ("raw", "topk_original")
 
 
@@ -39,7 +39,7 @@ class Hits:
     fields: dict[str, list[Any]] = field(default_factory=dict)  # other things said of a query, None = not said
     lines: Ints | None = None  # line of each query in its file
     written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
-    others: dict[str, Hits] = field(default_factory=dict)  # OTHER_LISTS that were asked for, of the queries with one
+    others: dict[str, Hits] = field(default_factory=dict)  # requested OTHER_LISTS, for the queries that have one
     places: Ints | None = None  # one number per query: where Run.look can read it again; None = cannot
 
     @cached_property
@@ -67,7 +67,7 @@ class Hits:
         )
 
     def select_named(self, queries: Collection[str]) -> Hits | None:
-        """The queries of these names; None where it has none of them."""
+        """Select queries by name; None if there are none."""
         keep = np.fromiter(map(queries.__contains__, self.queries), np.bool_, len(self.queries))
         return self if keep.all() and len(keep) else self.select_queries(keep) if keep.any() else None
 
@@ -114,20 +114,20 @@ class Run(ABC):
 
     @abstractmethod
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        """Slices of whole queries; a query of a system comes once. May raise Ungrouped.
+        """Yield slices of whole queries; each query of a system comes once. May raise Ungrouped.
 
-        `lists`: which of OTHER_LISTS come along in `Hits.others`. A run without them leaves `others` empty.
+        `lists`: which of OTHER_LISTS to return in `Hits.others`. A run without them leaves `others` empty.
         """
 
     @property
     def can_look(self) -> bool:
-        """Whether `look` reads only the queries that it is asked for, given the `places` of a slice."""
+        """Whether `look` reads only the requested queries, given their `places`."""
         return False
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        """Read some queries of one system again, in the order of the run; those that it does not have are left out.
+        """Read some queries of one system again, in the order of the run. Unknown queries are left out.
 
-        `places` are those that slices gave for these queries, one each. `Hits.lines` is not known here.
+        `places`: one per query, as returned by `slices`. `Hits.lines` may be missing in the answer.
         """
         wanted = set(queries)
         for hits in self.slices(columns, Audit()):
@@ -172,7 +172,7 @@ class LentRun(Run):
 
     def __init__(self, run: Run, systems: set[str]) -> None:
         self._run, self._systems = run, systems
-        self._first: str | None = None  # the first system of the lists, known once they were read
+        self._first: str | None = None  # first system of the lists, known once they were read
         self.label = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:

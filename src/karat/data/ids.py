@@ -181,12 +181,12 @@ def _hash_packed(packed: Packed) -> Hashes:
 
 
 def _cut_packed(packed: Packed, byte: int) -> Packed:
-    """What stands before a byte, in each id; all of it where it does not have one. A word is eight bytes at a time."""
+    """Cut each id before the first occurrence of a byte, eight bytes at a time."""
     cut = packed.copy()
     each = np.uint64(byte * _EACH_1)
     done = np.zeros(len(cut), np.bool_)
     for word in _words(cut).T:
-        same = word ^ each  # 0 where the byte stands
+        same = word ^ each  # 0 where the byte is
         found = (same - _U_EACH_1) & ~same & _EACH_80
         found &= ~found + _U1  # the first byte of a text is the lowest of its word
         word &= (found >> _U7) - _U1
@@ -440,7 +440,7 @@ class DocRule:
 
     @cached_property
     def _byte(self) -> int | None:
-        """The separator, if it is one byte. Packed ids are filled up with NUL, and mark one inside with a 1."""
+        """The separator if it is a single byte. NUL and 1 do not count: packed ids use them for padding and escapes."""
         byte = self.rule.encode("utf-8", "replace") if self.pattern is None else b""
         return byte[0] if len(byte) == 1 and byte > b"\1" else None
 

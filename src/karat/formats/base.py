@@ -42,9 +42,9 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class ParsedBytes:
-    """How many bytes of run files were handed to a parser, as text after decompression.
+    """Counts the bytes of run files that were handed to a parser, after decompression.
 
-    The head of a file, by which its format is recognised, is left out. Other processes count for themselves.
+    The head of a file, used to recognise its format, is not counted. Other processes have their own count.
     """
 
     def __init__(self) -> None:
@@ -65,11 +65,11 @@ class Source:
     """A file (or folder) to read, with its first bytes."""
 
     def __init__(self, path: str | Path, *, is_run: bool = False) -> None:
-        """`is_run`: what is parsed of it counts in PARSED."""
+        """`is_run`: count in PARSED what is parsed of it."""
         self.path = Path(path)
         self.label = str(path)
         self.is_run = is_run
-        self.document: tuple[Any, int] | None = None  # value and size, where all had to be parsed to tell the format
+        self.document: tuple[Any, int] | None = None  # value and size, if recognition parsed the whole file
         try:
             there = self.path.exists()
         except (OSError, ValueError) as error:
@@ -96,7 +96,7 @@ class Source:
 
     @cached_property
     def begin(self) -> int | None:
-        """Where its text begins in the file; None where it cannot be read from the middle, for it is compressed."""
+        """Byte offset of its text; None if the file is compressed and cannot be read from the middle."""
         if not self.path.is_file():
             return None
         with self.path.open("rb") as raw:
@@ -104,7 +104,7 @@ class Source:
         return None if opening.startswith(MAGIC) else len(_BOM) if opening.startswith(_BOM) else 0
 
     def lines_at(self, places: Ints) -> Iterator[bytes]:
-        """The lines that begin at these places of the file."""
+        """Read the lines that begin at these byte offsets."""
         with self.path.open("rb") as raw:
             for place in places.tolist():
                 raw.seek(place)
@@ -154,7 +154,7 @@ class Source:
             return self._object_of_broken_line()
 
     def _whole_first_line(self) -> tuple[bytes, bool]:
-        """The first line, and whether it is longer than the head and all there is."""
+        """The first line, and whether it is longer than the head and the only line."""
         if len(self.head) < _HEAD or b"\n" in self.head.lstrip():
             return self.first_line, False
         with self.open() as stream:
@@ -162,7 +162,7 @@ class Source:
             return line, not stream.read(1)
 
     def _object_of_only_line(self, line: bytes) -> dict[str, Any]:
-        """A file of one long line is mostly one mapping, and kept: reading it would mean to parse it once more."""
+        """A file of one long line is usually one mapping. It is kept, so that reading does not parse it again."""
         found: dict[str, Any] = msgspec.json.decode(line)
         if {"query_id", "topk"} & set(found):
             return found
@@ -269,7 +269,7 @@ def _outline(raw: msgspec.Raw) -> Any:
 
 
 def _outline_of_value(value: Any) -> Any:
-    """The same of a value that was decoded; what holds others is outlined, whatever its size."""
+    """The same for a decoded value; lists and objects are outlined whatever their size."""
     if isinstance(value, list):
         return [{}] if value and isinstance(value[0], dict) else value[:1]
     return {} if isinstance(value, dict) else value

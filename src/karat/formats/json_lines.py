@@ -60,11 +60,11 @@ class LineTable:
 def read_lines(
     block: bytes, lists: Sequence[str], wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]
 ) -> LineTable | None:
-    """The lines of a block; None where they are not all alike. The first line is known to be right.
+    """Read the lines of a block; None if they are not all alike. The first line is known to be valid.
 
-    `lists` are fields with lists of objects, of any length in each line, that have the `wanted` fields. Of the first of
-    them columns are made, or nothing is read; the others may be missing, and are columns where their objects are alike.
-    All other values but texts are read by the decoder of their field.
+    `lists` are fields with lists of objects that have the `wanted` fields; each list can have any length. The first
+    field is read as columns, or nothing is read. The others can be missing, and are decoded if their objects are not
+    alike. Every other value except texts is read by the decoder of its field.
     """
     text = PaddedBytes(block, b"" if block.endswith(b"\n") else b"\n")
     shape = _learn(block[: text.joined.index(b"\n")], lists)
@@ -123,7 +123,7 @@ class _Reader:
         self.starts, self.ends = np.append(0, breaks[:-1] + 1), breaks
         self.quotes = text.quotes()
         self.before, self.after = _bounds(self.quotes, self.starts, self.ends)
-        self._between: dict[int, Ints] = {}  # literal after a list → the first quote of it in each line
+        self._between: dict[int, Ints] = {}  # literal after a list → its first quote in each line
 
     def table(self, main: str, wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]) -> LineTable | None:
         places = self._places()
@@ -169,8 +169,8 @@ class _Reader:
         return places if stand else None
 
     def _nth_quote(self, at: int, places: list[Ints]) -> Ints | None:
-        """The first quote of a literal. Those before all lists are counted from the start of a line, those after them
-        from its end, and those between two of them from where the first of the two ends."""
+        """The first quote of a literal, counted from the start of a line if it comes before all lists, from the end of
+        the line if it comes after them, and from the end of the previous list if it is between two."""
         quotes, lists = self.shape.quotes, self.shape.lists
         if at <= lists[0]:
             return self.before + sum(quotes[:at])
@@ -187,7 +187,7 @@ class _Reader:
         return nth if int(nth[-1]) < len(self.quotes) else None
 
     def _ends_of_lists(self, first: Ints, literal: bytes) -> Ints | None:
-        """The first quote after each of the lists, which begin at `first` and are followed by a literal."""
+        """The first quote after each list. Lists begin at `first` and are followed by a literal."""
         find, end = self.text.joined.find, b"]" + literal
         found = [find(end, a, b) for a, b in zip(first.tolist(), self.ends.tolist(), strict=True)]
         if min(found) < 0:
@@ -195,7 +195,7 @@ class _Reader:
         return np.searchsorted(self.quotes, np.array(found) + end.index(b'"'))
 
     def _quotes_of_lists(self) -> list[Places]:
-        """Of each list the number of quotes before it and up to its end."""
+        """For each list, the number of quotes before it and up to its end."""
         quotes, lists = self.shape.quotes, self.shape.lists
         begins = [self.before + sum(quotes[: lists[0] + 1])]
         ends = [self.after - sum(quotes[lists[-1] + 1 :])]
@@ -206,7 +206,7 @@ class _Reader:
 
 
 def _is_passed_over(decoder: Any) -> bool:
-    """Whether lists are not asked for: a decoder that skips them is faster than looking for their end here."""
+    """Whether lists are not requested. A decoder skips them faster than their end could be found here."""
     return decoder.type is msgspec.Raw
 
 

@@ -76,7 +76,7 @@ class Scan:
         return int(self._read(lambda frame: frame.select(pl.len()).collect().item()))
 
     def note_parsed(self, rows: int, share: float = 1.0) -> None:
-        """Count rows that were read; `share`: of their columns."""
+        """Count rows that were read; `share`: the share of columns."""
         PARSED.add(round(rows * share * self._bytes_per_row))
 
     @cached_property
@@ -190,7 +190,7 @@ class _Whole(ParquetRun):
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         whole = joined(list(self._frames(columns)), self.label)
         for hits in FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit):
-            yield replace(hits, places=None)  # the frame is gone when somebody looks
+            yield replace(hits, places=None)  # the frame does not outlive the pass
 
 
 def streamed(

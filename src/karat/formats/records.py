@@ -36,9 +36,9 @@ _UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in th
 
 
 class ListField(NamedTuple):
-    """A field with a list of objects, what is wanted of them, and fields beside it with lists of the same kind.
+    """A field with a list of objects, the fields to read of them, and other fields with lists of the same kind.
 
-    Of the fields beside it, those that the struct leaves as JSON (`msgspec.Raw`) are passed over.
+    Fields in `beside` that the struct leaves as JSON (`msgspec.Raw`) are skipped.
     """
 
     name: str
@@ -51,8 +51,8 @@ class RecordBatch(NamedTuple, Generic[S]):
 
     records: Records[S]
     lines: Lines
-    columns: Mapping[str, Columns] = {}  # the decoder's lists by field; what is not in it was decoded with its record
-    places: Ints | None = None  # where each record begins in its file; None where that is not known
+    columns: Mapping[str, Columns] = {}  # lists read as columns, by field; others were decoded with the records
+    places: Ints | None = None  # byte offset of each record in its file; None if unknown
 
 
 class RecordDecoder(Generic[S]):
@@ -181,7 +181,7 @@ class RecordDecoder(Generic[S]):
         return records, found
 
     def _read_beside(self, name: str, records: list[S], found: dict[str, Columns]) -> None:
-        """Lists that a record may lack: it then has None. They are decoded where they are not all alike."""
+        """Read lists that a record may lack (None). They are decoded if they are not all alike."""
         assert self._lists is not None
         decoder = self._field_decoders()[name]
         if decoder.type is msgspec.Raw:
@@ -259,7 +259,7 @@ def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[Batch[S]
 
 
 def read_column_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordBatch[S]]:
-    """The same, with the columns of the decoder's lists, and with places in the file."""
+    """The same, with the columns of the decoder's lists and the offsets of the records."""
     if is_json_lines(source):
         yield from _decode_lines(source, decoder)
         return
@@ -325,9 +325,9 @@ def whole_lines(source: Source, size: int) -> Iterator[bytes]:
     """The file in blocks of about `size` bytes that end with a line."""
     with source.open() as stream:
         while block := stream.read(size):
-            block = block if block.endswith(b"\n") else block + stream.readline()
-            source.note_parsed(len(block))
-            yield block
+            rest = b"" if block.endswith(b"\n") else stream.readline()
+            source.note_parsed(len(block) + len(rest))
+            yield block + rest
 
 
 def read_document(source: Source) -> tuple[Any, EntryLines]:

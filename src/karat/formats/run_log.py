@@ -55,7 +55,7 @@ class RunLog(Run):
         self._noted = {}
         large = isinstance(self._records, Source) and self._records.path.stat().st_size > _LARGE
         others = sorted(lists.intersection(OTHER_LISTS) - {self._hits})
-        found: set[str] = set()  # of all lists
+        found: set[str] = set()  # all lists that some record has
         slices: dict[str, Slice] = {}
         seen: dict[str, Seen] = {}  # the queries of each system
         with no_gc():
@@ -144,7 +144,7 @@ class RunLog(Run):
         return other
 
     def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
-        """Other records or lists, read in the same way."""
+        """A run of the same kind over other records or lists."""
         return RunLog(self.label, records, self._system, hits, needed=needed)
 
     def provenance(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class RunLog(Run):
         return first if isinstance(first, dict) else {}
 
     def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
-        """All records, with these lists."""
+        """All records, with the requested lists."""
         if not isinstance(self._records, Source):
             yield from self._decoded(enumerate(self._records, 1), RecordDecoder(RunRecord))
             return
@@ -189,7 +189,7 @@ class RunLog(Run):
     def _decoded(
         self, entries: Iterable[tuple[int | None, Any]], decoder: RecordDecoder[Any], places: Ints | None = None
     ) -> Iterator[SystemRecords]:
-        """Records one by one. Those in memory have their number as place."""
+        """Decode records one by one. The place of a record in memory is its index."""
         done = 0
         for records, lines in decode_entries(entries, decoder, self.label):
             at = np.array(lines) - 1 if places is None else places[done : done + len(records)]
@@ -197,7 +197,7 @@ class RunLog(Run):
             done += len(records)
 
     def _listed(self, parts: Iterator[SystemRecords], *, needed: bool = True) -> Iterator[SystemRecords]:
-        """By system, the records that have the lists that are read; an error where they are needed and one has none."""
+        """Records with the lists to read, by system. Raises if every record needs one and one is missing."""
         for part in parts:
             listed = part.with_list(self._hits)
             if needed and self._needed and (listed is None or len(listed.lines) < len(part.lines)):

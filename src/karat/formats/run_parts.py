@@ -46,7 +46,7 @@ class SystemRecords:
     records: Records[RunRecord]
     lines: Sequence[int | None]
     extra_names: dict[str, str]
-    columns: Mapping[str, Columns] = field(default_factory=dict)  # lists whose hits are columns already
+    columns: Mapping[str, Columns] = field(default_factory=dict)  # lists that were read as columns
     places: Ints | None = None  # where each record can be read again
 
     def by_system(self) -> Iterator[SystemRecords]:
@@ -67,7 +67,7 @@ class SystemRecords:
         )
 
     def with_list(self, name: str) -> SystemRecords | None:
-        """The records that have a list in this field; None where none has one."""
+        """The records that have a list in this field; None if there are none."""
         if name == "topk" or (isinstance(self.records, LineTable) and name in self.columns):
             return self
         lists = column(self.records, name)
@@ -75,7 +75,7 @@ class SystemRecords:
         return self if len(at) == len(lists) else self.pick(at) if at else None
 
     def hits(self, name: str) -> HitLists:
-        """The lists in a field that every record has."""
+        """The lists in this field. Every record must have one."""
         columns = self.columns.get(name)
         return HitLists(self, name) if columns is None else ColumnLists(self, name, columns)
 
@@ -203,7 +203,7 @@ class HitLists:
 
 @dataclass(frozen=True)
 class ColumnLists(HitLists):
-    """The same where the hits are columns already."""
+    """The same for lists that were read as columns."""
 
     columns: Columns
 
@@ -234,7 +234,7 @@ class ColumnLists(HitLists):
 
 
 class ListSlice:
-    """Lists of one system, filled part by part, so that the records themselves need not be kept."""
+    """Collects lists of one system part by part, so that the records need not be kept."""
 
     def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool) -> None:
         self.system, self.name, self.large = system, name, large
@@ -249,7 +249,7 @@ class ListSlice:
         self.columns: dict[str, list[Any]] = {c: [] for c in wanted & OPTIONAL_COLUMNS}
 
     def add(self, part: SystemRecords) -> None:
-        """Records that all have a list."""
+        """Add records. Each must have a list."""
         hits = part.hits(self.name)
         self.queries += part.queries
         self.lines.append(part.lines)
@@ -288,7 +288,7 @@ class ListSlice:
 
 
 class Slice(ListSlice):
-    """The lists that are scored, with what else is said of their queries, and with other lists of the same records."""
+    """Collects the lists to score, the other fields of their queries, and other lists of the same records."""
 
     def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool, others: Iterable[str] = ()) -> None:
         super().__init__(system, name, wanted, large)
@@ -310,12 +310,12 @@ class Slice(ListSlice):
 
     @property
     def found(self) -> list[str]:
-        """Other lists that a record has."""
+        """Names of the other lists that some record has."""
         return [other.name for other in self.others if other.queries]
 
     @property
     def total(self) -> int:
-        """Hits of all lists."""
+        """Number of hits in all lists."""
         return self.size + sum(other.size for other in self.others)
 
     def hits(self) -> Hits:

@@ -60,7 +60,7 @@ class SlimRecord(RunRecord, kw_only=True, gc=False):
 
 @cache
 def slim_record(lists: frozenset[str]) -> type[SlimRecord]:
-    """The same with some of the lists that it passes over."""
+    """SlimRecord that also reads these lists."""
     if not lists:
         return SlimRecord
     fields = [(name, list[str | int | RankedId] | None, None) for name in sorted(lists)]

@@ -1,6 +1,6 @@
-"""Runs that cannot be read from the middle: what a second look or a second pass needs is kept during the first pass.
+"""Wrappers for runs that cannot be read from the middle: they keep during the first pass what later steps need.
 
-What is kept lies in an unnamed temporary file, which is gone when the process ends.
+Data goes to an unnamed temporary file that disappears with the process.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ from karat.errors import InputError
 if TYPE_CHECKING:
     from karat.data.ids import Ids
 
-_WHOLE = 4  # lists of up to so many times the depth are kept whole
-_IN_MEMORY = 64 << 20  # bytes of ids and texts that a held run keeps there
-_TEXT = 56  # bytes that a Python text takes besides its characters
-_SIZE = 8  # bytes that say how large a slice is
+_WHOLE = 4  # lists up to this many times the depth are kept whole
+_IN_MEMORY = 64 << 20  # bytes of ids and texts that a held run keeps in memory
+_TEXT = 56  # overhead of a Python string, in bytes
+_SIZE = 8  # bytes of the length before each slice
 
 
 class Spilling(Run):
-    """A run that keeps the first hits of every query while it is read, for `look`."""
+    """Keeps the first hits of every query while a run is read, and serves `look` from them.
+
+    Columns that the pass did not read are read from the run itself, which then is read whole.
+    """
 
     def __init__(self, run: Run, depth: int) -> None:
         self._run, self._depth = run, depth
         self.label, self.here, self.threaded = run.label, run.here, run.threaded
-        self._kept: _SliceFile | None = None  # of the last pass
-        self._columns = self._lists = frozenset[str]()  # that it read
+        self._kept: _SliceFile | None = None  # by the last pass
+        self._columns = self._lists = frozenset[str]()  # read by the last pass
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         kept = self._kept = _SliceFile()
@@ -57,11 +60,11 @@ class Spilling(Run):
             yield replace(hits, others={})
 
     def has(self, columns: frozenset[str]) -> bool:
-        """Whether the last pass read all that is asked for."""
+        """Whether the last pass read these columns."""
         return self._kept is not None and columns & OPTIONAL_COLUMNS <= self._columns
 
     def kept(self, system: str, queries: list[str], places: Ints | None) -> Iterator[Hits]:
-        """What was kept of some queries, with their other lists."""
+        """The kept hits of some queries, with their other lists."""
         wanted = set(queries)
         file = self._kept or _SliceFile()
         for place in file.places if places is None else np.unique(places).tolist():
@@ -84,7 +87,7 @@ class Spilling(Run):
 
 
 class _SpilledLists(Run):
-    """Other lists of a run, of which the first hits were kept as well."""
+    """Other lists of a spilling run, whose first hits were kept as well."""
 
     def __init__(self, spilling: Spilling, lists: Run, name: str) -> None:
         self._spilling, self._lists, self._name = spilling, lists, name
@@ -110,16 +113,16 @@ class _SpilledLists(Run):
 
 
 class HeldRun(Run):
-    """A run that is read once, when it is first used, and whose slices are then given again and again.
+    """Reads a run once, on first use, and yields the same slices on every later call.
 
-    `columns` and `lists` are all that will ever be asked for; whoever asks for more makes it read the run once more.
+    `columns` and `lists` should cover all later requests: a request for more reads the run again.
     """
 
     def __init__(self, run: Run, columns: frozenset[str], lists: frozenset[str] = frozenset()) -> None:
         self._run, self._columns, self._lists = run, columns, lists
         self.label, self.here, self.threaded = run.label, run.here, run.threaded
         self._held: list[_HeldSlice] | None = None
-        self._audit = Audit()  # of the one pass
+        self._audit = Audit()  # filled by the pass
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         if self._held is None or not (columns <= self._columns and lists <= self._lists):
@@ -132,7 +135,7 @@ class HeldRun(Run):
             yield replace(hits, columns=asked, others={n: other for n, other in hits.others.items() if n in lists})
 
     def _read(self, columns: frozenset[str], lists: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        """Held only once all of it was read."""
+        """Read the run and hold its slices once it was read to the end."""
         columns, lists, found = self._columns | columns, self._lists | lists, Audit()
         held, size, file = list[_HeldSlice](), 0, None
         for hits in self._run.slices(columns, found, lists):
@@ -152,7 +155,7 @@ class HeldRun(Run):
             yield replace(hits, others={})
 
     def held(self, system: str, queries: list[str], columns: frozenset[str]) -> Iterator[Hits]:
-        """Some queries, with their other lists."""
+        """The hits of some queries, with their other lists."""
         if self._held is None or not columns <= self._columns:
             for _ in self.slices(columns, Audit()):
                 pass
@@ -177,7 +180,7 @@ class HeldRun(Run):
 
 
 class _HeldLists(Run):
-    """Other lists of a run that is held."""
+    """Other lists of a held run."""
 
     def __init__(self, held: HeldRun, name: str) -> None:
         self._held, self._name = held, name
@@ -210,7 +213,7 @@ class _HeldLists(Run):
 
 @dataclass(frozen=True)
 class _HeldSlice:
-    """A slice in memory, or with its hits in a file: what is said of queries stays in memory in any case."""
+    """A slice in memory, or with its hits in a file. Latency and fields of queries always stay in memory."""
 
     shell: Hits
     file: _SliceFile | None = None
@@ -218,7 +221,7 @@ class _HeldSlice:
 
     @classmethod
     def of(cls, hits: Hits, file: _SliceFile | None) -> _HeldSlice:
-        hits = replace(hits, written=None)  # a block of the file, far larger than its hits
+        hits = replace(hits, written=None)  # a block of the file, much larger than its hits
         if file is None:
             return cls(hits)
         shell = replace(hits, ids=[], score=None, rank=None, docs=None, columns={}, others={})
@@ -232,13 +235,13 @@ class _HeldSlice:
 
 
 def _at_place(hits: Hits, place: int) -> Hits:
-    """The same, to be found again at a place of the temporary file."""
+    """Set the place in the temporary file for all queries of a slice."""
     others = {name: _at_place(other, place) for name, other in hits.others.items()}
     return replace(hits, places=np.full(len(hits.queries), place), others=others)
 
 
 def _size(hits: Hits) -> int:
-    """Bytes that ids, numbers and texts take in memory, about."""
+    """Approximate bytes of ids, numbers and texts in memory."""
     size = 16 * len(hits.ids) + _ids_size(hits.ids) + (0 if hits.docs is None else _ids_size(hits.docs))
     for values in hits.columns.values():
         size += sum(len(value) + _TEXT if isinstance(value, str) else _SIZE for value in values)
@@ -254,7 +257,7 @@ def _ids_size(ids: Ids) -> int:
 
 
 def _first_hits(hits: Hits, depth: int) -> Hits:
-    """Of long lists the first hits as scoring orders them: by rank, else score, else position; and all that tie."""
+    """Cut long lists to their first hits, ordered as in scoring (rank, else score, else position). Ties are kept."""
     depth = max(depth, 1)
     counts = np.diff(hits.offsets)
     long = np.flatnonzero(counts > _WHOLE * depth)
@@ -269,7 +272,7 @@ def _first_hits(hits: Hits, depth: int) -> Hits:
 
 
 def _order_key(hits: Hits, start: int, end: int) -> Floats:
-    """What the hits of a query are sorted by, lowest first."""
+    """The sort key of a query's hits, lowest first."""
     if hits.rank is not None and not np.isnan(rank := hits.rank[start:end]).any():
         return rank
     if hits.score is not None and not np.isnan(score := hits.score[start:end]).any():
@@ -278,12 +281,12 @@ def _order_key(hits: Hits, start: int, end: int) -> Floats:
 
 
 class _Texts(msgspec.Struct, array_like=True):
-    """Ids as bytes: an array as it is, texts one per line, or as JSON where one of them holds a line break."""
+    """Ids as bytes: the array itself, one text per line, or JSON if a text contains a line break."""
 
     kind: Literal["array", "lines", "json"]
     text: bytes
-    width: int = 0  # of an array
-    compact: bool = False  # whether they were a polars Series
+    width: int = 0  # bytes per item of an array
+    compact: bool = False  # restore as a polars Series
 
     @classmethod
     def of(cls, ids: Ids) -> _Texts:
@@ -309,7 +312,7 @@ class _Texts(msgspec.Struct, array_like=True):
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    """The hits of a slice as they are written. What is said of queries (latency, fields) is not among it."""
+    """The stored form of a slice, without latency and fields of its queries."""
 
     system: str
     queries: _Texts
@@ -360,7 +363,7 @@ def _array(written: bytes | None, kind: Any) -> Any:
 
 
 def _encoded(values: list[Any]) -> bytes:
-    """Texts and numbers. Half characters and numbers of more than 64 bits, which only memory can hold, go as JSON."""
+    """Texts and numbers as msgpack; as JSON if there are lone surrogates or integers of more than 64 bits."""
     try:
         return msgspec.msgpack.encode(values)
     except (OverflowError, UnicodeEncodeError):
@@ -374,15 +377,15 @@ def _decoded(written: bytes) -> list[Any]:
 
 
 class _SliceFile:
-    """Slices one after the other in an unnamed temporary file."""
+    """Slices in an unnamed temporary file."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 — open for as long as somebody may look
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 — stays open for later reads
         self._end = 0
         self.places: list[int] = []
 
     def add(self, hits: Hits) -> int:
-        """The place where it can be read again."""
+        """Append a slice and return its place."""
         written = msgspec.msgpack.encode(_Stored.of(hits))
         place = self._end
         try:

@@ -72,7 +72,7 @@ class FrameRun(Run):
         frame = self._with_roles(columns)
         table = CheckedTable(frame, self.label, self._source, self._first)
         numbers = (table.find("score"), table.find("rank"))
-        # What text a number with a point becomes is decided by all of its column.
+        # Whether float ids are written as integers depends on the whole column, so convert before filtering.
         texts = [name for name, kind in frame.schema.items() if kind.is_float() and name not in numbers]
         query = table.ids(table.require("query_id"))
         picked = frame.with_columns(table.texts(name).alias(name) for name in texts).filter(query.is_in(queries))
@@ -84,7 +84,7 @@ class FrameRun(Run):
                 yield replace(hits, places=np.array([known[q] for q in hits.queries], np.int64) if known else None)
 
     def _with_roles(self, columns: frozenset[str]) -> pl.DataFrame:
-        """The frame under the names that the user's layout gives its columns."""
+        """The frame with columns renamed as the layout says."""
         if self._named or not self._layout.columns:
             return self._frame
         picked = self._layout.picked(self._frame.schema, columns, self.label)

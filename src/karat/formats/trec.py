@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SMALL = 16 << 20
 _BLOCK = 8 << 20
 _SMALL_BLOCK = 1 << 18
-# Lines of a query from which on its start is guessed, and how many bytes off a guess may be.
+# Average lines per query from which starts are guessed, and how many bytes a guess may be off.
 _FEW = 100
 _NEAR = 1 << 10
 
@@ -146,7 +146,7 @@ class TrecRun(Run):
 
     def __init__(self, source: Source, system: str | None = None) -> None:
         self.label, self._source, self._system = source.label, source, system
-        self._scattered: list[list[int]] = []  # of queries whose lines do not stand together: where each stretch begins
+        self._scattered: list[list[int]] = []  # offsets of each stretch, for queries with scattered lines
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         refuse_other_system(self._system, [self._tag], self.label)
@@ -170,15 +170,19 @@ class TrecRun(Run):
         order = sorted(range(len(queries)), key=stretches.__getitem__)
         with self._source.path.open("rb") as stream:
             for number, at in enumerate(order, 1):
-                for begin in stretches[at]:
-                    stream.seek(begin)
-                    self._source.note_parsed(rows.add_stretch(queries[at], stream))
+                try:
+                    for begin in stretches[at]:
+                        stream.seek(begin)
+                        self._source.note_parsed(rows.add_stretch(queries[at], stream))
+                except (ValueError, IndexError):
+                    raise self._changed() from None
                 if len(rows.queries) != number:
-                    raise InputError(
-                        "the file changed while it was read", file=self.label, hint="run the command again"
-                    )
+                    raise self._changed()
         if order:
             yield self._made(rows.queries, rows.counts, rows.ids, _as_floats32(rows.scores), places[order])
+
+    def _changed(self) -> InputError:
+        return InputError("the file changed while it was read", file=self.label, hint="run the command again")
 
     def parts(self, least: int) -> list[Run] | None:
         parts = source_parts(self._source, least, lambda line: line.split(maxsplit=1)[0] if line.strip() else b"")
@@ -253,7 +257,7 @@ class TrecRun(Run):
         return self._made(queries, counts, [i for row in rows.values() for i in row[1]], score, places)
 
     def _places(self, stretches: list[list[int]]) -> Ints:
-        """Where the lines of each query begin; below 0 for a query that is scattered, which this object knows of."""
+        """Offset of each query's lines; negative for scattered queries: an index into `_scattered`."""
         self._scattered = [begins for begins in stretches if len(begins) > 1]
         numbers = iter(range(-1, -1 - len(self._scattered), -1))
         return np.array([begins[0] if len(begins) == 1 else next(numbers) for begins in stretches], np.int64)
@@ -306,7 +310,7 @@ class _Rows:
         self.scores: list[float] = []
 
     def add_stretch(self, query: str, stream: IO[bytes]) -> int:
-        """The lines of a query that stand together; how many bytes were looked at."""
+        """Add consecutive lines of a query and return the number of bytes read."""
         name, before, size = query.encode(), len(self.ids), 0
         for raw in stream:
             size += len(raw)
@@ -326,8 +330,8 @@ class _Rows:
 
 
 def _query_starts(block: bytes, queries: list[str], offsets: Ints, separator: bytes) -> Ints:
-    """Where the lines of each query begin. To find every line costs a sixth of reading it, so where queries have many
-    the next one is looked for about where it should be."""
+    """Offset of the first line of each query. Finding every line break costs a sixth of reading the block, so if
+    queries have many lines, the next query is searched for near its expected offset."""
     if len(queries) * _FEW > offsets[-1]:
         return line_starts(block)[offsets[:-1]]
     starts, at = [0], 0
