@@ -69,7 +69,7 @@ def test_every_table_fits_100_columns(small: Path) -> None:
 def test_eval_json_is_the_saved_result(small: Path) -> None:
     done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "-m", "mrr", "--json", cwd=small)
     saved = json.loads(done.stdout)
-    assert saved["schema"] == "karat/result/1"
+    assert saved["schema"] == "karat/result/2"
     assert [(r["metric"], r["mean"], r["n"], r["undefined"]) for r in saved["summary"]] == [
         ("recall@5", 1.0, 1, 0),
         ("mrr", 0.5, 1, 0),

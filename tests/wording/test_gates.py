@@ -16,6 +16,7 @@ from karat.gates.gate import gate
 from karat.gates.selftest import selftest
 from karat.gates.text_form import parse_gate
 from karat.results.result import Result
+from karat.results.save import saved_form
 from karat.statistics.intervals import Sampling
 from wording import Transcript, file, refusals
 
@@ -46,7 +47,7 @@ def scored(good: int = 8, size: int = 10, metrics: Any = METRICS, **tags: Any) -
 
 
 def saved(name: str, result: Result, **changes: Any) -> str:
-    return file(name, json.dumps({**json.loads(msgspec.json.encode(result.saved())), **changes}))
+    return file(name, json.dumps({**json.loads(msgspec.json.encode(saved_form(result))), **changes}))
 
 
 def against(gates: str, **changes: Any) -> Case:
@@ -65,7 +66,7 @@ def anchored(anchor: str) -> Case:
 
 
 def settings(**changes: Any) -> dict[str, Any]:
-    return {**json.loads(msgspec.json.encode(scored().saved()))["settings"], **changes}
+    return {**json.loads(msgspec.json.encode(saved_form(scored())))["settings"], **changes}
 
 
 def two_systems() -> list[dict[str, Any]]:
@@ -161,7 +162,7 @@ def timed(times: range) -> list[dict[str, Any]]:
 def test_reasons_of_verdicts(tmp_path: Path) -> None:
     both = {"topic": lambda i: f"t{i % 4}", "language": lambda i: "en" if i % 2 else "pt-BR"}
     anchor = tmp_path / "release.json"
-    anchor.write_bytes(msgspec.json.encode(scored(180, 200).saved()))
+    anchor.write_bytes(msgspec.json.encode(saved_form(scored(180, 200))))
     old, new = scored(8, 10), scored(8, 10)
     old.provenance["code_date"], new.provenance["code_date"] = "2026-01-01", "2026-07-20"
     cases = {

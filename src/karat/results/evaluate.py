@@ -284,6 +284,7 @@ class _Evaluation:
         request = self._request(views, plan)
         if plan.lists > request.lists and not run.can_look:
             run = Spilling(run, plan.lists)
+            request = replace(request, columns=request.columns | ({"text"} if plan.texts else frozenset()))
         run, golds = self._golds(self._described(run), views, request)
         systems, run = self._pass(run, request, golds)
         if not systems:

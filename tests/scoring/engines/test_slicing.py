@@ -104,7 +104,8 @@ def assert_all_the_same(left: karat.Result, right: karat.Result) -> None:
         assert ours.tolist() == theirs.tolist()
     assert left.unjudged_lists("chunk").names == right.unjudged_lists("chunk").names
     assert left.data.hashes.tolist() == right.data.hashes.tolist()
-    assert left.data.returned == right.data.returned
+    for ours, theirs in zip(left.data.returned, right.data.returned, strict=True):
+        assert ours.tolist() == theirs.tolist()
 
 
 FULL: dict[str, Any] = {"sampling": karat.Sampling(resamples=100), "consumers": [everything]}

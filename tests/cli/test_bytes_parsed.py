@@ -1,0 +1,119 @@
+"""Every command parses each hit of a run once, whatever is requested."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from karat.cli.main import main
+from karat.formats.base import PARSED
+
+DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
+GOLD, CRITERIA, CORPUS = (str(DEMO / name) for name in ("gold.jsonl", "ship-criteria.yaml", "corpus.jsonl"))
+MOST = 1.1  # times the size of the runs
+FORMATS = ("jsonl", "trec", "csv", "parquet", "jsonl.gz")
+COMMANDS = {
+    "eval": "eval {run} --gold {gold}",
+    "json": "eval {run} --gold {gold} -m recall@5 --json",
+    "page": "eval {run} --gold {gold} -o page.html -o result.json",
+    "save": "eval {run} --gold {gold} --save",
+    "corpus": "eval {run} --gold {gold} --corpus {corpus} -o page.html",
+    "bounds": "eval {run} --gold {gold} --bounds --labels labels.jsonl",
+    "sweep": "sweep {run} --gold {gold}",
+    "triage": "triage {run} --gold {gold}",
+    "compare": "compare {other} {run} --gold {gold} -o page.html",
+    "bounded comparison": "compare {other} {run} --gold {gold} --bounds --labels labels.jsonl",
+    "gate": "gate {run} --gold {gold} --baseline {other} --gate 'recall@5 >= 0.2' --gate 'recall@5 drop <= 0.02'",
+    "gate page": "gate {run} --gold {gold} --baseline {other} --gate 'ndcg@5 drop <= 0.1' -o a.html -o b.md --save",
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same run in every format, and another one."""
+    folder = tmp_path_factory.mktemp("runs")
+    lines = [json.loads(line) for line in (DEMO / "bm25_rerank.jsonl").read_text().splitlines()]
+    shuffled = random.Random(7)
+    for line in lines:
+        line["topk_original"] = shuffled.sample(line["topk"], len(line["topk"]))
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    hits = [(line["query_id"], hit["chunk_id"], hit["rank"], hit["score"]) for line in lines for hit in line["topk"]]
+    table = pl.DataFrame(hits, schema=["query_id", "chunk_id", "rank", "score"], orient="row")
+    found = {name: folder / f"run.{name}" for name in (*FORMATS, "other")}
+    found["jsonl"].write_text(text)
+    found["jsonl.gz"].write_bytes(gzip.compress(text.encode()))
+    found["trec"].write_text("".join(f"{query} Q0 {item} {rank} {score} s\n" for query, item, rank, score in hits))
+    table.write_csv(found["csv"])
+    table.write_parquet(found["parquet"])
+    found["other"].write_bytes((DEMO / "bm25.jsonl").read_bytes())
+    pairs = [(line["query_id"], hit["chunk_id"]) for line in lines[:50] for hit in line["topk"][:5]]
+    labels = ({"query_id": query, "chunk_id": item, "grade": 1, "annotator": "model"} for query, item in pairs)
+    (folder / "labels.jsonl").write_text("".join(json.dumps(label) + "\n" for label in labels))
+    return found
+
+
+@pytest.fixture
+def counted(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder of its own, and a count that begins at 0."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.jsonl").write_bytes((runs["jsonl"].parent / "labels.jsonl").read_bytes())
+    PARSED.reset()
+    yield
+    PARSED.reset()
+
+
+def size_of(path: Path) -> int:
+    return len(gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path.stat().st_size
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_run_is_parsed_once(kind: str, command: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = COMMANDS[command]
+    arguments = text.format(run=runs[kind], other=runs["other"], gold=GOLD, corpus=CORPUS)
+    assert karat(arguments, monkeypatch) in (0, 1)
+    read = [runs[kind], *([runs["other"]] if "{other}" in text else [])]
+    assert PARSED.bytes >= 0.9 * sum(map(size_of, read))
+    assert PARSED.bytes <= MOST * sum(map(size_of, read))
+
+
+def karat(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of a command, run in this process."""
+    monkeypatch.setattr("sys.argv", ["karat", *shlex.split(arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize("kind", ["jsonl", "trec"])
+def test_of_many_queries_only_those_that_are_shown_are_read_again(
+    kind: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("karat.results.evaluate.KEEP_LISTS", 50)
+    assert karat(f"triage {runs[kind]} --gold {GOLD} -n 10", monkeypatch) == 0
+    extra = PARSED.bytes / size_of(runs[kind]) - 1
+    assert 0 < extra < 0.1
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize("kind", ["parquet", "jsonl.gz"])
+def test_what_cannot_be_read_from_the_middle_is_kept_beside(
+    kind: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = f"triage {runs[kind]} --gold {GOLD} -n 10 --json"
+    assert karat(arguments, monkeypatch) == 0
+    kept = capsys.readouterr().out
+    monkeypatch.setattr("karat.results.evaluate.KEEP_LISTS", 50)
+    PARSED.reset()
+    assert karat(arguments, monkeypatch) == 0
+    assert capsys.readouterr().out == kept
+    assert PARSED.bytes <= MOST * size_of(runs[kind])
