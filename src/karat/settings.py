@@ -9,7 +9,6 @@ import msgspec
 
 from karat.errors import ConfigError, InputError, did_you_mean
 from karat.files.decode_errors import refusal
-from karat.files.yaml import load_yaml
 
 
 class RetrievalConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,6 +58,8 @@ def load_config(start: Path | None = None) -> Config:
 
 
 def _read(file: Path) -> Config:
+    from karat.files.yaml import load_yaml  # with all of PyYAML, and most folders have no such file
+
     try:
         value, _ = load_yaml(file.read_bytes(), str(file))
         config = msgspec.convert(value or {}, Config)

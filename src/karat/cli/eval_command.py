@@ -114,16 +114,20 @@ def command(
 
 def _consumers(outputs: Sequence[str], *, as_json: bool, keep: bool) -> list[Consumer]:
     """What the files that are written need of the run."""
-    from karat.history.keep import keep_need
-    from karat.results.queries.triage import triage_need
-    from karat.results.save import save_need
-
     found: list[Consumer] = []
     if any(output.endswith(".html") for output in outputs):
+        from karat.results.queries.triage import triage_need
+
         found.append(triage_need)
-    if as_json or any(output.endswith(".json") for output in outputs):
+    if as_json or any(output.endswith((".json", ".parquet")) for output in outputs):
+        from karat.results.save import save_need
+
         found.append(save_need)
-    return [*found, keep_need] if keep else found
+    if keep:
+        from karat.history.keep import keep_need
+
+        found.append(keep_need)
+    return found
 
 
 def _inputs(run: str, gold: str, routes: dict[str, str], labels: Sequence[str], **options: Any) -> list[str]:

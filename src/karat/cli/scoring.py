@@ -293,11 +293,14 @@ class Keeper:
 
 def open_for_saving(save: bool | None, tags: tuple[str, ...]) -> Keeper | None:
     """Opened before the work: a history that cannot be written is told at once."""
+    from karat.settings import load_config
+
+    wanted = bool(tags) or load_config().save if save is None else save
+    if not (wanted or tags):
+        return None
     from karat.history.opening import open_store
     from karat.history.store import checked_name
-    from karat.settings import load_config
 
     for tag in tags:
         checked_name(tag, "tag")
-    wanted = bool(tags) or load_config().save if save is None else save
     return Keeper(open_store(create=True), tags) if wanted else None
