@@ -71,6 +71,10 @@ class _Number(_Limited, click.FloatRange):
     parse = click.FLOAT
 
 
+class ListedOption(click.Option):
+    """An option that a list describes."""
+
+
 def options_of(kind: type, *names: str, **changes: Any) -> Callable[[F], F]:
     """The options of these names, as their list says them; `changes`: what a command says otherwise."""
     known = options_in(kind)
@@ -94,7 +98,7 @@ def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
         said |= {"type": _type(option), "default": option.default if given else None, "show_default": given}
     if "default" in changes:
         changes["show_default"] = True
-    return click.option(*flags, option.name, **{**said, **changes})
+    return click.option(*flags, option.name, cls=ListedOption, **{**said, **changes})
 
 
 def _type(option: Option) -> Any:

@@ -23,7 +23,7 @@ from karat.scoring.options import Options
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @click.option("--ks", default="1,3,5,10,20", show_default=True, help="The depths, with commas between them.")
-@options_of(Options, "segments", "missing", "min_score", "doc_of", "no_future", "top_k", "no_answer", "corpus")
+@options_of(Options, "segments", "missing", "min_score", "doc_of", "no_future", "top_k", "corpus")
 @statistics_options
 @json_option
 @report_output

@@ -22,7 +22,7 @@ from karat.scoring.options import Options
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @click.option("-n", "most", type=click.IntRange(min=1), default=20, show_default=True, help="How many queries.")
-@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "no_answer", "corpus")
+@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "corpus")
 @json_option
 @report_output
 @reading_options

@@ -1,0 +1,261 @@
+"""A command offers only what it uses: each of its options changes what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from karat.cli.main import karat_command
+from karat.cli.options import ListedOption
+
+Call = Callable[..., tuple[int, str, str]]
+
+METRICS = [
+    *("-m", "recall", "-m", "ndcg@10", "-m", "evidence_recall@5", "-m", "cost", "-m", "false_evidence@5"),
+    *("-m", "latency_p50"),
+]
+GATES = ["--gate", "recall drop <= 0.1", "--gate", "evidence_recall@5 >= 0.5", "--gate", "cost <= 0.6"]
+GATES += ["--gate", "false_evidence@5 <= 0.2", "--gate", "hit@1 >= 0.36 on bound"]
+BASE: dict[str, list[str]] = {
+    "eval": ["eval", "run.jsonl", "--gold", "gold.jsonl", "--prices", "prices.yaml", "--json"],
+    "compare": [
+        "compare",
+        "old.jsonl",
+        "run.jsonl",
+        "--gold",
+        "gold.jsonl",
+        "--prices",
+        "prices.yaml",
+        *METRICS,
+        "--json",
+    ],
+    "gate": [
+        *("gate", "run.jsonl", "--gold", "gold.jsonl", "--baseline", "old.jsonl", "--prices", "prices.yaml", *GATES),
+        *("--json", "-o", "page.html"),
+    ],
+    "selftest": [
+        *("selftest", "run.jsonl", "--gold", "gold.jsonl", "--baseline", "old.jsonl", "--prices", "prices.yaml"),
+        *(*GATES, "--rounds", "40", "--json"),
+    ],
+    "power": ["power", "run.jsonl", "--gold", "gold.jsonl", *METRICS, "--json"],
+    "sweep": ["sweep", "run.jsonl", "--gold", "gold.jsonl", "--json"],
+    "triage": ["triage", "run.jsonl", "--gold", "gold.jsonl", "--json"],
+    "stress": [
+        "stress",
+        "run.jsonl",
+        "--gold",
+        "gold.jsonl",
+        "--negatives",
+        "negatives.jsonl",
+        "--queries",
+        "30",
+        "--json",
+    ],
+    "baseline": [
+        *("baseline", "--corpus", "corpus.jsonl", "--queries", "gold.jsonl", "--run", "run.jsonl"),
+        *("-b", "random", "-b", "bm25", "--json"),
+    ],
+    "calibrate": [
+        *("calibrate", "--judge", "judge.jsonl", "--human", "human.jsonl", "--gold", "gold.jsonl"),
+        *("--run", "run.jsonl", "--json"),
+    ],
+    "agree": ["agree", "human.jsonl", "other.jsonl", "--json"],
+    "pool": ["pool", "run.jsonl", "--gold", "gold.jsonl", "--k", "2", "-o", "pooled.jsonl", "--json"],
+}
+# What an option is given, and what must be said besides for it to matter.
+GIVEN: dict[str, tuple[list[str], list[str]]] = {
+    "segments": (["--segment", "language"], []),
+    "k": (["--k", "3"], []),
+    "missing": (["--missing", "skip"], []),
+    "min_score": (["--min-score", "0.55"], []),
+    "doc_of": (["--doc-of", "/"], []),
+    "no_future": (["--no-future"], []),
+    "top_k": (["--top-k", "1"], []),
+    "prices": (["--prices", "other.yaml"], []),
+    "no_answer": (["--no-answer", "type=Null"], []),
+    "fuzzy_threshold": (["--fuzzy-threshold", "0.95"], []),
+    "corpus": (["--corpus", "corpus.jsonl"], ["--no-future"]),
+    "corpus_size": (["--corpus-size", "50"], []),
+    "bounds": (["--bounds"], []),
+    "labels": (["--labels", "judge.jsonl"], []),
+    "calibration": (["--calibration", "human.jsonl"], ["--labels", "judge.jsonl"]),
+    "pool": (["--pool", "pool.jsonl"], ["--bounds"]),
+    "max_grade": (["--max-grade", "1"], []),
+    "bm25": (["--bm25", "old.jsonl"], []),
+    "raw": (["--raw", "old.jsonl"], []),
+    "original": (["--original", "old.jsonl"], []),
+    "routes": (["--route", "faq=old.jsonl"], []),
+    "target_false_evidence": (["--target-false-evidence", "0.5"], []),
+    "method": (["--interval", "strict"], []),
+    "level": (["--confidence", "0.5"], []),
+    "resamples": (["--resamples", "150"], []),
+    "seed": (["--seed", "7"], []),
+    "cluster": (["--cluster", "topic"], []),
+    "run_format": (["--run-format", "trec-run"], []),
+    "gold_format": (["--gold-format", "beir"], []),
+    "target": (["--target", "second"], ["--gold", "target.jsonl"]),
+    "split": (["--split", "dev"], ["--gold", "beir"]),
+    "system": (["--system", "nobody"], []),
+    "hits": (["--hits", "raw"], []),
+    "engine": (["--engine", "nowhere"], []),
+    "spark_master": (["--spark-master", "local[1]"], []),
+    "run_columns": (["--run-columns", "columns.yaml"], []),
+}
+BESIDES = {(command, "max_grade"): ["--labels", "judge.jsonl"] for command in ("eval", "compare", "pool")}
+SETTINGS = {"settings", "statistics", "seconds"}  # what was asked for, and not what came of it
+
+
+def offered() -> Iterator[tuple[str, str]]:
+    """Every option of the lists that a command has."""
+    with karat_command.make_context("karat", ["metrics"]) as context:
+        for name in BASE:
+            command = karat_command.get_command(context, name)
+            assert command is not None
+            yield from ((name, option.name or "") for option in command.params if isinstance(option, ListedOption))
+
+
+def lines(name: str, *records: Any) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs and a gold set in which every option matters."""
+    folder = tmp_path_factory.mktemp("options")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        _write()
+    return folder
+
+
+COUNT = 60
+QUERIES = range(COUNT + 3)
+TEXT = "refunds are paid within five days of the request"
+CLOSE = "refunds are paid within nine days of a request"
+
+
+def _gold(i: int) -> dict[str, Any]:
+    tags = {"language": "en" if i % 2 else "de", "topic": str(i // 3), "type": "Null" if i >= COUNT else "fact"}
+    entry = {"query_id": f"q{i}", "query": f"refund number {i}", "tags": tags, "as_of": "2025-06-01"}
+    if i >= COUNT:  # without an answer: one that says so, one that does not, one that the run lacks
+        return {**entry, **({"no_answer": True} if i == COUNT else {"gold": {"z": 0}})}
+    return {**entry, "gold": {f"d{i}": 2, "b#1": 1, "c#1": 1}, "evidence": [TEXT], "source": "faq"}
+
+
+def _hit(name: str, score: float, **more: Any) -> dict[str, Any]:
+    return {"chunk_id": name, "score": round(score, 3), **more}
+
+
+def _list(i: int, shift: int) -> list[dict[str, Any]]:
+    ids = [f"d{i}#1", "b#1", "x#1", "c#1", "y#1", "v#1"]
+    turn = (i * 5 + shift) % 6
+    ids = ids[turn:] + ids[:turn]
+    more = {name: {"doc_version": "2025-01-01"} for name in ids}
+    more |= {"b#1": {"doc_version": "2026-01-01"}, "c#1": {}, "x#1": {**more["x#1"], "text": CLOSE}}
+    return [_hit(name, 0.95 - 0.1 * j - 0.001 * i, **more[name]) for j, name in enumerate(ids)]
+
+
+def _line(i: int, shift: int, system: str) -> dict[str, Any]:
+    timed = {"latency_ms": {"total": 10.0 + i, "rerank": 3.0}, "usage": [{"model": "m", "calls": 1 + i % 3}]}
+    raw = _list(i, shift + 3)
+    return {
+        "query_id": f"q{i}",
+        "system": system,
+        "topk": _list(i, shift),
+        "raw": raw,
+        "topk_original": raw[:3],
+        "route": ["faq"] if i % 4 else ["web"],
+        **timed,
+    }
+
+
+def _write() -> None:
+    lines("gold.jsonl", *map(_gold, QUERIES))
+    lines("run.jsonl", *(_line(i, 0, "new") for i in QUERIES if i not in (4, COUNT + 2)))
+    lines("old.jsonl", *(_line(i, 2, "old") for i in QUERIES if i != COUNT + 2))
+    asked = [{"query_id": f"q{i}", "query": f"refund number {i}"} for i in range(COUNT)]
+    lines("target.jsonl", *({**one, "gold_chunk_id": "b#1", "second": "w#1"} for one in asked))
+    lines("negatives.jsonl", *({"query_id": one["query_id"], "negatives": ["n#1", "n#2", "n#3"]} for one in asked))
+    queries = [{"_id": one["query_id"], "text": one["query"]} for one in asked]
+    lines("beir/queries.jsonl", *queries)
+    for split, name in (("test", "b#1"), ("dev", "c#1")):
+        Path("beir/qrels").mkdir(exist_ok=True)
+        rows = "".join(f"q{i}\t{name}\t1\n" for i in range(COUNT))
+        Path(f"beir/qrels/{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    words = {"b#1": "refund of an order", "c#1": TEXT, "x#1": CLOSE, "y#1": "opening hours", "v#1": TEXT, "n#1": "no"}
+    words |= {"n#2": "nothing", "n#3": "none", **{f"d{i}#1": f"refund number {i}" for i in range(COUNT)}}
+    lines(
+        "corpus.jsonl", *({"chunk_id": name, "text": text, "doc_version": "2026-01-01"} for name, text in words.items())
+    )
+    for name, price in (("prices", 0.25), ("other", 0.5)):
+        Path(f"{name}.yaml").write_text(f"currency: USD\nmodels: {{m: {{per_call: {price}}}}}\n")
+    Path("columns.yaml").write_text("query_id: request_id\n")
+    pairs = [(f"q{i}", name) for i in range(10) for name in ("x#1", "y#1", "v#1")]
+    label = [{"query_id": q, "chunk_id": c, "annotator": "judge", "kind": "judge"} for q, c in pairs]
+    lines("judge.jsonl", *({**one, "grade": j % 3} for j, one in enumerate(label)))
+    human = [{**one, "annotator": "ann", "kind": "human"} for one in label]
+    lines("human.jsonl", *({**one, "grade": (j + j % 2) % 3} for j, one in enumerate(human[:20])))
+    lines("other.jsonl", *({**one, "annotator": "ben", "grade": (j + j % 5) % 3} for j, one in enumerate(human[:20])))
+    lines("pool.jsonl", *({"query_id": q, "chunk_id": "w#1", "query": "refund?", "text": "w"} for q, _ in pairs[::3]))
+
+
+def _told(text: str) -> Any:
+    """What a command says, without what it was asked."""
+    try:
+        return _without(json.loads(text))
+    except ValueError:
+        return text
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without(inner) for name, inner in value.items() if name not in SETTINGS}
+    return [_without(inner) for inner in value] if isinstance(value, list) else value
+
+
+Said = tuple[int, Any, str, str]  # exit code, output, error, page
+
+
+@pytest.fixture
+def say(files: Path, karat_command: Call, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    monkeypatch.chdir(files)
+    monkeypatch.setattr("karat.cli.scoring.command_line", lambda: "karat")
+
+    def call(*arguments: str) -> Said:
+        if arguments not in _SAID:
+            Path("page.html").unlink(missing_ok=True)
+            code, out, err = karat_command(*arguments)
+            page = Path("page.html").read_text() if Path("page.html").exists() else ""
+            _SAID[arguments] = code, _told(out), err.partition("rror: ")[2], page
+        return _SAID[arguments]
+
+    return call
+
+
+_SAID: dict[tuple[str, ...], Said] = {}
+
+
+@pytest.mark.parametrize(("command", "option"), list(offered()))
+def test_each_option_of_a_command_changes_what_it_says(say: Callable[..., Said], command: str, option: str) -> None:
+    given, besides = GIVEN[option]
+    besides = BESIDES.get((command, option), besides)
+    before = say(*BASE[command], *besides)
+    assert not before[2]
+    after = say(*BASE[command], *besides, *given)
+    assert "o such option" not in after[2]
+    assert after != before
+
+
+def test_every_command_with_listed_options_is_looked_at() -> None:
+    """`judge` and `synthesize` hand theirs to `Judging` and `Synthesizing`; the others have a few for reading."""
+    elsewhere = {"judge", "synthesize", "label", "serve", "run", "check"}
+    with karat_command.make_context("karat", ["metrics"]) as context:
+        commands = {name: karat_command.get_command(context, name) for name in karat_command.list_commands(context)}
+    options = {name: [] if command is None else command.params for name, command in commands.items()}
+    listed = {name for name, params in options.items() if any(isinstance(each, ListedOption) for each in params)}
+    assert listed == {*BASE, *elsewhere}
