@@ -16,6 +16,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from refusals import refused
 
 import karat
 from karat.labels.judge.canaries import TOLERATED, make_canaries
@@ -23,6 +24,7 @@ from karat.labels.judge.judge import Judgements, Judging
 from karat.labels.judge.prompt import Prompt
 from karat.labels.labels_file import read_labels
 from karat.llm.options import ModelOptions
+from karat.options.option import UnknownOption
 from karat.schemas import schema_text
 from karat.systems.synthesize.synthesize import Synthesizing
 
@@ -543,7 +545,7 @@ def test_the_function_tells_of_every_option() -> None:
 
 @pytest.mark.parametrize("function", [karat.judge, Judging, karat.synthesize, Synthesizing])
 def test_an_option_that_does_not_exist(function: Callable[..., Any]) -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'worker'"):
+    with refused("unknown-option", UnknownOption, name="worker", hint="did you mean workers?"):
         function("a.jsonl", model="m", worker=3)
 
 

@@ -63,9 +63,9 @@ def test_compare(terminal: Transcript, small: None) -> None:
 def test_sweep_and_power(terminal: Transcript, small: None) -> None:
     terminal("sweep", RUN, "--gold", GOLD, *QUICK)
     terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "1,2,7", *QUICK)
-    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--detect", "0.2", *QUICK)
-    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--against", RERANKED, *QUICK)
-    terminal("power", "old.jsonl", "--gold", "gold.jsonl", *QUICK)
+    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--detect", "0.2")
+    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--against", RERANKED)
+    terminal("power", "old.jsonl", "--gold", "gold.jsonl")
     check("wording/sweep_and_power.txt", terminal.text)
 
 

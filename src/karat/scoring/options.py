@@ -178,7 +178,11 @@ class Options(EngineOptions, FileOptions, ListOptions, Sampling, GroupOptions, D
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sampling is not None and part_of(self, Sampling) not in (Sampling(), self.sampling):
-            raise ConfigError("how intervals are made is said twice", hint="leave out sampling, or what it holds")
+            raise ConfigError(
+                "how intervals are made is said twice",
+                code="contradiction",
+                hint="leave out sampling, or what it holds",
+            )
 
     @property
     def intervals(self) -> Sampling:
