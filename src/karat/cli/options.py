@@ -143,8 +143,9 @@ metric_option = click.option(
     help="Metric such as recall@5; repeat for more. `karat metrics` lists them.",
 )
 
+READING = ("run_format", "gold_format", "target", "split", "system", "hits")
 query_options = options_of(Options, "gold_format", "target", "split")
-reading_options = options_of(Options, "run_format", "gold_format", "target", "split", "system", "hits")
+reading_options = options_of(Options, *READING)
 statistics_options = options_of(Options, "method", "level", "resamples", "seed", "cluster")
 grade_option = options_of(LabelOptions, "max_grade")
 

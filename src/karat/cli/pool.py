@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from karat.cli.options import grade_option, json_option, options_of, reading_options
-from karat.options.option import options_in
-from karat.scoring.options import FileOptions, Options
+from karat.cli.options import READING, grade_option, json_option, options_of, reading_options
+from karat.scoring.options import Options
 
 
 @click.command("pool", short_help="Collect what runs found and nobody has judged, to be labelled.")
@@ -61,7 +60,7 @@ def command(
     inputs = [*runs, gold, *labelled, *([options["corpus"]] if options["corpus"] else [])]
     refuse_overwriting(Path(output), inputs)
     check_writable(output)
-    asked = FileOptions(**{name: options.pop(name) for name in options_in(FileOptions) if name in options})
+    asked = Options(**{name: options.pop(name) for name in READING})
     with working("pooling"):
         judged = read_gold_or_queries(gold, **asked.of_gold)
         if labelled:

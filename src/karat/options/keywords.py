@@ -21,14 +21,14 @@ class LadderKeywords(TypedDict, total=False):
     fuzzy_threshold: float
     target_false_evidence: float
     corpus_size: int | None
-    prices: Any
-    no_answer: str | None
-    segments: Iterable[str]
-    cluster: str | None
     method: Method
     level: float
     resamples: int
     seed: int
+    prices: Any
+    no_answer: str | None
+    segments: Iterable[str]
+    cluster: str | None
     bm25: Any
     raw: Any
     original: Any

@@ -63,9 +63,10 @@ class CountingOptions(OptionList):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(OptionList):
-    """What is known beside the run and the gold set."""
+class Options(Sampling, CountingOptions):
+    """All that an evaluation may be told."""
 
+    # What is known beside the run and the gold set.
     prices: Any = option(
         None, "Price table in YAML, for the cost.", metavar="FILE", instead="karat.yaml's", is_input=True
     )
@@ -81,11 +82,7 @@ class DataOptions(OptionList):
         is_input=True,
     )
 
-
-@dataclass(frozen=True, kw_only=True)
-class GroupOptions(OptionList):
-    """By which attributes queries are told apart, or belong together."""
-
+    # By which attributes queries are told apart, or belong together.
     segments: Iterable[str] = option(
         (),
         "Also by language, topic, language×topic (or language,topic), query_length, gold_items ….",
@@ -99,11 +96,7 @@ class GroupOptions(OptionList):
         instead="conversation_id, if given",
     )
 
-
-@dataclass(frozen=True, kw_only=True)
-class ListOptions(OptionList):
-    """Runs that have other lists for the same queries."""
-
+    # Runs that have other lists for the same queries.
     bm25: Any = option(None, "Run of BM25 to show beside.", metavar="RUN", instead="search in --corpus", is_input=True)
     raw: Any = option(
         None, "Run with the lists before reranking, where the log has no `raw`.", metavar="RUN", is_input=True
@@ -119,11 +112,7 @@ class ListOptions(OptionList):
         is_input=True,
     )
 
-
-@dataclass(frozen=True, kw_only=True)
-class FileOptions(OptionList):
-    """How the run and the gold set are read."""
-
+    # How the run and the gold set are read.
     run_format: str | None = option(None, "Format of the run (default: recognised from its content).", metavar="NAME")
     gold_format: str | None = option(None, "Format of the gold set (default: recognised).", metavar="NAME")
     target: str | None = option(None, "Field that holds the target of a single-target set.", metavar="FIELD")
@@ -139,32 +128,13 @@ class FileOptions(OptionList):
         is_input=True,
     )
 
-    @property
-    def of_run(self) -> dict[str, Any]:
-        """For `read_run`."""
-        return {"format": self.run_format, "system": self.system, "hits": self.hits, "columns": self.run_columns}
-
-    @property
-    def of_gold(self) -> dict[str, Any]:
-        """For `read_gold`."""
-        return {"format": self.gold_format, "target": self.target, "split": self.split}
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineOptions(OptionList):
-    """Where it is worked out."""
-
+    # Where it is worked out.
     engine: Any = option(
         None, "Where it is worked out: local, processes (all cores) or spark.", metavar="NAME", instead="local"
     )
     spark_master: str | None = option(None, "spark://host:7077, sc://host:15002, local[2] …; for spark.", metavar="URL")
 
-
-# The last base comes first in signatures and on pages.
-@dataclass(frozen=True, kw_only=True)
-class Options(EngineOptions, FileOptions, ListOptions, Sampling, GroupOptions, DataOptions, CountingOptions):
-    """All of them, and those that only Python has."""
-
+    # Those that only Python has.
     labelling: Any = option(
         None, "Labels beside the gold set, and whether bounds are asked for, from `read_labelling`.", flags=[]
     )
@@ -186,7 +156,18 @@ class Options(EngineOptions, FileOptions, ListOptions, Sampling, GroupOptions, D
 
     @property
     def intervals(self) -> Sampling:
+        """How intervals are made."""
         return self.sampling or part_of(self, Sampling)
+
+    @property
+    def of_run(self) -> dict[str, Any]:
+        """For `read_run`."""
+        return {"format": self.run_format, "system": self.system, "hits": self.hits, "columns": self.run_columns}
+
+    @property
+    def of_gold(self) -> dict[str, Any]:
+        """For `read_gold`."""
+        return {"format": self.gold_format, "target": self.target, "split": self.split}
 
 
 def named_sampling(options: Mapping[str, Any], own: Sampling) -> Sampling:
