@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from karat.scoring.metrics.base import Metric as Metric
     from karat.scoring.metrics.grammar import all_metrics as all_metrics
     from karat.scoring.metrics.grammar import parse_metric as parse_metric
-    from karat.statistics.intervals import Sampling as Sampling
+    from karat.statistics.sampling import Sampling as Sampling
     from karat.systems.ladder import Ladder as Ladder
     from karat.systems.ladder import baseline_ladder as baseline_ladder
     from karat.systems.run import run_retriever as run_retriever
@@ -72,7 +72,7 @@ _WHERE = {
     "Retriever": "karat.retrievers.base",
     "Run": "karat.data.hits",
     "RunLogWriter": "karat.formats.run_log_writer",
-    "Sampling": "karat.statistics.intervals",
+    "Sampling": "karat.statistics.sampling",
     "Spark": "karat.scoring.engines.spark",
     "Stress": "karat.systems.stress.stress",
     "Sweep": "karat.results.sweep",

@@ -8,13 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import pytest
 
 if TYPE_CHECKING:
     from karat.gates.criteria import Criteria, Gate
     from karat.gates.verdicts import GateVerdict, Verdicts
+    from karat.options.keywords import EvaluateKeywords
 
     Condition = str | Path | Gate | Criteria | Iterable[str | Gate]
 
@@ -27,7 +28,12 @@ class KaratGate(Protocol):
     """What the fixture is: `karat.gate` whose verdict is the test's."""
 
     def __call__(
-        self, run: Any, gold: Any = None, *criteria: Condition, baseline: Any = None, **options: Any
+        self,
+        run: Any,
+        gold: Any = None,
+        *criteria: Condition,
+        baseline: Any = None,
+        **options: Unpack[EvaluateKeywords],
     ) -> Verdicts: ...
 
 
@@ -39,7 +45,9 @@ def karat_gate(request: pytest.FixtureRequest) -> KaratGate:
     karat_gate("run.jsonl", "gold.jsonl", "ship-criteria.yaml")    # without: the project's ship-criteria.yaml
     """
 
-    def check(run: Any, gold: Any = None, *criteria: Condition, baseline: Any = None, **options: Any) -> Verdicts:
+    def check(
+        run: Any, gold: Any = None, *criteria: Condition, baseline: Any = None, **options: Unpack[EvaluateKeywords]
+    ) -> Verdicts:
         from karat.errors import KaratError
         from karat.gates.criteria import find_criteria
         from karat.gates.gate import gate

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from karat.cli.options import grade_option, json_option
+from karat.cli.options import grade_option, json_option, options_of
+from karat.statistics.sampling import Sampling
 
 
 @click.command("agree", short_help="Do annotators agree; list and settle their conflicts.")
@@ -14,8 +15,7 @@ from karat.cli.options import grade_option, json_option
 @click.option("--pool", "pooled", metavar="POOL", help="The pool that was labelled: labels of other pairs are refused.")
 @click.option("--conflicts", metavar="FILE", help="Write a pool of the pairs in conflict, for an adjudicator to label.")
 @grade_option
-@click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same digits.")
+@options_of(Sampling, "level", "seed")
 @json_option
 def command(
     files: tuple[str, ...],
@@ -46,7 +46,6 @@ def command(
     from karat.labels.labels_file import read_labels, write_labels
     from karat.labels.pool_file import conflict_pool, read_pool, refuse_unknown, write_pool
     from karat.report.labels import agreement_report
-    from karat.statistics.intervals import Sampling
 
     if conflicts and pooled is None:
         raise ConfigError(

@@ -10,10 +10,13 @@ from karat.cli.options import (
     chunk_options,
     json_option,
     metric_option,
+    named_options,
+    options_of,
     query_options,
     report_output,
     statistics_options,
 )
+from karat.scoring.options import Options
 
 
 @click.command("baseline", short_help="What random, BM25, dense and hybrid reach, and where your run stands.")
@@ -34,17 +37,10 @@ from karat.cli.options import (
     help="Another choice of baselines; repeat for more.  [default: random, bm25:title, bm25, dense, hybrid]",
 )
 @click.option(
-    "-k", "k", type=click.IntRange(min=1), default=50, show_default=True, help="Hits that a baseline returns."
+    "-k", "depth", type=click.IntRange(min=1), default=50, show_default=True, help="Hits that a baseline returns."
 )
 @click.option("--keep", metavar="FOLDER", help="Keep the run logs of the baselines here.")
-@click.option(
-    "--missing",
-    type=click.Choice(["worst", "skip"]),
-    default="worst",
-    show_default=True,
-    help="Queries of the gold set that a run lacks.",
-)
-@click.option("--doc-of", default="#", show_default=True, help="What parts a chunk id from its document.")
+@options_of(Options, "missing", "doc_of")
 @chunk_options
 @statistics_options
 @json_option
@@ -56,17 +52,11 @@ def command(
     runs: tuple[str, ...],
     metrics: tuple[str, ...],
     baselines: tuple[str, ...],
+    depth: int,
     tokens: int | None,
     overlap: int | None,
-    method: str,
-    level: float,
-    resamples: int,
-    seed: int,
     as_json: bool,
     outputs: tuple[str, ...],
-    gold_format: str | None,
-    target: str | None,
-    split: str,
     keep: str | None,
     **options: Any,
 ) -> None:
@@ -82,9 +72,7 @@ def command(
 
     from karat.cli.scoring import check_outputs, read_chunks, show
     from karat.files.progress import counting
-    from karat.formats.read import read_gold
     from karat.report.systems import ladder_report
-    from karat.statistics.intervals import Sampling
     from karat.systems.ladder import BASELINES, METRICS, baseline_ladder
 
     check_outputs(outputs, (corpus, gold, *runs))
@@ -92,13 +80,13 @@ def command(
         Path(keep).mkdir(parents=True, exist_ok=True)
     found = baseline_ladder(
         read_chunks(corpus, tokens, overlap),
-        read_gold(gold, format=gold_format, target=target, split=split),
+        gold,
         runs=runs,
         metrics=metrics or METRICS,
         baselines=baselines or BASELINES,
-        sampling=Sampling(method, level, resamples, seed),  # type: ignore[arg-type]
+        k=depth,
         keep=keep,
         progress=counting,
-        **options,
+        **named_options(options),
     )
     show([found], [ladder_report(found)], as_json, outputs)

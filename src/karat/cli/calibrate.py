@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-from karat.cli.options import doc_option, grade_option, json_option, report_output
+from karat.cli.options import grade_option, json_option, options_of, report_output
+from karat.scoring.options import Options
+from karat.statistics.sampling import Sampling
 
 
 @click.command("calibrate", short_help="Hold a judge's labels against people's, and correct what they say.")
@@ -15,8 +17,8 @@ from karat.cli.options import doc_option, grade_option, json_option, report_outp
 @click.option(
     "--pool", metavar="POOL", help="The pool that was labelled: refuses labels of other pairs, knows systems."
 )
-@click.option("--segment", "-s", "segments", multiple=True, metavar="NAME", help="Also by language, topic …; repeat.")
-@click.option("--k", type=click.IntRange(min=1), default=5, show_default=True, help="Hits of each run to look at.")
+@options_of(Options, "segments", help="Also by language, topic …; repeat.")
+@options_of(Options, "k", default=5, help="Hits of each run to look at.")
 @click.option(
     "--rel", type=click.FloatRange(0, min_open=True), help="Lowest grade that is relevant.  [default: above 0]"
 )
@@ -25,9 +27,7 @@ from karat.cli.options import doc_option, grade_option, json_option, report_outp
 )
 @click.option("--next", "next_pool", metavar="FILE", help="Write the pairs to label next as a pool.")
 @grade_option
-@click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same digits.")
-@doc_option
+@options_of(Options, "level", "seed", "doc_of")
 @json_option
 @report_output
 def command(
@@ -63,7 +63,6 @@ def command(
     from karat.labels.calibrating import calibrate, pool_of
     from karat.labels.pool_file import write_pool
     from karat.report.labels import calibration_report
-    from karat.statistics.intervals import Sampling
 
     inputs = [path for path in (judge, human, gold, pool, *runs) if path]
     check_outputs(outputs, inputs)

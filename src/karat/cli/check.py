@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.options import options_of
+from karat.scoring.options import Options
+
 
 @click.command("check", short_help="Look at files without scoring them.")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-@click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set.")
+@options_of(Options, "target")
 def command(files: tuple[str, ...], as_json: bool, target: str | None) -> None:
     """Read FILES (runs, gold sets, in any format), say what they hold and what would be repaired.
 

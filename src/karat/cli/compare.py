@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.options import (
-    bounds_option,
-    grade_option,
+    input_files,
     json_option,
-    judge_option,
     metric_option,
+    named_options,
+    options_of,
     reading_options,
     report_output,
-    scoring_options,
-    segment_option,
     statistics_options,
 )
+from karat.labels.options import LabelOptions
+from karat.scoring.options import Options
 
 if TYPE_CHECKING:
     from karat.report.blocks import Report
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--gold", "-g", help="Gold set; not needed when all RUNS are results saved by `karat eval`.")
 @metric_option
-@segment_option
+@options_of(Options, "segments")
 @click.option("--changes", type=click.IntRange(min=0), default=5, show_default=True, help="Changed queries to show.")
-@bounds_option
-@judge_option
-@grade_option
+@options_of(LabelOptions, "bounds", "labels", "max_grade")
 @click.option("--force", is_flag=True, help="Compare although dataset version or definitions differ.")
-@scoring_options
+@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "prices", "no_answer")
+@options_of(Options, "fuzzy_threshold", "corpus")
 @statistics_options
 @json_option
 @report_output
@@ -64,22 +63,21 @@ def command(
     karat compare before.json after.json
     karat compare main history:latest
     """
-    from karat.cli.scoring import check_outputs, results_of, show
+    from karat.cli.scoring import check_outputs, results_of, sampling_of, show
     from karat.errors import ConfigError
     from karat.history.references import named
     from karat.report.comparison import comparison_report
     from karat.results.comparison.compare import compare_need, compare_results
     from karat.results.queries.changed import changes_need
-    from karat.statistics.intervals import Sampling
 
     runs = tuple(named(run) or run for run in runs)
-    check_outputs(outputs, (*runs, gold, options["corpus"], *labels))
-    sampling = Sampling(options["method"], options["level"], options["resamples"], options["seed"])
+    options = named_options(options) | {"labels": labels}
+    check_outputs(outputs, (*runs, gold, *input_files(options, Options, LabelOptions)))
+    sampling = sampling_of(options)
     consumers: list[Consumer] = [compare_need(bounds=bounds)]
     if any(output.endswith(".html") for output in outputs):
         consumers.append(changes_need)
-    options |= {"labels": labels, "consumers": consumers}
-    sides = [result for run in runs for result in results_of(run, gold, metrics, **options)]
+    sides = [result for run in runs for result in results_of(run, gold, metrics, options, consumers=consumers)]
     if labels and not all(side.labelling.judge for side in sides):
         raise ConfigError(
             "--labels needs the runs themselves: a saved result keeps no hits",

@@ -9,16 +9,16 @@ import click
 
 from karat.cli.options import (
     NeedsGold,
-    engine_options,
-    label_options,
+    input_files,
     metric_option,
+    named_options,
+    options_of,
     reading_options,
     save_options,
-    scoring_options,
-    segment_option,
-    stage_options,
     statistics_options,
 )
+from karat.labels.options import LabelOptions
+from karat.scoring.options import Options
 
 if TYPE_CHECKING:
     from karat.results.analyses.base import Consumer
@@ -30,18 +30,10 @@ if TYPE_CHECKING:
 @metric_option
 @click.option("--by-document", is_flag=True, help="Also ask for the right documents, whatever the chunk.")
 @click.option("--criteria", "-c", metavar="FILE", help="Also measure what these gates ask of a baseline.")
-@segment_option
-@scoring_options
-@label_options
-@stage_options
-@click.option(
-    "--target-false-evidence",
-    type=float,
-    default=0.1,
-    show_default=True,
-    metavar="SHARE",
-    help="Find the score threshold at which at most this share of the queries without an answer get a hit.",
-)
+@options_of(Options, "segments", "k", "missing", "min_score", "doc_of", "no_future", "top_k", "prices", "no_answer")
+@options_of(Options, "fuzzy_threshold", "corpus", "corpus_size")
+@options_of(LabelOptions, "bounds", "labels", "calibration", "pool", "max_grade")
+@options_of(Options, "bm25", "raw", "original", "routes", "target_false_evidence")
 @statistics_options
 @click.option("--brief", is_flag=True, help="Print only the scores and what stands out; files hold everything.")
 @click.option("--json", "as_json", is_flag=True, help="Print the saved form of the result instead of tables.")
@@ -56,7 +48,7 @@ if TYPE_CHECKING:
 )
 @save_options
 @reading_options
-@engine_options
+@options_of(Options, "engine", "spark_master", "run_columns")
 def command(
     run: str,
     gold: str,
@@ -87,13 +79,14 @@ def command(
     from karat.cli.scoring import command_line, open_for_saving, print_json, score_files
     from karat.report.export import check_target, export, to_json
 
+    options = named_options(options)
     for output in outputs:
-        check_target(output, inputs=_inputs(run, gold, **options))
+        check_target(output, inputs=[run, gold, *input_files(options, Options, LabelOptions)])
     keeper = open_for_saving(save, tags)
     asked: Sequence[str] = metrics if criteria is None else _with_gates(metrics, criteria)
     consumers = _consumers(outputs, as_json=as_json, keep=keeper is not None)
     wanted = _with_documents(asked) if by_document else asked
-    results = score_files(run, gold, wanted, analyses=True, consumers=consumers, **options)
+    results = score_files(run, gold, wanted, options, analyses=True, consumers=consumers)
     if as_json:
         print_json(to_json(results))
     else:
@@ -128,11 +121,6 @@ def _consumers(outputs: Sequence[str], *, as_json: bool, keep: bool) -> list[Con
 
         found.append(keep_need)
     return found
-
-
-def _inputs(run: str, gold: str, routes: dict[str, str], labels: Sequence[str], **options: Any) -> list[str]:
-    others = (options[name] for name in ("corpus", "raw", "original", "bm25", "calibration", "pool"))
-    return [path for path in (run, gold, *others, *routes.values(), *labels) if path]
 
 
 def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:

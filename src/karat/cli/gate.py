@@ -10,12 +10,15 @@ import click
 
 from karat.cli.options import (
     gate_options,
+    input_files,
     json_option,
+    named_options,
+    options_of,
     reading_options,
     save_options,
-    scoring_options,
     statistics_options,
 )
+from karat.scoring.options import Options
 
 if TYPE_CHECKING:
     from karat.gates.verdicts import Verdicts
@@ -29,7 +32,8 @@ _ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 @click.command("gate", short_help="May it ship: check a run against ship-criteria.yaml.")
 @click.argument("run")
 @gate_options
-@scoring_options
+@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "prices", "no_answer")
+@options_of(Options, "fuzzy_threshold", "corpus", "corpus_size")
 @statistics_options
 @json_option
 @click.option(
@@ -71,14 +75,16 @@ def command(
     from karat.report.gate import gate_page, gate_report
     from karat.results.evaluate import with_panel
 
-    targets = [_target(output, (run, gold, criteria, baseline, options["corpus"])) for output in outputs]
+    options = named_options(options)
+    inputs = (run, gold, criteria, baseline, *input_files(options, Options))
+    targets = [_target(output, inputs) for output in outputs]
     keeper = open_for_saving(save, tags)
     asked = anchored(asked_for(criteria, gates), named(anchor))
     kinds = {kind for kind, _ in targets}
     told = as_json or keeper is not None or bool(kinds & _WITH_BREAKDOWN)
     consumers = _consumers(kinds, told=told, keep=keeper is not None)
     shows_all = "html" in kinds or keeper is not None
-    sides = sides_of(run, gold, asked, named(baseline), consumers=consumers, analyses=shows_all, **options)
+    sides = sides_of(run, gold, asked, named(baseline), options, consumers=consumers, analyses=shows_all)
     result, asked, before = sides
     found = judge_result(result, asked, before, breakdown=told)
     show([found], [gate_report(found)], as_json, ())

@@ -6,25 +6,20 @@ from typing import Any
 
 import click
 
-from karat.cli.llm_options import llm_options
-from karat.cli.options import json_option
+from karat.cli.options import dry_run_option, input_files, json_option, named_options, options_of
+from karat.labels.judge.options import JudgeOptions
+from karat.llm.options import ModelOptions
+from karat.options.option import options_in
 
 
 @click.command("judge", short_help="Let a model grade a pool of pairs, and test the model.")
 @click.argument("pool")
-@click.option("--judge", metavar="MODULE:CALLABLE", help="A function (query, passage) → 0, 1 or 2 instead of a model.")
+@options_of(JudgeOptions, "judge")
 @click.option("--output", "-o", default="labels.jsonl", show_default=True, metavar="FILE", help="The labels.")
-@click.option("--prompt", metavar="FILE", help="Other instructions for the model.")
-@click.option("--corpus", help="Lends passages to pairs that have none.")
-@click.option("--annotator", metavar="NAME", help="Name in the labels.  [default: the model]")
-@click.option(
-    "--canaries", type=click.IntRange(min=0), default=5, show_default=True, help="Of each kind, to test the judge."
-)
-@llm_options
+@options_of(JudgeOptions, "prompt", "corpus", "annotator", "canaries", "model", *options_in(ModelOptions))
+@dry_run_option
 @json_option
-def command(
-    pool: str, corpus: str | None, output: str, prices: str | None, dry_run: bool, as_json: bool, **options: Any
-) -> None:
+def command(pool: str, output: str, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Let a model grade every pair of POOL: 2 answers the query, 1 a part of it, 0 does not help.
 
     A pair that it cannot grade is missing, never 0. Any OpenAI-compatible endpoint will do; the key comes from
@@ -51,9 +46,10 @@ def command(
     from karat.settings import load_config
 
     target = Path(output)
-    refuse_overwriting(target, [path for path in (pool, corpus, options["prompt"], prices) if path])
+    options = named_options(options)
+    refuse_overwriting(target, [pool, *input_files(options, JudgeOptions)])
     check_labels(target)
-    judging = Judging(pool, corpus=corpus, prices=prices or load_config().prices, **options)
+    judging = Judging(pool, **{"prices": load_config().prices, **options})
     show_estimate(judging.estimate(), dry_run, as_json)
     if dry_run:
         return

@@ -12,7 +12,7 @@ import click
 import karat
 from karat.errors import KaratError, no_commands
 
-_PARTS = ("llm_options", "main", "options", "scoring")  # of several commands, and none themselves
+_PARTS = ("main", "options", "scoring")  # of several commands, and none themselves
 
 
 class Commands(click.Group):

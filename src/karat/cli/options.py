@@ -1,11 +1,17 @@
-"""Options that several commands share."""
+"""Options of commands: those of the lists (`karat.options`), and what several commands share besides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING
+from typing import Any, TypeVar, get_origin
 
 import click
+
+from karat.errors import ConfigError
+from karat.labels.options import LabelOptions
+from karat.options.option import Option, options_in
+from karat.scoring.options import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,37 +43,68 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-reading_options = all_of(
-    click.option("--run-format", metavar="NAME", help="Format of the run (default: recognised from its content)."),
-    click.option("--gold-format", metavar="NAME", help="Format of the gold set (default: recognised)."),
-    click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),
-    click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder."),
-    click.option("--system", help="Only this system of a run that holds several."),
-    click.option(
-        "--hits",
-        type=click.Choice(["topk", "raw", "topk_original"]),
-        default="topk",
-        show_default=True,
-        help="Which lists of a run log: the final ones, those before reranking, or those before rewriting.",
-    ),
-)
+class _Limited:
+    """A number with limits, which the list of options checks: what it refuses is said as in Python."""
+
+    parse: click.ParamType[Any]
+
+    def __init__(self, option: Option) -> None:
+        low, high = option.ge if option.gt is None else option.gt, option.le if option.lt is None else option.lt
+        super().__init__(low, high, option.gt is not None, option.lt is not None)  # type: ignore[call-arg]
+        self._option = option
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = self.parse.convert(value, param, ctx)
+        try:
+            self._option.check(number)
+        except ConfigError as error:
+            error.field = param.opts[0] if param else None
+            raise
+        return number
 
 
-engine_options = all_of(
-    click.option(
-        "--engine",
-        metavar="NAME",
-        default="local",
-        show_default=True,
-        help="Where it is worked out: local, processes (all cores) or spark.",
-    ),
-    click.option("--spark-master", metavar="URL", help="spark://host:7077, sc://host:15002, local[2] …; for spark."),
-    click.option(
-        "--run-columns",
-        metavar="FILE",
-        help="YAML that says what the columns of a table are for, such as `query_id: request_id`.",
-    ),
-)
+class _Whole(_Limited, click.IntRange):
+    parse = click.INT
+
+
+class _Number(_Limited, click.FloatRange):
+    parse = click.FLOAT
+
+
+def options_of(kind: type, *names: str, **changes: Any) -> Callable[[F], F]:
+    """The options of these names, as their list says them; `changes`: what a command says otherwise."""
+    known = options_in(kind)
+    return all_of(*(_declared(known[name], **changes) for name in names))
+
+
+def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
+    flags = [f"--{option.name.replace('_', '-')}"] if option.flags is None else option.flags
+    about, kind = option.about, option.plain_type
+    if option.repeats:
+        about = f"{about.removesuffix('.')}; repeat for more."
+    elif option.instead:
+        about += f"  [default: {option.instead}]"
+    said: dict[str, Any] = {"help": about, "metavar": option.metavar}
+    if kind is bool:
+        said["is_flag"] = True
+    elif option.repeats:
+        said |= {"multiple": True, "callback": _named_runs if get_origin(kind) is Mapping else None}
+    else:
+        given = option.default is not MISSING and option.default is not None and not option.instead
+        said |= {"type": _type(option), "default": option.default if given else None, "show_default": given}
+    if "default" in changes:
+        changes["show_default"] = True
+    return click.option(*flags, option.name, **{**said, **changes})
+
+
+def _type(option: Option) -> Any:
+    if option.choices:
+        return click.Choice(option.choices)
+    if option.plain_type not in (int, float):
+        return str  # it may be many things, of which a command line can say one
+    if option.limits == [None] * 4:
+        return option.plain_type
+    return _Whole(option) if option.plain_type is int else _Number(option)
 
 
 def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -78,21 +115,21 @@ def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, .
     return {name: run for name, _, run in pairs}
 
 
-stage_options = all_of(
-    click.option("--bm25", metavar="RUN", help="Run of BM25 to show beside.  [default: search in --corpus]"),
-    click.option("--raw", metavar="RUN", help="Run with the lists before reranking, where the log has no `raw`."),
-    click.option(
-        "--original", metavar="RUN", help="Run with the lists before rewriting, where the log has no `topk_original`."
-    ),
-    click.option(
-        "--route",
-        "routes",
-        multiple=True,
-        metavar="NAME=RUN",
-        callback=_named_runs,
-        help="Run that asked the source NAME only, to tell what routing costs; repeat for more.",
-    ),
-)
+def named_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Of some options those that the command line names; the others are left to the defaults of the lists."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in options.items() if source(name) is click.core.ParameterSource.COMMANDLINE}
+
+
+def input_files(options: Mapping[str, Any], *kinds: type) -> list[str]:
+    """The files that some options name, which no output may replace."""
+    found: list[str] = []
+    for name, option in ((name, option) for kind in kinds for name, option in options_in(kind).items()):
+        value = options.get(name)
+        if option.is_input and value:
+            found += [value] if isinstance(value, str) else value.values() if isinstance(value, Mapping) else value
+    return found
+
 
 metric_option = click.option(
     "--metric",
@@ -102,105 +139,10 @@ metric_option = click.option(
     help="Metric such as recall@5; repeat for more. `karat metrics` lists them.",
 )
 
-doc_option = click.option(
-    "--doc-of",
-    default="#",
-    show_default=True,
-    help="What parts a chunk id from its document: a separator, or a regular expression with a group.",
-)
-
-scoring_options = all_of(
-    click.option(
-        "--k",
-        type=click.IntRange(min=1),
-        help="Cutoff for metrics that name none.  [default: karat.yaml, else 5]",
-    ),
-    click.option(
-        "--missing",
-        type=click.Choice(["worst", "skip"]),
-        default="worst",
-        show_default=True,
-        help="Queries of the gold set that the run lacks.",
-    ),
-    click.option("--min-score", type=float, help="Cut hits with a lower score before evaluation."),
-    doc_option,
-    click.option("--no-future", is_flag=True, help="Remove hits newer than their query's as_of before evaluation."),
-    click.option("--top-k", type=click.IntRange(min=1), help="Cut each list after so many hits before evaluation."),
-    click.option("--prices", metavar="FILE", help="Price table in YAML, for the cost.  [default: karat.yaml's]"),
-    click.option(
-        "--no-answer",
-        metavar="FIELD=VALUE",
-        help="Which queries have no answer, besides those that say so: type=Null, or type=Null,None.",
-    ),
-    click.option(
-        "--fuzzy-threshold",
-        type=click.FloatRange(0, 1, min_open=True),
-        default=0.7,
-        show_default=True,
-        help="From which likeness on a chunk covers an evidence text.",
-    ),
-    click.option(
-        "--corpus",
-        help="Corpus (JSONL, BEIR folder or folder of texts): lends hits the texts and versions that the log left out; "
-        "its size gives the random floor.",
-    ),
-    click.option(
-        "--corpus-size", type=click.IntRange(min=1), help="Number of items in the corpus, for the random floor."
-    ),
-)
-
-grade_option = click.option(
-    "--max-grade", type=click.IntRange(1, 9), default=2, show_default=True, help="Highest grade of the labels."
-)
-
-bounds_option = click.option(
-    "--bounds", is_flag=True, help="Also how far labels of unjudged hits could move each score: strict bounds."
-)
-
-judge_option = click.option(
-    "--labels", multiple=True, metavar="FILE", help="Labels of a judge beside the gold set; repeat for more."
-)
-
-label_options = all_of(
-    bounds_option,
-    judge_option,
-    click.option(
-        "--calibration",
-        metavar="FILE",
-        help="Correct the judge: labels of people for some of its pairs, or what `karat calibrate` saved.",
-    ),
-    click.option("--pool", metavar="POOL", help="What other runs found: counts in the bounds."),
-    grade_option,
-)
-
-segment_option = click.option(
-    "--segment",
-    "-s",
-    "segments",
-    multiple=True,
-    metavar="NAME",
-    help="Also by language, topic, language×topic (or language,topic), query_length, gold_items …; repeat for more.",
-)
-
-statistics_options = all_of(
-    click.option(
-        "--interval",
-        "method",
-        type=click.Choice(["bayes", "percentile", "bca", "strict"]),
-        default="bayes",
-        show_default=True,
-        help="How intervals are made.",
-    ),
-    click.option("--confidence", "level", type=float, default=0.95, show_default=True, help="Level of the intervals."),
-    click.option("--resamples", type=int, default=10_000, show_default=True, help="Resamples behind an interval."),
-    click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same digits."),
-    click.option(
-        "--cluster",
-        metavar="FIELD",
-        help="Queries with the same value belong together; none: every query for itself.  "
-        "[default: conversation_id, if given]",
-    ),
-)
+query_options = options_of(Options, "gold_format", "target", "split")
+reading_options = options_of(Options, "run_format", "gold_format", "target", "split", "system", "hits")
+statistics_options = options_of(Options, "method", "level", "resamples", "seed", "cluster")
+grade_option = options_of(LabelOptions, "max_grade")
 
 gate_options = all_of(
     click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`."),
@@ -218,15 +160,13 @@ store_option = click.option(
     "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
 )
 
-query_options = all_of(
-    click.option("--gold-format", metavar="NAME", help="Format of the gold set (default: recognised)."),
-    click.option("--target", metavar="FIELD", help="Field that holds the target of a single-target set."),
-    click.option("--split", default="test", show_default=True, help="Which qrels of a BEIR folder."),
-)
-
 chunk_options = all_of(
     click.option("--chunk-tokens", "tokens", type=int, help="Words a chunk of a folder of texts.  [default: 200]"),
     click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
+)
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Only say how many calls there would be, and what they cost."
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")

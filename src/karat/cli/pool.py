@@ -6,14 +6,16 @@ from typing import Any
 
 import click
 
-from karat.cli.options import doc_option, grade_option, json_option, reading_options
+from karat.cli.options import grade_option, json_option, options_of, reading_options
+from karat.options.option import options_in
+from karat.scoring.options import FileOptions, Options
 
 
 @click.command("pool", short_help="Collect what runs found and nobody has judged, to be labelled.")
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
 @click.option("--output", "-o", required=True, metavar="FILE", help="The pool, JSONL.")
-@click.option("--k", type=click.IntRange(min=1), default=10, show_default=True, help="Hits of each run to look at.")
+@options_of(Options, "k", default=10, help="Hits of each run to look at.")
 @click.option("--corpus", help="Corpus: lends hits their texts and titles.")
 @click.option("--labels", "labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
 @grade_option
@@ -21,8 +23,8 @@ from karat.cli.options import doc_option, grade_option, json_option, reading_opt
 @click.option("--budget", type=click.IntRange(min=1), metavar="N", help="The N pairs that may change it most.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="N pairs at random.")
 @click.option("--metric", "-m", help="What a change is measured by.  [default: ndcg@k]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the order and the sample.")
-@doc_option
+@options_of(Options, "seed", help="Of the order and the sample.")
+@options_of(Options, "doc_of")
 @json_option
 @reading_options
 def command(
@@ -32,12 +34,6 @@ def command(
     labelled: tuple[str, ...],
     max_grade: int,
     as_json: bool,
-    run_format: str | None,
-    gold_format: str | None,
-    target: str | None,
-    split: str,
-    system: str | None,
-    hits: Any,
     **options: Any,
 ) -> None:
     """Pool the first k hits of RUNS that the gold set does not judge, each pair once, in random order.
@@ -65,11 +61,12 @@ def command(
     inputs = [*runs, gold, *labelled, *([options["corpus"]] if options["corpus"] else [])]
     refuse_overwriting(Path(output), inputs)
     check_writable(output)
+    asked = FileOptions(**{name: options.pop(name) for name in options_in(FileOptions) if name in options})
     with working("pooling"):
-        judged = read_gold_or_queries(gold, format=gold_format, target=target, split=split)
+        judged = read_gold_or_queries(gold, **asked.of_gold)
         if labelled:
             judged = with_labels(judged, read_labels(*labelled, highest=max_grade), doc_of=options["doc_of"])
-        read = [read_run(run, format=run_format, system=system, hits=hits) for run in runs]
+        read = [read_run(run, **asked.of_run) for run in runs]
         pool = make_pool(read, judged, **options)
     write_pool(output, pool.entries)
     show([pool.summary], [pool_report(pool.summary)], as_json, ())

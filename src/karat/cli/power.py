@@ -7,13 +7,15 @@ from typing import Any
 import click
 
 from karat.cli.options import (
+    input_files,
     json_option,
     metric_option,
+    named_options,
+    options_of,
     reading_options,
     report_output,
-    scoring_options,
-    statistics_options,
 )
+from karat.scoring.options import Options
 
 
 @click.command("power", short_help="Which differences can this set find, and how many queries do others need.")
@@ -30,8 +32,8 @@ from karat.cli.options import (
     help="How alike two versions score, where no second run tells.",
 )
 @metric_option
-@scoring_options
-@statistics_options
+@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "no_answer", "fuzzy_threshold")
+@options_of(Options, "corpus", "level", "cluster")
 @json_option
 @report_output
 @reading_options
@@ -57,10 +59,11 @@ def command(
     from karat.report.sweep import power_report
     from karat.results.power import plan
 
-    check_outputs(outputs, (run, gold, against, options["corpus"]))
-    sides = [None] if against is None else results_of(against, gold, metrics, **options)[:1]
+    options = named_options(options)
+    check_outputs(outputs, (run, gold, against, *input_files(options, Options)))
+    sides = [None] if against is None else results_of(against, gold, metrics, options)[:1]
     plans = [
         plan(result, sides[0], detect=detect, power=power, correlation=correlation)
-        for result in results_of(run, gold, metrics, **options)
+        for result in results_of(run, gold, metrics, options)
     ]
     show(plans, [power_report(p) for p in plans], as_json, outputs)

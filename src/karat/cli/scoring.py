@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from karat.labels.options import LabelOptions
+from karat.options.option import options_in
+from karat.scoring.options import Options, named_sampling
+from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
     import msgspec
 
     from karat.data.corpus import Corpus
-    from karat.formats.base import Lists
     from karat.gates.criteria import Criteria
     from karat.gates.verdicts import Verdicts
     from karat.history.store import Store
@@ -27,112 +31,53 @@ def score_files(
     run: str,
     gold: str,
     metrics: Sequence[str] | None,
+    options: Mapping[str, Any],
     *,
-    k: int | None,
-    missing: str,
-    min_score: float | None,
-    no_future: bool,
-    no_answer: str | None,
-    top_k: int | None,
-    prices: str | None,
-    doc_of: str,
-    fuzzy_threshold: float,
-    corpus: str | None,
-    corpus_size: int | None,
-    segments: Sequence[str] = (),
-    target_false_evidence: float = 0.1,
-    method: str = "bayes",
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-    cluster: str | None = None,
-    run_format: str | None,
-    gold_format: str | None,
-    target: str | None,
-    split: str,
-    system: str | None,
-    hits: Lists,
-    raw: str | None = None,
-    original: str | None = None,
-    routes: dict[str, str] | None = None,
-    bounds: bool = False,
-    labels: Sequence[str] = (),
-    calibration: str | None = None,
-    pool: str | None = None,
-    max_grade: int = 2,
-    bm25: str | None = None,
-    engine: str = "local",
-    spark_master: str | None = None,
-    run_columns: str | None = None,
     analyses: bool = False,
     consumers: Sequence[Consumer] = (),
 ) -> list[Result]:
-    """One result for each system of a run. `consumers` declare what the results will be asked for."""
+    """One result for each system of a run. `options`: those that the command line names; `consumers` declare what the
+    results will be asked for."""
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
     from karat.files.progress import working
-    from karat.formats.read import read_gold
     from karat.results.evaluate import evaluate_all
     from karat.results.saved import is_saved
-    from karat.scoring.engines.find import named_engine
     from karat.scoring.metrics.grammar import REGISTRY
     from karat.settings import load_config
-    from karat.statistics.intervals import Sampling
 
     REGISTRY.refuse_clashes()
-    sampling = Sampling(method, level, resamples, seed)  # type: ignore[arg-type]
     if is_saved(run):
         raise ConfigError(
             "this is a saved result, which keeps no hits", code="no-hits-kept", file=run, hint="give the run itself"
         )
     config = load_config()
-    labelling = _labelling(bounds, labels, calibration, pool, doc_of, max_grade)
-    chosen = named_engine(engine, spark_master)
-    judged = read_gold(gold, format=gold_format, target=target, split=split)
+    asked: dict[str, Any] = {"k": config.metrics.retrieval.default_k, "prices": config.prices, "analyses": analyses}
+    asked |= {name: value for name, value in options.items() if name in options_in(Options)}
+    asked["labelling"] = _labelling(options, Options(**asked).doc_of)
     with working(f"scoring {run}"):
-        results = evaluate_all(
-            chosen.read_run(run, format=run_format, system=system, hits=hits, columns=run_columns),
-            judged,
-            metrics or None,
-            k=k or config.metrics.retrieval.default_k,
-            missing=missing,  # type: ignore[arg-type]
-            min_score=min_score,
-            no_future=no_future,
-            no_answer=no_answer,
-            target_false_evidence=target_false_evidence,
-            top_k=top_k,
-            prices=prices or config.prices,
-            doc_of=doc_of,
-            fuzzy_threshold=fuzzy_threshold,
-            corpus=corpus,
-            corpus_size=corpus_size,
-            segments=segments,
-            cluster=cluster,
-            sampling=sampling,
-            raw=raw,
-            original=original,
-            routes=routes,
-            labelling=labelling,
-            bm25=bm25,
-            engine=chosen,
-            analyses=analyses,
-            consumers=consumers,
-        )
+        results = evaluate_all(run, gold, metrics or None, consumers=consumers, **asked)
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())
 
 
-def _labelling(
-    bounds: bool, labels: Sequence[str], calibration: str | None, pool: str | None, doc_of: str, max_grade: int
-) -> Labelling | None:
+def _labelling(options: Mapping[str, Any], doc_of: str) -> Labelling | None:
     """Labels beside the gold set; most evaluations have none, and import nothing for them."""
-    if not (bounds or labels or calibration):
+    asked = LabelOptions(**{name: value for name, value in options.items() if name in options_in(LabelOptions)})
+    if not (asked.bounds or asked.labels or asked.calibration):
         return None
     from karat.labels.beside_gold import read_labelling
 
-    return read_labelling(labels, calibration, bounds=bounds, pool=pool, doc_of=doc_of, highest=max_grade)
+    return read_labelling(
+        asked.labels,
+        asked.calibration,
+        bounds=asked.bounds,
+        pool=asked.pool,
+        doc_of=doc_of,
+        highest=asked.max_grade,
+    )
 
 
 def read_chunks(corpus: str, tokens: int | None, overlap: int | None) -> Corpus:
@@ -144,15 +89,22 @@ def read_chunks(corpus: str, tokens: int | None, overlap: int | None) -> Corpus:
     return read_corpus(corpus, Chunker(**given) if given else None)
 
 
-def results_of(side: str, gold: str | None, metrics: Sequence[str] | None, **options: Any) -> list[Result]:
-    """Results of a run file, or those that a file saved by `karat eval` holds."""
+def sampling_of(options: Mapping[str, Any]) -> Sampling:
+    """How intervals are made, as far as the command line says it."""
+    return named_sampling(options, Sampling())
+
+
+def results_of(
+    side: str, gold: str | None, metrics: Sequence[str] | None, options: Mapping[str, Any], **more: Any
+) -> list[Result]:
+    """Results of a run file, or those that a file saved by `karat eval` holds. `more`: as in `score_files`."""
     from karat.results.comparison.sides import as_results
     from karat.results.saved import is_saved
 
     if gold is None or is_saved(side):
-        asked = {"cluster": options["cluster"]}
-        return [_as_asked(result, options) for result in as_results(side, gold, metrics or None, asked)]
-    return score_files(side, gold, metrics, **options)
+        asked = {name: value for name, value in options.items() if name in options_in(Options)}
+        return as_results(side, gold, metrics or None, asked)  # type: ignore[arg-type]
+    return score_files(side, gold, metrics, options, **more)
 
 
 def sides_of(
@@ -160,33 +112,21 @@ def sides_of(
     gold: str | None,
     criteria: Criteria,
     baseline: str | None,
+    options: Mapping[str, Any],
     *,
     consumers: Sequence[Consumer] = (),
     analyses: bool = False,
-    **options: Any,
 ) -> tuple[Result, Criteria, Result | None]:
     """What gates look at: the run, the gates and the baseline, measured in what the gates ask for."""
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
 
     metrics = gate_metrics(criteria)
-    result = only_one(results_of(run, gold, metrics, consumers=consumers, analyses=analyses, **options), "run")
+    result = only_one(results_of(run, gold, metrics, options, consumers=consumers, analyses=analyses), "run")
     if baseline is None:
         return result, criteria, None
     measured = baseline_metrics(baseline, metrics)
-    before = results_of(baseline, gold, measured, consumers=consumers, **options)
+    before = results_of(baseline, gold, measured, options, consumers=consumers)
     return result, criteria, only_one(before, "baseline")
-
-
-def _as_asked(result: Result, options: dict[str, Any]) -> Result:
-    """A saved result brings its own statistics; what the command line names wins."""
-    from dataclasses import replace
-
-    import msgspec
-
-    source = click.get_current_context().get_parameter_source
-    named = {name for name in options if source(name) is click.core.ParameterSource.COMMANDLINE}
-    given = {name: options[name] for name in ("method", "level", "resamples", "seed") if name in named}
-    return replace(result, sampling=msgspec.structs.replace(result.sampling, **given)) if given else result
 
 
 def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:

@@ -8,20 +8,22 @@ import click
 
 from karat.cli.options import (
     gate_options,
+    input_files,
     json_option,
+    named_options,
+    options_of,
     reading_options,
     report_output,
-    scoring_options,
-    statistics_options,
 )
+from karat.scoring.options import Options
 
 
 @click.command("selftest", short_help="How often would the gates block although nothing changed.")
 @click.argument("run")
 @gate_options
 @click.option("--rounds", type=int, default=200, show_default=True, help="How often the queries are drawn anew.")
-@scoring_options
-@statistics_options
+@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "prices", "no_answer")
+@options_of(Options, "fuzzy_threshold", "corpus", "method", "level", "seed", "cluster")
 @json_option
 @report_output
 @reading_options
@@ -49,9 +51,10 @@ def command(
     from karat.history.references import named
     from karat.report.gate import selftest_report
 
-    check_outputs(outputs, (run, gold, baseline, options["corpus"]))
+    seed, options = options["seed"], named_options(options)
+    check_outputs(outputs, (run, gold, baseline, *input_files(options, Options)))
     asked = asked_for(criteria, gates)
-    sides = sides_of(run, gold, asked, named(baseline), **options)
+    sides = sides_of(run, gold, asked, named(baseline), options)
     with working(f"drawing {rounds} rounds"):
-        found = selftest(*sides, rounds, options["seed"])
+        found = selftest(*sides, rounds, seed)
     show([found], [selftest_report(found)], as_json, outputs)

@@ -6,7 +6,16 @@ from typing import Any
 
 import click
 
-from karat.cli.options import NeedsGold, doc_option, json_option, reading_options, report_output, statistics_options
+from karat.cli.options import (
+    NeedsGold,
+    json_option,
+    named_options,
+    options_of,
+    reading_options,
+    report_output,
+    statistics_options,
+)
+from karat.scoring.options import Options
 
 
 @click.command("stress", cls=NeedsGold, short_help="Does the order withstand hard negatives at the top.")
@@ -17,8 +26,8 @@ from karat.cli.options import NeedsGold, doc_option, json_option, reading_option
 @click.option("--at", default="1,2,3", show_default=True, help="The ranks, with commas between them.")
 @click.option("--reranker", metavar="MODULE:CALLABLE", help="Reranks the raw lists, with and without negatives.")
 @click.option("--corpus", help="Corpus file or BEIR folder: lends texts to hits and negatives.")
-@click.option("--k", type=int, default=5, show_default=True, help="Cutoff of nDCG.")
-@doc_option
+@options_of(Options, "k", default=5, help="Cutoff of nDCG.")
+@options_of(Options, "doc_of")
 @statistics_options
 @json_option
 @report_output
@@ -32,8 +41,6 @@ def command(
     reranker: str | None,
     corpus: str | None,
     k: int,
-    doc_of: str,
-    cluster: str | None,
     as_json: bool,
     outputs: tuple[str, ...],
     **options: Any,
@@ -52,25 +59,25 @@ def command(
     from karat.files.progress import working
     from karat.formats.read import read_gold, read_run
     from karat.report.systems import stress_report
-    from karat.statistics.intervals import Sampling
     from karat.systems.stress.stress import stress
 
     check_outputs(outputs, (run, gold, negatives, corpus))
-    named = click.get_current_context().get_parameter_source("hits") is click.core.ParameterSource.COMMANDLINE
+    given = named_options(options)
+    asked = Options(**given)
     with working(f"stressing {run}"):
         found = stress(
-            read_run(run, format=options["run_format"], system=options["system"], hits=options["hits"]),
-            read_gold(gold, format=options["gold_format"], target=options["target"], split=options["split"]),
+            read_run(run, **asked.of_run),
+            read_gold(gold, **asked.of_gold),
             negatives=negatives,
             at=_ranks(at),
             queries=queries,
             reranker=reranker,
             corpus=corpus,
             k=k,
-            hits=options["hits"] if named else None,
-            doc_of=doc_of,
-            cluster=cluster,
-            sampling=Sampling(options["method"], options["level"], options["resamples"], options["seed"]),
+            hits=given.get("hits"),
+            doc_of=asked.doc_of,
+            cluster=asked.cluster,
+            sampling=asked.intervals,
         )
     show([found], [stress_report(found)], as_json, outputs)
 

@@ -8,21 +8,22 @@ import click
 
 from karat.cli.options import (
     NeedsGold,
+    input_files,
     json_option,
+    named_options,
+    options_of,
     reading_options,
     report_output,
-    scoring_options,
-    segment_option,
     statistics_options,
 )
+from karat.scoring.options import Options
 
 
 @click.command("sweep", cls=NeedsGold, short_help="Recall and nDCG over k, the knee, and what a reranker could win.")
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @click.option("--ks", default="1,3,5,10,20", show_default=True, help="The depths, with commas between them.")
-@segment_option
-@scoring_options
+@options_of(Options, "segments", "missing", "min_score", "doc_of", "no_future", "top_k", "no_answer", "corpus")
 @statistics_options
 @json_option
 @report_output
@@ -38,8 +39,9 @@ def command(run: str, gold: str, ks: str, as_json: bool, outputs: tuple[str, ...
     from karat.report.sweep import sweep_report
 
     depths = _depths(ks)
-    check_outputs(outputs, (run, gold, options["corpus"]))
-    sweeps = [result.sweep(depths) for result in score_files(run, gold, ["recall@5"], **options)]
+    options = named_options(options)
+    check_outputs(outputs, (run, gold, *input_files(options, Options)))
+    sweeps = [result.sweep(depths) for result in score_files(run, gold, ["recall@5"], options)]
     show(sweeps, [sweep_report(s) for s in sweeps], as_json, outputs)
 
 

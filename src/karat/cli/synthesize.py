@@ -6,31 +6,25 @@ from typing import Any
 
 import click
 
-from karat.cli.llm_options import llm_options
-from karat.cli.options import chunk_options, json_option
+from karat.cli.options import chunk_options, dry_run_option, input_files, json_option, named_options, options_of
+from karat.llm.options import ModelOptions
+from karat.options.option import options_in
+from karat.systems.synthesize.options import SynthesisOptions
 
 
 @click.command("synthesize", short_help="Let a model make up queries with gold from a corpus.")
 @click.argument("corpus")
-@click.option("-n", "n", type=click.IntRange(min=1), default=200, show_default=True, help="Queries.")
+@options_of(SynthesisOptions, "n")
 @click.option("--output", "-o", default="synthetic.jsonl", show_default=True, metavar="FILE", help="The gold set.")
 @click.option("--overwrite", is_flag=True, help="Replace the file where it is there already.")
-@click.option(
-    "--no-answer-share",
-    type=click.FloatRange(0, 1),
-    default=0.1,
-    show_default=True,
-    help="Share of queries that no chunk answers.",
-)
-@llm_options
+@options_of(SynthesisOptions, "no_answer_share", "model", *options_in(ModelOptions))
+@dry_run_option
 @chunk_options
 @json_option
 def command(
     corpus: str,
     output: str,
     overwrite: bool,
-    model: str | None,
-    prices: str | None,
     dry_run: bool,
     tokens: int | None,
     overlap: int | None,
@@ -58,14 +52,15 @@ def command(
     from karat.systems.synthesize.synthesize import Synthesizing
 
     target = Path(output)
-    refuse_overwriting(target, [path for path in (corpus, prices) if path])
+    options = named_options(options)
+    refuse_overwriting(target, [corpus, *input_files(options, SynthesisOptions)])
     check_writable(target)
     if target.exists() and not overwrite:
         hint = "--overwrite replaces it; -o names another"
         raise ConfigError(
             "this file is there already, and may be somebody's work", code="would-overwrite", file=output, hint=hint
         )
-    if model is None:
+    if "model" not in options:
         raise ConfigError(
             "which model?",
             code="missing-option",
@@ -74,7 +69,7 @@ def command(
         )
     with working("reading"):
         chunks = read_chunks(corpus, tokens, overlap)
-        making = Synthesizing(chunks, model=model, prices=prices or load_config().prices, **options)
+        making = Synthesizing(chunks, **{"prices": load_config().prices, **options})
     show_estimate(making.estimate(), dry_run, as_json)
     if dry_run:
         return

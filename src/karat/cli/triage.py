@@ -8,18 +8,21 @@ import click
 
 from karat.cli.options import (
     NeedsGold,
+    input_files,
     json_option,
+    named_options,
+    options_of,
     reading_options,
     report_output,
-    scoring_options,
 )
+from karat.scoring.options import Options
 
 
 @click.command("triage", cls=NeedsGold, short_help="Look at the queries that failed, one by one.")
 @click.argument("run")
 @click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
 @click.option("-n", "most", type=click.IntRange(min=1), default=20, show_default=True, help="How many queries.")
-@scoring_options
+@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "no_answer", "corpus")
 @json_option
 @report_output
 @reading_options
@@ -36,7 +39,8 @@ def command(run: str, gold: str, most: int, as_json: bool, outputs: tuple[str, .
     from karat.report.triage import triage_report
     from karat.results.queries.triage import LOSS, MISSED, triage, triage_need
 
-    check_outputs(outputs, (run, gold, options["corpus"]))
-    results = score_files(run, gold, [MISSED, LOSS], consumers=[triage_need], **options)
+    options = named_options(options)
+    check_outputs(outputs, (run, gold, *input_files(options, Options)))
+    results = score_files(run, gold, [MISSED, LOSS], options, consumers=[triage_need])
     found = [triage(result, most) for result in results]
     show(found, [triage_report(one) for one in found], as_json, outputs)

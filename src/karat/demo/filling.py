@@ -29,7 +29,7 @@ from karat.history.store import Store
 from karat.results.evaluate import evaluate
 from karat.results.kept_run import KeptRun
 from karat.results.result import Result
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
 
 # A demo that is there at once is worth more than the second digit of an interval and the hundredth failed query.
 _SAMPLING, _WORST = Sampling(resamples=1000), 25

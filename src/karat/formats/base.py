@@ -31,7 +31,7 @@ _HEAD = 1 << 16
 SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
 
 
-class Options(msgspec.Struct, frozen=True):
+class ReadOptions(msgspec.Struct, frozen=True):
     """What a reader may be told."""
 
     target: str | None = None  # field that holds the target of a single-target set
@@ -286,10 +286,10 @@ class Format(ABC):
     def recognises(self, source: Source, kind: Kind) -> bool:
         raise NotImplementedError
 
-    def read_run(self, source: Source, options: Options) -> Run:
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
         raise NotImplementedError
 
-    def read_gold(self, source: Source, options: Options) -> Gold:
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         raise NotImplementedError
 
 

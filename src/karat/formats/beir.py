@@ -8,7 +8,7 @@ import msgspec
 
 from karat.data.gold import Gold, GoldBuilder
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.records import RecordDecoder, read_batches
 from karat.formats.trec import as_number, as_text, is_number
@@ -32,7 +32,7 @@ class BeirFormat(Format):
     def recognises(self, source: Source, kind: Kind) -> bool:
         return source.is_folder and (source.path / "qrels").is_dir()
 
-    def read_gold(self, source: Source, options: Options) -> Gold:
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         qrels = source.path / "qrels" / f"{options.split}.tsv"
         splits = sorted((source.path / "qrels").glob("*.tsv"))
         if not qrels.is_file():

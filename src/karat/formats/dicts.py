@@ -18,7 +18,7 @@ from karat.data.gold import BARE, Dataset, Gold, GoldBuilder
 from karat.data.hits import Hits, Run
 from karat.data.ids import Floats, Ints, Keys
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.records import read_document
 from karat.formats.run_log import RunLog
@@ -46,10 +46,10 @@ class DictFormat(Format):
             return not {"query_id", "topk", "gold", "samples"} & set(first)
         return first is None or (bool(first) and all(isinstance(v, (dict, list)) for v in first.values()))
 
-    def read_run(self, source: Source, options: Options) -> Run:
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
         return run_from_dict(self._load(source), source.label, options.system)
 
-    def read_gold(self, source: Source, options: Options) -> Gold:
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         return gold_from_dict(self._load(source), source.label, dataset_of(source))
 
     def _load(self, source: Source) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from karat.data.gold import Dataset, Gold, GoldBuilder
 from karat.data.ids import Packed, joined_ids
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import HEADER, dataset_of, header_of
 from karat.formats.gold_parts import ITEMS, GoldColumnPart, GoldPart
 from karat.formats.gold_records import GoldEntry
@@ -48,7 +48,7 @@ class GoldFormat(Format):
             return re.search(rb'"(query_id|query|gold|queries)"\s*:', source.head) is not None
         return re.search(rb"^\s*(-\s+)?(query_id|query|gold|queries)\s*:", source.head, re.M) is not None
 
-    def read_gold(self, source: Source, options: Options) -> Gold:
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         reader = GoldReader(source.label, options)
         with no_gc():
             for batch in self._batches(source, reader):
@@ -68,7 +68,7 @@ class GoldFormat(Format):
 class GoldReader:
     """Turns entries of a gold file into columns, a batch at a time."""
 
-    def __init__(self, label: str, options: Options) -> None:
+    def __init__(self, label: str, options: ReadOptions) -> None:
         self.builder = GoldBuilder(label)
         lists = ITEMS if options.target is None else None  # else the list is not what is asked for
         self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=lists)

@@ -12,7 +12,7 @@ from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Seen
 from karat.errors import InputError, MissingExtra
-from karat.formats.base import PARSED, Format, Kind, Options, Source
+from karat.formats.base import PARSED, Format, Kind, ReadOptions, Source
 from karat.formats.layout import LISTS, Layout, find_column
 from karat.formats.table import TableFormat
 from karat.formats.table_run import FrameRun
@@ -38,7 +38,7 @@ class ParquetFormat(Format):
     def recognises(self, source: Source, kind: Kind) -> bool:
         return source.head[:4] == b"PAR1" and TableFormat().recognises(source, kind)
 
-    def read_run(self, source: Source, options: Options) -> Run:
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
         return ParquetRun(source.label, [Scan(str(source.path))], options.system, options.layout)
 
 

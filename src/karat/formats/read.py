@@ -11,7 +11,7 @@ from typing import Any
 from karat.data.gold import Dataset, Gold
 from karat.data.hits import Run
 from karat.errors import ConfigError, InputError, meant, shorten
-from karat.formats.base import SWAPPED, Format, Kind, Lists, Options, Source
+from karat.formats.base import SWAPPED, Format, Kind, Lists, ReadOptions, Source
 from karat.formats.dicts import gold_from_dict, run_from_dict
 from karat.formats.gold_file import GoldReader
 from karat.formats.gold_records import TARGET_FIELD
@@ -45,7 +45,7 @@ def read_run(
     rewritten (`topk_original`). `columns`: of a table, what its columns are for, where their names do not tell (a
     mapping such as `{"query_id": "request_id"}`, or a YAML file that holds one).
     """
-    options = Options(system=system, hits=hits, layout=None if columns is None else read_layout(columns))
+    options = ReadOptions(system=system, hits=hits, layout=None if columns is None else read_layout(columns))
     if isinstance(run, Run):
         return run
     if isinstance(run, (str, PathLike)):
@@ -83,7 +83,7 @@ def _table_format(source: Source) -> str:
 
 def read_gold(gold: Any, *, format: str | None = None, target: str | None = None, split: str = "test") -> Gold:
     """A gold set from a file (any format, recognised from its content), a dict, entries, or a frame."""
-    options = Options(target=target, split=split)
+    options = ReadOptions(target=target, split=split)
     if isinstance(gold, Gold):
         return gold
     if isinstance(gold, (str, PathLike)):

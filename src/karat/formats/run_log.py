@@ -15,7 +15,7 @@ from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, Hits, NoLists, Run
 from karat.data.ids import Ints, Seen
 from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
-from karat.formats.base import Format, Kind, Options, Source, source_parts
+from karat.formats.base import Format, Kind, ReadOptions, Source, source_parts
 from karat.formats.json_columns import ValueKind
 from karat.formats.records import (
     ListField,
@@ -271,5 +271,5 @@ class RunLogFormat(Format):
     def recognises(self, source: Source, kind: Kind) -> bool:
         return "topk" in (source.first_object or {})
 
-    def read_run(self, source: Source, options: Options) -> Run:
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
         return RunLog(source.label, source, options.system, options.hits)

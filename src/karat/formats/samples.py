@@ -14,7 +14,7 @@ from karat.data.hits import Run
 from karat.data.ids import Ints
 from karat.errors import InputError
 from karat.files.decode_errors import DECODE_ERRORS, refusal
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of, header_of
 from karat.formats.records import (
     RecordDecoder,
@@ -71,7 +71,7 @@ class SamplesFormat(Format):
         indented = rb'^\s*"samples"\s*:' if source.looks_like_json else rb"^samples\s*:"
         return re.search(indented, source.head, re.M) is not None
 
-    def read_gold(self, source: Source, options: Options) -> Gold:
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         decoder, builder = RecordDecoder(Sample), GoldBuilder(source.label)
         batches, header = self._batches(source, decoder)
         for samples, lines in batches:
@@ -97,7 +97,7 @@ class SamplesFormat(Format):
         entries = list_entries(header["samples"], lines, source.label)
         return decode_entries(entries, decoder, source.label), header
 
-    def read_run(self, source: Source, options: Options) -> Run:
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
         return OutputRun(source, options.system)
 
 

@@ -6,7 +6,7 @@ import re
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.table_file import ParquetColumns, read_table
 from karat.formats.table_gold import gold_from_frame
@@ -29,10 +29,10 @@ class TableFormat(Format):
         other = is_gold(header) if kind == "run" else is_run(header)
         return len(header) > 1 and has_role("query_id", header) and not other
 
-    def read_run(self, source: Source, options: Options) -> Run:
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
         return FrameRun(read_table(source), source.label, options.system, source, layout=options.layout)
 
-    def read_gold(self, source: Source, options: Options) -> Gold:
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         frame = ParquetColumns(source) if source.head[:4] == b"PAR1" else read_table(source)
         return gold_from_frame(frame, source.label, dataset_of(source), options.target, source)
 

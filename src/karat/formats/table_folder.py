@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from karat.data.hits import Run
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, Options, Source
+from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.parquet import ParquetRun, Scan
 
 _HIDDEN = ("_", ".")
@@ -27,7 +27,7 @@ class TableFolder(Format):
     def recognises(self, source: Source, kind: Kind) -> bool:
         return source.is_folder and (_is_delta(source.path) or bool(_files(source.path)))
 
-    def read_run(self, source: Source, options: Options) -> Run:
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
         if _is_delta(source.path):
             return ParquetRun(source.label, [Scan(source.label, delta=True)], options.system, options.layout)
         files = _files(source.path)
@@ -55,7 +55,7 @@ def matching_files(run: str | PathLike[str]) -> list[Path] | None:
     return [file for path in found for file in (_files(path) if path.is_dir() else [path])]
 
 
-def files_run(label: str, files: Iterable[Path], options: Options, root: Path | None = None) -> Run:
+def files_run(label: str, files: Iterable[Path], options: ReadOptions, root: Path | None = None) -> Run:
     scans = []
     for file in files:
         with file.open("rb") as stream:

@@ -17,7 +17,7 @@ from karat.data.gold import BARE, Gold, GoldBuilder
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Floats, Ints, Packed, PackedIds, Seen, as_list
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, Options, Source, source_parts
+from karat.formats.base import Format, Kind, ReadOptions, Source, source_parts
 from karat.formats.dataset import dataset_of
 from karat.formats.records import line_starts, whole_lines
 from karat.formats.tabular import grouped_rows, in_order, refuse_other_system
@@ -46,7 +46,7 @@ class TrecRunFormat(Format):
         parts = source.first_line.split()
         return len(parts) >= 5 and not source.looks_like_json and b"," not in parts[0] and is_number(parts[4])
 
-    def read_run(self, source: Source, options: Options) -> Run:
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
         return TrecRun(source, options.system)
 
 
@@ -61,7 +61,7 @@ class QrelsFormat(Format):
         parts = source.first_line.split()
         return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
 
-    def read_gold(self, source: Source, options: Options) -> Gold:
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         rows, line = _Judgements(), 1
         for block in whole_lines(source, _SMALL_BLOCK):
             if not rows.add_alike(block, line):

@@ -6,43 +6,47 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Unpack
 
 from karat import __version__
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
 from karat.gates.text_form import parse_gate
 from karat.gates.verdicts import Baseline, GateJudge, Verdicts, overall
+from karat.options.option import takes
 from karat.results.comparison.compare import Comparison, compare_need, compare_results
 from karat.results.comparison.sides import as_results, refuse_different
 from karat.results.result import Result
 from karat.results.saved import is_reference, is_saved
+from karat.scoring.options import Options
+
+if TYPE_CHECKING:
+    from karat.options.keywords import EvaluateKeywords
 
 _OLD = 90  # days after which a baseline is worth a note
 
 
+@takes(Options)
 def gate(
     run: Any,
     gold: Any = None,
     criteria: str | Path | Criteria | Iterable[str | Gate] | None = None,
     *,
     baseline: Any = None,
-    **options: Any,
+    **options: Unpack[EvaluateKeywords],
 ) -> Verdicts:
     """May this run ship? `run` and `baseline` are runs, results or saved results, as in `compare`.
 
     `criteria`: a file (default: ship-criteria.yaml), or gates as text such as `recall@5 >= 0.85`.
-    Options are those of `evaluate`.
     """
     asked = as_criteria(criteria)
     metrics = gate_metrics(asked)
-    options = {"consumers": [compare_need()], "analyses": False, **options}
-    result = only_one(as_results(run, gold, metrics, options), "run")
+    options = {"analyses": False, **options}
+    result = only_one(as_results(run, gold, metrics, options, [compare_need()]), "run")
     before = None
     if baseline is not None:
-        before = only_one(as_results(baseline, gold, baseline_metrics(baseline, metrics), options), "baseline")
+        measured = baseline_metrics(baseline, metrics)
+        before = only_one(as_results(baseline, gold, measured, options, [compare_need()]), "baseline")
     return judge_result(result, asked, before)
 
 
@@ -113,7 +117,7 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None, *,
         baseline=None if baseline is None else baseline.system or baseline.run,
         gold=result.gold.label,
         dataset=result.gold.dataset,
-        statistics={**msgspec.structs.asdict(result.sampling), "cluster": result.cluster},
+        statistics=result.sampling.saved(result.cluster),
         queries=len(result.rows),
         verdicts=verdicts,
         notes=said,

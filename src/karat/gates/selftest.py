@@ -178,9 +178,9 @@ class _Sides:
             values=values,
             votes={name: votes[at] for name, votes in self.after.weights.items()},
             cluster=None if self.after.clusters is None else _UNIT,
-            sampling=msgspec.structs.replace(self.result.sampling, resamples=_RESAMPLES),
+            sampling=replace(self.result.sampling, resamples=_RESAMPLES),
             data=RunData(self.result.system, {}, {}, {}),
-            corpus_size=None,
+            rules=replace(self.result.rules, corpus_size=None),
             memo={},
         )
 

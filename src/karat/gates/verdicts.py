@@ -36,7 +36,7 @@ from karat.results.result import Result
 from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, Scores, intervals
 from karat.scoring.metrics.base import Metric
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
 
 _KINDS = ("floor", "regression")
 _WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
@@ -251,7 +251,7 @@ class GateJudge:
         return cast(Difference, self._known[key])
 
     def _sampling(self, level: float) -> Sampling:
-        return msgspec.structs.replace(self.result.sampling, level=level)
+        return replace(self.result.sampling, level=level)
 
     def _shared(self, side: Baseline, at: Ints) -> list[tuple[int, int]]:
         """Places, in the baseline and here, of those of the queries that both have, in the baseline's order."""

@@ -15,8 +15,8 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError, did_you_mean
 from karat.labels.base import Key
 from karat.labels.labels_file import CONFLICT, Kind, Label, Labels
-from karat.statistics.intervals import Sampling
 from karat.statistics.kappa import cohen_kappa, fleiss_kappa
+from karat.statistics.sampling import Sampling
 
 
 class Annotator(msgspec.Struct, frozen=True):

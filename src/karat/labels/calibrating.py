@@ -46,7 +46,7 @@ from karat.statistics.calibration import (
     rates,
     standard_error,
 )
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
 from karat.statistics.special import beta_quantile
 
 WIDTH = 0.1

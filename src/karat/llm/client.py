@@ -118,11 +118,11 @@ class Client:
 
 
 def chat_of(model: str, options: ModelOptions) -> Chat:
-    return Chat(model, options["base_url"], timeout=options["timeout"], retries=options["retries"])
+    return Chat(model, options.base_url, timeout=options.timeout, retries=options.retries)
 
 
 def client_of(model: Model, options: ModelOptions) -> Client:
-    return Client(model, Path(options["cache"] or CACHE), fresh=options["fresh"])
+    return Client(model, Path(options.cache or CACHE), fresh=options.fresh)
 
 
 def _usage(model: str) -> Usage:

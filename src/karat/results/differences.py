@@ -11,8 +11,9 @@ import numpy as np
 from karat.data.ids import Bools, Floats, Ints
 from karat.results.summary import FEW, Scores, aggregate, mean_of, number
 from karat.scoring.metrics.base import Metric
-from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.intervals import mean_intervals
 from karat.statistics.quantile_difference import quantile_difference_interval
+from karat.statistics.sampling import Sampling
 from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import sum_up
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from karat.data.passages.resolve import in_corpus, resolve
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.read import read_gold, read_run
 from karat.formats.spill import HeldRun, Spilling
-from karat.matching.cover import THRESHOLD
+from karat.options.option import part_of, takes
 from karat.results.analyses.analyse import needs_of_analyses
 from karat.results.analyses.base import Consumer, Lacking, Setup
 from karat.results.bm25_baseline import NoWordSearch, WordSearch
@@ -33,9 +33,13 @@ from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.one_pass import Golds, PassRequest
+from karat.scoring.options import Options
 from karat.scoring.overlap import count_missing, count_no_shared_items
 from karat.scoring.views import BM25, ORIGINAL, OWN, RAW, Need, View, route_lists
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
+
+if TYPE_CHECKING:
+    from karat.options.keywords import EvaluateKeywords
 
 PANEL = (
     "recall@1",
@@ -61,21 +65,21 @@ _NO_TIME = "to leave out newer documents, give queries an as_of, such as 2025-06
 _NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
 
 
+@takes(Options)
 def evaluate(
     run: Any,
     gold: Any,
     metrics: Iterable[str | Metric] | None = None,
     *,
-    system: str | None = None,
-    **options: Any,
+    consumers: Sequence[Consumer] = (),
+    **options: Unpack[EvaluateKeywords],
 ) -> Result:
     """Score one system's run against gold.
 
     `run` and `gold` are paths (any format), dicts, lists of records or frames; `metrics` are names such as
-    `recall@5` (default: the panel). Options are those of `evaluate_all`.
+    `recall@5` (default: the panel). `consumers`: what else the result will be asked for.
     """
-    engine = find_engine(options.pop("engine", None), run)
-    results = evaluate_all(engine.read_run(run, system=system), gold, metrics, engine=engine, **options)
+    results = evaluate_all(run, gold, metrics, consumers=consumers, **options)
     if len(results) > 1:
         raise ConfigError(
             f"the run holds {len(results)} systems: {', '.join(sorted(results))}",
@@ -85,107 +89,60 @@ def evaluate(
     return next(iter(results.values()))
 
 
+@takes(Options)
 def evaluate_all(
     run: Any,
     gold: Any,
     metrics: Iterable[str | Metric] | None = None,
     *,
-    k: int = 5,
-    missing: Literal["worst", "skip"] = "worst",
-    min_score: float | None = None,
-    no_future: bool = False,
-    no_answer: str | None = None,
-    target_false_evidence: float = 0.1,
-    top_k: int | None = None,
-    prices: Any = None,
-    doc_of: str = "#",
-    fuzzy_threshold: float = THRESHOLD,
-    corpus: Any = None,
-    corpus_size: int | None = None,
-    segments: Iterable[str] = (),
-    cluster: str | None = None,
-    sampling: Sampling | None = None,
-    labelling: Labelling | None = None,
-    raw: Any = None,
-    original: Any = None,
-    routes: Mapping[str, Any] | None = None,
-    bm25: Any = None,
-    engine: Any = None,
-    analyses: bool | None = None,
     consumers: Sequence[Consumer] = (),
+    **options: Unpack[EvaluateKeywords],
 ) -> dict[str, Result]:
-    """Score every system of a run.
+    """Score every system of a run. Arguments are those of `evaluate`."""
+    return _evaluation(run, gold, metrics, Options(**options), consumers)
 
-    - `k`: cutoff for metrics that name none, where a query has none of its own.
-    - `missing`: queries that the run lacks score worst, or are skipped.
-    - `min_score`: hits under it are cut; `top_k`: lists are cut after so many hits; `no_future`: hits newer than their
-      query's `as_of` are removed.
-    - `doc_of`: separator (or regular expression) between document id and chunk id.
-    - `corpus`: a file, a BEIR folder or a `Corpus`, which gives hits what the run does not say of them; `corpus_size`:
-      for the random floor (default: the corpus's).
-    - `segments`: attributes such as `language` or `language×topic`; `cluster`: the attribute by which queries belong
-      together (default: conversations, where the gold set has them; `none`: every query for itself); `sampling`: how
-      intervals are made.
-    - `fuzzy_threshold`: minimum similarity for a chunk to match an evidence text.
-    - `no_answer`: which queries have no answer besides those that say so, such as `type=Null`; `target_false_evidence`:
-      what share of them may get hits, for the score threshold that the no-answer analysis looks for.
-    - `prices`: a price table (a YAML file, a dict or `Prices`), for `cost`.
-    - `raw`: a run that has the lists before reranking, `original`: those of the queries before rewriting, `routes`:
-      source → a run that asked this source only, where the run itself does not log them.
-    - `labelling`: labels of a judge and of people beside the gold set, and whether bounds over unjudged hits are
-      requested (`read_labelling`).
-    - `bm25`: a run of BM25 to compare the scores with (default: BM25 searches the corpus, where one is given).
-    - `engine`: where it is worked out: `local` (the default), `processes`, `spark`, or a SparkSession of yours.
-    - `analyses`: also collect what analyses need (stages, routes, time, cost …; default: when no metrics are named).
-    - `consumers`: what else the results will be asked for.
-    """
-    rules = Rules(
-        missing=missing,
-        min_score=min_score,
-        doc_of=doc_of,
-        k=k,
-        fuzzy_threshold=fuzzy_threshold,
-        no_future=no_future,
-        target_false_evidence=target_false_evidence,
-        top_k=top_k,
-        prices=_prices(prices),
-    )
-    _check(rules, corpus_size)
-    chosen = find_engine(engine, run)
-    logged, gold = chosen.read_run(run), read_gold(gold)
+
+def _evaluation(
+    run: Any, gold: Any, metrics: Iterable[str | Metric] | None, asked: Options, consumers: Sequence[Consumer]
+) -> dict[str, Result]:
+    engine = find_engine(asked.engine, run, asked.spark_master)
+    logged, gold = engine.read_run(run, **asked.of_run), read_gold(gold, **asked.of_gold)
+    corpus, size = asked.corpus, asked.corpus_size
     if corpus is not None:
         from karat.formats.corpus import read_corpus
 
         cut = logged.opening().get("chunker")
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, logged=cut)
-        gold, corpus_size = with_versions(gold, corpus, DocRule(doc_of)), corpus_size or len(corpus)
-    gold = gold if no_answer is None else with_no_answer(gold, no_answer)
-    if no_future and not any(gold.as_of):
+        gold, size = with_versions(gold, corpus, DocRule(asked.doc_of)), size or len(corpus) or None
+    gold = gold if asked.no_answer is None else with_no_answer(gold, asked.no_answer)
+    if asked.no_future and not any(gold.as_of):
         raise InputError(
             "no query says what time it asks from", code="no-times", file=gold.label, field="as_of", hint=_NO_TIME
         )
-    segmented_by = segment_titles(gold, segments)
+    segmented_by = segment_titles(gold, asked.segments)
     for name in segmented_by:
         segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
-    others = {RAW: raw, ORIGINAL: original, BM25: bm25, **{route_lists(n): one for n, one in (routes or {}).items()}}
+    rules = part_of(asked, Rules, prices=_prices(asked.prices), corpus_size=size)
+    routes = asked.routes or {}
+    others = {RAW: asked.raw, ORIGINAL: asked.original, BM25: asked.bm25}
+    others |= {route_lists(name): other for name, other in routes.items()}
     evaluation = _Evaluation(
-        engine=chosen,
+        engine=engine,
         gold=gold,
         rules=rules,
         asked=parse_metrics(_panel(rules) if metrics is None else metrics),
         keep_empty=metrics is not None,
-        background=_background(gold, rules) if metrics is None and analyses is not False else (),
-        corpus_size=corpus_size,
+        background=_background(gold, rules) if metrics is None and asked.analyses is not False else (),
         context=Context(
             corpus=corpus,
-            labelling=labelling or Labelling(),
-            routes=tuple(routes or ()),
-            analysed=metrics is None if analyses is None else analyses,
+            labelling=asked.labelling or Labelling(),
+            routes=tuple(routes),
+            analysed=metrics is None if asked.analyses is None else asked.analyses,
         ),
         lent={name: read_run(other) for name, other in others.items() if other is not None},
         segmented_by=segmented_by,
-        cluster=_cluster(gold, cluster),
-        sampling=sampling or Sampling(),
+        cluster=_cluster(gold, asked.cluster),
+        sampling=asked.intervals,
     )
     return evaluation.results(logged, consumers)
 
@@ -196,24 +153,6 @@ def _prices(prices: Any) -> Any:
     from karat.data.prices import read_prices  # with all of YAML
 
     return read_prices(prices)
-
-
-def _check(rules: Rules, corpus_size: int | None) -> None:
-    if rules.k < 1:
-        raise ConfigError("the cutoff k must be 1 or more", got=rules.k, expected="1 or more")
-    if rules.top_k is not None and rules.top_k < 1:
-        raise ConfigError("top_k must be 1 or more", got=rules.top_k, expected="1 or more")
-    if corpus_size is not None and corpus_size < 1:
-        raise ConfigError("the corpus size must be 1 or more", got=corpus_size, expected="1 or more")
-    if rules.min_score is not None and not np.isfinite(rules.min_score):
-        raise ConfigError("the score threshold is no number", expected="a finite number", got=rules.min_score)
-    if not 0 < rules.fuzzy_threshold <= 1:
-        raise ConfigError("bad fuzzy threshold", expected="above 0, at most 1", got=rules.fuzzy_threshold)
-    if not 0 <= rules.target_false_evidence < 1:
-        expected, got = "from 0 to under 1, such as 0.1", rules.target_false_evidence
-        raise ConfigError("the target for false evidence is no share", expected=expected, got=got)
-    if rules.missing not in ("worst", "skip"):
-        raise ConfigError("unknown choice for missing queries", expected="missing='worst' or 'skip'", got=rules.missing)
 
 
 def _cluster(gold: Gold, name: str | None) -> str | None:
@@ -271,7 +210,6 @@ class _Evaluation:
     asked: list[Metric]
     keep_empty: bool  # metrics that were named are shown although nothing can be said
     background: tuple[str, ...]
-    corpus_size: int | None
     context: Context
     lent: dict[str, Run]  # lists that other runs have for this one
     segmented_by: tuple[str, ...]
@@ -464,7 +402,6 @@ class _Evaluation:
             sampling=self.sampling,
             cluster=self.cluster,
             segmented_by=self.segmented_by,
-            corpus_size=self.corpus_size,
             context=context,
             lists=self._lists(measured, run, request),
         )

@@ -32,7 +32,7 @@ from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.unjudged import Lists, OpenPart, lists_of
 from karat.scoring.views import BM25, OWN, Level, View
 from karat.statistics.distribution import Distribution
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
     import polars as pl
@@ -90,7 +90,6 @@ class Result:
     sampling: Sampling = field(default_factory=Sampling)
     cluster: str | None = None  # the attribute by which queries belong together
     segmented_by: tuple[str, ...] = ()
-    corpus_size: int | None = None
     context: Context = field(default_factory=Context)
     lists: ListReader | None = None  # the first hits of the queries; a result from a file has none
     known: Precomputed | None = None  # of a result from a file
@@ -105,6 +104,10 @@ class Result:
     @property
     def corpus(self) -> Corpus | None:
         return self.context.corpus
+
+    @property
+    def corpus_size(self) -> int | None:
+        return self.rules.corpus_size
 
     @property
     def labelling(self) -> Labelling:

@@ -15,6 +15,7 @@ from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.ids import Floats
 from karat.errors import InputError
+from karat.options.option import options_in, values_of
 from karat.results.analyses.analyse import restore_analyses
 from karat.results.analyses.base import Setup
 from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, columns_named, decoded, read_kept
@@ -25,7 +26,7 @@ from karat.scoring.collect import RunData
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.views import Need, View
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
 
 _S = TypeVar("_S", Rules, Sampling)
 
@@ -48,14 +49,14 @@ def saved_form(result: Result) -> SavedResult:
         run=result.run,
         gold=result.gold.label,
         dataset=result.gold.dataset,
-        settings={**msgspec.structs.asdict(result.rules), "corpus_size": result.corpus_size},
+        settings=values_of(result.rules),
         provenance=result.provenance,
         audit=list(result.audited),
         summary=result.summary_rows,
         bm25=result.bm25,
         scores=scores,
         queries={q: result.gold.text(i) for q, i in zip(result.queries, result.rows.tolist(), strict=True)},
-        statistics={**msgspec.structs.asdict(result.sampling), "cluster": result.cluster},
+        statistics=result.sampling.saved(result.cluster),
         segments=result.segment_rows if result.segmented_by else [],
         attributes=_attributes(result),
         votes={name: votes.tolist() for name, votes in result.votes.items()},
@@ -122,7 +123,6 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         sampling=_settings(saved.statistics, Sampling),
         cluster=saved.statistics.get("cluster"),
         segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
-        corpus_size=saved.settings.get("corpus_size"),
         known=Precomputed(
             analyses=restore_analyses(saved.analyses, saved.lacking),
             findings=saved.findings,
@@ -184,6 +184,6 @@ def _refuse_torn(saved: SavedResult) -> None:
 
 def _settings(saved: dict[str, Any], kind: type[_S]) -> _S:
     try:
-        return msgspec.convert({name: saved[name] for name in kind.__struct_fields__ if name in saved}, kind)
+        return msgspec.convert({name: saved[name] for name in options_in(kind) if name in saved}, kind)
     except msgspec.ValidationError as error:
         raise InputError(f"the saved result has an invalid setting: {error}", code="damaged-result") from error

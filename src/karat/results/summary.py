@@ -13,7 +13,8 @@ from karat.data.ids import Floats, Ints
 from karat.scoring.ceilings import Bounds
 from karat.scoring.metrics.base import Metric
 from karat.statistics.distribution import Distribution, describe, quantile_interval
-from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.intervals import mean_intervals
+from karat.statistics.sampling import Sampling
 from karat.statistics.sums import Sums, sum_up
 
 FEW = 20  # under so many queries a number is shown, and said to be too little to judge by

@@ -14,8 +14,8 @@ from karat.data.ids import Floats, Ints
 from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
-from karat.statistics.intervals import Sampling
 from karat.statistics.resampling import bayesian_sums
+from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
     from karat.results.result import Result
@@ -100,7 +100,7 @@ def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
         run=result.run,
         gold=result.gold.label,
         dataset=result.gold.dataset,
-        statistics={**msgspec.structs.asdict(result.sampling), "cluster": result.cluster},
+        statistics=result.sampling.saved(result.cluster),
         ks=ks,
         depth=depth,
         notes=notes,

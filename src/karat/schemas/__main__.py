@@ -1,4 +1,4 @@
-"""`python -m karat.schemas`: write the shipped schemas anew."""
+"""`python -m karat.schemas`: write the shipped schemas and the keywords of options again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 from karat.files.atomic_write import write_whole
 from karat.schemas import NAMES, generate
+from karat.schemas.keywords import FILE, generate_keywords
 
 for name in NAMES:
     write_whole(Path(__file__).parent / f"{name}.schema.json", generate(name).encode())
+write_whole(FILE, generate_keywords().encode())

@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
@@ -34,6 +33,7 @@ from karat.data.versions import is_said
 from karat.errors import InputError
 from karat.matching.cover import THRESHOLD
 from karat.scoring.dates import newer
+from karat.scoring.options import CountingOptions
 from karat.scoring.ranking import drop_repeats, inspect_order, places_of, rank_order
 
 if TYPE_CHECKING:
@@ -44,17 +44,10 @@ _SIZED = ("tokens", "text")
 _EXACT = 2.0**52  # up to here every whole number is a float
 
 
-class Rules(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, kw_only=True)
+class Rules(CountingOptions):
     """Choices that change what counts, made by the user."""
 
-    missing: Literal["worst", "skip"] = "worst"
-    min_score: float | None = None
-    doc_of: str = "#"
-    k: int = 5
-    fuzzy_threshold: float = THRESHOLD  # from which likeness on a text covers an evidence
-    no_future: bool = False  # hits newer than their query's as_of are removed
-    target_false_evidence: float = 0.1  # share of the queries without an answer that may get hits
-    top_k: int | None = None  # lists are cut after so many hits
     prices: Prices | None = None
 
     @property

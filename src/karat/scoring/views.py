@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
@@ -42,7 +42,7 @@ class View(msgspec.Struct, frozen=True):
 
     def rules(self, rules: Rules) -> Rules:
         """The same rules with the filters of this view."""
-        return msgspec.structs.replace(rules, min_score=self.min_score, top_k=self.top_k, no_future=self.no_future)
+        return replace(rules, min_score=self.min_score, top_k=self.top_k, no_future=self.no_future)
 
     def of(self, metric: Metric) -> View:
         """The view that a metric looks at: by document where it asks for documents."""

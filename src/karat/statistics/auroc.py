@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.statistics.intervals import Sampling
 from karat.statistics.resampling import blocks
+from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Floats, Ints
 

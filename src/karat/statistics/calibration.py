@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.errors import ConfigError
-from karat.statistics.intervals import Sampling
 from karat.statistics.resampling import bayesian_sums
+from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Floats, Ints, ratio
 

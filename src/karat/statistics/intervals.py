@@ -14,53 +14,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-import msgspec
 import numpy as np
 
-from karat.errors import ConfigError
 from karat.statistics.moments import mean_quantiles
 from karat.statistics.resampling import MANY, bayesian_sums, multinomial_weights, resampled_sums
+from karat.statistics.sampling import Sampling
 from karat.statistics.special import beta_quantile, normal_cdf, normal_quantile
 from karat.statistics.sums import Floats, Sums
 
-Method: TypeAlias = Literal["bayes", "percentile", "bca", "strict"]
 Range: TypeAlias = tuple[float, float]
 
 # Above this many distinct units the limit theorem has the word.
 _LARGE = 50_000
-_MOST = 1_000_000  # resamples
 _FEW_ALIKE = 20
 # Limits carry sampling noise in the third digit; later ones would only differ between machines.
 _DIGITS = 6
-
-
-class Sampling(msgspec.Struct, frozen=True):
-    """How intervals are made. The same values give the same digits."""
-
-    method: Method = "bayes"
-    level: float = 0.95
-    resamples: int = 10_000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ConfigError(
-                f"no interval method {self.method!r}", code="unknown-interval", hint="there are: " + ", ".join(METHODS)
-            )
-        if not 0 < self.level < 1:
-            raise ConfigError("the level of an interval lies between 0 and 1", got=self.level, expected="such as 0.95")
-        if not 100 <= self.resamples <= _MOST:
-            expected = f"between 100 and {_MOST:,}"
-            raise ConfigError("too few or too many resamples", got=self.resamples, expected=expected)
-        if self.seed < 0:
-            raise ConfigError("the seed must not be negative", got=self.seed, expected="0 or more")
-
-    @property
-    def tails(self) -> tuple[float, float]:
-        """Where the interval is cut off below and above."""
-        return (1 - self.level) / 2, (1 + self.level) / 2
 
 
 def mean_intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Floats:

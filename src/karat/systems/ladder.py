@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from karat.errors import ConfigError, MissingExtra
 from karat.formats.corpus import read_corpus
 from karat.formats.questions import read_questions
 from karat.formats.read import read_gold
+from karat.options.option import takes
 from karat.results.comparison.compare import paired_sides
 from karat.results.comparison.sides import as_results
 from karat.results.differences import Difference
@@ -26,8 +27,12 @@ from karat.results.result import Result
 from karat.results.summary import SummaryRow
 from karat.retrievers.base import Nothing
 from karat.scoring.metrics.grammar import parse_metrics
-from karat.statistics.intervals import Sampling
+from karat.scoring.options import Options
+from karat.statistics.sampling import Sampling
 from karat.systems.run import run_retriever
+
+if TYPE_CHECKING:
+    from karat.options.keywords import EvaluateKeywords, LadderKeywords
 
 BASELINES = ("random", "bm25:title", "bm25", "dense", "hybrid")
 METRICS = ("recall@5", "ndcg@5")
@@ -60,6 +65,7 @@ class Ladder(SavedObject, frozen=True, kw_only=True):
     notes: list[str]
 
 
+@takes(Options)
 def baseline_ladder(
     corpus: Any,
     gold: Any,
@@ -68,25 +74,24 @@ def baseline_ladder(
     metrics: Iterable[str] = METRICS,
     baselines: Sequence[str] = BASELINES,
     k: int = 50,
-    sampling: Sampling | None = None,
     keep: str | None = None,
     progress: Callable[[str, int], AbstractContextManager[Callable[[], None]]] | None = None,
-    **options: Any,
+    **options: Unpack[LadderKeywords],
 ) -> Ladder:
     """Run the baselines over a corpus, score them, and place any other runs among them.
 
     `runs`: run files, records, or results. `baselines`: specs of retrievers. `keep`: a folder for the run logs of the
-    baselines. Other options are those of `evaluate_all`. A baseline that needs a package which is not installed is
-    skipped, with a word.
+    baselines. A baseline that needs a package which is not installed is skipped, with a word.
     """
     searched = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
-    judged = gold if isinstance(gold, Gold) else read_gold(gold)
+    how = Options(**options)
+    judged = read_gold(gold, **how.of_gold)
     parsed = parse_metrics(metrics)
     if not parsed:
         raise ConfigError("a ladder needs a metric", expected="such as recall@5")
     asked, k = list(map(str, parsed)), max(k, *(metric.k or 0 for metric in parsed))  # recall@100 needs a hundred
-    sampling = sampling or Sampling()
-    scoring = {**options, "sampling": sampling, "corpus": searched}
+    sampling = how.intervals
+    scoring = cast("EvaluateKeywords", {**options, "corpus": searched})
     results, skipped, notes = _baselines(searched, judged, asked, baselines, k, keep, progress, scoring)
     own = set(results)
     for run in runs:
@@ -103,7 +108,7 @@ def baseline_ladder(
         gold=judged.label,
         dataset=judged.dataset,
         corpus={"name": Path(searched.label).name, "size": len(searched), "hash": searched.hash},
-        statistics={**msgspec.structs.asdict(sampling), "cluster": first.cluster},
+        statistics=sampling.saved(first.cluster),
         units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit for m in first.metrics},
         rungs=[_rung(name, ordered[:at], results, name in own, sampling) for at, name in enumerate(ordered)],
         ceilings={row.metric: row.ceiling for row in first.summary_rows},
@@ -121,7 +126,7 @@ def _baselines(
     k: int,
     keep: str | None,
     progress: Any,
-    scoring: dict[str, Any],
+    scoring: EvaluateKeywords,
 ) -> tuple[dict[str, Result], dict[str, str], list[str]]:
     if not len(corpus):
         raise ConfigError("the corpus is empty", code="empty-corpus", file=corpus.label)

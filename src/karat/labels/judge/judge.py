@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import karat
 from karat.data.corpus import Corpus
@@ -19,26 +19,18 @@ from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_fit, make_canaries
 from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, ModelJudge, TimedVerdict, missing
+from karat.labels.judge.options import JudgeOptions
 from karat.labels.judge.prompt import USUAL_TOKENS, Prompt, read_prompt
 from karat.labels.labels_file import Label, now, write_beside
 from karat.labels.pool_file import PoolEntry, read_pool
 from karat.llm.chat import Chat, NoReply
 from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, each
-from karat.llm.options import ModelOptions, Option, spelled_out
+from karat.options.option import takes
 
-CANARIES = 5  # of each kind
+if TYPE_CHECKING:
+    from karat.options.keywords import JudgeKeywords
+
 _EXAMPLES = 3
-
-
-class JudgeOptions(ModelOptions, total=False):
-    """Those of `judge` alone."""
-
-    model: Annotated[str | None, Option(None)]
-    judge: Annotated[str | Callable[..., Any] | None, Option(None)]
-    prompt: Annotated[str | PathLike[str] | Prompt | None, Option(None)]
-    annotator: Annotated[str | None, Option(None)]
-    corpus: Annotated[Any, Option(None)]
-    canaries: Annotated[int, Option(CANARIES)]
 
 
 class Judgements(SavedObject, frozen=True, kw_only=True):
@@ -72,26 +64,25 @@ class _Task(NamedTuple):
 class Judging:
     """A judge before a pool: says what it will cost, then does it."""
 
-    @spelled_out
-    def __init__(self, pool: str | PathLike[str] | Sequence[PoolEntry], **options: Unpack[JudgeOptions]) -> None:
-        _check(options)
-        prices, seed, prompt = options["prices"], options["seed"], options["prompt"]
-        self.prices: Prices | None = None if prices is None else read_prices(prices)
+    @takes(JudgeOptions)
+    def __init__(self, pool: str | PathLike[str] | Sequence[PoolEntry], **options: Unpack[JudgeKeywords]) -> None:
+        asked = JudgeOptions(**options)
+        self.prices: Prices | None = None if asked.prices is None else read_prices(asked.prices)
         self.label = str(pool) if isinstance(pool, (str, PathLike)) else "a pool"
-        self._workers = options["workers"]
+        self._workers = asked.workers
         self._entries = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool)
         if not self._entries:
             raise ConfigError("the pool is empty: there is nothing to judge", code="empty-pool", file=self.label)
-        self._tasks = self._lent(options["corpus"])
+        self._tasks = self._lent(asked.corpus)
         pairs = [(task.query, task.passage) for task in self._tasks]
-        self._canaries = make_canaries(pairs, options["canaries"], seed)
+        self._canaries = make_canaries(pairs, asked.canaries, asked.seed)
         self._mixed = [*self._tasks, *(_Task(c.query, c.passage, canary=c) for c in self._canaries)]
-        random.Random(seed).shuffle(self._mixed)
-        asked = _model(options)
-        self.client = client_of(asked, options)
-        of_code = isinstance(asked, FunctionModel)
-        self._judge: Judge = FunctionJudge(self.client) if of_code else ModelJudge(self.client, _prompt(prompt))
-        self.annotator = options["annotator"] or self.client.model.model
+        random.Random(asked.seed).shuffle(self._mixed)
+        model = _model(asked)
+        self.client = client_of(model, asked)
+        of_code = isinstance(model, FunctionModel)
+        self._judge: Judge = FunctionJudge(self.client) if of_code else ModelJudge(self.client, _prompt(asked.prompt))
+        self.annotator = asked.annotator or self.client.model.model
 
     def _lent(self, corpus: Any) -> list[_Task]:
         """The pairs that have two texts; a corpus lends passages."""
@@ -170,42 +161,38 @@ class Judging:
         )
 
 
-@spelled_out
+@takes(JudgeOptions)
 def judge(
     pool: str | PathLike[str] | Sequence[PoolEntry],
     *,
     output: str | PathLike[str] | None = None,
     progress: Progress | None = None,
-    **options: Unpack[JudgeOptions],
+    **options: Unpack[JudgeKeywords],
 ) -> Judgements:
     """Let a model grade the pairs of a pool 2, 1 or 0; what cannot be graded is missing, never 0.
 
-    `model`: at an OpenAI-compatible endpoint (`base_url`), with the key in KARAT_LLM_KEY or OPENAI_API_KEY; or
-    `judge`: a function (query, passage) → grade, or its name `module:callable`. `output`: labels file; lines of others
-    in it are kept. `prompt`: file with other instructions. `annotator`: name in the labels, else the model's.
-    `corpus`: lends passages. `canaries`: of each kind, mixed in to test the judge; `seed` draws them. `workers`:
-    requests at once, each given `timeout` seconds and tried again `retries` times. `cache`: file with all answers, so
-    that none is paid for twice; `fresh` asks again. `prices`: table for the cost.
+    Either a `model` does it, with the key in KARAT_LLM_KEY or OPENAI_API_KEY, or `judge`: a function or its name
+    `module:callable`. `output`: labels file; lines of others in it are kept.
     """
     return Judging(pool, **options).run(output, progress)
 
 
-def _model(options: JudgeOptions) -> Chat | FunctionModel:
-    model, function = options["model"], options["judge"]
+def _model(asked: JudgeOptions) -> Chat | FunctionModel:
+    model, function = asked.model, asked.judge
     if (model is None) == (function is None):
         raise ConfigError(
             "who judges?", code="missing-option", expected="a model, or a function of your own (--model or --judge)"
         )
     if function is None:
         assert model is not None
-        return chat_of(model, options)
-    if options["base_url"] is not None or options["prompt"] is not None:
+        return chat_of(model, asked)
+    if asked.base_url is not None or asked.prompt is not None:
         raise ConfigError(
             "a function of your own has neither address nor prompt",
             code="no-such-option",
             hint="leave --base-url, --prompt out",
         )
-    return FunctionModel(function, options["timeout"])
+    return FunctionModel(function, asked.timeout)
 
 
 def _prompt(given: str | PathLike[str] | Prompt | None) -> Prompt:
@@ -237,11 +224,3 @@ def _notes(graded: Counter[str], pairs: int, kept: int) -> list[str]:
             f"{pairs - graded.total():,} of {pairs:,} pairs have no grade; what is left may not be a fair sample"
         )
     return notes
-
-
-def _check(options: JudgeOptions) -> None:
-    workers, timeout = options["workers"], options["timeout"]
-    retries, canaries = options["retries"], options["canaries"]
-    if workers < 1 or not timeout > 0 or retries < 0 or canaries < 0:
-        got = f"workers {workers}, timeout {timeout:g}, retries {retries}, canaries {canaries}"
-        raise ConfigError("out of range", expected="workers and timeout above 0, the rest 0 or more", got=got)

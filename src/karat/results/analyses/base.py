@@ -19,7 +19,8 @@ from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.views import Need, View
-from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.intervals import mean_intervals
+from karat.statistics.sampling import Sampling
 from karat.statistics.sums import sum_up
 
 if TYPE_CHECKING:

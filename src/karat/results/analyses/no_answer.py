@@ -16,7 +16,8 @@ from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import SummaryRow, mean_of, number
 from karat.scoring.views import Need
 from karat.statistics.auroc import auroc, auroc_interval
-from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.intervals import mean_intervals
+from karat.statistics.sampling import Sampling
 from karat.statistics.sums import sum_up
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from karat.results.summary import FEW, SummaryRow, mean_of, number
 from karat.scoring.judged import Rules, judge_places
 from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.views import RAW, Need, View
-from karat.statistics.intervals import Sampling, mean_intervals
+from karat.statistics.intervals import mean_intervals
+from karat.statistics.sampling import Sampling
 from karat.statistics.sums import ratio
 
 if TYPE_CHECKING:

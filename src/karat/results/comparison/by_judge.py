@@ -12,7 +12,7 @@ from karat.results.result import Result
 from karat.results.summary import Scores
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.judged_share import JudgedShare
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
 
 
 def differences_by_judge(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from karat.data.ids import Ints
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, shorten
 from karat.formats.read import read_gold
+from karat.options.option import takes
 from karat.results.analyses.base import Consumer, Lacking, Setup
 from karat.results.analyses.with_judge import BY_JUDGE
 from karat.results.comparison.by_judge import differences_by_judge
@@ -30,9 +31,13 @@ from karat.results.summary import FEW
 from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.metrics.judged_share import JudgedShare
+from karat.scoring.options import Options, named_sampling
 from karat.scoring.views import Need
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
 from karat.statistics.significance import benjamini_hochberg, holm
+
+if TYPE_CHECKING:
+    from karat.options.keywords import EvaluateKeywords
 
 _HEADLINE = ("recall@5", "ndcg@5", "mrr")  # what decides which queries changed most; else the first that can
 
@@ -88,6 +93,7 @@ def compare_need(*, bounds: bool = False) -> Consumer:
     return declare
 
 
+@takes(Options)
 def compare(
     baseline: Any,
     candidate: Any,
@@ -95,24 +101,24 @@ def compare(
     metrics: Iterable[str | Metric] | None = None,
     *,
     others: Sequence[Any] = (),
-    segments: Iterable[str] = (),
-    sampling: Sampling | None = None,
     force: bool = False,
     changes: int = 5,
     bounds: bool = False,
-    **options: Any,
+    **options: Unpack[EvaluateKeywords],
 ) -> Comparison:
     """Candidates against a baseline, query by query.
 
-    Each side is a run (as in `evaluate`, which also has the options), a result, or a saved result; runs need `gold`.
+    Each side is a run (as in `evaluate`, which has the same options), a result, or a saved result; runs need `gold`.
     `others`: more candidates. `force`: compare although data or definitions differ. `changes`: how many of the
     queries that lost and gained most are told. `bounds`: also ask what labels of unjudged hits could change.
-    `labelling` (`read_labelling`): also compare with the labels of a judge.
     """
+    segments = options.pop("segments", ())
     wanted = None if metrics is None else parse_metrics(metrics)
-    read = None if gold is None else read_gold(gold)
-    options = {"consumers": [compare_need(bounds=bounds)], "analyses": False, **options}
-    sides = [result for side in (baseline, candidate, *others) for result in as_results(side, read, wanted, options)]
+    read = None if gold is None else read_gold(gold, **Options(**options).of_gold)
+    asked: EvaluateKeywords = {"analyses": False, **options}
+    needs = [compare_need(bounds=bounds)]
+    sides = [one for side in (baseline, candidate, *others) for one in as_results(side, read, wanted, asked, needs)]
+    sampling = named_sampling(options, sides[0].sampling)
     return compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
 
 
@@ -143,7 +149,7 @@ def compare_results(
         karat=__version__,
         baseline=names[0],
         dataset=first.gold.dataset,
-        statistics={**msgspec.structs.asdict(sampling), "cluster": first.cluster},
+        statistics=sampling.saved(first.cluster),
         units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit_by(first.rules) for m in first.metrics},
         lower_is_better=[str(m) for m in first.metrics if m.direction == "lower"],
         pairs=_adjusted(pairs),

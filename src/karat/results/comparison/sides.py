@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from karat.errors import ConfigError
 from karat.formats.read import read_run
-from karat.results.analyses.base import Lacking
+from karat.results.analyses.base import Consumer, Lacking
 from karat.results.evaluate import evaluate_all
 from karat.results.numbers import counted
 from karat.results.result import Result
@@ -18,9 +18,19 @@ from karat.results.save import restore
 from karat.results.saved import SavedResult, is_saved, read_saved
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
+from karat.scoring.options import named_sampling
+
+if TYPE_CHECKING:
+    from karat.options.keywords import EvaluateKeywords
 
 
-def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, options: dict[str, Any]) -> list[Result]:
+def as_results(
+    side: Any,
+    gold: Any,
+    metrics: Iterable[str | Metric] | None,
+    options: EvaluateKeywords,
+    consumers: Sequence[Consumer] = (),
+) -> list[Result]:
     """The results of one side: one, or one for each system of a run."""
     if isinstance(side, Result):
         return [side]
@@ -36,12 +46,13 @@ def as_results(side: Any, gold: Any, metrics: Iterable[str | Metric] | None, opt
             code="no-gold",
             hint="give --gold, or results saved by `karat eval`",
         )
-    return list(evaluate_all(side, gold, metrics, **options).values())
+    return list(evaluate_all(side, gold, metrics, consumers=consumers, **options).values())
 
 
-def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, options: dict[str, Any]) -> Result:
-    """A saved result with the metrics and the clusters that were asked for."""
+def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, options: EvaluateKeywords) -> Result:
+    """A saved result with the metrics, intervals and clusters that were asked for."""
     result, cluster = restore(saved), options.get("cluster")
+    result = replace(result, sampling=named_sampling(options, result.sampling))
     if cluster is not None:
         result = replace(result, cluster=None if cluster == "none" else cluster)
     if metrics is None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
@@ -17,7 +16,8 @@ from karat.results.diagnosis.thresholds import DEPTHS
 from karat.results.summary import FEW, mean_of
 from karat.scoring.ceilings import Bounds
 from karat.statistics.distribution import quantile_interval
-from karat.statistics.intervals import Range, Sampling, mean_intervals
+from karat.statistics.intervals import Range, mean_intervals
+from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Sums, sum_up
 
@@ -158,9 +158,7 @@ class Evidence:
             if not sums:
                 clusters = None if self.clusters is None else self.clusters[defined]
                 sums.append(sum_up(values[:, None], None, clusters))
-            sampling = msgspec.structs.replace(
-                self.sampling, level=level, resamples=min(self.sampling.resamples, _RESAMPLES)
-            )
+            sampling = replace(self.sampling, level=level, resamples=min(self.sampling.resamples, _RESAMPLES))
             low, high = mean_intervals(sums[0], [ends], sampling)[0].tolist()
             return low, high
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -45,7 +45,7 @@ class ListReader:
         wanted = set(queries)
         if depth <= self.depth and (self.texts or not texts):
             # Filters and repeats were settled during the pass, and ranks are places.
-            plain = msgspec.structs.replace(self.rules, min_score=None, top_k=None, no_future=False)
+            plain = replace(self.rules, min_score=None, top_k=None, no_future=False)
             slices: Iterable[Hits] = self.kept
             rules = plain
         else:

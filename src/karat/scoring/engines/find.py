@@ -12,8 +12,10 @@ from karat.scoring.engines.local import Local
 REGISTRY: Registry[Engine] = Registry("engine", "karat.scoring.engines", Engine, "karat.engines")  # type: ignore[type-abstract]
 
 
-def find_engine(engine: Any, run: Any = None) -> Engine:
+def find_engine(engine: Any, run: Any = None, spark_master: str | None = None) -> Engine:
     """An engine, its name, or the user's own Spark session. A Spark frame stays where it is, whatever is said."""
+    if spark_master is not None:
+        return _spark_at(spark_master, engine)
     if isinstance(engine, Engine):
         return engine
     if _of_spark(engine) or (engine in (None, "spark") and _of_spark(run)):
@@ -28,17 +30,17 @@ def find_engine(engine: Any, run: Any = None) -> Engine:
     raise ConfigError("this is no engine", code="unknown-engine", expected=expected, got=type(engine).__name__)
 
 
-def named_engine(name: str, spark_master: str | None = None) -> Engine:
-    """As the command line names one."""
-    if spark_master is None:
-        return find_engine(name)
-    if name != "spark":
+def _spark_at(master: str, engine: Any) -> Engine:
+    if engine != "spark":
         raise ConfigError(
-            "a Spark master is for the engine spark", code="contradiction", got=name, hint="add --engine spark"
+            "a Spark master is for the engine spark",
+            code="contradiction",
+            got=engine or "local",
+            hint="add --engine spark",
         )
     from karat.scoring.engines.spark import Spark
 
-    return Spark(master=spark_master)
+    return Spark(master=master)
 
 
 def _of_spark(thing: Any) -> bool:

@@ -23,7 +23,7 @@ from karat.results.analyses.base import PERMUTATIONS
 from karat.results.differences import SAME, Difference, Paired
 from karat.results.evaluate import evaluate
 from karat.results.result import Result
-from karat.statistics.intervals import Sampling
+from karat.statistics.sampling import Sampling
 from karat.systems.stress.lists import (
     Negatives,
     Selection,
@@ -169,7 +169,7 @@ class _Trial:
             run=run,
             gold=self.gold.label,
             dataset=self.gold.dataset,
-            statistics={**msgspec.structs.asdict(sampling), "cluster": plain.cluster},
+            statistics=sampling.saved(plain.cluster),
             metric=self._metric,
             lists=lists,
             reranker=None if self.reranker is None else self.reranker.name,

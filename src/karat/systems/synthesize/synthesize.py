@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
@@ -19,28 +19,23 @@ from karat.data.corpus import Corpus
 from karat.data.ids import DocRule
 from karat.data.prices import Prices, Usage, read_prices
 from karat.data.saved import SavedObject
-from karat.errors import ConfigError, shorten
+from karat.errors import shorten
 from karat.files.atomic_write import write_whole
 from karat.formats.corpus import read_corpus
 from karat.llm.chat import NoReply
 from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, cost_of, each
-from karat.llm.options import ModelOptions, Option, spelled_out
 from karat.matching.near_duplicates import near_duplicates
+from karat.options.option import takes
 from karat.systems.synthesize import prompts
 from karat.systems.synthesize.drafts import Draft
 from karat.systems.synthesize.making import LOOKED_AT, Made, Maker, Wish, wishes
+from karat.systems.synthesize.options import SynthesisOptions
 
-NO_ANSWER_SHARE = 0.1
+if TYPE_CHECKING:
+    from karat.options.keywords import SynthesisKeywords
+
 _DRAFTS = 4  # for each wanted query, before it is given up
 _EXAMPLES = 3
-
-
-class SynthesisOptions(ModelOptions, total=False):
-    """Those of `synthesize` alone."""
-
-    model: Required[str]
-    n: Annotated[int, Option(200)]
-    no_answer_share: Annotated[float, Option(NO_ANSWER_SHARE)]
 
 
 class Synthesis(SavedObject, frozen=True, kw_only=True):
@@ -70,24 +65,19 @@ class Synthesis(SavedObject, frozen=True, kw_only=True):
 class Synthesizing:
     """A model before a corpus: says what it will cost, then does it."""
 
-    @spelled_out
-    def __init__(self, corpus: Any, **options: Unpack[SynthesisOptions]) -> None:
-        n, no_answer_share, workers = options["n"], options["no_answer_share"], options["workers"]
-        unfit = workers < 1 or not options["timeout"] > 0 or options["retries"] < 0
-        if n < 1 or not 0 <= no_answer_share <= 1 or unfit:
-            expected = "n and workers 1 or more, a share from 0 to 1, a timeout above 0"
-            raise ConfigError("out of range", expected=expected, got=f"n {n}, share {no_answer_share:g}")
-        prices, seed = options["prices"], options["seed"]
-        self.prices: Prices | None = None if prices is None else read_prices(prices)
+    @takes(SynthesisOptions)
+    def __init__(self, corpus: Any, **options: Unpack[SynthesisKeywords]) -> None:
+        asked = SynthesisOptions(**options)
+        self.prices: Prices | None = None if asked.prices is None else read_prices(asked.prices)
         self.corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
-        self._n, self._seed, self._workers = n, seed, workers
-        without = round(n * no_answer_share)
+        self._n, self._seed, self._workers = asked.n, asked.seed, asked.workers
+        without = round(asked.n * asked.no_answer_share)
         rule = DocRule()
-        self._targets = {True: n - without, False: without}
+        self._targets = {True: asked.n - without, False: without}
         # Drawn apart, so that the share of the one does not change the queries of the other.
-        self._wishes = {True: wishes(self.corpus, seed, rule), False: wishes(self.corpus, seed + 1, rule)}
+        self._wishes = {True: wishes(self.corpus, asked.seed, rule), False: wishes(self.corpus, asked.seed + 1, rule)}
         self._first = {has: list(islice(self._wishes[has], count)) for has, count in self._targets.items()}
-        self.client = client_of(chat_of(options["model"], options), options)
+        self.client = client_of(chat_of(asked.model, asked), asked)
         self._maker = Maker(self.client, self.corpus, searched=without > 0)
 
     def estimate(self) -> CostEstimate:
@@ -184,18 +174,18 @@ class Synthesizing:
         return {**record, "tags": tags, "provenance": made}
 
 
-@spelled_out
+@takes(SynthesisOptions)
 def synthesize(
     corpus: Any,
     *,
     output: str | PathLike[str] | None = None,
     progress: Progress | None = None,
-    **options: Unpack[SynthesisOptions],
+    **options: Unpack[SynthesisKeywords],
 ) -> Synthesis:
     """Make up `n` queries from a corpus, each with the chunk that answers it, the answer and the words that show it.
 
     A query is kept only if the model, given nothing but the chunk, finds the same answer again, and if it is unlike
-    the others. `no_answer_share`: of queries that no chunk answers. `output`: the gold set. The rest is as in `judge`.
+    the others. `output`: the gold set.
     """
     return Synthesizing(corpus, **options).run(output, progress)
 

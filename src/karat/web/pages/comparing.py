@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -95,7 +94,7 @@ def _compared(store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
     found = compare_results(
         sides,
         segments=sides[0].telling_tags() if whole or not large else (),
-        sampling=msgspec.structs.replace(own, resamples=resamples),
+        sampling=replace(own, resamples=resamples),
         changes=0,  # the page has them query by query
         test=whole,
     )

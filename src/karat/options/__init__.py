@@ -1,0 +1,1 @@
+"""Options, written once: what an option is, and the keywords that follow from the lists of them."""
