@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -12,61 +11,14 @@ from golden import check
 from karat.labels.desk import open_desk
 from karat.web.access import Access, read_token, read_users, user_line
 from karat.web.serving import listen
-from wording import Transcript, file, refusals
-
-BLOCKS = {
-    "p",
-    "dt",
-    "h1",
-    "h2",
-    "h3",
-    "li",
-    "tr",
-    "section",
-    "form",
-    "figure",
-    "summary",
-    "button",
-    "nav",
-    "footer",
-    "div",
-}
-
-
-class Words(HTMLParser):
-    """The text of a page: a line for each block, cells apart by a bar; neither styles, scripts nor pictures."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines, self._silent = [""], 0
-
-    def handle_starttag(self, tag: str, attributes: Any) -> None:
-        self._silent += tag in ("style", "script", "svg")
-        if tag in BLOCKS:
-            self.lines.append("")
-        elif tag in ("td", "th", "option", "dd"):
-            self.lines[-1] += " | "
-
-    def handle_endtag(self, tag: str) -> None:
-        self._silent -= tag in ("style", "script", "svg")
-        if tag in BLOCKS:
-            self.lines.append("")
-
-    def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self.lines[-1] += data
-
-    def text(self) -> str:
-        lines = (" ".join(line.split()) for line in self.lines)
-        return "\n".join(line for line in lines if line.strip("| "))
+from wording import Transcript, file, refusals, words_of
 
 
 def words(content: bytes, whole: bool = False) -> str:
     """Of the main part; head, menus and foot are the same on every page."""
     text = content.decode()
-    reader = Words()
-    reader.feed(text if whole or "<main" not in text else text[text.index("<main") : text.index("</main>")])
-    return without_ids(reader.text()).replace(karat.__version__, "…")
+    main = text if whole or "<main" not in text else text[text.index("<main") : text.index("</main>")]
+    return without_ids(words_of(main)).replace(karat.__version__, "…")
 
 
 def without_ids(text: str) -> str:
