@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from refusals import refused
 
 import karat
 from karat.errors import ConfigError
@@ -216,7 +217,7 @@ def test_missing_queries_can_be_left_out() -> None:
 
 
 def test_another_word_for_missing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="missing"):
+    with refused("bad-setting", ConfigError, got="ignore"):
         karat.evaluate({"q1": ["a"]}, {"q1": ["a"]}, ["recall@5"], missing="ignore")  # type: ignore[arg-type]
 
 
@@ -404,19 +405,19 @@ def test_with_another_rule_the_hash_means_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "refused"),
+    ("rule", "unusable"),
     [("(", True), ("(?:x)", True), ("^(a)?b", False), ("", False)],
     ids=["unfinished", "no group", "optional group", "empty"],
 )
 @pytest.mark.parametrize("in_table", [False, True], ids=["list", "polars"])
-def test_a_rule_that_names_no_document_is_refused_or_finds_none(rule: str, refused: bool, in_table: bool) -> None:
+def test_a_rule_that_names_no_document_is_refused_or_finds_none(rule: str, unusable: bool, in_table: bool) -> None:
     """Whatever the rule: never a document out of nothing."""
     run: Any = {"q": ["b#1", "zx"]}
     if in_table:
         run = pl.DataFrame({"query_id": ["q", "q"], "chunk_id": ["b#1", "zx"]})
     gold, asked = {"q": ["b", "z", "None", " "]}, ["recall@5", "distinct_docs@5"]
-    if refused:
-        with pytest.raises(ConfigError, match="doc"):
+    if unusable:
+        with refused("bad-pattern", ConfigError):
             karat.evaluate(run, gold, asked, doc_of=rule)
     else:
         assert karat.evaluate(run, gold, asked, doc_of=rule).means == {"recall@5": 0.0, "distinct_docs@5": 2.0}
@@ -593,9 +594,9 @@ def test_a_no_answer_query_that_the_run_lacks_is_no_loss() -> None:
 @pytest.mark.parametrize(
     ("metric", "reason"),
     [
-        ("latency(stage=rernk)", "no such stage; did you mean rerank?"),
-        ("latency_p90(stage=x)", "no such stage; known: rerank, retrieve"),
-        ("novelty@5", "the hits have no text"),
+        ("latency(stage=rernk)", "rerank"),  # which may be meant
+        ("latency_p90(stage=x)", "rerank, retrieve"),
+        ("novelty@5", "text"),
     ],
 )
 def test_a_metric_without_any_number_says_why(tmp_path: Path, metric: str, reason: str) -> None:
@@ -605,15 +606,16 @@ def test_a_metric_without_any_number_says_why(tmp_path: Path, metric: str, reaso
     for run in ([record], path):
         result = karat.evaluate(run, {"q": ["a"]}, [metric, "recall@5"])
         assert result.means == {metric: None, "recall@5": 1.0}
-        assert audit(result) == {"no_data": (1, (f"{metric}: {reason}",))}
+        count, (said,) = audit(result)["no_data"]
+        assert (len(audit(result)), count) == (1, 1)
+        assert said.startswith(f"{metric}: ")
+        assert reason in said
 
 
 def test_a_run_without_latencies_says_so_only_to_those_who_ask() -> None:
     asked = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["latency", "latency_p50"])
-    assert audit(asked)["no_data"] == (
-        2,
-        ("latency: the run has no latency_ms", "latency_p50: the run has no latency_ms"),
-    )
+    count, said = audit(asked)["no_data"]
+    assert (count, [reason.partition(":")[0] for reason in said]) == (2, ["latency", "latency_p50"])
     assert audit(karat.evaluate({"q": ["a"]}, {"q": ["a"]})) == {}
 
 

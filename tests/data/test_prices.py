@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.prices import Prices, Usage, read_prices, unpriced
@@ -55,17 +56,17 @@ def test_what_an_entry_costs(file: Path, used: Usage, cost: float) -> None:
 @pytest.mark.parametrize(
     ("used", "reason"),
     [
-        (Usage(model="chatt", prompt_tokens=5), "no price for chatt"),
-        (Usage(stage="rerank"), "no model named in stage 'rerank'"),
-        (Usage(), "no model named"),
-        (Usage(model="chat"), "no tokens logged for chat"),  # tokens that nobody counted are not free
+        (Usage(model="chatt", prompt_tokens=5), "chatt"),
+        (Usage(stage="rerank"), "'rerank'"),
+        (Usage(), "model"),
+        (Usage(model="chat"), "tokens"),  # tokens that nobody counted are not free
     ],
 )
 def test_a_cost_that_is_not_known(file: Path, used: Usage, reason: str) -> None:
     prices = table(file)
     assert prices.cost(used) is None
     assert prices.total([Usage(model="cross"), used]) is None
-    assert unpriced(used, prices) == reason
+    assert reason in str(unpriced(used, prices))
     assert unpriced(Usage(model="cross"), prices) is None
 
 
@@ -91,82 +92,78 @@ def test_a_table_from_memory(file: Path) -> None:
     prices = read_prices(given)
     assert prices == table(file, "currency: EUR\nmodels: {cross: {per_call: 0.002}}\n")
     assert read_prices(prices) is prices
-    with pytest.raises(ConfigError) as refused:
+    with refused("bad-value", ConfigError, file=None, field="models.cross.per_call", got=-1):
         read_prices({"currency": "EUR", "models": {"cross": {"per_call": -1}}})
-    assert str(refused.value) == "models.cross.per_call: out of range: expected 0 or more, got -1"
 
 
-# text, line, column, field, and words that must be said
+# text, line, column, field, and the code
 MISTAKES = {
-    "negative": ("currency: USD\nmodels:\n  a: {per_call: -1}\n", 3, 17, "models.a.per_call", ["0 or more, got -1"]),
+    "negative": ("currency: USD\nmodels:\n  a: {per_call: -1}\n", 3, 17, "models.a.per_call", "bad-value"),
     "negative for tokens": (
         "currency: USD\nmodels:\n  b: {per_call: 1}\n  a:\n    per_1m: {prompt: 1.5, completion: -0.5}\n",
-        *(5, 39, "models.a.per_1m.completion", ["0 or more, got -0.5"]),
+        *(5, 39, "models.a.per_1m.completion", "bad-value"),
     ),
-    "infinite": ("currency: USD\nmodels: {a: {per_1k: .inf}}\n", 2, 22, "models.a.per_1k", ["or less, got inf"]),
-    "not a number": ("currency: USD\nmodels: {a: {per_1k: .nan}}\n", 2, 22, "models.a.per_1k", ["0 or more, got nan"]),
+    "infinite": ("currency: USD\nmodels: {a: {per_1k: .inf}}\n", 2, 22, "models.a.per_1k", "bad-value"),
+    "not a number": ("currency: USD\nmodels: {a: {per_1k: .nan}}\n", 2, 22, "models.a.per_1k", "bad-value"),
     "text for a number": (
         "currency: USD\nmodels: {a: {per_call: $0.1}}\n",
-        *(2, 24, "models.a.per_call", ["expected number, got $0.1", "write a plain number"]),
+        *(2, 24, "models.a.per_call", "wrong-type"),
     ),
     "unknown field of a model": (
         "currency: USD\nmodels:\n  a: {per_1M: 2}\n",
-        *(3, 7, "models.a.per_1M", ["unknown field 'per_1M'", "did you mean per_1m"]),
+        *(3, 7, "models.a.per_1M", "unknown-field"),
     ),
-    "unknown field": ("currency: USD\nmodel: {}\n", 2, 1, "model", ["unknown field 'model'", "did you mean models"]),
+    "unknown field": ("currency: USD\nmodel: {}\n", 2, 1, "model", "unknown-field"),
     "unknown kind of token": (
         "currency: USD\nmodels: {a: {per_1k: {prompts: 1}}}\n",
-        *(2, 23, "models.a.per_1k.prompts", ["unknown field 'prompts'", "did you mean prompt"]),
+        *(2, 23, "models.a.per_1k.prompts", "unknown-field"),
     ),
-    "no currency": ("models: {a: {per_call: 1}}\n", 1, 1, None, ["the field 'currency' is missing", "currency: USD"]),
-    "a bare number": ("currency: USD\nmodels: {emb: 0.5}\n", 2, 15, "models.emb", ["got 0.5", "`emb: {per_1m: 0.5}`"]),
-    "no models": ("currency: USD\n", 1, 1, None, ["a price table without prices", "models, or one_off", "hint: "]),
-    "empty models": ("currency: USD\nmodels: {}\n", 1, 1, None, ["a price table without prices", "hint: "]),
-    "empty currency": ("currency: ''\n", 1, 11, "currency", ["length >= 1"]),
+    "no currency": ("models: {a: {per_call: 1}}\n", 1, 1, None, "missing-field"),
+    "a bare number": ("currency: USD\nmodels: {emb: 0.5}\n", 2, 15, "models.emb", "wrong-type"),
+    "no models": ("currency: USD\n", 1, 1, None, "missing-field"),
+    "empty models": ("currency: USD\nmodels: {}\n", 1, 1, None, "missing-field"),
+    "empty currency": ("currency: ''\n", 1, 11, "currency", "bad-setting"),
     "two prices": (
         "currency: USD\nmodels:\n  a: {per_1k: 1, per_1m: 2}\n",
-        *(3, 26, "models.a.per_1m", ["contradict each other"]),
+        *(3, 26, "models.a.per_1m", "contradiction"),
     ),
-    "no price": ("currency: USD\nmodels:\n  a: {}\n", 3, 6, "models.a", ["without a price", "per_call: 0"]),
-    "model twice": ("currency: USD\nmodels:\n  a: {per_call: 1}\n  a: {per_call: 2}\n", 4, 3, None, ["stands twice"]),
+    "no price": ("currency: USD\nmodels:\n  a: {}\n", 3, 6, "models.a", "missing-field"),
+    "model twice": ("currency: USD\nmodels:\n  a: {per_call: 1}\n  a: {per_call: 2}\n", 4, 3, None, "duplicate-key"),
     "one-off without an amount": (
         "currency: USD\none_off:\n  - name: storage\n",
-        *(3, 5, "one_off.0", ["an amount, or tokens of a model"]),
+        *(3, 5, "one_off.0", "contradiction"),
     ),
     "one-off with both": (
         "currency: USD\nmodels: {a: {per_call: 1}}\none_off:\n  - {name: x, amount: 1, model: a}\n",
-        *(4, 5, "one_off.0", ["an amount, or tokens of a model"]),
+        *(4, 5, "one_off.0", "contradiction"),
     ),
     "one-off of an unknown model": (
         "currency: USD\nmodels: {embed: {per_1k: 1}}\none_off:\n  - {name: x, model: embd, tokens: 5}\n",
-        *(4, 22, "one_off.0.model", ["no price for 'embd'", "did you mean embed"]),
+        *(4, 22, "one_off.0.model", "missing-price"),
     ),
     "one-off without a size": (
         "currency: USD\nmodels: {embed: {per_1k: 1}}\none_off:\n  - {name: x, model: embed}\n",
-        *(4, 5, "one_off.0", ["expected tokens or calls"]),
+        *(4, 5, "one_off.0", "missing-field"),
     ),
     "one-off calls of what is paid by the token": (
         "currency: USD\nmodels: {embed: {per_1k: 1}}\none_off:\n  - {name: x, model: embed, calls: 3}\n",
-        *(4, 5, "one_off.0", ["paid by the token"]),
+        *(4, 5, "one_off.0", "missing-field"),
     ),
     "negative one-off": (
         "currency: USD\none_off:\n  - {name: x, amount: -3}\n",
-        *(3, 23, "one_off.0.amount", ["0 or more, got -3"]),
+        *(3, 23, "one_off.0.amount", "bad-value"),
     ),
-    "a list": ("- a\n", 1, 1, None, ["no prices", "a mapping with currency and models"]),
-    "nothing": ("", 1, 1, None, ["no prices"]),
-    "no YAML": ("currency: [\n", 2, 1, None, ["not YAML"]),
+    "a list": ("- a\n", 1, 1, None, "wrong-type"),
+    "nothing": ("", 1, 1, None, "wrong-type"),
+    "no YAML": ("currency: [\n", 2, 1, None, "not-yaml"),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_told_with_its_place(file: Path, mistake: str) -> None:
-    text, line, column, field, words = MISTAKES[mistake]
-    with pytest.raises(ConfigError) as refused:
+    text, line, column, field, code = MISTAKES[mistake]
+    with refused(code, ConfigError, file=file, line=line, column=column, field=field):
         table(file, text)
-    error = refused.value
-    assert (error.file, error.line, error.column, error.field) == (str(file), line, column, field), error
-    assert [word for word in words if word not in str(error)] == [], error
 
 
 def test_the_page_shows_a_table_and_a_log_that_are_read(file: Path) -> None:
@@ -181,5 +178,5 @@ def test_the_page_shows_a_table_and_a_log_that_are_read(file: Path) -> None:
 
 
 def test_a_file_that_is_not_there(file: Path) -> None:
-    with pytest.raises(ConfigError, match=r"prices\.yaml: cannot be read: No such file"):
+    with refused("unreadable", ConfigError, file=file):
         read_prices(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from refusals import refused
 
+from karat.errors import KaratError
 from karat.history.folder import FolderStore
 from karat.history.opening import open_store
 from karat.history.postgres import PostgresStore
@@ -22,21 +25,21 @@ from karat.results.kept_run import KeptRun
 
 Maker = Callable[..., KeptRun]
 Command = Callable[..., tuple[int, str, str]]
+Refuses = Callable[..., KaratError]
 WORKER = str(Path(__file__).parent / "worker.py")
 
 
-def test_no_history_yet(tmp_path: Path, karat_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_history_yet(tmp_path: Path, karat_refuses: Refuses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = karat_command("history", "list")
-    assert (code, out) == (2, "")
-    assert "no history" in err
-    assert "hint: karat eval … --save begins one" in err
+    error = karat_refuses("history", "list")
+    assert error.code == "no-history"
+    assert "--save" in str(error.hint)
     assert not (tmp_path / ".karat").exists()
 
 
 @pytest.mark.parametrize("damage", [b"not a database at all, and long enough to be looked at" * 40, b"middle"])
 def test_a_damaged_catalogue_is_named_and_the_runs_can_be_saved(
-    tmp_path: Path, made_run: Maker, karat_command: Command, damage: bytes
+    tmp_path: Path, made_run: Maker, karat_command: Command, karat_refuses: Refuses, damage: bytes
 ) -> None:
     folder = tmp_path / ".karat"
     with FolderStore(folder) as store:
@@ -47,19 +50,21 @@ def test_a_damaged_catalogue_is_named_and_the_runs_can_be_saved(
     if damage == b"middle":
         damage = content[:4096] + b"\xff" * (len(content) - 4096)
     catalogue.write_bytes(damage)
-    code, out, err = karat_command("history", "list", "--store", str(folder))
-    assert (code, out) == (2, "")
-    assert "the catalogue of the history is damaged" in err
-    assert "karat history import" in err
+    error = karat_refuses("history", "list", "--store", str(folder))
+    assert error.code == "damaged-history"
+    assert "karat history import" in str(error.hint)
+    del error  # with it goes the connection to the broken file
     catalogue.unlink()
     files = [str(path) for path in (folder / "runs").iterdir()]
-    code, out, _ = karat_command("history", "import", "--store", str(folder), *files)
+    code, _, _ = karat_command("history", "import", "--store", str(folder), *files)
     assert code == 0
     with FolderStore(folder) as store:
         assert set(store.ids()) == {made_run(i).id for i in range(30)}
 
 
-def test_a_run_without_its_file(tmp_path: Path, made_run: Maker, karat_command: Command) -> None:
+def test_a_run_without_its_file(
+    tmp_path: Path, made_run: Maker, karat_command: Command, karat_refuses: Refuses
+) -> None:
     folder = tmp_path / ".karat"
     with FolderStore(folder) as store:
         lost, kept, cut, swapped = (store.save(made_run(i)).id for i in range(4))
@@ -67,16 +72,14 @@ def test_a_run_without_its_file(tmp_path: Path, made_run: Maker, karat_command: 
     file = folder / "runs" / f"{cut}.parquet"
     file.write_bytes(file.read_bytes()[:2000])
     (folder / "runs" / f"{swapped}.parquet").write_bytes((folder / "runs" / f"{kept}.parquet").read_bytes())
-    code, _, err = karat_command("history", "show", lost, "--store", str(folder))
-    assert code == 2
-    assert f"the run {lost[:10]} has lost its file" in err
-    code, _, err = karat_command("history", "show", cut, "--store", str(folder))
-    assert code == 2
-    assert "not a run that Karat has kept" in err
+    error = karat_refuses("history", "show", lost, "--store", str(folder))
+    assert error.code == "lost-run"
+    assert lost[:10] in error.what
+    assert karat_refuses("history", "show", cut, "--store", str(folder)).code == "damaged-run"
     code, out, _ = karat_command("history", "check", "--store", str(folder))
     assert code == 2
-    assert "4 runs, 3 broken" in out
-    assert f"{swapped[:10]}: it is not what was saved" in out
+    assert re.search(r"\b4\b.*\b3\b", out)  # runs, and those that are broken
+    assert f"{swapped[:10]}: " in out
 
 
 def without_rights(code: str) -> subprocess.CompletedProcess[str]:
@@ -111,17 +114,15 @@ def test_a_read_only_folder_is_read_and_not_written(read_only: Path, made_run: M
     write = without_rights(
         prelude
         + f"s = open_store({str(read_only)!r}, create=True)\ntry:\n    s.tag(s.find('latest'), ['x'])\n"
-        + "except KaratError as error:\n    print(error)"
+        + "except KaratError as error:\n    print(error.code, bool(error.hint))"
     )
-    assert "the history cannot be used: attempt to write a readonly database" in write.stdout, write.stderr
-    assert "hint: ask for the right to write there" in write.stdout
+    assert write.stdout.split() == ["unusable-history", "True"], write.stderr
 
 
-def test_a_place_where_no_folder_can_be_made(tmp_path: Path, karat_command: Command) -> None:
+def test_a_place_where_no_folder_can_be_made(tmp_path: Path, karat_refuses: Refuses) -> None:
     (tmp_path / "file").write_text("x")
-    code, _, err = karat_command("history", "import", "x.zip", "--store", str(tmp_path / "file" / ".karat"))
-    assert code == 2
-    assert "the history cannot be written: Not a directory" in err
+    error = karat_refuses("history", "import", "x.zip", "--store", str(tmp_path / "file" / ".karat"))
+    assert error.code == "not-writable"
 
 
 def test_a_full_disk_leaves_no_half_run(tmp_path: Path, made_run: Maker) -> None:
@@ -139,12 +140,11 @@ def test_a_full_disk_leaves_no_half_run(tmp_path: Path, made_run: Maker) -> None
         f"made_run = runpy.run_path({WORKER!r})['made_run']\n"
         f"store = open_store({str(folder)!r})\n"
         "try:\n    store.save(made_run(2, note=os.urandom(200_000).hex()))\n"
-        "except KaratError as error:\n    print(error)\n"
+        "except KaratError as error:\n    print(error.code, bool(error.hint))\n"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=little_room)
-    assert "the history cannot be written: File too large" in done.stdout, done.stderr
-    assert "hint: free some space" in done.stdout
+    assert done.stdout.split() == ["not-writable", "True"], done.stderr
     with FolderStore(folder) as store:
         assert store.ids() == [made_run(1).id]
         assert len(list((folder / "runs").iterdir())) == 1
@@ -169,12 +169,11 @@ def guarded(postgres: str) -> Iterator[str]:
         connection.execute("SELECT pg_reload_conf()")
 
 
-def test_a_wrong_password_is_told_and_never_printed(guarded: str, karat_command: Command) -> None:
-    code, out, err = karat_command("history", "list", "--store", guarded)
-    assert (code, out) == (2, "")
-    assert "does not let us in" in err
-    assert "postgresql://guarded@/postgres" in err
-    assert "s3cr3t" not in err
+def test_a_wrong_password_is_told_and_never_printed(guarded: str, karat_refuses: Refuses) -> None:
+    error = karat_refuses("history", "list", "--store", guarded)
+    assert error.code == "denied"
+    assert "postgresql://guarded@/postgres" in str(error)
+    assert "s3cr3t" not in str(error)
 
 
 def test_a_user_who_may_not_make_tables(guarded: str, postgres: str, karat_command: Command) -> None:
@@ -188,20 +187,20 @@ def test_a_user_who_may_not_make_tables(guarded: str, postgres: str, karat_comma
         connection.execute("GRANT USAGE ON SCHEMA karat TO guarded")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA karat TO guarded")
     code, out, _ = karat_command("history", "list", "--store", mine)
-    assert (code, "No run fits." in out) == (0, True)
+    assert (code, out.count("\n") > 0) == (0, True)
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute("DROP SCHEMA karat CASCADE")
 
 
-def test_a_server_that_is_not_there(karat_command: Command) -> None:
+def test_a_server_that_is_not_there(karat_refuses: Refuses) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]  # bound, and nobody listens
         url = f"postgresql://me:s3cr3t@127.0.0.1:{port}/karat"
-        code, out, err = karat_command("history", "list", "--store", url)
-    assert (code, out) == (2, "")
-    assert f"the history postgresql://me@127.0.0.1:{port}/karat cannot be reached" in err
-    assert "s3cr3t" not in err
+        error = karat_refuses("history", "list", "--store", url)
+    assert error.code == "unreachable"
+    assert f"postgresql://me@127.0.0.1:{port}/karat" in error.what
+    assert "s3cr3t" not in str(error)
 
 
 @pytest.mark.parametrize("rest", ["me:s3cr3t@host:port/x", "[me:s3cr3t@/x", "a b:s3cr3t", "h/x?password=s3cr3t&port=z"])
@@ -218,15 +217,14 @@ def test_a_server_that_goes_away_and_comes_back(postgres: str, made_run: Maker) 
         with psycopg.connect(postgres, autocommit=True) as connection:
             others = "WHERE pid <> pg_backend_pid() AND state IS NOT NULL"
             connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity {others}")
-        with pytest.raises(StoreError, match="cannot be used"):
+        with refused("unusable-history", StoreError):
             store.count()
         assert store.count() == 1
 
 
-def test_saving_is_refused_before_the_work(karat_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_is_refused_before_the_work(karat_refuses: Refuses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KARAT_STORE", "postgresql://127.0.0.1:1/none")
-    code, out, err = karat_command("eval", "no_such_run.jsonl", "--gold", "no_such_gold.jsonl", "--save")
-    assert (code, out) == (2, "")
-    assert "cannot be reached" in err
+    error = karat_refuses("eval", "no_such_run.jsonl", "--gold", "no_such_gold.jsonl", "--save")
+    assert error.code == "unreachable"
     with pytest.raises(StoreError):
         open_store()

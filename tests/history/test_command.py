@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from karat.results.kept_run import KeptRun
 from karat.results.save import saved_form
 
 Command = Callable[..., tuple[int, str, str]]
+Refuses = Callable[..., karat.KaratError]
 HELPDESK = Path(__file__).parents[2] / "examples" / "helpdesk"
 GOLD, OLD, NEW = (str(HELPDESK / name) for name in ("gold.jsonl", "bm25.jsonl", "bm25_rerank.jsonl"))
 
@@ -45,7 +47,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         command = [sys.executable, "-m", "karat.cli.main", "eval", run, "--gold", GOLD, "--save", "--tag", tag]
         done = subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True)
         with open_store(str(folder / ".karat")) as store:
-            assert f"saved as {store.find('latest')[:10]} in {folder / '.karat'}" in done.stderr
+            assert re.search(rf"{store.find('latest')[:10]} .*{re.escape(str(folder / '.karat'))}", done.stderr)
     with open_store(str(folder / ".karat")) as store:
         store.pin(store.find("first"), "main", "baseline")
     return folder
@@ -83,11 +85,11 @@ def test_first_ranks_are_those_of_the_first_relevant_hit(kept: Store) -> None:
 
 def test_saving_again_says_so(kept: Store, karat_command: Command) -> None:
     code, _, err = karat_command("eval", NEW, "--gold", GOLD, "--save")
-    assert (code, "was saved before as" in err) == (0, True)
+    assert (code, kept.find("second")[:10] in err) == (0, True)
     assert kept.count() == 2
 
 
-def test_the_list(kept: Store, karat_command: Command) -> None:
+def test_the_list(kept: Store, karat_command: Command, karat_refuses: Refuses) -> None:
     code, out, _ = karat_command("history", "list")
     assert code == 0
     assert "bm25 + static" in out
@@ -96,17 +98,18 @@ def test_the_list(kept: Store, karat_command: Command) -> None:
     code, out, _ = karat_command("history", "list", "--tag", "first", "--json")
     [row] = json.loads(out)["rows"]
     assert (row["head"]["system"], row["pins"][0]["name"]) == ("bm25", "main")
-    assert "No run fits." in karat_command("history", "list", "--until", "2001-01-01")[1]
-    code, _, err = karat_command("history", "list", "--since", "some day")
-    assert (code, "--since: not a time: expected such as 2025-06-01" in err) == (2, True)
+    assert json.loads(karat_command("history", "list", "--until", "2001-01-01", "--json")[1])["rows"] == []
+    error = karat_refuses("history", "list", "--since", "some day")
+    assert (error.code, error.field, error.got) == ("bad-value", "--since", "some day")
 
 
 def test_show_makes_the_report_again(kept: Store, tmp_path: Path, karat_command: Command) -> None:
     code, out, _ = karat_command("history", "show", "second", "-o", "report.html", "-o", "result.json")
     assert code == 0
     now = karat_command("eval", NEW, "--gold", GOLD)[1]
-    scores = now[now.index("Scores") : now.index("Spread")]
-    assert scores in out
+    scores = [line for line in now.splitlines() if re.match(r"(recall|ndcg|precision)@\d", line)]
+    assert scores
+    assert set(scores) <= set(out.splitlines())
     page = (tmp_path / "report.html").read_text()
     assert 'id="over-k"' in page
     assert 'id="triage"' in page
@@ -131,33 +134,34 @@ def test_compare_gate_and_power_start_from_the_history(kept: Store, karat_comman
     assert [d["delta"] for d in pair["differences"]] == [d.delta for d in direct.pairs[0].differences]
     gates = ("--gate", "recall@5 drop <= 0.02")
     code, out, _ = karat_command("gate", NEW, "--gold", GOLD, "--baseline", "main", *gates)
-    assert (code, "rose from 33.2% to 36.8%" in out) == (0, True)
+    assert (code, bool(re.search(r"33\.2%.*36\.8%", out))) == (0, True)
     code, out, _ = karat_command("gate", "history:second", "--baseline", "history:first", *gates)
-    assert (code, "rose from 33.2% to 36.8%" in out) == (0, True)
+    assert (code, bool(re.search(r"33\.2%.*36\.8%", out))) == (0, True)
     assert karat_command("power", "history:second", "-m", "recall@5")[0] == 0
     assert karat.compare("history:first", "history:second").pairs[0].queries == 287
 
 
-def test_an_anchor_of_the_history(kept: Store, tmp_path: Path, karat_command: Command) -> None:
+def test_an_anchor_of_the_history(kept: Store, tmp_path: Path, karat_command: Command, karat_refuses: Refuses) -> None:
     assert karat_command("history", "pin", "second", "--anchor", "release")[0] == 0
     gates = ("--gate", "recall@5 drop <= 0.02")
     code, out, _ = karat_command("gate", OLD, "--gold", GOLD, "--baseline", "main", "--anchor", "release", *gates)
     assert code == 1
-    assert "against the anchor history:release" in " ".join(out.split())
+    assert "history:release" in " ".join(out.split())
     (tmp_path / "c.yaml").write_text("anchor: history:release\ngates: [{metric: recall@5, regression_max: 0.02}]\n")
     code, out, _ = karat_command("gate", OLD, "--gold", GOLD, "--criteria", "c.yaml")
     assert (code, "history:release" in out) == (1, True)
-    code, _, err = karat_command("gate", OLD, "--gold", GOLD, "--anchor", "relase", *gates)
-    assert (code, "relase: neither a file nor a pin of the history" in err) == (2, True)
-    code, _, err = karat_command("gate", OLD, "--gold", GOLD, "--anchor", "history:relase", *gates)
-    assert (code, "did you mean release?" in err) == (2, True)
+    error = karat_refuses("gate", OLD, "--gold", GOLD, "--anchor", "relase", *gates)
+    assert (error.code, error.file) == ("no-such-file", "relase")
+    error = karat_refuses("gate", OLD, "--gold", GOLD, "--anchor", "history:relase", *gates)
+    assert error.code == "unknown-run"
+    assert " release" in str(error.hint)
 
 
 def test_gate_saves_the_panel_and_its_verdict(kept: Store, karat_command: Command) -> None:
     gates = ("--gate", "recall@5 >= 0.9", "--gate", "ndcg@7 >= 0.1")
     code, _, err = karat_command("gate", NEW, "--gold", GOLD, "--save", *gates)
-    assert (code, "saved as" in err) == (1, True)
     row = kept.row(kept.find("latest"))
+    assert (code, row.id[:10] in err) == (1, True)
     assert row.outcome == "fail"
     assert {"recall@5", "ndcg@7", "mrr", "latency_p90"} <= set(row.measures)
     [judged] = kept.judgements(row.id)
@@ -173,10 +177,10 @@ def test_other_options_make_another_run(here: Path, karat_command: Command) -> N
         (here / name).write_text("".join(some))
     options = ("run.jsonl", "--gold", "gold.jsonl", "--resamples", "200", "--save")
     corpus, gate = ("--corpus", str(HELPDESK / "corpus.jsonl")), ("--gate", "recall@5 >= 0.0")
-    assert "saved as" in karat_command("eval", *options, *corpus)[2]
-    assert "was saved before" in karat_command("gate", *options, *corpus, *gate)[2]
+    assert karat_command("eval", *options, *corpus)[0] == 0
+    assert karat_command("gate", *options, *corpus, *gate)[0] == 0
     assert open_store().count() == 1
-    assert "was saved before" not in karat_command("gate", *options, *gate)[2]
+    assert karat_command("gate", *options, *gate)[0] == 0
     assert open_store().count() == 2
 
 
@@ -206,40 +210,40 @@ def test_trends(kept: Store, karat_command: Command) -> None:
     assert (code, [p["system"] for p in json.loads(out)]) == (0, ["bm25", "bm25 + static rerank"])
     code, out, _ = karat_command("history", "trend", "recall@5", "--segment", "language=pt-BR")
     assert (code, "0.400 [0.35, 0.46]" in out) == (0, True)
-    assert "No run has bpref there." in karat_command("history", "trend", "bpref")[1]
+    assert json.loads(karat_command("history", "trend", "bpref", "--json")[1]) == []
     assert karat_command("history", "trend", "recall@5", "--segment", "language")[0] == 2
     assert karat_command("history", "trend", "recal@5")[0] == 2
 
 
-def test_pins_tags_and_delete(kept: Store, karat_command: Command) -> None:
+def test_pins_tags_and_delete(kept: Store, karat_command: Command, karat_refuses: Refuses) -> None:
     assert "baseline" in karat_command("history", "pins")[1]
     code, out, _ = karat_command("history", "pin", "second", "--baseline", "main")
-    assert (code, ", before: " in out) == (0, True)
-    code, _, err = karat_command("history", "delete", "second")
-    assert (code, "is pinned as main\nhint: karat history unpin main" in err) == (2, True)
+    assert (code, kept.find("first")[:10] in out) == (0, True)  # what it was before
+    error = karat_refuses("history", "delete", "second")
+    assert error.code == "pinned-run"
+    assert "karat history unpin main" in str(error.hint)
     assert karat_command("history", "unpin", "main")[0] == 0
     assert karat_command("history", "tag", "second", "v1", "v2")[0] == 0
     assert karat_command("history", "untag", "v1", "v2")[0] == 0
     assert kept.row(kept.find("v1")).tags == ["second", "v1"]
     assert karat_command("history", "delete", "v1")[0] == 0
     assert kept.count() == 1
-    code, _, err = karat_command("history", "show", "v1")
-    assert (code, "unknown run in the history 'v1'" in err) == (2, True)
+    assert karat_refuses("history", "show", "v1").code == "unknown-run"
     assert karat_command("history", "pin", "first")[0] == 2
 
 
 def test_export_import_and_check(kept: Store, tmp_path: Path, karat_command: Command) -> None:
     code, _, err = karat_command("history", "export", "--all", "-o", "runs.zip")
     assert (code, "2 runs" in err) == (0, True)
-    assert karat_command("history", "import", "runs.zip", "--store", "other")[1] == "runs.zip: 2 runs, 2 of them new\n"
-    assert karat_command("history", "check", "--store", "other")[:2] == (0, "2 runs, 0 broken\n")
+    assert re.findall(r"\d+", karat_command("history", "import", "runs.zip", "--store", "other")[1]) == ["2", "2"]
+    code, out, _ = karat_command("history", "check", "--store", "other")
+    assert (code, re.findall(r"\d+", out)) == (0, ["2", "0"])  # runs, broken
     assert karat_command("history", "export", "-o", "runs.zip")[0] == 2
     assert open_store("other").ids() == kept.ids()
 
 
-def test_a_run_of_the_history_is_no_run_to_score(kept: Store, karat_command: Command) -> None:
-    code, _, err = karat_command("eval", "history:second", "--gold", GOLD)
-    assert (code, "this is a saved result, which keeps no hits" in err) == (2, True)
+def test_a_run_of_the_history_is_no_run_to_score(kept: Store, karat_refuses: Refuses) -> None:
+    assert karat_refuses("eval", "history:second", "--gold", GOLD).code == "no-hits-kept"
 
 
 def test_a_saved_result_can_be_kept_too(here: Path, karat_command: Command) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from refusals import refused
 
 from karat.history.folder import FolderStore
 from karat.history.keep import restored
@@ -84,9 +85,10 @@ def test_a_migration_that_fails_leaves_the_old_history(old_place: str, monkeypat
 def test_a_newer_history_is_left_alone(place: str) -> None:
     with open_store(place, create=True) as store, store.transaction(write=True) as connection:
         connection.execute("UPDATE karat_history SET version = 99")
-    with pytest.raises(StoreError, match=r"newer Karat \(its tables have version 99") as error:
+    with refused("newer-version", StoreError) as caught:
         open_store(place)
-    assert error.value.hint == "update Karat"
+    assert " 99" in caught.value.what
+    assert caught.value.hint
 
 
 def test_the_first_version_is_still_made_as_it_was(tmp_path: Path, postgres: str) -> None:

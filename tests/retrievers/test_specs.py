@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 from karat.errors import KaratError
 from karat.retrievers.base import REGISTRY, Retriever
@@ -51,41 +52,40 @@ def test_yaml(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "code"),
     [
-        ("bm52", "unknown retriever 'bm52'\nhint: did you mean bm25"),
-        ("my_search", "unknown retriever 'my_search'"),
-        ("", "no retriever"),
-        ("two words", "no retriever"),
-        ("hybrid(bm25", "no retriever"),
-        ("hybrid(bm25))", "do not match"),
-        ("hybrid(bm25,)", "do not match"),
-        ("bm25(k2=1)", "has no option 'k2'\nhint: known: field, k1, b, language"),
-        ("bm25(k1=high)", "option 'k1' of 'bm25': expected float, got high"),
-        ("bm25:titel", "option 'field' of 'bm25': expected all or title or text, got titel"),
-        ("bm25:title(field=text)", "is given twice"),
-        ("random(1, 2)", "takes 1 options: got 2"),
-        ("bm25(b=2)", "parameters of BM25 out of range"),
-        ("hybrid(prefetch=0)", "prefetch limit"),
-        ("rerank(top_n=0)", "1 hit or more"),
-        ("http", "needs the option 'url'"),
-        ("http://user:secret@host/x", "without user and password"),
-        ("elasticsearch:http://localhost:9200", "names no index"),
-        ("qdrant:http://localhost:6333", "names no collection"),
-        ("no_such_module_at_all:search", "cannot be imported: ModuleNotFoundError"),
-        ("os.path:basenam", "has no 'basenam'\nhint: did you mean basename"),
-        ("os.path:", "names nothing in your code"),
-        ("os:sep", "is no retriever"),
-        ("nowhere.yaml", "cannot be read"),
-        ({"k1": 2}, "no retriever is named"),
-        (7, "is no retriever"),
+        ("bm52", "unknown-retriever"),
+        ("my_search", "unknown-retriever"),
+        ("", "bad-retriever"),
+        ("two words", "bad-retriever"),
+        ("hybrid(bm25", "bad-retriever"),
+        ("hybrid(bm25))", "bad-retriever"),
+        ("hybrid(bm25,)", "bad-retriever"),
+        ("bm25(k2=1)", "unknown-option"),
+        ("bm25(k1=high)", "wrong-type"),
+        ("bm25:titel", "wrong-type"),
+        ("bm25:title(field=text)", "duplicate-option"),
+        ("random(1, 2)", "too-many-options"),
+        ("bm25(b=2)", "bad-setting"),
+        ("hybrid(prefetch=0)", "bad-setting"),
+        ("rerank(top_n=0)", "bad-setting"),
+        ("http", "missing-option"),
+        ("http://user:secret@host/x", "bad-address"),
+        ("elasticsearch:http://localhost:9200", "bad-address"),
+        ("qdrant:http://localhost:6333", "bad-address"),
+        ("no_such_module_at_all:search", "not-importable"),
+        ("os.path:basenam", "unknown-callable"),
+        ("os.path:", "bad-callable"),
+        ("os:sep", "bad-callable"),
+        ("nowhere.yaml", "unreadable"),
+        ({"k1": 2}, "bad-retriever"),
+        (7, "bad-callable"),
     ],
 )
-def test_what_makes_no_sense_is_refused(spec: Any, words: str) -> None:
-    with pytest.raises(KaratError) as error:
+def test_what_makes_no_sense_is_refused(spec: Any, code: str) -> None:
+    with refused(code) as caught:
         make_retriever(spec)
-    assert words in str(error.value)
-    assert "secret" not in str(error.value)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: 1\na: 2\n", "a: [\n"])
@@ -98,7 +98,7 @@ def test_yaml_that_is_none_is_refused_with_its_file(tmp_path: Path, text: str) -
 
 def test_options_come_in_as_their_types() -> None:
     assert parse("x:y(k=1)") == ("function", ["x:y"], {"k": "1"})
-    with pytest.raises(KaratError, match="has no option 'k'"):
+    with refused("unknown-option"):
         make_retriever("os.path:basename(k=1)")
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.corpus import Corpus
 from karat.data.question import Question
-from karat.errors import KaratError
 from karat.retrievers.specs import make_retriever
 from karat.systems.run import Finished, run_retriever
 
@@ -104,18 +104,18 @@ def test_a_busy_server_is_asked_again_and_waiting_is_no_latency(server: Any) -> 
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
-        ([500], 'answered 500 ({"error": "scripted"})'),
-        ([404], "answered 404"),
-        ([429] * 3, "answered 429"),
-        ([(429, {"Retry-After": "900"})], "answered 429"),
-        (["hang"], "no answer within 1 s"),
-        (["drop"] * 3, "the connection failed (asked 3 times)"),
-        ([b"<html>"], "the answer is no JSON: got <html>"),
-        ([b"[" * 5000], "the answer is no JSON"),
-        ([b'{"message": "ok"}'], "no list of hits"),
-        ([b'{"hits": [{"name": "x"}]}'], "a hit has no id"),
-        ([b'{"hits": [["a", "NaN"]]}'], "a score is no finite number"),
-        ([b"null"], "no list of hits"),
+        ([500], '500 ({"error": "scripted"})'),
+        ([404], "404"),
+        ([429] * 3, "429"),
+        ([(429, {"Retry-After": "900"})], "429"),
+        (["hang"], " 1 s"),
+        (["drop"] * 3, "3 times"),
+        ([b"<html>"], "<html>"),
+        ([b"[" * 5000], "JSON"),
+        ([b'{"message": "ok"}'], "ok"),
+        ([b'{"hits": [{"name": "x"}]}'], "'x'"),
+        ([b'{"hits": [["a", "NaN"]]}'], "NaN"),
+        ([b"null"], "hits"),
     ],
 )
 def test_a_server_that_fails_fails_one_query_only(server: Any, faults: list[Any], words: str) -> None:
@@ -130,13 +130,15 @@ def test_a_server_that_fails_fails_one_query_only(server: Any, faults: list[Any]
 def test_nobody_there() -> None:
     done = run("http(http://127.0.0.1:9/search, retries=0)", timeout=2)
     assert done.failed == 4
-    assert done.run[0]["error"] == "POST http://127.0.0.1:9/search: the connection failed"
+    assert done.run[0]["error"].startswith("POST http://127.0.0.1:9/search: ")
 
 
 def test_keys_come_from_the_environment_and_stand_in_no_message(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = {"retriever": "http", "url": f"{server.url}/x?key=${{SEARCH_KEY}}", "headers": {"X-Key": "${SEARCH_KEY}"}}
-    with pytest.raises(KaratError, match="the environment has no SEARCH_KEY\nhint: set it: export SEARCH_KEY="):
+    with refused("missing-variable") as caught:
         run(spec)
+    assert "SEARCH_KEY" in caught.value.what
+    assert "export SEARCH_KEY=" in caught.value.hint
     monkeypatch.setenv("SEARCH_KEY", "s3cr3t-key")
     server.faults = [500, b"no: s3cr3t-key"]
     server.answer = lambda path, body: {"echo": "s3cr3t-key"}
@@ -148,7 +150,7 @@ def test_keys_come_from_the_environment_and_stand_in_no_message(server: Any, mon
 
 def test_a_template_that_asks_for_what_is_not_there_is_told(server: Any) -> None:
     done = run({"retriever": "http", "url": server.url, "request": {"q": "{qeury}"}})
-    assert "the request asks for {qeury}" in done.run[0]["error"]
+    assert "{qeury}" in done.run[0]["error"]
 
 
 def test_many_at_once_keep_their_answers_apart(server: Any) -> None:
@@ -222,19 +224,19 @@ def test_an_error_of_elasticsearch_is_the_error_of_the_query(server: Any) -> Non
     cause = {"type": "index_not_found_exception", "reason": "no such index [docs]", "index": "docs"}
     said = {"error": {"root_cause": [cause], **cause}, "status": 404}
     server.faults = [(404, {}, json.dumps(said).encode())]
-    assert "answered 404" in (error := run(f"elasticsearch:{server.url}/docs").run[0]["error"])
-    assert "no such index [docs]" in error
+    assert "404" in (error := run(f"elasticsearch:{server.url}/docs").run[0]["error"])
+    assert cause["reason"] in error
     server.answer = lambda path, body: said
-    assert "no list of hits at 'hits.hits'" in run(f"elasticsearch:{server.url}/docs").run[0]["error"]
+    assert "'hits.hits'" in run(f"elasticsearch:{server.url}/docs").run[0]["error"]
     server.answer = search_index
     done = run({"retriever": "elasticsearch", "url": f"{server.url}/docs", "id": "name"})
-    assert "a hit has nothing at '_source.name'" in done.run[0]["error"]
+    assert "'_source.name'" in done.run[0]["error"]
 
 
 @pytest.mark.parametrize("partly", [{"timed_out": True}, {"_shards": {"total": 2, "successful": 1, "failed": 1}}])
 def test_an_index_that_was_searched_in_part_is_no_answer(server: Any, partly: dict[str, Any]) -> None:
     server.answer = lambda path, body: search_index(path, body) | partly
-    assert "only a part of the index was searched" in run(f"elasticsearch:{server.url}/docs").run[0]["error"]
+    assert run(f"elasticsearch:{server.url}/docs").failed == 4
 
 
 # Recorded shape of Qdrant 1.10 and later: POST /collections/NAME/points/query
@@ -314,21 +316,13 @@ def test_dense_with_an_embeddings_service(server: Any, monkeypatch: pytest.Monke
     assert "s3cr3t" not in json.dumps(found.settings())
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b'{"data": []}', "0 vectors for 1 texts"),
-        (b'{"data": [{"index": 0}]}', "no embeddings in the answer"),
-        (b'{"data": null}', "no embeddings in the answer"),
-        (b"[]", "no embeddings in the answer"),
-    ],
-)
-def test_a_service_without_vectors_fails_the_query(server: Any, content: bytes, words: str) -> None:
+@pytest.mark.parametrize("content", [b'{"data": []}', b'{"data": [{"index": 0}]}', b'{"data": null}', b"[]"])
+def test_a_service_without_vectors_fails_the_query(server: Any, content: bytes) -> None:
     server.answer = embeddings
     found = make_retriever({"retriever": "dense", "model": "m-1", "url": f"{server.url}/v1"})
     found.index(CORPUS)
     server.faults = [content]
-    with pytest.raises(KaratError, match=words):
+    with refused("server-error"):
         found.answer(Question("q", "pear", timeout=2), 5)
 
 
@@ -346,10 +340,10 @@ def test_a_reranker_over_http(server: Any) -> None:
     assert server.asked[0][3]["query"] == "red apple, green pear"
     server.answer = lambda path, body: {"results": [{"index": 9, "relevance_score": 1}]}
     (record,) = run_retriever(f"rerank(bm25, {server.url}/rerank)", gold, corpus=CORPUS, warm_up=0).run
-    assert "a score for a text that was not sent" in record["error"]
+    assert "[9]" in record["error"]
     server.answer = lambda path, body: {"results": [{"document": "x"}]}
     (record,) = run_retriever(f"rerank(bm25, {server.url}/rerank)", gold, corpus=CORPUS, warm_up=0).run
-    assert "not usable" in record["error"]
+    assert "relevance_score" in record["error"]
 
 
 EMBEDDED = {"stage": "embed", "model": "m-1", "prompt_tokens": 5, "calls": 1}

@@ -6,7 +6,9 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import chdir
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,3 +64,57 @@ def _without_port(text: str) -> str:
 def _masked(line: str) -> str:
     line = re.sub(r"\b\d+(\.\d+)? (s|ms)\b", r"… \2", _without_port(line.rstrip()))
     return re.sub(r"^(code (?:version|date) +)\S+", r"\1…", line)
+
+
+_BLOCKS = {
+    "p",
+    "dt",
+    "h1",
+    "h2",
+    "h3",
+    "li",
+    "tr",
+    "section",
+    "form",
+    "figure",
+    "summary",
+    "button",
+    "nav",
+    "footer",
+    "div",
+}
+
+
+class _Words(HTMLParser):
+    """The text of a page: a line for each block, cells apart by a bar; neither styles, scripts nor pictures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines, self._silent = [""], 0
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self._silent += tag in ("style", "script", "svg")
+        if tag in _BLOCKS:
+            self.lines.append("")
+        elif tag in ("td", "th", "option", "dd"):
+            self.lines[-1] += " | "
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent -= tag in ("style", "script", "svg")
+        if tag in _BLOCKS:
+            self.lines.append("")
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.lines[-1] += data
+
+    def text(self) -> str:
+        lines = (" ".join(line.split()) for line in self.lines)
+        return "\n".join(line for line in lines if line.strip("| "))
+
+
+def words_of(page: str) -> str:
+    """The text of a page of HTML."""
+    reader = _Words()
+    reader.feed(page)
+    return reader.text()

@@ -10,10 +10,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.corpus import Corpus
-from karat.errors import KaratError
 from karat.report.blocks import Table
 from karat.report.renderers.markdown import render_markdown
 from karat.report.systems import ladder_report
@@ -63,9 +63,9 @@ def test_the_report_shows_chance_bm25_and_the_ceiling(ladder: karat.Ladder) -> N
     table = ladder_report(ladder).sections[0].blocks[0]
     assert isinstance(table, Table)
     names = [row[0] for row in table.rows]
-    assert (names[0], names[-2:]) == ("(a perfect ranking)", ["random", "(chance, on average)"])
+    assert names[-2] == "random"
+    assert all(name.startswith("(") for name in (names[0], names[-1]))  # a perfect ranking, and chance
     assert {"bm25", "→ bm25 + static rerank"} <= set(names)
-    assert [column.title for column in table.columns][-2:] == ["above the next (pp)", "above bm25 (pp)"]
 
 
 def test_hybrid_is_not_worse_than_the_weaker_part(ladder: karat.Ladder) -> None:
@@ -85,8 +85,8 @@ def test_the_saved_form_follows_its_schema_and_is_the_same_every_time(ladder: ka
 def test_what_cannot_run_is_skipped_with_a_word() -> None:
     corpus = Corpus("c", ["a", "b"], ["", ""], ["red apple", "green pear"])
     found = karat.baseline_ladder(corpus, [{"query_id": "q", "query": "apple", "gold": ["a"]}])
-    assert found.skipped == {"bm25:title": "c: the titles of the corpus are all empty"}
-    assert "bm25:title was skipped: c: the titles" in render_markdown(ladder_report(found))
+    assert list(found.skipped) == ["bm25:title"]
+    assert found.skipped["bm25:title"] in render_markdown(ladder_report(found))
 
 
 def test_without_the_extras_the_others_still_run() -> None:
@@ -105,7 +105,7 @@ def test_without_the_extras_the_others_still_run() -> None:
     names, skipped = json.loads(done.stdout)
     assert sorted(names) == ["bm25", "bm25:title", "random"]
     assert list(skipped) == ["dense", "hybrid"]
-    assert "pip install 'karat[dense]'" in skipped["dense"]
+    assert "karat[dense]" in skipped["dense"]
 
 
 def test_a_metric_that_looks_deeper_is_given_more_hits() -> None:
@@ -117,9 +117,9 @@ def test_a_metric_that_looks_deeper_is_given_more_hits() -> None:
 
 def test_an_empty_corpus_and_a_gold_set_without_texts_are_refused() -> None:
     gold = [{"query_id": "q", "query": "apple", "gold": ["a"]}]
-    with pytest.raises(KaratError, match="the corpus is empty"):
+    with refused("empty-corpus"):
         karat.baseline_ladder(Corpus("c", [], [], []), gold)
-    with pytest.raises(KaratError, match="a query without text cannot be asked"):
+    with refused("missing-text"):
         karat.baseline_ladder(Corpus("c", ["a"], [""], ["x"]), {"q": ["a"]})
 
 

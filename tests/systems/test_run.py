@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.corpus import Corpus
@@ -122,7 +123,7 @@ def test_warm_up_is_asked_and_not_logged_and_repeats_give_the_median() -> None:
 def test_answers_that_change_are_told() -> None:
     turns = iter(range(100))
     done = run(lambda query: ["a", "b"][:: 1 if next(turns) % 2 else -1], repeat=2)
-    assert any("8 queries got other hits when they were asked again" in note for note in done.notes)
+    assert any(note.startswith("8 queries ") for note in done.notes)
 
 
 def test_a_threshold_and_a_rewriter_are_recorded() -> None:
@@ -159,7 +160,8 @@ def test_a_query_that_fails_is_recorded_and_counted() -> None:
     assert done.run[3]["error"] == "RuntimeError: the index is broken"
     assert done.run[3]["topk"] == []
     assert "latency_ms" not in done.run[3], "how long it took to fail is no time of an answer"
-    assert done.notes == ["1 queries failed, and are logged with their error: q3: RuntimeError: the index is broken"]
+    (note,) = done.notes
+    assert note.endswith(f"q3: {done.run[3]['error']}")
     result = karat.evaluate(done.run, GOLD, ["hit@1"])
     assert result.audit["failed_queries"] == 1
     assert result.means["hit@1"] == 7 / 8
@@ -183,35 +185,35 @@ def test_a_query_that_hangs_is_given_up(sort: str) -> None:
     done = run(hangs if sort == "function" else sleeps, timeout=0.5)
     assert time.monotonic() - started < 8
     assert [r["query_id"] for r in done.run if "error" in r] == ["q2"]
-    assert next(r["error"] for r in done.run if "error" in r) == "no answer within 0.5 s"
+    assert "0.5 s" in next(r["error"] for r in done.run if "error" in r)
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    "answer",
     [
-        (None, "returned no list"),
-        ("a", "returned no list"),
-        (3, "returned no list"),
-        ([None], "a hit has no id"),
-        ([""], "a hit has no id"),
-        ([True], "a hit has no id"),
-        ([{"score": 1.0}], "a hit has no id"),
-        ([("a", "high")], "a score is no finite number"),
-        ([("a", float("nan"))], "a score is no finite number"),
-        ([("a", float("inf"))], "a score is no finite number"),
-        ([("a", 1, 2)], "a hit has no id"),
-        ([object()], "a hit has no id"),
-        ({"hits": None}, "returned no list"),
-        ({"hits": ["a"], "latency_ms": "fast"}, "latency_ms is not usable"),
-        ({"hits": ["a"], "route": object()}, "cannot be written as JSON"),
-        ([{"id": "a", "text": object()}], "cannot be written as JSON"),
-        (["half \ud800"], "cannot be written as JSON"),
+        None,
+        "a",
+        3,
+        [None],
+        [""],
+        [True],
+        [{"score": 1.0}],
+        [("a", "high")],
+        [("a", float("nan"))],
+        [("a", float("inf"))],
+        [("a", 1, 2)],
+        [object()],
+        {"hits": None},
+        {"hits": ["a"], "latency_ms": "fast"},
+        {"hits": ["a"], "route": object()},
+        [{"id": "a", "text": object()}],
+        ["half \ud800"],
     ],
 )
-def test_an_answer_of_the_wrong_type_is_an_error_of_its_query(answer: Any, words: str) -> None:
+def test_an_answer_of_the_wrong_type_is_an_error_of_its_query(answer: Any) -> None:
     done = run(lambda query: answer)
     assert done.failed == 8
-    assert words in done.run[0]["error"]
+    assert done.run[0]["error"]
 
 
 def test_nothing_found_too_much_found_twice_found_and_found_elsewhere_are_told() -> None:
@@ -219,40 +221,40 @@ def test_nothing_found_too_much_found_twice_found_and_found_elsewhere_are_told()
         return {"0": [], "1": ["a", "b", "c", "a"], "2": ["a", "a"], "3": ["zzz"]}.get(query[-1], ["a"])
 
     done = run_retriever(search, GOLD, corpus=CORPUS, k=3)
-    assert done.notes == [
-        "1 queries got no hit: q0",
-        "1 queries got more hits than were asked for, cut: q1",
-        "1 queries got a hit more than once, which counts once: q2",
-        "1 hits are not in the corpus: zzz",
+    assert [(note[:2], note.rpartition(": ")[2]) for note in done.notes] == [
+        ("1 ", "q0"),
+        ("1 ", "q1"),
+        ("1 ", "q2"),
+        ("1 ", "zzz"),
     ]
     assert len(done.run[1]["topk"]) == 3
     assert karat.evaluate(done.run, GOLD, ["hit@1"]).audit["duplicate_hits"] == 1
 
 
 def test_a_threshold_needs_scores() -> None:
-    with pytest.raises(KaratError, match="a score threshold needs scores"):
+    with refused("no-scores"):
         run(lambda query: ["a"], min_score=0.5)
 
 
 def test_a_rewriter_that_returns_nothing_fails_the_query() -> None:
-    assert "the rewriter returned no query" in run(lambda query: ["a"], rewrite=lambda query: "").run[0]["error"]
+    assert run(lambda query: ["a"], rewrite=lambda query: "").failed == 8
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "code"),
     [
-        ({"k": 0}, "k must be 1 or more"),
-        ({"workers": 0}, "workers must be 1 or more"),
-        ({"repeat": 0}, "repeat must be 1 or more"),
-        ({"timeout": 0}, "the time limit"),
-        ({"warm_up": -1}, "the warm-up"),
-        ({"corpus": Corpus("nothing", [], [], [])}, "the corpus is empty"),
-        ({"corpus": Corpus("blank", ["a"], [""], [" "])}, "all empty"),
-        ({}, "needs a corpus to search"),
+        ({"k": 0}, "bad-setting"),
+        ({"workers": 0}, "bad-setting"),
+        ({"repeat": 0}, "bad-setting"),
+        ({"timeout": 0}, "bad-setting"),
+        ({"warm_up": -1}, "bad-setting"),
+        ({"corpus": Corpus("nothing", [], [], [])}, "empty-corpus"),
+        ({"corpus": Corpus("blank", ["a"], [""], [" "])}, "empty-corpus"),
+        ({}, "no-corpus"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(KaratError, match=words):
+def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], code: str) -> None:
+    with refused(code):
         run("bm25", **options)
 
 
@@ -301,10 +303,10 @@ def test_only_the_same_run_is_continued(tmp_path: Path) -> None:
     before = file.read_bytes()
     other = Corpus("test", ["a", "b", "c"], [""] * 3, ["another", "text", "now"])
     for change in ({"k": 2}, {"corpus": other}, {"system": "x"}, {"min_score": 0.5}, {"index_version": "7"}):
-        with pytest.raises(KaratError, match="this file cannot be continued: its `"):
+        with refused("not-continued", file=file):
             run("bm25", **{"corpus": CORPUS, "output": file, **change})
     changed = [{**GOLD[0], "query": "something else"}, *GOLD[1:]]
-    with pytest.raises(KaratError, match="it asks another question as 'q0'"):
+    with refused("not-continued", file=file):
         run_retriever("bm25", changed, corpus=CORPUS, output=file, k=3)
     assert file.read_bytes() == before
     assert run("bm25", corpus=CORPUS, output=file, k=2, overwrite=True).asked == 8
@@ -315,7 +317,7 @@ def test_only_the_same_run_is_continued(tmp_path: Path) -> None:
 def test_another_file_is_never_overwritten(tmp_path: Path, content: str) -> None:
     file = tmp_path / "run.jsonl"
     file.write_text(content)
-    with pytest.raises(KaratError, match="cannot be continued"):
+    with refused("not-continued", file=file):
         run("bm25", corpus=CORPUS, output=file)
     assert file.read_text() == content
 
@@ -332,7 +334,7 @@ def test_a_failed_query_is_asked_again_only_when_wanted(tmp_path: Path) -> None:
     broken[0] = False
     again = run(search, output=file)
     assert again.asked == 0
-    assert again.notes == ["1 queries failed in an earlier try; --retry-failed asks them again"]
+    assert ["--retry-failed" in note for note in again.notes] == [True]
     done = run(search, output=file, retry_failed=True)
     assert (done.asked, done.failed) == (1, 0)
     assert [r["query_id"] for r in lines(file) if "error" not in r] == [f"q{i}" for i in range(8)]
@@ -354,7 +356,7 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
 
     def search(query: str) -> list[str]:
-        with pytest.raises(KaratError, match="another run is writing this file"):
+        with refused("file-in-use", file=file):
             run(search, output=file)
         return ["a"]
 
@@ -396,17 +398,19 @@ def test_bare_queries_can_be_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code", "line", "field"),
     [
-        ('{"query_id": "q1", "gold": ["a"]}\n', "query: query 'q1': a query without text cannot be asked"),
-        ('{"query_id": "q1", "query": " "}\n', "queries.jsonl:1: query: query 'q1': a query without text"),
-        ('{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}\n', "queries.jsonl:2: query 'q1': this query stands"),
+        ('{"query_id": "q1", "gold": ["a"]}\n', "missing-text", None, "query"),
+        ('{"query_id": "q1", "query": " "}\n', "missing-text", 1, "query"),
+        ('{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}\n', "duplicate-query", 2, None),
     ],
 )
-def test_queries_that_cannot_be_asked_are_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_queries_that_cannot_be_asked_are_refused(
+    tmp_path: Path, text: str, code: str, line: int | None, field: str | None
+) -> None:
     file = tmp_path / "queries.jsonl"
     file.write_text(text)
-    with pytest.raises(KaratError, match=words):
+    with refused(code, file=file, line=line, field=field, query="q1"):
         run_retriever(lambda query: [], file)
 
 
@@ -432,8 +436,9 @@ def test_a_retriever_that_never_answers_is_not_asked_ten_thousand_times(tmp_path
         raise ConnectionError("nobody there")
 
     file = tmp_path / "run.jsonl"
-    with pytest.raises(KaratError, match="the first 25 queries failed: q0: ConnectionError: nobody there"):
+    with refused("every-query-failed") as caught:
         run_retriever(broken, many, warm_up=0, output=file)
+    assert "q0: ConnectionError: nobody there" in caught.value.what
     assert len(asked) < 60
     assert len(lines(file)) == 25
     answers = iter([["a"], *[None] * 59])

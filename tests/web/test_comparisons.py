@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import pytest
+from refusals import refused
 
 import karat
 from karat.errors import ConfigError
@@ -65,10 +66,9 @@ def test_the_quick_one_warns_too_where_the_gold_knows_one_run_better(tmp_path: P
             block.text
             for section in report.sections
             for block in section.blocks
-            if isinstance(block, Text) and block.text.startswith("judged@5: baseline 0.0%, candidate 100.0%.")
+            if isinstance(block, Text) and block.text.startswith("judged@5: ")
         ]
-        assert "The gold knows more of the candidate's top 5" in warning
-        assert "names no irrelevant items" not in warning  # it does: n
+        assert re.findall(r"[\d.]+%", warning) == ["0.0%", "100.0%"]
     assert "judged@5" not in differences(reports[0])
 
 
@@ -90,5 +90,5 @@ def test_runs_without_a_common_metric(demo: Store) -> None:
 
     one, other = rows_of(demo, "release", "main")
     other = msgspec.structs.replace(other, measures={"bpref": other.measures["recall@5"]})
-    with pytest.raises(ConfigError, match="no metric in common"):
+    with refused("no-common-metric", ConfigError):
         Comparisons().report(demo, [one, other], whole=False)

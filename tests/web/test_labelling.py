@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,8 +16,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from refusals import refused
 
-from karat.errors import ConfigError, InputError
+from karat.errors import ConfigError, InputError, KaratError
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
 from karat.labels.labels_file import LabelLog, read_labels
@@ -49,7 +51,7 @@ def test_labels_of_people_are_shown_to_nobody_as_a_judges(tmp_path: Path) -> Non
     pool.write_text('{"query_id": "q", "chunk_id": "c", "query": "x", "text": "y"}\n')
     ann.write_text('{"query_id": "q", "chunk_id": "c", "grade": 1, "annotator": "ann"}\n')
     with (
-        pytest.raises(InputError, match="a label of a person, not of a judge"),
+        refused("wrong-annotator", InputError, file=ann, line=1),
         open_desk([str(pool)], str(tmp_path / "labels.jsonl"), [str(ann)]),
     ):
         pass
@@ -70,7 +72,7 @@ def test_the_judge_is_heard_only_after_the_person(labelling: Any) -> None:
     assert labelling.write("DELETE", f"{LABELS}/last?annotator=ann").status == 200
     again = next_of(labelling, "ann")
     assert (again["pair"], again["last"]) == (first["pair"], None)
-    assert labelling.write("DELETE", f"{LABELS}/last?annotator=ann").json["error"] == "there is no label of ann to undo"
+    assert labelling.write("DELETE", f"{LABELS}/last?annotator=ann").json["error"]
 
 
 def test_everybody_has_an_order_of_their_own_that_stays(labelling: Any, desk: Desk) -> None:
@@ -115,7 +117,7 @@ def test_a_key_pressed_twice_is_one_label_and_another_grade_is_refused(labelling
     assert give(labelling, "ann", 2, pair).json == first
     for grade in (1, None):
         answer = give(labelling, "ann", grade, pair)
-        assert (answer.status, answer.json["hint"]) == (400, "undo goes back to it")
+        assert (answer.status, bool(answer.json["hint"])) == (400, True)
     assert len((tmp_path / "labels.jsonl").read_text().splitlines()) == 1
 
 
@@ -180,8 +182,8 @@ def test_the_exports_are_those_of_the_commands(labelling: Any, tmp_path: Path, k
 
 
 def test_agreement_and_calibration(labelling: Any) -> None:
-    assert "no label with a grade" in labelling.get("/pools/pool/calibration").json["error"]
-    assert b"Nothing to say yet" in labelling.ask("GET", "/labels/pool/calibration").content
+    assert labelling.get("/pools/pool/calibration").status == 400
+    assert labelling.ask("GET", "/labels/pool/calibration").status == 200
     for annotator in ("ann", "ben"):
         for grade in (2, 1, 0, 0, 2, 0, 1, 0, 0, 1):
             give(labelling, annotator, grade)
@@ -202,15 +204,16 @@ def test_pages_do_not_tell_what_others_said_before_one_s_own_grade(labelling: An
     ann = {"Cookie": "karat_annotator=ann"}
     conflicts = labelling.ask("GET", "/labels/pool/agreement", headers=ann).content.decode()
     assert conflicts.count("eve 0") == 1
-    assert "10 of 10 pairs with two or more grades; 9 that you have yet to grade are not shown" in conflicts
+    assert re.search(r"\b10\b.*\b10\b.*\b9\b", conflicts)  # pairs with two grades or more, and those not shown
     assert labelling.ask("GET", "/labels/pool/agreement").content.decode().count("eve 0") == 10
     for _ in range(10):
         labelling.write("DELETE", f"{LABELS}/last?annotator=eve")  # else nobody could settle
     for headers, shown in ((ann, 0), ({}, 9)):  # ann's own one is in conflict with ben's
         page = labelling.ask("GET", "/labels/pool/calibration", headers=headers).content.decode()
-        assert "9 pairs have grades of both" in page
+        assert re.search(r"\b9 pairs\b", page)  # with grades of both
         assert page.partition('id="beside"')[2].count('<th scope="row"') == shown
-        assert "the first 10 of" not in page  # pairs to label next, with the judge's grades
+        wanted = page.partition('id="next"')[2].partition("</section>")[0]
+        assert "<table" not in wanted  # pairs to label next, with the judge's grades
 
 
 def test_forms_without_a_script(labelling: Any, tmp_path: Path) -> None:
@@ -271,7 +274,7 @@ def test_who_is_logged_in_labels_under_that_name(store: Store, desk: Desk, servi
         answer = send(site, "/login", name="ada", password="correct horse")
         ada = {"Cookie": answer.headers["set-cookie"].partition(";")[0] + "; karat_annotator=bob"}
         page = site.ask("GET", "/labels/pool", headers=ada).content.decode()
-        assert "ada</span>: 0 graded" in page
+        assert "ada</span>: 0 " in page
         mark = page.partition('name="pair" value="')[2].partition('"')[0]
         assert send(site, "/labels/pool", ada, pair=mark, grade="1", annotator="bob").status == 303
         assert send(site, "/labels/pool/name", ada, name="bob").status == 303
@@ -309,7 +312,7 @@ def test_a_file_that_is_gone_is_said_at_once(labelling: Any, tmp_path: Path) -> 
     give(labelling, "ann", 2)
     (tmp_path / "labels.jsonl").rename(tmp_path / "moved.jsonl")
     for answer in (give(labelling, "ann", 1), labelling.write("DELETE", f"{LABELS}/last?annotator=ann")):
-        assert (answer.status, "was moved, removed or replaced" in answer.json["error"]) == (400, True)
+        assert (answer.status, "labels.jsonl" in answer.json["error"]) == (400, True)
     (tmp_path / "moved.jsonl").rename(tmp_path / "labels.jsonl")
     assert next_of(labelling, "ann")["progress"]["graded"] == 1
     assert give(labelling, "ann", 1).status == 200
@@ -376,7 +379,7 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
         for name in ("ann", "ben", "eve", "ute"):
             sure = sum(annotator == name for annotator, _ in stored)
             assert there.get(name, 0) in (sure, sure + 1)  # one may be stored whose answer nobody got
-        with pytest.raises(ConfigError, match="another run is writing this file"):
+        with refused("file-in-use", ConfigError):
             LabelLog(tmp_path / "labels.jsonl")  # as `karat label` does
     finally:
         again.kill()
@@ -387,30 +390,35 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "code", "file"),
     [
-        (("--pool", "pool.jsonl"), "a pool, but no place for its labels"),
-        (("--labels", "labels.jsonl"), "labels, but nothing to label"),
-        (("--judge", "judge.jsonl"), "labels, but nothing to label"),
-        (("--pool", "pool.jsonl", "--labels", "pool.jsonl"), "this file is read, and would be overwritten"),
-        (("--pool", "judge.jsonl", "--labels", "judge.jsonl"), "this file is read, and would be overwritten"),
-        (("--pool", "none.jsonl", "--labels", "labels.jsonl"), "none.jsonl"),
-        (("--pool", "pool.jsonl", "--labels", "notes.txt"), "notes.txt"),
-        (("--pool", "pool.jsonl", "--labels", "no/labels.jsonl"), "create the folder no first"),
-        (("--pool", "pool.jsonl", "--labels", "labels.jsonl", "--judge", "notes.txt"), "notes.txt"),
-        (("--pool", "pool.jsonl", "--labels", "judge.jsonl", "--max-grade", "1"), "out of the scale"),
+        (("--pool", "pool.jsonl"), "missing-option", None),
+        (("--labels", "labels.jsonl"), "missing-option", None),
+        (("--judge", "judge.jsonl"), "missing-option", None),
+        (("--pool", "pool.jsonl", "--labels", "pool.jsonl"), "would-overwrite", "pool.jsonl"),
+        (("--pool", "judge.jsonl", "--labels", "judge.jsonl"), "would-overwrite", "judge.jsonl"),
+        (("--pool", "none.jsonl", "--labels", "labels.jsonl"), "no-such-file", "none.jsonl"),
+        (("--pool", "pool.jsonl", "--labels", "notes.txt"), "wrong-type", "notes.txt"),
+        (("--pool", "pool.jsonl", "--labels", "no/labels.jsonl"), "not-writable", "no/labels.jsonl"),
+        (("--pool", "pool.jsonl", "--labels", "labels.jsonl", "--judge", "notes.txt"), "wrong-type", "notes.txt"),
+        (("--pool", "pool.jsonl", "--labels", "judge.jsonl", "--max-grade", "1"), "bad-value", "judge.jsonl"),
     ],
 )
 def test_files_that_cannot_be_served(
-    tmp_path: Path, karat_command: Command, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str
+    tmp_path: Path,
+    karat_refuses: Callable[..., KaratError],
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    code: str,
+    file: str | None,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pair = '{"query_id": "q", "chunk_id": "c"'
     Path("pool.jsonl").write_text(pair + "}\n")
     Path("judge.jsonl").write_text(pair + ', "grade": 2, "annotator": "m"}\n')
     Path("notes.txt").write_text("notes of mine\n")
-    code, _, err = karat_command("serve", "--port", "0", *options)
-    assert (code, said in err) == (2, True), err
+    error = karat_refuses("serve", "--port", "0", *options)
+    assert (error.code, error.file) == (code, file)
     assert not Path("labels.jsonl").exists()
     assert Path("notes.txt").read_text() == "notes of mine\n"
 

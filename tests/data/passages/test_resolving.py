@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import karat
 from karat.data.corpus import Corpus
@@ -164,11 +166,11 @@ def test_a_lost_passage_stays_in_the_gold(tmp_path: Path) -> None:
     assert result.score("recall@5")["q"] == 0.25
     assert audited(result)["passages_lost"] == 3
     shown = next(e.examples for e in result.audit if e.code == "passages_lost")
-    assert shown == (
-        "gold.jsonl:2 q: 'd' has no “nobody wrote this”",
-        "gold.jsonl:2 q: 'd' has no 400–500: it ends at 150",
-        "gold.jsonl:2 q: no document 'unknown'",
-    )
+    assert all(place.startswith("gold.jsonl:2 q: ") for place in shown)
+    for named, said in zip(
+        (("'d'", "nobody wrote this"), ("'d'", "400–500", "150"), ("'unknown'",)), shown, strict=True
+    ):
+        assert all(part in said for part in named)
     assert "passages_beyond" not in audited(result)  # nothing of it lies inside
 
 
@@ -194,13 +196,13 @@ def test_chance_finds_a_passage_by_any_chunk_that_holds_it(
 def test_a_corpus_that_has_none_of_the_documents() -> None:
     result = evaluate(["e#1"], gold(quote("cards ship")), ["recall@5"], corpus=corpus(50, 50, 50, doc="e"))
     assert (result.means, audited(result)["passages_lost"]) == ({"recall@5": 0.0}, 1)
-    assert example(result, "passages_lost") == "gold:1 q: no document 'd'"
+    assert example(result, "passages_lost").startswith("gold:1 q: ")
 
 
 def test_what_reaches_beyond_the_document_is_told_and_the_rest_decides() -> None:
     result = evaluate(["d#3"], gold(place(120, 10_000)), ["recall@1", "span_recall@1"], corpus=corpus(50, 50, 50))
     assert result.means == {"recall@1": 1.0, "span_recall@1": 1.0}
-    assert example(result, "passages_beyond") == "gold:1 q: end 10000 of 150"
+    assert re.findall(r"\d+", example(result, "passages_beyond")) == ["1", "10000", "150"]  # line, end, of how many
 
 
 def test_a_quote_wins_over_offsets_that_no_longer_fit() -> None:
@@ -313,31 +315,30 @@ def test_offsets_need_a_document_to_be_counted_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "message"),
+    ("item", "field", "code"),
     [
-        (place(9, 9), "gold[0].end: bad offset: expected more than start (9), got 9"),
-        (place(9, 3), "gold[0].end: bad offset: expected more than start (9), got 3"),
-        (place(-1, 3), "gold[0].start: out of range: expected a whole number >= 0, got -1"),
-        ({"start": 3}, "gold[0].end: the field is missing"),
-        ({"end": 3}, "gold[0].start: the field is missing"),
-        ({"start": "three", "end": 5}, "gold[0].start: wrong type: expected a whole number or null, got 'three'"),
-        ({"start": 1.5, "end": 5}, "gold[0].start: wrong type: expected a whole number or null, got 1.5"),
-        ({"start": 1, "end": 10**20}, "gold[0].end"),
-        (quote(""), "gold[0].quote: the quote is empty: expected words of the document"),
-        (quote(" \n"), "gold[0].quote: the quote is empty"),
-        (quote(7), "gold[0].quote: wrong type: expected text or null, got 7"),  # type: ignore[arg-type]
+        (place(9, 9), "gold[0].end", "bad-value"),
+        (place(9, 3), "gold[0].end", "bad-value"),
+        (place(-1, 3), "gold[0].start", "bad-value"),
+        ({"start": 3}, "gold[0].end", "missing-field"),
+        ({"end": 3}, "gold[0].start", "missing-field"),
+        ({"start": "three", "end": 5}, "gold[0].start", "wrong-type"),
+        ({"start": 1.5, "end": 5}, "gold[0].start", "wrong-type"),
+        ({"start": 1, "end": 10**20}, "gold[0].end", "bad-value"),
+        (quote(""), "gold[0].quote", "empty-quote"),
+        (quote(" \n"), "gold[0].quote", "empty-quote"),
+        (quote(7), "gold[0].quote", "wrong-type"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_passage(tmp_path: Path, item: dict[str, Any], message: str) -> None:
+def test_what_is_no_passage(tmp_path: Path, item: dict[str, Any], field: str, code: str) -> None:
     path = tmp_path / "gold.jsonl"
     path.write_text(json.dumps({"query_id": "a", "gold": ["x"]}) + "\n" + json.dumps(gold(item)[0]) + "\n")
-    with pytest.raises(InputError) as refused:
+    with refused(code, InputError, file=path, line=2, field=field):
         karat.read_gold(path)
-    assert f"gold.jsonl:2: {message}" in str(refused.value)
 
 
 def test_a_passage_of_nothing() -> None:
-    with pytest.raises(InputError, match=r"gold\[0\].chunk_id: the field is missing"):
+    with refused("missing-field", InputError, field="gold[0].chunk_id"):
         karat.read_gold([{"query_id": "q", "gold": [{"quote": "cards"}]}])
     blank = [
         {"query_id": "q", "gold": [{"chunk_id": "a", "quote": ""}, {"doc_id": "d", "quote": "", "start": 0, "end": 9}]}
@@ -361,7 +362,7 @@ def test_passages_of_one_document_are_different_items() -> None:
     read = karat.read_gold(items)
     assert (len(read.ids), read.audit["duplicate_gold"]) == (3, 2)
     assert [p and p[1:] for p in read.passages] == [(None, 0, 10), (None, 20, 30), ("cards", None, None)]
-    with pytest.raises(InputError, match="one grade"):
+    with refused("contradiction", InputError):
         karat.read_gold(gold(place(0, 10), place(0, 10, grade=2)))
     negative = karat.read_gold(gold(place(0, 10, grade=-1), place(20, 30)))
     assert [p and p.start for p in negative.passages] == [20]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import karat
+from golden import check
 from karat.report.build import evaluation_report
 from karat.report.export import to_json
 from karat.report.sections.findings import NOTHING
@@ -22,7 +22,6 @@ from karat.results.saved import read_result
 from karat.schemas import schema_text
 
 ROOT = Path(__file__).parents[3]
-GOLDEN = ROOT / "tests" / "golden"
 DEMO = ROOT / "examples" / "helpdesk"
 RUNS = ("bm25", "bm25_rerank")
 
@@ -39,11 +38,8 @@ def written(findings: list[karat.Finding]) -> str:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_is_said_of_the_demo(name: str, demo: dict[str, karat.Result]) -> None:
-    """`KARAT_UPDATE_GOLDEN=1` writes the files anew: read them aloud then."""
-    file, text = GOLDEN / f"findings_{name}.txt", written(demo[name].findings)
-    if os.environ.get("KARAT_UPDATE_GOLDEN"):
-        file.write_text(text)
-    assert text == file.read_text()
+    """Read the file aloud when it changes."""
+    check(f"findings_{name}.txt", written(demo[name].findings))
 
 
 def test_findings_are_saved_and_come_back(demo: dict[str, karat.Result], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 import karat
 from karat.cli.main import karat_command
@@ -133,7 +134,7 @@ def test_the_lists_of_a_run_that_was_read_before() -> None:
     assert karat.stress(run, [entry()], hits="raw").lists == "raw"
     assert karat.stress(run, [entry()]).rows[0].change.baseline == 1.0
     for without in (karat.read_run([line()]), karat.read_run({"q": ["r"]})):
-        with pytest.raises(karat.KaratError, match="the run has no raw lists"):
+        with refused("no-such-lists"):
             karat.stress(without, [entry()], hits="raw")
 
 
@@ -272,24 +273,24 @@ def test_negatives_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code"),
     [
-        ({"at": [0]}, "a rank must be 1 or more: expected such as 1,2,3, got 0"),
-        ({"at": []}, "a rank must be 1 or more"),
-        ({"at": [2, 1, 2]}, "rank 2 stands twice: expected such as 1,2,3, got 2,1,2\nhint: one negative"),
-        ({"queries": 0}, "must be 1 or more: got 0"),
-        ({"k": 0}, "must be 1 or more: got 0"),
-        ({"negatives": {"q": "n"}}, "q: wrong type: expected a list of ids, got n"),
-        ({"negatives": {"q": [None]}}, "wrong type: expected a list of ids"),
-        ({"negatives": {"other": ["n"]}}, r"no query of the gold set can be used\nhint: no negatives \(1\)"),
-        ({"reranker": "no_colon"}, "'no_colon' names nothing in your code: expected module:callable"),
-        ({"reranker": "no_such_module:f"}, "the module 'no_such_module' cannot be imported: ModuleNotFoundError"),
-        ({"reranker": "math:sqroot"}, r"'math' has no 'sqroot'\nhint: did you mean sqrt"),
-        ({"reranker": "math:pi"}, "the reranker math:pi cannot be called"),
+        ({"at": [0]}, "bad-setting"),
+        ({"at": []}, "bad-setting"),
+        ({"at": [2, 1, 2]}, "duplicate-value"),
+        ({"queries": 0}, "bad-setting"),
+        ({"k": 0}, "bad-setting"),
+        ({"negatives": {"q": "n"}}, "wrong-type"),
+        ({"negatives": {"q": [None]}}, "wrong-type"),
+        ({"negatives": {"other": ["n"]}}, "no-usable-queries"),
+        ({"reranker": "no_colon"}, "bad-callable"),
+        ({"reranker": "no_such_module:f"}, "not-importable"),
+        ({"reranker": "math:sqroot"}, "unknown-callable"),
+        ({"reranker": "math:pi"}, "bad-callable"),
     ],
 )
-def test_bad_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(karat.KaratError, match=message):
+def test_bad_options(options: dict[str, Any], code: str) -> None:
+    with refused(code):
         karat.stress([line()], [entry()], **options)
 
 
@@ -298,56 +299,58 @@ def broken(query: str, hits: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "named"),
     [
-        (broken, "query 'q': the reranker broken failed: ValueError: no model"),
-        (lambda query: [], "failed: TypeError"),
-        (lambda query, hits: ["r", "made up"], "gave an id that it did not get: got made up"),
-        (lambda query, hits: ["r"], "gave too few hits: expected 4 or more of 4 hits, got 1"),
-        (lambda query, hits: [], "gave too few hits"),
-        (lambda query, hits: ["r", "r", "a", "b"], "gave an id twice: got r"),
-        (lambda query, hits: [0.5], "gave too few or too many scores: expected 4, got 1"),
-        (lambda query, hits: [0.5, 1.0, math.nan, 2.0], "gave a score that is none: expected a finite number, got nan"),
-        (lambda query, hits: [3, 1, 2, 0], "may be places or scores"),
-        (lambda query, hits: None, "gave something else: expected the ids"),
-        (lambda query, hits: [None] * 4, "gave something else: expected the ids"),
-        (lambda query, hits: {"r": "high"}, "gave a score that is none"),
+        (broken, "ValueError: no model"),
+        (lambda query: [], "TypeError"),
+        (lambda query, hits: ["r", "made up"], "made up"),
+        (lambda query, hits: ["r"], "got 1"),
+        (lambda query, hits: [], "got 0"),
+        (lambda query, hits: ["r", "r", "a", "b"], "got r"),
+        (lambda query, hits: [0.5], "got 1"),
+        (lambda query, hits: [0.5, 1.0, math.nan, 2.0], "got nan"),
+        (lambda query, hits: [3, 1, 2, 0], "3, 1, 2, 0"),
+        (lambda query, hits: None, "ids"),
+        (lambda query, hits: [None] * 4, "ids"),
+        (lambda query, hits: {"r": "high"}, "got high"),
     ],
 )
-def test_a_reranker_that_misbehaves(call: Any, message: str) -> None:
-    with pytest.raises(karat.KaratError, match=message):
+def test_a_reranker_that_misbehaves(call: Any, named: str) -> None:
+    with refused("bad-answer", query="q") as caught:
         karat.stress([line()], [entry()], reranker=call)
+    assert named in str(caught.value)
 
 
 def test_gold_without_negatives() -> None:
-    with pytest.raises(karat.KaratError, match=r"the gold set has no negatives\nhint: add `negatives`"):
+    with refused("no-negatives") as caught:
         karat.stress([line()], {"q": ["r"]})
+    assert "`negatives`" in caught.value.hint
 
 
 def test_several_systems() -> None:
-    with pytest.raises(karat.KaratError, match=r"holds 2 systems: a, b\nhint: pick one with --system"):
+    with refused("several-systems"):
         karat.stress([line(system="a"), line(system="b")], [entry()])
     assert karat.stress([line(system="a"), line(system="b")], [entry()], system="b").system == "b"
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "line"),
     [
-        ('{"query_id": "q", "negatives": "n"}', r":1: negatives: wrong type: expected a list or null, got 'n'"),
-        ('{"query_id": "q", "negatives": [[1]]}', r":1: negatives.*wrong type"),
-        ('{"negatives": ["n"]}', r":1: query_id: the field is missing"),
-        ('{"query_id": "q", "negatives": ["n"]}\n{"query_id": "q"}', r":2: query 'q': this query stands twice"),
-        ('{"query_id": "q"}', "no negatives in this file: expected `query_id` and `negatives`"),
-        ('{"q": "n"}', "q: wrong type: expected a list of ids, got n"),
-        ('["n1", "n2"]', "entry 1 is no object"),
-        ("", "the file is empty"),
+        ('{"query_id": "q", "negatives": "n"}', "wrong-type", 1),
+        ('{"query_id": "q", "negatives": [[1]]}', "wrong-type", 1),
+        ('{"negatives": ["n"]}', "missing-field", 1),
+        ('{"query_id": "q", "negatives": ["n"]}\n{"query_id": "q"}', "duplicate-query", 2),
+        ('{"query_id": "q"}', "unrecognised", None),
+        ('{"q": "n"}', "wrong-type", None),
+        ('["n1", "n2"]', "wrong-type", None),
+        ("", "empty-file", None),
     ],
 )
-def test_a_file_of_the_wrong_shape(text: str, message: str, tmp_path: Path) -> None:
+def test_a_file_of_the_wrong_shape(text: str, code: str, line: int | None, tmp_path: Path) -> None:
     file = tmp_path / "negatives.jsonl"
     file.write_text(text)
-    with pytest.raises(karat.KaratError, match=message):
-        karat.stress([line()], [entry()], negatives=file)
+    with refused(code, file=file, line=line):
+        karat.stress([{"query_id": "q", "topk": ["r"]}], [entry()], negatives=file)
 
 
 # The command, and the real reranker of the demo
@@ -377,40 +380,32 @@ def test_the_command_tells_and_writes(tmp_path: Path) -> None:
     out = tmp_path / "stress.json"
     done = run_command(RUN, "-g", GOLD, "--at", "1,3", "--queries", "30", "-o", out, "-o", tmp_path / "stress.md")
     assert done.exit_code == 0, done.output
-    assert "final lists of 30 queries (drawn from 259 with seed 0)" in " ".join(done.stdout.split())
-    assert "ranks 1, 3 together" in done.stdout
+    assert all(number in done.stdout for number in ("30", "259", "1, 3"))
     saved = msgspec.json.decode(out.read_bytes(), type=karat.Stress)
     assert saved == karat.stress(RUN, GOLD, at=[1, 3], queries=30)
-    assert "stood in the list already, and were moved" in (tmp_path / "stress.md").read_text()
+    assert (tmp_path / "stress.md").read_text().startswith("# ")
 
 
 def test_the_report_fits_a_line_and_tells_everything() -> None:
     gold = [entry(negatives=["n1", "r"]), entry("none", negatives=[])]
     report = stress_report(karat.stress([line(hits=["a", "n1", "r"])], gold, at=[1, 9], reranker=by_text))
     said = "\n".join(getattr(block, "text", "") for section in report.sections for block in section.blocks)
-    for part in (
-        "1 query of the gold set left out: no negatives (1).",
-        "1 query with fewer negatives than ranks",
-        "1 query with a list that ends before rank 9: the negative was put at its end instead.",
-        "stood in the list already, and were moved: 1.",
-        "calls relevant, and were not used: 1.",
-        "hits without text",
-        "Too few queries",
-    ):
-        assert part in said
+    assert said.count("1 query ") == 3  # left out; with fewer negatives than ranks; with a shorter list
+    assert said.count(": 1.") == 2  # moved; not used
+    assert "rank 9" in said
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code"),
     [
-        (("--at", "one"), "--at holds something that is no rank: expected such as 1,2,3, got one"),
-        (("--at", "0,1"), "a rank must be 1 or more"),
-        (("--at", "1,1"), "rank 1 stands twice"),
-        (("--negatives", "no_such_file"), "no_such_file: no such file"),
-        (("-o", "x.csv"), "cannot write 'x.csv': expected .html, .json or .md"),
+        (("--at", "one"), "bad-setting"),
+        (("--at", "0,1"), "bad-setting"),
+        (("--at", "1,1"), "duplicate-value"),
+        (("--negatives", "no_such_file"), "no-such-file"),
+        (("-o", "x.csv"), "unknown-output"),
     ],
 )
-def test_bad_arguments(arguments: tuple[str, ...], message: str) -> None:
+def test_bad_arguments(arguments: tuple[str, ...], code: str) -> None:
     done = run_command(RUN, "-g", GOLD, *arguments)
-    assert message in str(done.exception)
     assert isinstance(done.exception, karat.KaratError)
+    assert done.exception.code == code

@@ -1,0 +1,143 @@
+"""What pages and the API say, as text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import karat
+from golden import check
+from karat.labels.desk import open_desk
+from karat.web.access import Access, read_token, read_users, user_line
+from karat.web.serving import listen
+from wording import Transcript, file, refusals, words_of
+
+
+def words(content: bytes, whole: bool = False) -> str:
+    """Of the main part; head, menus and foot are the same on every page."""
+    text = content.decode()
+    main = text if whole or "<main" not in text else text[text.index("<main") : text.index("</main>")]
+    return without_ids(words_of(main)).replace(karat.__version__, "…")
+
+
+def without_ids(text: str) -> str:
+    return re.sub(r"\b[0-9a-f]{10,64}\b", "…id…", re.sub(r"/tmp/\S*?/\.karat", "….karat", text))
+
+
+def test_pages(site: Any) -> None:
+    addresses = (
+        *("/runs", "/runs?branch=none", "/runs/n0/queries", "/trend", "/trend?metric=recall@5"),
+        *("/trend?metric=recall@5&segment=unknown", "/compare?run=n0&run=n1", "/query", "/query?query_id=How+long%3F"),
+        *("/query?query_id=q1", "/labels", "/login", "/runs/nobody", "/runs?limit=many", "/nothing"),
+    )
+    said = []
+    for address in addresses:
+        answer = site.ask("GET", address)
+        said.append(f"# {address} ({answer.status})\n{words(answer.content, whole=not said)}\n")
+    check("wording/pages.txt", "\n".join(said))
+
+
+def test_the_page_of_a_run(demo: Any, serving: Any) -> None:
+    with serving(demo, Access()) as site:
+        said = [f"# {address}\n{words(site.ask('GET', address).content)}\n" for address in ("/runs/main", "/pins")]
+    check("wording/run_page.txt", "\n".join(said))
+
+
+def test_pages_of_labels(labelling: Any) -> None:
+    ann = {"Cookie": "karat_annotator=ann"}
+    said = []
+
+    def page(address: str, headers: dict[str, str] | None = None) -> None:
+        answer = labelling.ask("GET", f"/labels{address}", headers=headers or {})
+        said.append(f"# /labels{address} ({answer.status})\n{words(answer.content)}\n")
+
+    page("/pool/name")
+    page("/pool", ann)
+    page("/pool/calibration", ann)
+    for annotator, grades in (("ann", (2, 1, 0, None)), ("ben", (2, 0, 0, 1, 2, 0, 1, 0, 0, 1))):
+        for grade in grades:
+            pair = labelling.get("/pools/pool/next", annotator=annotator).json["pair"]
+            body = {"query_id": pair["query_id"], "chunk_id": pair["chunk_id"], "grade": grade, "annotator": annotator}
+            assert labelling.write("POST", "/pools/pool/labels", body).status == 200
+    for address in ("", "/pool", "/pool/agreement", "/pool/calibration", "/nothing"):
+        page(address, ann)
+    page("/pool", {"Cookie": "karat_annotator=ben"})
+    check("wording/label_pages.txt", "\n".join(said))
+
+
+def test_errors_of_the_api(site: Any, labelling: Any, locked: Any, store: Any) -> None:
+    write = {"X-Karat": "1", "Content-Type": "application/json"}
+    pair = {"query_id": "refund", "chunk_id": "refund#0", "grade": 1, "annotator": "ann"}
+    answers = {
+        "a run that is not there": site.get("/runs/nobody"),
+        "a limit of 0": site.get("/runs?limit=0"),
+        "an unknown parameter": site.get("/runs?limt=3"),
+        "a parameter twice": site.get("/runs?tag=a&tag=b"),
+        "a time that is not one": site.get("/runs?since=soon"),
+        "a parameter that is missing": site.get("/trend"),
+        "an unknown metric": site.get("/runs/n0/queries?order=worst&metric=mrr"),
+        "a body that is not JSON": site.ask("PUT", "/api/v1/pins/x", b"{", write),
+        "a body that is too large": site.ask("PUT", "/api/v1/pins/x", b"x" * 70_000, write),
+        "an upload that is broken": site.ask("POST", "/api/v1/runs", b"nonsense", {"X-Karat": "1"}),
+        "a page of another site": site.write("DELETE", "/runs/n3", Origin="http://evil.example"),
+        "a write without the header": site.ask("DELETE", "/api/v1/runs/n3"),
+        "another name of the server": site.ask("GET", "/api/v1/runs", headers={"Host": "evil.example"}),
+        "without a log-in": locked.get("/runs"),
+        "a wrong token": locked.get("/runs", headers={"Authorization": "Bearer " + "x" * 20}),
+        "a grade out of the scale": labelling.write("POST", "/pools/pool/labels", {**pair, "grade": 9}),
+        "a pair of another pool": labelling.write("POST", "/pools/pool/labels", {**pair, "chunk_id": "other"}),
+        "nobody labels": labelling.write("POST", "/pools/pool/labels", {**pair, "annotator": None}),
+        "nothing to undo": labelling.write("DELETE", "/pools/pool/labels/last?annotator=ann"),
+        "a calibration without labels": labelling.get("/pools/pool/calibration"),
+        "a label": labelling.write("POST", "/pools/pool/labels", pair),
+        "another grade for it": labelling.write("POST", "/pools/pool/labels", {**pair, "grade": 2}),
+    }
+    said = []
+    for name, answer in answers.items():
+        if answer.status != 200:
+            hint = answer.json.get("hint")
+            told = f"{answer.json['error']}\n" + (f"hint: {hint}\n" if hint else "")
+            said.append(f"# {name} ({answer.status})\n{told}")
+    check("wording/errors_api.txt", without_ids("\n".join(said)))
+
+
+def test_errors_of_serving(tmp_path: Path) -> None:
+    def served(*options: Any, **more: Any) -> Any:
+        def call() -> None:
+            file("pool.jsonl", '{"query_id": "q", "chunk_id": "c"}\n')
+            file("judge.jsonl", '{"query_id": "q", "chunk_id": "c", "grade": 2, "annotator": "m"}\n')
+            with open_desk(*options, **more):
+                pass
+
+        return call
+
+    groups = {
+        "Access": {
+            "others can reach it": lambda: listen("0.0.0.0", 0, Access()),
+            "a token that is too short": lambda: read_token(file("token", "short\n"), None),
+            "users that are not": lambda: read_users(file("users", "# users\nada:plain\n")),
+            "no user": lambda: read_users(file("users", "\n")),
+            "a password that is too short": lambda: user_line("ada", "short"),
+            "a name that cannot be": lambda: user_line("a:b", "long enough"),
+        },
+        "Pools": {
+            "a pool without labels": served(["pool.jsonl"], None),
+            "labels without a pool": served([], "labels.jsonl"),
+            "labels of a person as a judge's": served(["pool.jsonl"], "labels.jsonl", ["judge.jsonl"]),
+        },
+    }
+    check("wording/errors_serving.txt", refusals(groups, tmp_path))
+
+
+def test_push(locked: Any, terminal: Transcript, tmp_path: Path, monkeypatch: Any) -> None:
+    place = ("--store", str(tmp_path / ".karat"))
+    terminal("push", locked.url, "n1", *place)
+    monkeypatch.setenv("KARAT_TOKEN", "x" * 20)
+    terminal("push", locked.url, "n1", *place)
+    monkeypatch.setenv("KARAT_TOKEN", "t" * 20)
+    terminal("push", locked.url, "n1", *place)
+    terminal("push", "http://karat.example.org", "n1", *place)
+    terminal("push", "ftp://x", "n1", *place)
+    terminal("serve", "--demo", "--store", "x")
+    check("wording/push.txt", without_ids(terminal.text))
