@@ -28,6 +28,7 @@ from karat.scoring.collect import RunData, collect
 from karat.scoring.dates import NoVersions, with_versions
 from karat.scoring.engines.base import Engine
 from karat.scoring.engines.find import find_engine
+from karat.scoring.engines.local import Local
 from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
@@ -329,12 +330,15 @@ class _Evaluation:
         read = (metric.reads for metrics in views.values() for metric in metrics)
         return frozenset().union(*read, *(view.rules(self.rules).needs for view in views))
 
-    def _pass(self, run: Run, request: PassRequest, golds: Golds) -> tuple[dict[str, RunData], Run]:
+    def _pass(
+        self, run: Run, request: PassRequest, golds: Golds, engine: Engine | None = None
+    ) -> tuple[dict[str, RunData], Run]:
+        parts = (engine or self.engine).parts
         try:
-            return collect(self.engine.parts(run, request, golds), request, golds), run
+            return collect(parts(run, request, golds), request, golds), run
         except Ungrouped:
             run = run.grouped()
-            return collect(self.engine.parts(run, request, golds), request, golds), run
+            return collect(parts(run, request, golds), request, golds), run
 
     def _with_lent(
         self, systems: dict[str, RunData], views: Mapping[View, list[Metric]], golds: Golds
@@ -347,7 +351,7 @@ class _Evaluation:
                 continue
             request = PassRequest(self.rules, View.own(self.rules), here, main=lists, columns=self._columns(here))
             try:
-                found, _ = self._pass(self._described(LentRun(run, set(systems))), request, golds)
+                found, _ = self._pass(self._described(LentRun(run, set(systems))), request, golds, Local())
             except NoWordSearch as error:
                 no_bm25 = str(error).replace("\nhint: ", "; ")
                 continue

@@ -119,12 +119,12 @@ class Spark(Engine):
 
     def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         if not isinstance(run, SparkRun):
-            given = "--corpus" if isinstance(run, DescribedRun) else "--raw, --original or --route"
+            what = "a corpus" if isinstance(run, DescribedRun) else "passages that are looked for in the hits"
             raise ConfigError(
-                f"the engine spark cannot work with {given}: it scores final lists, and nothing beside them",
+                f"the engine spark cannot work with {what}: the hits stay on the cluster",
                 code="not-with-spark",
                 file=run.label,
-                hint=f"leave out {given}, or use --engine local",
+                hint="use --engine local",
             )
         hits = run.frame(request.columns)
         shipped = Shipped.of(request, golds, run.label, run.layout, run.system)
