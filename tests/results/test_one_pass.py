@@ -45,6 +45,10 @@ class CountedRun(Run):
         self.looked += 1
         return self._run.look(system, queries, places, columns)
 
+    @property
+    def can_look(self) -> bool:
+        return self._run.can_look
+
     def lists(self, name: str) -> Run:
         raise AssertionError("other lists come along with the final ones")
 

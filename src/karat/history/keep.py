@@ -85,6 +85,7 @@ def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:
         queries=dict(zip(queries, rows["query"].to_list(), strict=True)),
         attributes={n.removeprefix(TAG): decoded(rows[n].to_list()) for n in rows.columns if n.startswith(TAG)},
         votes={n.removeprefix(VOTE): rows[n].to_list() for n in rows.columns if n.startswith(VOTE)},
+        tables=None,  # the scores are all that is compared
     )
     return from_columns(saved, queries, {name: rows[SCORE + name].cast(float).to_numpy() for name in metrics})
 

@@ -396,5 +396,6 @@ def check_token(token: str, field: str, kind: str = "token") -> str:
     """`token` without the line break that a pasted secret often has. What is wrong with it is said, never shown."""
     token = token.strip()
     if not (token.isascii() and token.isprintable() and " " not in token):
-        raise ConfigError(f"no usable {kind}", field=field, expected="printable ASCII characters without spaces")
+        expected = "printable ASCII characters without spaces"
+        raise ConfigError(f"no usable {kind}", code=f"bad-{kind}", field=field, expected=expected)
     return token

@@ -12,7 +12,7 @@ from karat.data.attributes import CONVERSATION, cluster_numbers, segment_labels,
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus, DescribedRun
 from karat.data.gold import Gold
-from karat.data.hits import LentRun, Run, Ungrouped
+from karat.data.hits import LentRun, NoLists, Run, Ungrouped
 from karat.data.ids import DocRule
 from karat.data.passages.resolve import in_corpus, resolve
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
@@ -126,6 +126,8 @@ def _evaluation(
     routes = asked.routes or {}
     others = {RAW: asked.raw, ORIGINAL: asked.original, BM25: asked.bm25}
     others |= {route_lists(name): other for name, other in routes.items()}
+    lent: dict[str, Run] = {} if corpus is None else {BM25: WordSearch(corpus, gold)}
+    lent |= {name: read_run(other) for name, other in others.items() if other is not None}
     evaluation = _Evaluation(
         engine=engine,
         gold=gold,
@@ -139,7 +141,7 @@ def _evaluation(
             routes=tuple(routes),
             analysed=metrics is None if asked.analyses is None else asked.analyses,
         ),
-        lent={name: read_run(other) for name, other in others.items() if other is not None},
+        lent=lent,
         segmented_by=segmented_by,
         cluster=_cluster(gold, asked.cluster),
         sampling=asked.intervals,
@@ -244,10 +246,11 @@ class _Evaluation:
         context = self.context
         setup = Setup(self.gold, self.rules, self.asked, context.corpus, context.labelling, context.routes)
         every = [Need(metrics=(*self.asked, *self.background)), *(declare(setup) for declare in consumers)]
+        if context.analysed and BM25 in self.lent:
+            shown = Need.union(every).metrics
+            every.append(Need(views={View(lists=BM25, no_future=self.rules.no_future): shown}))
         if context.analysed:
             every += needs_of_analyses(setup)
-            if BM25 in self.lent or context.corpus is not None:
-                every.append(Need(views={View(lists=BM25, no_future=self.rules.no_future): self.asked}))
         return Need.union(every)
 
     def _views(self, plan: Need) -> dict[View, list[Metric]]:
@@ -286,13 +289,22 @@ class _Evaluation:
             located = None if corpus is None else in_corpus(sets[labels], corpus, self._rule)
             if located is not None:
                 golds.sets["chunk", labels] = located
-            elif lists not in (BM25, *self.lent):
+                continue
+            if lists not in self.lent:
                 held = held or HeldRun(run, request.columns | {"text"}, request.other_lists)
-                golds.located[lists, labels] = resolve(sets[labels], held.lists(lists), corpus, self._rule)
-            elif lists in self.lent:
-                lent = self._described(self.lent[lists])
-                golds.located[lists, labels] = resolve(sets[labels], lent, corpus, self._rule)
+            try:
+                source = self._source(lists, held)
+                golds.located[lists, labels] = resolve(sets[labels], source, corpus, self._rule)
+            except (NoLists, NoWordSearch):
+                continue  # then there is no table of this view either
         return held or run, golds
+
+    def _source(self, lists: str, held: Run | None) -> Run:
+        """The run that has these lists."""
+        if lists in self.lent:
+            return self._described(self.lent[lists])
+        assert held is not None
+        return held if lists == OWN else held.lists(lists)
 
     def _request(self, views: Mapping[View, list[Metric]], plan: Need) -> PassRequest:
         """What has to be read of the run itself."""
@@ -329,10 +341,7 @@ class _Evaluation:
     ) -> tuple[dict[str, RunData], str | None]:
         """With the views of lists that other runs have; and why there are no BM25 lists."""
         no_bm25 = None
-        lent = dict(self.lent)
-        if BM25 not in lent and self.context.corpus is not None:
-            lent[BM25] = WordSearch(self.context.corpus, self.gold)
-        for lists, run in lent.items():
+        for lists, run in self.lent.items():
             here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists == lists}
             if not here:
                 continue

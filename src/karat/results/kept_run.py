@@ -15,7 +15,7 @@ import msgspec
 from karat.errors import InputError
 from karat.results.saved import SavedResult
 from karat.results.tables_form import SavedTables
-from karat.results.tables_frame import columns_of, from_frame, outline
+from karat.results.tables_frame import PREFIX, columns_of, from_frame, outline
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,7 +24,9 @@ SCHEMA: Literal["karat/run/1"] = "karat/run/1"
 SCORE, VOTE, TAG = "score/", "vote/", "tag/"
 DOCUMENT = "document"  # the column that holds the document, in its first row
 _PLACES = ("karat", "run", "gold")  # where files lay and who looked: not what was found
-_TOLD_BY_THE_HASH = ("wrong_hits_judged",)  # of the gold, which the hash of the dataset tells from any other
+# Of the gold, which the hash of the dataset tells from any other; and what it takes to measure the same run again.
+_FIRST = "karat/result/1"
+_TOLD_BY_THE_REST = ("wrong_hits_judged", "tables")
 _COLUMNS = ("query_id", "query", "missing", "first_rank", "case")
 _GROUP = 20_000  # rows that are read together; a page of queries costs one such group
 
@@ -63,7 +65,7 @@ class KeptRun:
     def id(self) -> str:
         """By content: the same scores of the same system by the same code are one run, wherever its files lay."""
         found = hashlib.sha256(msgspec.json.encode(_content(self.text), order="deterministic"))
-        for name in sorted(self.rows.columns):
+        for name in sorted(name for name in self.rows.columns if not name.startswith(PREFIX)):
             found.update(name.encode())
             found.update(msgspec.json.encode(self.rows[name].to_list()))
         return found.hexdigest()
@@ -177,9 +179,10 @@ def _content(text: bytes) -> dict[str, Any]:
     """The document without what may differ although the run is the same."""
     plain: dict[str, Any] = msgspec.json.decode(text)
     plain.pop("sections", None)  # the same once more, in words
+    plain["result"]["schema"] = _FIRST  # the same run is the same in later forms of the file
     for part in ("result", "triage", "sweep"):
         if plain.get(part) is not None:
-            left_out = (*_PLACES, *_TOLD_BY_THE_HASH)
+            left_out = (*_PLACES, *_TOLD_BY_THE_REST)
             plain[part] = {name: value for name, value in plain[part].items() if name not in left_out}
     return plain
 

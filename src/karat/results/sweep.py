@@ -13,6 +13,7 @@ from karat.data.attributes import segment_title
 from karat.data.ids import Floats, Ints
 from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError
+from karat.results.analyses.base import Lacking
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.statistics.resampling import bayesian_sums
 from karat.statistics.sampling import Sampling
@@ -85,6 +86,8 @@ def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
     from karat import __version__
 
     wanted = checked_depths(ks)
+    if not result.data.tables:
+        raise Lacking("judged hits in the saved result: run `karat eval RUN --gold GOLD -o result.json` again")
     measured = result.measure(_metrics(wanted))
     depth = int(result.depths.max(initial=0))
     ks, notes = measured_depths(wanted, depth)

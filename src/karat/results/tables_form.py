@@ -156,7 +156,7 @@ def restored_tables(saved: SavedTables, system: str, gold: Gold, missing: frozen
     """The data of a result again. `gold`: its queries, without items. Raises InputError where parts do not fit."""
     try:
         return _restored(saved, system, gold, missing)
-    except (IndexError, ValueError) as error:
+    except (IndexError, KeyError, OverflowError, ValueError) as error:
         raise InputError(
             f"the parts of the saved result do not fit together: {error}",
             code="damaged-result",
@@ -171,22 +171,33 @@ def _restored(saved: SavedTables, system: str, gold: Gold, missing: frozenset[st
     values: Columns = {}
     votes: Columns = {}
     for one in saved.views:
+        if not 0 <= one.gold < len(golds):
+            raise ValueError("a view without its gold set")
         tables[one.view] = _restored_table(one, golds[one.gold], size)
         for into, columns in ((values, one.columns), (votes, one.votes)):
             if columns:
-                into[one.view] = {name: np.array(column, np.float64) for name, column in columns.items()}
+                into[one.view] = {name: _column(column, size) for name, column in columns.items()}
     hashes = None
     if saved.hashes:
-        columns_ = [[int(h, 16) for h in saved.hashes[name]] for name in (*map(str, DEPTHS), "all")]
-        hashes = np.array(columns_, np.uint64).T
+        names = (*map(str, DEPTHS), "all")
+        if any(len(saved.hashes[name]) != size for name in names):
+            raise ValueError("hashes of lists")
+        hashes = np.array([[int(h, 16) for h in saved.hashes[name]] for name in names], np.uint64).T
     return RunData(system, tables, values, votes, hashes=hashes, missing=missing)
+
+
+def _column(values: list[float | None], size: int) -> Floats:
+    if len(values) != size:
+        raise ValueError("columns of metrics")
+    return np.array(values, np.float64)
 
 
 def _restored_gold(saved: SavedGold, gold: Gold) -> Gold:
     from dataclasses import replace
 
     counts = np.array(saved.counts, np.int64)
-    if len(counts) != len(gold.queries) or not counts.sum() == len(saved.items) == len(saved.grades):
+    sizes = {int(counts.sum()), len(saved.items), len(saved.grades), len(saved.kinds)}
+    if len(counts) != len(gold.queries) or len(sizes) > 1 or (counts < 0).any():
         raise ValueError("gold items")
     return replace(
         gold,
@@ -217,8 +228,11 @@ def _nowhere(chunk: str) -> None:
 
 
 def _flags(rows: Sequence[int], size: int) -> Bools:
+    at = np.array(rows, np.int64)
+    if (at < 0).any():
+        raise ValueError("numbers of queries")
     flags = np.zeros(size, np.bool_)
-    flags[np.array(rows, np.int64)] = True
+    flags[at] = True
     return flags
 
 
@@ -228,7 +242,7 @@ def _restored_table(saved: SavedView, gold: Gold, size: int) -> JudgedTable:
     if not len(query) == len(rank) == len(item) or (item >= np.diff(gold.offsets)[query]).any() or (item < 0).any():
         raise ValueError("judged hits")
     depth = np.array(saved.depth, np.int64)
-    if len(depth) != size:
+    if len(depth) != size or (depth < 0).any() or (rank < 1).any() or (rank > depth[query]).any():
         raise ValueError("depths of lists")
     return JudgedTable(
         gold=gold,

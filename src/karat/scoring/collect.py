@@ -134,7 +134,10 @@ class _Collector:
         tables = {}
         for view, parts in self.tables.items():
             gold = self.golds.of(self.system, view)
-            tables[view] = JudgedTable.joined(gold, parts, self.audits[view])
+            table = JudgedTable.joined(gold, parts, self.audits[view])
+            if view.lists != self.request.main and not table.present.any():
+                continue  # other lists than the run's own, of queries that the gold set does not have
+            tables[view] = table
             self._add_missing(view, tables[view])
         return RunData(
             system=self.system,

@@ -59,7 +59,8 @@ def post(host: Host, name: str, body: str, patience: Retry = PATIENCE, timeout: 
         return host.instead(body, error.what)
     except (HttpError, TooSlow) as error:
         spent = f"gave up after {patience.limit:g} s; run it again later, or give more time: --patience SECONDS"
-        raise HostError(error.what, hint=spent if patience.again(error) else error.hint) from None
+        hint = spent if patience.again(error) else error.hint
+        raise HostError(error.what, code="unavailable" if patience.again(error) else error.code, hint=hint) from None
 
 
 def _marked(host: Host, name: str, body: str) -> str:

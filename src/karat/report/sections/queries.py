@@ -70,11 +70,18 @@ def _telling(result: Result) -> tuple[list[str], dict[str, Floats]]:
     if found:
         return found, result.values
     asked = [str(m) for m in result.metrics if isinstance(m, EvidenceMetric | AnswerContainment)]
-    try:
-        values = result.values if asked else result.measure(_BY_TEXT).values
-    except Lacking:  # a saved result
-        return [], {}
-    return _defined(asked or list(_BY_TEXT), values), values
+    values = result.values if asked else _by_text(result)
+    return _defined(asked or list(values), values), values
+
+
+def _by_text(result: Result) -> dict[str, Floats]:
+    found: dict[str, Floats] = {}
+    for name in _BY_TEXT:
+        try:
+            found |= result.measure([name]).values
+        except Lacking:  # not what this gold set has
+            continue
+    return found
 
 
 def _defined(names: list[str], values: dict[str, Floats]) -> list[str]:
