@@ -18,15 +18,19 @@ from refusals import refused
 import karat
 from karat.cli.main import karat_command
 from karat.cli.options import ListedOption
+from karat.data.corpus import Corpus
 from karat.errors import ConfigError
+from karat.labels.judge import judge
 from karat.labels.judge.options import JudgeOptions
 from karat.labels.options import LabelOptions
+from karat.labels.pool_file import PoolEntry
 from karat.llm.options import ModelOptions
 from karat.options.option import OptionList, UnknownOption, option, options_in, part_of, takes, values_of
 from karat.results.save import restore, saved_form
 from karat.schemas.keywords import FILE, generate_keywords
 from karat.scoring.options import Options
 from karat.statistics.sampling import Sampling
+from karat.systems.synthesize import synthesize
 from karat.systems.synthesize.options import SynthesisOptions
 
 LISTS = [Options, LabelOptions, ModelOptions, JudgeOptions, SynthesisOptions]
@@ -118,6 +122,32 @@ def test_every_option_is_on_the_command_line_or_for_python_only() -> None:
     for kind in LISTS:
         assert {name for name, each in options_in(kind).items() if each.flags != []} <= shown
     assert shown.isdisjoint(name for name, each in options_in(Options).items() if each.flags == [])
+
+
+@pytest.mark.parametrize("kind", [JudgeOptions, SynthesisOptions])
+def test_every_option_for_asking_a_model_is_read(kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: set[str] = set()
+
+    class Recording(kind):  # type: ignore[misc]
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            read.clear()  # what checks look at does not count
+
+        def __getattribute__(self, name: str) -> Any:
+            read.add(name)
+            return super().__getattribute__(name)
+
+    module = judge if kind is JudgeOptions else synthesize
+    monkeypatch.setattr(module, kind.__name__, Recording)
+    monkeypatch.setenv("KARAT_LLM_KEY", "key")
+    pool = [PoolEntry(query_id="q", query="what?", chunk_id="a", text="that")]
+    corpus = Corpus("corpus", ["a"], [None], ["A refund is paid within five days of the request, to the same card."])
+    cache = str(tmp_path / "cache.sqlite")
+    if kind is JudgeOptions:
+        judge.Judging(pool, model="m", cache=cache)
+    else:
+        synthesize.Synthesizing(corpus, model="m", n=1, cache=cache)
+    assert set(options_in(kind)) <= read
 
 
 def test_how_intervals_are_made_is_said_once() -> None:

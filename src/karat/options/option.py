@@ -34,6 +34,7 @@ class Option:
     le: float | None = None
     lt: float | None = None
     wrong: str | None = None  # what an error says
+    code: str | None = None  # of the error; default: that of any bad setting
     expected: str | None = None
     flags: Sequence[str] | None = None  # on the command line; default: its name; empty: not there
     metavar: str | None = None
@@ -64,7 +65,7 @@ class Option:
             return
         if not self._fits(value):
             wrong = self.wrong or f"{self.name} is out of range"
-            raise ConfigError(wrong, expected=self.expected or self._expected(), got=value)
+            raise ConfigError(wrong, code=self.code, expected=self.expected or self._expected(), got=value)
 
     def _fits(self, value: Any) -> bool:
         kind = self.plain_type

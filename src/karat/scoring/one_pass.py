@@ -201,7 +201,9 @@ def _top(judged: Judged, depth: int) -> Hits:
     query, rows = judged.top(depth)
     kept = judged.hits.select_rows(rows, np.minimum(judged.depth, depth))
     places = (np.arange(len(query)) - kept.offsets[query] + 1).astype(np.float64)
-    return replace(kept, ids=take(kept.ids, np.arange(len(query))), rank=places, fields={}, latency={}, written=None)
+    return replace(
+        kept, ids=take(kept.ids, np.arange(len(query))), rank=places, fields={}, latency={}, written=None, others={}
+    )
 
 
 class _Measured:

@@ -16,7 +16,13 @@ _MOST = 1_000_000  # resamples
 class Sampling(OptionList):
     """How intervals are made. The same values give the same digits."""
 
-    method: Method = option("bayes", "How intervals are made.", flags=["--interval"], wrong="unknown interval method")
+    method: Method = option(
+        "bayes",
+        "How intervals are made.",
+        flags=["--interval"],
+        wrong="unknown interval method",
+        code="unknown-interval",
+    )
     level: float = option(
         0.95,
         "Level of the intervals.",
