@@ -102,19 +102,17 @@ def _log_lines(random: Random, workload: str) -> Iterator[tuple[str, str, str, s
         # Systems that log two decimals have many ties, those that log three have few.
         scores = np.sort(random.beta(5, 2, len(chunks)))[::-1].round(3 if number % 3 else 2).tolist()
         hits = _log_hits(chunks, scores)
-        retrieve, rerank = random.gamma(4, 6, 2).round(2).tolist()
+        times = random.gamma(4, 6, 2)
         start = f'{{"query_id":"q_{number:07d}","system":"sysA","k_raw":50,"topk":['
-        end = (
-            f'],"latency_ms":{{"retrieve":{retrieve},"rerank":{rerank}}}'
-            f',"index_version":"2024-11-{1 + number % 28:02d}"'
-            ',"chunker":{"name":"recursive","size":600,"overlap":80}}\n'
-        )
+        end = _log_end(number, times)
         gold = ",".join(f'{{"chunk_id":"{_chunk(c)}","grade":{g}}}' for c, g in _log_gold(random, chunks).items())
         yield (
             start + _ranked(hits) + end,
             f'{{"query_id":"q_{number:07d}","segment":"seg_{random.integers(20):02d}","gold":[{gold}]}}\n',
             start + ",".join("{" + hit for hit in hits) + end,
-            start.replace("sysA", "sysB") + _ranked(_log_hits(_changed(change, chunks), scores)) + end,
+            start.replace("sysA", "sysB")
+            + _ranked(_log_hits(_changed(change, chunks), scores))
+            + _log_end(number, times * change.uniform(0.8, 1.1, 2)),
         )
 
 
@@ -125,12 +123,21 @@ def _log_hits(chunks: list[int], scores: list[float]) -> list[str]:
     ]
 
 
+def _log_end(number: int, times: np.ndarray) -> str:
+    retrieve, rerank = times.round(2).tolist()
+    return (
+        f'],"latency_ms":{{"retrieve":{retrieve},"rerank":{rerank}}}'
+        f',"index_version":"2024-11-{1 + number % 28:02d}"'
+        ',"chunker":{"name":"recursive","size":600,"overlap":80}}\n'
+    )
+
+
 def _ranked(hits: list[str]) -> str:
     return ",".join(f'{{"rank":{rank},{hit}' for rank, hit in enumerate(hits, 1))
 
 
 def _changed(random: Random, chunks: list[int]) -> list[int]:
-    """Three lists in ten have two hits swapped, one in ten has a new hit."""
+    """Nearly three lists in ten have two hits swapped, one in ten has a new hit."""
     chunks, kind = chunks.copy(), random.random()
     if kind < 0.3:
         one, other = random.integers(0, len(chunks), 2).tolist()
