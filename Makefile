@@ -61,6 +61,7 @@ runs: .venv/.test
 
 bench: .venv/.bench
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/commands.py --output benchmarks/COMMANDS.md
 	$(BIN)/python benchmarks/statistics_speed.py --output benchmarks/STATISTICS.md
 	$(BIN)/python benchmarks/interval_coverage.py --output benchmarks/COVERAGE.md
 	$(BIN)/python benchmarks/evidence_matching.py --output benchmarks/EVIDENCE.md

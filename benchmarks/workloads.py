@@ -4,7 +4,8 @@
 
 W1 and the three sizes L1–L3 look like MS MARCO passage ranking (number ids, about 1.1 relevant passages a query),
 W2 like a TREC deep learning track (chunk ids, 200 judged a query with grades 0, 1, 2), W3 like the log of a RAG
-system with graded gold. Scores of TREC runs have two decimals, so that about a third of neighbours are tied.
+system with graded gold, W3-changed like the log of the system that is to replace it. Q1 and Q3 are W1 and W3 at a tenth
+of the size. Scores of TREC runs have two decimals, so that about a third of neighbours are tied.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
 import numpy as np
-from shapes import DATA, LINEAR, SHAPES, WITHOUT_RANK, gold_file, run_file
+from shapes import DATA, LINEAR, SHAPES, changed, gold_file, is_jsonl, run_file, without_rank
 
 SEED = 20_240_611
 PASSAGES = 8_841_823
@@ -30,12 +31,12 @@ def main() -> None:
     os.makedirs(DATA, exist_ok=True)
     for number, workload in enumerate(SHAPES):
         files = [run_file(workload), gold_file(workload)]
-        if workload == "W3":
-            files.append(run_file(WITHOUT_RANK))
+        if is_jsonl(workload):
+            files += [run_file(without_rank(workload)), run_file(changed(workload))]
         if force or not all(map(os.path.exists, files)):
             print(f"making {workload} …", flush=True)
             random = np.random.default_rng([SEED, number])
-            _write(files, _log_lines(random) if workload == "W3" else _trec_lines(random, workload))
+            _write(files, _log_lines(random, workload) if is_jsonl(workload) else _trec_lines(random, workload))
 
 
 def _write(files: list[str], lines: Iterable[tuple[str, ...]]) -> None:
@@ -52,7 +53,7 @@ def _write(files: list[str], lines: Iterable[tuple[str, ...]]) -> None:
 def _trec_lines(random: Random, workload: str) -> Iterator[tuple[str, str]]:
     """Run and qrels of one query after the other."""
     queries, depth = SHAPES[workload]
-    judge, name = (_few_judged, str) if workload in ("W1", *LINEAR) else (_many_judged, _passage)
+    judge, name = (_few_judged, str) if workload in ("W1", "Q1", *LINEAR) else (_many_judged, _passage)
     for number in range(queries):
         query = 1_000_000 + 7 * number
         passages = _sample(random, depth)
@@ -92,30 +93,60 @@ def _passage(number: int) -> str:
     return f"doc_{number // 8:07d}#p{number % 8}"
 
 
-def _log_lines(random: Random) -> Iterator[tuple[str, str, str]]:
-    """Run log, gold, and the run log once more without ranks, one query after the other."""
-    queries, depth = SHAPES["W3"]
+def _log_lines(random: Random, workload: str) -> Iterator[tuple[str, str, str, str]]:
+    """Run log, gold, the run log without ranks, and that of a changed system, one query after the other."""
+    queries, depth = SHAPES[workload]
+    change = np.random.default_rng([SEED, len(SHAPES)])  # of its own: what was there before stays the same
     for number in range(queries):
         chunks = list(dict.fromkeys(random.integers(0, CHUNKS, depth + 4).tolist()))[:depth]
         # Systems that log two decimals have many ties, those that log three have few.
         scores = np.sort(random.beta(5, 2, len(chunks)))[::-1].round(3 if number % 3 else 2).tolist()
-        hits = [
-            f'"chunk_id":"{_chunk(c)}","score":{score},"doc_version":"v{c % 5}"}}'
-            for c, score in zip(chunks, scores, strict=True)
-        ]
-        retrieve, rerank = random.gamma(4, 6, 2).round(2).tolist()
+        hits = _log_hits(chunks, scores)
+        times = random.gamma(4, 6, 2)
         start = f'{{"query_id":"q_{number:07d}","system":"sysA","k_raw":50,"topk":['
-        end = (
-            f'],"latency_ms":{{"retrieve":{retrieve},"rerank":{rerank}}}'
-            f',"index_version":"2024-11-{1 + number % 28:02d}"'
-            ',"chunker":{"name":"recursive","size":600,"overlap":80}}\n'
-        )
+        end = _log_end(number, times)
         gold = ",".join(f'{{"chunk_id":"{_chunk(c)}","grade":{g}}}' for c, g in _log_gold(random, chunks).items())
         yield (
-            start + ",".join(f'{{"rank":{rank},{hit}' for rank, hit in enumerate(hits, 1)) + end,
+            start + _ranked(hits) + end,
             f'{{"query_id":"q_{number:07d}","segment":"seg_{random.integers(20):02d}","gold":[{gold}]}}\n',
             start + ",".join("{" + hit for hit in hits) + end,
+            start.replace("sysA", "sysB")
+            + _ranked(_log_hits(_changed(change, chunks), scores))
+            + _log_end(number, times * change.uniform(0.8, 1.1, 2)),
         )
+
+
+def _log_hits(chunks: list[int], scores: list[float]) -> list[str]:
+    return [
+        f'"chunk_id":"{_chunk(c)}","score":{score},"doc_version":"v{c % 5}"}}'
+        for c, score in zip(chunks, scores, strict=True)
+    ]
+
+
+def _log_end(number: int, times: np.ndarray) -> str:
+    retrieve, rerank = times.round(2).tolist()
+    return (
+        f'],"latency_ms":{{"retrieve":{retrieve},"rerank":{rerank}}}'
+        f',"index_version":"2024-11-{1 + number % 28:02d}"'
+        ',"chunker":{"name":"recursive","size":600,"overlap":80}}\n'
+    )
+
+
+def _ranked(hits: list[str]) -> str:
+    return ",".join(f'{{"rank":{rank},{hit}' for rank, hit in enumerate(hits, 1))
+
+
+def _changed(random: Random, chunks: list[int]) -> list[int]:
+    """Nearly three lists in ten have two hits swapped, one in ten has a new hit."""
+    chunks, kind = chunks.copy(), random.random()
+    if kind < 0.3:
+        one, other = random.integers(0, len(chunks), 2).tolist()
+        chunks[one], chunks[other] = chunks[other], chunks[one]
+    elif kind < 0.4:
+        new = int(random.integers(CHUNKS))
+        if new not in chunks:
+            chunks[int(random.integers(len(chunks)))] = new
+    return chunks
 
 
 def _log_gold(random: Random, chunks: list[int]) -> dict[int, int]:
