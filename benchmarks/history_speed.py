@@ -29,15 +29,15 @@ from pages import Target, conditions, joined, options, publish, table, target_ta
 import karat
 from karat.data.gold import Dataset
 from karat.history.keep import keep_result
-from karat.results.kept_run import KeptRun, keep
 from karat.history.opening import open_store
 from karat.history.queries import query_over_time, scores_of, side_by_side
 from karat.history.rows import Filter, written
 from karat.history.store import Store
+from karat.results.kept_run import KeptRun, keep
 from karat.results.queries.highlight import MarkedText
 from karat.results.queries.shown import ShownGold, ShownHit
 from karat.results.queries.triage import Case, Triage
-from karat.results.result import restore
+from karat.results.save import restore
 from karat.results.saved import SavedResult, SegmentRow
 from karat.results.summary import SummaryRow
 from karat.web.access import Access

@@ -19,7 +19,8 @@ from typing import NamedTuple, get_args
 import numpy as np
 from pages import joined, options, publish, table
 
-from karat.statistics.intervals import Method, Sampling, mean_intervals
+from karat.statistics.intervals import mean_intervals
+from karat.statistics.sampling import Method, Sampling
 from karat.statistics.sums import Floats, sum_up
 
 SIZES = [20, 50, 200]
