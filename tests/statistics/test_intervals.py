@@ -288,7 +288,7 @@ def test_limits_have_six_digits() -> None:
         ({"level": 1.0}, "bad-setting"),
         ({"level": -0.95}, "bad-setting"),
         ({"level": NAN}, "bad-setting"),
-        ({"method": "bootstrap"}, "bad-setting"),
+        ({"method": "bootstrap"}, "unknown-interval"),
         ({"seed": -1}, "bad-setting"),
     ],
 )
