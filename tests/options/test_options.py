@@ -141,7 +141,7 @@ def test_every_option_for_asking_a_model_is_read(kind: type, tmp_path: Path, mon
     monkeypatch.setattr(module, kind.__name__, Recording)
     monkeypatch.setenv("KARAT_LLM_KEY", "key")
     pool = [PoolEntry(query_id="q", query="what?", chunk_id="a", text="that")]
-    corpus = Corpus("corpus", ["a"], [None], ["A refund is paid within five days of the request, to the same card."])
+    corpus = Corpus("corpus", ["a"], [None], ["A refund is paid within five days of the request. " * 3])
     cache = str(tmp_path / "cache.sqlite")
     if kind is JudgeOptions:
         judge.Judging(pool, model="m", cache=cache)
