@@ -1,10 +1,11 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Both set up what they need in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+QUIET := --quiet --progress-bar off
 SET_UP := pyproject.toml constraints.txt
 
-.PHONY: demo test browser java check docs bench runs clean
+.PHONY: demo demo-one demo-two test golden native fuzz-native browser java check docs bench runs clean
 
 # The whole loop on the demo set: run two retrievers, score, compare, judge. Each command is shown, then what it prints.
 SET := examples/helpdesk
@@ -15,6 +16,18 @@ define show
 endef
 demo: .venv/.demo
 	@mkdir -p out && rm -f out/bm25.jsonl out/hybrid.jsonl
+	@if $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("wordllama") is None)'; \
+	then $(MAKE) --no-print-directory demo-two; \
+	else echo 'No static embeddings: wordllama has no wheel for this Python. BM25 is run alone.'; \
+	$(MAKE) --no-print-directory demo-one; fi
+
+demo-one:
+	$(call show,run bm25 $(SEARCHED) -o out/bm25.jsonl)
+	$(call show,eval out/bm25.jsonl --gold $(SET)/gold.jsonl --corpus $(SET)/corpus.jsonl --brief -o out/report.html)
+	$(call show,sweep out/bm25.jsonl --gold $(SET)/gold.jsonl)
+	@echo; echo 'Open it in a browser: file://$(CURDIR)/out/report.html'
+
+demo-two:
 	$(call show,run bm25 $(SEARCHED) -o out/bm25.jsonl)
 	$(call show,run hybrid $(SEARCHED) -o out/hybrid.jsonl)
 	$(call show,eval out/hybrid.jsonl --gold $(SET)/gold.jsonl --corpus $(SET)/corpus.jsonl --brief -o out/report.html)
@@ -24,23 +37,36 @@ demo: .venv/.demo
 	@echo; echo 'Open them in a browser: file://$(CURDIR)/out/report.html file://$(CURDIR)/out/verdict.html'
 
 # Tests that share something expensive (a Spark session) are one group, and run in one process.
-test: .venv/.frameworks browser java
+test: .venv/.frameworks native browser java
 	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+
+# What is printed, shown and written, as it is now: read the difference before you commit it.
+golden: .venv/.frameworks
+	KARAT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -n auto --dist loadgroup \
+	$$(grep -rl --include='test_*.py' 'from golden import check' tests)
+
+# The native reader, compiled anew; without a C compiler Karat reads with msgspec and polars alone.
+native: .venv/.core
+	@$(BIN)/python -m karat.data.native.build || echo 'No native reader: everything works, and reading is slower.'
+
+# The native reader under AddressSanitizer and UBSan, fed with damaged files. `make test` has a short run of it.
+fuzz-native: .venv/.test
+	$(BIN)/python tests/support/fuzz_native.py --seconds 300
 
 # Pages are tested in Debian's chromium: installed where that is allowed, elsewhere those tests are skipped.
 BROWSERS := chromium chromium-browser google-chrome
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 browser:
 	@for name in $(BROWSERS); do command -v $$name >/dev/null && exit 0; done; \
-	command -v apt-get >/dev/null && $(AS_ROOT) apt-get update -qq && \
-	$(AS_ROOT) apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null || \
+	command -v apt-get >/dev/null && echo 'Installing chromium from Debian: about 150 MB to download.' && \
+	$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core || \
 	echo 'No browser: tests that need one are skipped. Install chromium to run them.'
 
 # Spark is tested with Java 17 or 21: installed where that is allowed, elsewhere those tests are skipped.
 java:
 	@command -v java >/dev/null && exit 0; \
-	command -v apt-get >/dev/null && $(AS_ROOT) apt-get update -qq && \
-	$(AS_ROOT) apt-get install -y -qq --no-install-recommends default-jre-headless >/dev/null || \
+	command -v apt-get >/dev/null && echo 'Installing Java from Debian: about 50 MB to download.' && \
+	$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -q --no-install-recommends default-jre-headless || \
 	echo 'No Java: tests that need Spark are skipped. Install default-jre-headless (17 or 21) to run them.'
 
 check: .venv/.check
@@ -64,9 +90,11 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/commands.py --output benchmarks/COMMANDS.md
 	$(BIN)/python benchmarks/statistics_speed.py --output benchmarks/STATISTICS.md
 	$(BIN)/python benchmarks/interval_coverage.py --output benchmarks/COVERAGE.md
+	$(BIN)/python benchmarks/calibration_coverage.py --output benchmarks/CALIBRATION.md
 	$(BIN)/python benchmarks/evidence_matching.py --output benchmarks/EVIDENCE.md
 	$(BIN)/python benchmarks/report_speed.py --output benchmarks/REPORT.md
 	$(BIN)/python benchmarks/retrieval_speed.py --output benchmarks/RETRIEVAL.md
+	$(BIN)/python benchmarks/bm25_quality.py --output benchmarks/BM25.md
 	$(BIN)/python benchmarks/judge_speed.py --output benchmarks/JUDGE.md
 	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
 	$(BIN)/python benchmarks/scale.py --largest --output benchmarks/SCALE.md
@@ -79,26 +107,29 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.core: .venv/bin/python $(SET_UP)
-	$(PIP) --editable .
+	$(PIP) $(QUIET) --editable .
 	@touch $@
 
 .venv/.demo: .venv/bin/python $(SET_UP)
-	$(PIP) --editable '.[baselines,dense]'
+	@echo 'Installing Karat, BM25 and static embeddings into .venv: about 100 MB to download.'
+	$(PIP) $(QUIET) --editable '.[baselines,dense]'
 	@touch $@ .venv/.core
 
 .venv/.test: .venv/bin/python $(SET_UP)
+	@echo 'Installing what the tests need into .venv (Spark, PostgreSQL, a browser driver and more): about 800 MB to download.'
 	$(PIP) --editable '.[test]'
 	@touch $@ .venv/.demo .venv/.core
 
 # What retrievers of other libraries are tested with; a group of its own, for it is large.
 .venv/.frameworks: .venv/.test
+	@echo 'Installing LangChain, LlamaIndex, Haystack and sentence-transformers with torch: up to 2.6 GB more to download.'
 	$(PIP) --editable '.[test,test-frameworks]'
 	@touch $@
 
 .venv/.check: .venv/bin/python $(SET_UP)
-	$(PIP) --editable '.[test,check]'
+	$(PIP) $(QUIET) --editable '.[test,check]'
 	@touch $@ .venv/.test .venv/.demo .venv/.core
 
 .venv/.bench: .venv/bin/python $(SET_UP)
-	$(PIP) --editable '.[bench]'
+	$(PIP) $(QUIET) --editable '.[bench]'
 	@touch $@

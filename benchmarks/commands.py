@@ -33,7 +33,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 PACKAGES = ["karat", "numpy", "polars", "msgspec", "pytrec-eval-terrier", "orjson"]
 PARSED = 1.1  # times the size of the runs
-SAVED, SAVED_MB, LOADED = "result.json", 40.0, 1.0  # file, megabytes compressed, seconds
+SAVED, SAVED_MB, LOADED = "result.parquet", 40.0, 1.0  # file, megabytes compressed, seconds
 COMPRESSED = (".gz", ".zst", ".parquet")
 SEVEN = [argument for metric in METRICS for argument in ("-m", metric)]
 GATES = "gates.yaml"
@@ -57,7 +57,7 @@ try:
     main()
 finally:
     from karat.formats import base
-    print(getattr(getattr(base, "PARSED", None), "total", -1), file=sys.stderr)
+    print(base.PARSED.bytes, file=sys.stderr)
 """
 LOAD = """
 import json, sys, time
@@ -159,7 +159,7 @@ def _commands(workloads: dict[str, str]) -> dict[str, Command]:
             other = os.path.basename(run_file(changed(workload)))
             judged = ["gate", other, "--gold", gold, "--baseline", run, "--criteria", GATES]
             both = [run, other]
-            found["W3-saved"] = Command(["eval", *scored, "-o", SAVED], [run])
+            found["W3-saved"] = Command(["eval", *scored, "-o", f"result={SAVED}"], [run])
             found["W3-gate"] = Command(judged, both, codes=JUDGED)
             found["W3-gate-page"] = Command([*judged, "-o", "verdict.html", "--save"], both, codes=JUDGED)
             found["W3-compare"] = Command(["compare", *both, "--gold", gold], both)

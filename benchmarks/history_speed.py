@@ -29,21 +29,20 @@ from pages import Target, conditions, joined, options, publish, table, target_ta
 import karat
 from karat.data.gold import Dataset
 from karat.history.keep import keep_result
-from karat.history.opening import open_store
+from karat.history.location import open_store
 from karat.history.queries import query_over_time, scores_of, side_by_side
 from karat.history.rows import Filter, written
 from karat.history.store import Store
 from karat.results.kept_run import KeptRun, keep
-from karat.results.queries.highlight import MarkedText
-from karat.results.queries.shown import ShownGold, ShownHit
+from karat.results.queries.shown import MarkedText, ShownGold, ShownHit
 from karat.results.queries.triage import Case, Triage
 from karat.results.save import restore
 from karat.results.saved import SavedResult, SegmentRow
 from karat.results.summary import SummaryRow
 from karat.web.access import Access
 from karat.web.app import create_app
-from karat.web.pages.comparing import Comparisons
-from karat.web.serving import listen
+from karat.web.pages.compare import Comparisons
+from karat.web.server import listen
 
 RUNS, SMALL, LARGE = 10_000, 200, 100_000
 METRICS = [f"{name}@{k}" for name in ("recall", "ndcg", "precision") for k in (1, 3, 5, 10)]

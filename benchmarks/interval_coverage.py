@@ -4,6 +4,8 @@
 
     hit            0/1 scores, one with the chance of the true mean
     recall         one to four relevant items a query, each found with that chance
+    one of ten     precision@10 with one relevant item, found with that chance: no query can score more than 0.1
+    four of ten    precision@10 with one to four relevant items, each found with that chance
     conversations  five queries that all succeed or all fail: how many units are there?
 
 The seed is fixed: the same program prints the same page. Many trials are columns of one call and share its draw of
@@ -26,6 +28,7 @@ from karat.statistics.sums import Floats, sum_up
 SIZES = [20, 50, 200]
 TRUTHS = [0.90, 0.98]
 METHODS: tuple[Method, ...] = get_args(Method)
+OF_TEN = ["one of ten", "four of ten"]  # precision@10: intervals end at the highest ceiling of a query
 CONVERSATIONS = ["by conversation", "by query"]
 TURNS = 5  # queries in a conversation
 RESAMPLES = 2_000
@@ -62,6 +65,10 @@ def _page(trials: int) -> str:
         f"95 %), {RESAMPLES:,} resamples a trial.",
         "## Queries one by one",
         _coverage_table([Cell(*c) for c in product(["hit", "recall"], TRUTHS, SIZES, METHODS)], trials),
+        "## Queries with ceilings of their own",
+        "Precision@10 with one relevant item (`one of ten`), and with one to four (`four of ten`): the column gives "
+        f"the share that is found, and no query can score more than a tenth of its items. {AT_ONCE} trials a row.",
+        _coverage_table([Cell(*c) for c in product(OF_TEN, TRUTHS, SIZES, METHODS)], AT_ONCE),
         "## Conversations",
         f"{TURNS} queries each, which all succeed or all fail. Resampled by conversation, and then, wrongly, by query, "
         "as if each were a case of its own.",
@@ -84,21 +91,24 @@ def _simulate(cell: Cell, trials: int) -> Covered:
     print(*cell, file=sys.stderr, flush=True)
     limits = np.concatenate([_limits(cell, turn) for turn in range(trials // AT_ONCE)])
     low, high = limits.T
-    above, below = float(np.mean(high < cell.true)), float(np.mean(cell.true < low))
+    true = cell.true * {"one of ten": 0.1, "four of ten": 0.25}.get(cell.kind, 1.0)
+    above, below = float(np.mean(high < true)), float(np.mean(true < low))
     return Covered(1 - above - below, float(np.mean(high - low)), above, below)
 
 
 def _limits(cell: Cell, turn: int) -> Floats:
     # Every method sees the same data.
     rng = np.random.default_rng([turn, cell.units, round(100 * cell.true), cell.kind == "recall"])
-    relevant = rng.integers(1, 5, (cell.units, AT_ONCE)) if cell.kind == "recall" else np.ones((), int)
-    values = rng.binomial(relevant, cell.true, (cell.units, AT_ONCE)) / relevant
+    several = cell.kind in ("recall", "four of ten")
+    relevant = rng.integers(1, 5, (cell.units, AT_ONCE)) if several else np.ones((1, AT_ONCE), int)
+    values = rng.binomial(relevant, cell.true, (cell.units, AT_ONCE)) / (10 if cell.kind in OF_TEN else relevant)
+    ceilings = relevant.max(axis=0) / 10 if cell.kind in OF_TEN else np.ones(AT_ONCE)
     clusters = None
     if cell.kind in CONVERSATIONS:
         values = np.repeat(values, TURNS, axis=0)
         clusters = np.repeat(np.arange(cell.units), TURNS) if cell.kind == CONVERSATIONS[0] else None
     sampling = Sampling(cell.method, resamples=RESAMPLES, seed=turn)
-    return mean_intervals(sum_up(values, clusters=clusters), [(0.0, 1.0)] * AT_ONCE, sampling)
+    return mean_intervals(sum_up(values, clusters=clusters), [(0.0, most) for most in ceilings.tolist()], sampling)
 
 
 if __name__ == "__main__":

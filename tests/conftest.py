@@ -42,19 +42,26 @@ def shared_data() -> Path:
     pytest.skip(reason)
 
 
+@pytest.fixture(scope="module", params=["native", "plain"])
+def reader(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Which reader reads: a module that uses this is tested with both."""
+    from karat.data.native import native
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KARAT_PURE", "0" if request.param == "native" else "1")
+        if request.param == "native" and native() is None:
+            pytest.skip("no native reader: it is made by `make native`, with a C compiler")
+        yield request.param
+
+
 @pytest.fixture
 def karat_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, str, str]]:
     """The program with some arguments: exit code, output, errors. Anything but a clean end is an exception here."""
-    from karat.cli.main import main
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["karat", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
+        return _ended(arguments, capsys, monkeypatch)[:3]
 
     return call
 
@@ -62,27 +69,34 @@ def karat_command(
 @pytest.fixture
 def karat_refuses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., KaratError]:
     """The error that ends the program with some arguments. What it prints is in `tests/golden/wording/`."""
-    from karat.cli.main import main
-    from karat.errors import KaratError
 
     def call(*arguments: str) -> KaratError:
-        monkeypatch.setattr(sys, "argv", ["karat", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr().err
-        error = ended.value.__context__
-        assert isinstance(error, KaratError), printed
-        assert ended.value.code == error.exit_code
+        code, _, printed, error = _ended(arguments, capsys, monkeypatch)
+        assert error is not None, printed
+        assert code == error.exit_code
         assert printed.endswith(f"{error}\n"), printed
         return error
 
     return call
 
 
+def _ended(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str, str, KaratError | None]:
+    """How the program ends: exit code, output, errors, and the error that ended it."""
+    from karat.cli.main import main
+    from karat.errors import KaratError
+
+    monkeypatch.setattr(sys, "argv", ["karat", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    cause = ended.value.__context__
+    return int(ended.value.code or 0), out, err, cause if isinstance(cause, KaratError) else None
+
+
 @pytest.fixture
-def terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, karat_command: Callable[..., tuple[int, str, str]]
-) -> Transcript:
+def terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Transcript:
     """A terminal of 100 columns in an empty folder, in which the demo set lies."""
     from wording import Transcript
 
@@ -91,7 +105,7 @@ def terminal(
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr("click.core._detect_program_name", lambda: "karat")  # not pytest, or whatever started it
-    return Transcript(karat_command)
+    return Transcript(lambda *arguments: _ended(arguments, capsys, monkeypatch))
 
 
 @pytest.fixture(scope="session")

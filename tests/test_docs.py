@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,8 @@ import pytest
 
 import karat
 from karat.formats.read import REGISTRY
-from karat.gates.criteria import CriteriaFile, Gate, read_criteria
-from karat.gates.text_form import parse_gate
-from karat.labels.labels_file import Label
-from karat.labels.pool_file import PoolEntry
+from karat.gates.criteria import CriteriaFile, Gate, parse_gate, read_criteria
+from karat.labels.files import Label, PoolEntry
 from karat.report.export import to_json
 from karat.scoring.metrics.reference import reference
 from karat.settings import Config, fields, load_config
@@ -66,7 +65,9 @@ def without_times(line: str) -> str:
 def test_the_readme_has_the_commands_of_the_demo(demo: str) -> None:
     if shutil.which("make") is None:
         pytest.skip("no make")
-    recipe = subprocess.run(["make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    recipe = subprocess.run(
+        ["make", "--dry-run", "demo-two"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     said = re.findall(r"echo '\$ karat (.*?)'", recipe.replace("\\\n", " "))
     assert [" ".join(command.split()) for command in said] == re.findall(r"^\$ karat (.*)$", demo, re.M)
 
@@ -120,7 +121,7 @@ def test_the_code_and_the_lines_on_the_labels_page_are_right(tmp_path: Path, mon
     exec(code, names)
     assert names["result"].means["judged@10"] == names["result"].audit["labels_added"] == 1
     commands = set(re.findall(r"^karat (\w+)", page, re.M))
-    assert commands == {"pool", "label", "agree"}
+    assert commands == {"pool", "label", "agree", "merge", "eval", "gate"}
 
 
 @pytest.mark.parametrize(("name", "struct"), [("Labels file", Label), ("Pool file", PoolEntry)])
@@ -225,3 +226,15 @@ def test_the_ci_page_shows_tests_that_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plug_in]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "2 passed" in done.stdout, done.stdout
+
+
+def test_the_readme_names_every_extra() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as stream:
+        extras = tomllib.load(stream)["project"]["optional-dependencies"]
+    ours = {"all", "test", "test-frameworks", "check", "bench"}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`\.\[(\w+)\]`", readme)) == set(extras) - ours
+    everything = set(re.fullmatch(r"karat\[(.*)\]", extras["all"][0])[1].split(","))  # type: ignore[index]
+    assert everything == set(extras) - ours - {"spark", "models"}
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert set(re.findall(r'MissingExtra\([^)]*"(\w+)"\)', code)) <= set(extras)

@@ -21,7 +21,7 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.formats.corpus import read_corpus
 from karat.retrievers.bm25 import BM25
-from karat.retrievers.embedding import StaticEmbedder
+from karat.retrievers.dense import StaticEmbedder
 
 HERE = Path(__file__).parent
 K_RAW, K = 50, 10
@@ -77,7 +77,7 @@ class Reranker:
         return [(hits[i][0], round(float(score[i]), 6)) for i in order.tolist()]
 
     def settings(self) -> dict[str, object]:
-        return {"model": self.model.name_of_model, "weight": 0.5, "depth": K_RAW}
+        return {"model": "wordllama l2_supercat 256", "weight": 0.5, "depth": K_RAW}
 
 
 @cache

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from karat.errors import KaratError as KaratError
     from karat.formats.read import read_gold as read_gold
     from karat.formats.read import read_run as read_run
-    from karat.formats.run_log_writer import RunLogWriter as RunLogWriter
+    from karat.formats.run_records import RunLogWriter as RunLogWriter
     from karat.gates.gate import gate as gate
     from karat.gates.verdicts import Verdicts as Verdicts
-    from karat.labels.beside_gold import read_labelling as read_labelling
-    from karat.labels.calibrating import calibrate as calibrate
+    from karat.labels.calibration import calibrate as calibrate
     from karat.labels.calibration_file import Calibration as Calibration
+    from karat.labels.files import read_labels as read_labels
     from karat.labels.judge.judge import Judgements as Judgements
     from karat.labels.judge.judge import judge as judge
+    from karat.labels.labelled_gold import read_labelling as read_labelling
     from karat.labels.labelled_gold import with_labels as with_labels
-    from karat.labels.labels_file import read_labels as read_labels
-    from karat.labels.pooling import make_pool as make_pool
+    from karat.labels.pool import make_pool as make_pool
     from karat.results.comparison.compare import Comparison as Comparison
     from karat.results.comparison.compare import compare as compare
     from karat.results.diagnosis.diagnose import diagnose as diagnose
@@ -71,7 +71,7 @@ _WHERE = {
     "Result": "karat.results.result",
     "Retriever": "karat.retrievers.base",
     "Run": "karat.data.hits",
-    "RunLogWriter": "karat.formats.run_log_writer",
+    "RunLogWriter": "karat.formats.run_records",
     "Sampling": "karat.statistics.sampling",
     "Spark": "karat.scoring.engines.spark",
     "Stress": "karat.systems.stress.stress",
@@ -81,7 +81,7 @@ _WHERE = {
     "Verdicts": "karat.gates.verdicts",
     "all_metrics": "karat.scoring.metrics.grammar",
     "baseline_ladder": "karat.systems.ladder",
-    "calibrate": "karat.labels.calibrating",
+    "calibrate": "karat.labels.calibration",
     "compare": "karat.results.comparison.compare",
     "diagnose": "karat.results.diagnosis.diagnose",
     "evaluate": "karat.results.evaluate",
@@ -89,12 +89,12 @@ _WHERE = {
     "gate": "karat.gates.gate",
     "judge": "karat.labels.judge.judge",
     "load": "karat.results.save",
-    "make_pool": "karat.labels.pooling",
+    "make_pool": "karat.labels.pool",
     "parse_metric": "karat.scoring.metrics.grammar",
     "plan": "karat.results.power",
     "read_gold": "karat.formats.read",
-    "read_labelling": "karat.labels.beside_gold",
-    "read_labels": "karat.labels.labels_file",
+    "read_labelling": "karat.labels.labelled_gold",
+    "read_labels": "karat.labels.files",
     "read_result": "karat.results.saved",
     "read_results": "karat.results.saved",
     "read_run": "karat.formats.read",

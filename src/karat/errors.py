@@ -86,7 +86,8 @@ class KaratError(Exception):
         if self.got is not None:
             message += f"{',' if self.expected is not None else ':'} got {shorten(self.got)}"
         field = None if self.field is None else shorten(self.field)
-        place = ": ".join(p for p in (self._location(), field, self._query()) if p)
+        query = None if self.query is None else f"query {shorten(self.query, 40)!r}"
+        place = ": ".join(p for p in (self._location(), field, query) if p)
         text = f"{place}: {message}" if place else message
         return printable(f"{text}\nhint: {self.hint}" if self.hint else text)
 
@@ -94,9 +95,6 @@ class KaratError(Exception):
         if self.file is None:
             return None if self.line is None else f"line {self.line}"
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-
-    def _query(self) -> str | None:
-        return None if self.query is None else f"query {shorten(self.query, 40)!r}"
 
 
 class InputError(KaratError):
@@ -160,4 +158,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(near) + "?"
-    return "known: " + ", ".join(names) if 0 < len(names) <= 12 else None
+    return "known: " + ", ".join(names) if 0 < len(names) <= 15 else None

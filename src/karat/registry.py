@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import pkgutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from karat.errors import ConfigError, UnknownName, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-    from types import ModuleType
-
-
-class Named(Protocol):
-    """What can be registered: a class with a `name` of its own."""
-
-    name: str
 
 
 T = TypeVar("T")
@@ -43,8 +39,11 @@ class Registry(Generic[T]):
         if self._builtin is None:
             found: dict[str, type[T]] = {}
             folder = importlib.import_module(self.package)
-            for module in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
-                for thing in self._named_in(self._import(f"{self.package}.{module}")):
+            for name in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
+                path = f"{self.package}.{name}"
+                with _loading(f"{path} cannot be loaded", "not-importable", "mend the file, or remove it", path):
+                    module = importlib.import_module(path)
+                for thing in self._named_in(module):
                     other = found.setdefault(_name(thing), thing)
                     if other is not thing:
                         raise self._clash(_name(thing), other.__module__, thing.__module__)
@@ -83,7 +82,9 @@ class Registry(Generic[T]):
                 yield value
 
     def _entry_points(self) -> dict[str, EntryPoint]:
-        from importlib import metadata  # slow to import, and most runs need no plug-in
+        if not _may_have_plugins(tuple(sys.path)):
+            return {}
+        from importlib import metadata
 
         found: dict[str, EntryPoint] = {}
         for point in metadata.entry_points(group=self.group):
@@ -102,31 +103,14 @@ class Registry(Generic[T]):
             hint="rename one of them; a plug-in's entry-point key and its class's `name` are the same",
         )
 
-    def _import(self, module: str) -> ModuleType:
-        try:
-            return importlib.import_module(module)
-        except Exception as error:
-            raise ConfigError(
-                f"{module} cannot be loaded: {_cause(error)}",
-                code="not-importable",
-                file=getattr(importlib.util.find_spec(module), "origin", None),
-                hint="mend the file, or remove it",
-            ) from error
-
     def _load(self, point: EntryPoint) -> type[T]:
-        try:
+        what = f"the plug-in {point.value!r} ({self.kind} {point.name!r}) cannot be loaded"
+        with _loading(what, "bad-plugin", "update or uninstall the package that brings it"):
             found = point.load()
-        except Exception as error:
-            raise ConfigError(
-                f"the plug-in {point.value!r} ({self.kind} {point.name!r}) cannot be loaded: {_cause(error)}",
-                code="bad-plugin",
-                hint="update or uninstall the package that brings it",
-            ) from error
         if not (isinstance(found, type) and issubclass(found, self.base)):
+            what = f"the plug-in {point.value!r} is no {self.kind}"
             expected = f"a subclass of {self.base.__module__}.{self.base.__name__}"
-            raise ConfigError(
-                f"the plug-in {point.value!r} is no {self.kind}", code="bad-plugin", expected=expected, got=found
-            )
+            raise ConfigError(what, code="bad-plugin", expected=expected, got=found)
         if getattr(found, "name", None) != point.name:
             raise ConfigError(
                 f"the plug-in {point.value!r} has two names: its entry-point key is {point.name!r}, "
@@ -137,8 +121,34 @@ class Registry(Generic[T]):
         return found
 
 
-def _cause(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+@contextmanager
+def _loading(what: str, code: str, hint: str, module: str | None = None) -> Iterator[None]:
+    """Whatever code does when it is loaded is told as an error, with the file of `module`."""
+    try:
+        yield
+    except Exception as error:
+        file = None if module is None else getattr(importlib.util.find_spec(module), "origin", None)
+        cause = f"{what}: {type(error).__name__}: {error}"
+        raise ConfigError(cause, code=code, file=file, hint=hint) from error
+
+
+@cache
+def _may_have_plugins(path: tuple[str, ...]) -> bool:
+    """Whether an installed package may have an entry point for Karat. `importlib.metadata` knows, but importing it
+    takes longer than evaluating a small run."""
+    for folder in path:
+        try:
+            names = os.listdir(folder or ".")
+        except NotADirectoryError:
+            return True  # an archive: look with care
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info", ".egg")):
+                with suppress(OSError), open(os.path.join(folder, name, "entry_points.txt"), "rb") as stream:
+                    if b"[karat." in stream.read():
+                        return True
+    return False
 
 
 def _name(found: type) -> str:
@@ -155,20 +165,21 @@ def load_callable(given: Any) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does
-    try:
+    hint = "run karat in the folder of the code, or install it"
+    with _loading(f"the module {module!r} cannot be imported", "not-importable", hint):
         found: Any = importlib.import_module(module)
-    except Exception as error:  # whatever the code does when it is loaded
-        raise ConfigError(
-            f"the module {module!r} cannot be imported: {_cause(error)}",
-            code="not-importable",
-            hint="run karat in the folder of the code, or install it",
-        ) from error
     for part in path.split("."):
         if not hasattr(found, part):
             public = [name for name in dir(found) if not name.startswith("_")]
             raise ConfigError(f"{module!r} has no {path!r}", code="unknown-callable", hint=did_you_mean(part, public))
         found = getattr(found, part)
     return found
+
+
+def made_by(factory: Any, hint: str) -> Any:
+    """What a class or a function without arguments makes; whatever it raises is told as an error."""
+    with _loading(f"{title_of(factory)} cannot be made", "not-made", hint):
+        return factory()
 
 
 def title_of(given: Any) -> str:

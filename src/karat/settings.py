@@ -28,6 +28,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
 
     metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
     prices: str | None = None  # a price table; its path as seen from this file
+    map: dict[str, str] | str | None = None  # what the fields of your files are for, as --map says it
     save: bool = False  # keep every result of `karat eval` and `karat gate` in the history
     store: str | None = None  # where the history is: a folder, its path as seen from this file, or a URL
 

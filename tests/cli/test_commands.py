@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import polars as pl
@@ -243,7 +244,7 @@ def test_check_of_an_unknown_file_speaks_of_both_kinds_and_of_options_that_it_ha
     done = karat("check", "odd.csv", "odd.txt", "--json", cwd=small)
     assert done.returncode == 2
     table, text = (found["error"] for found in json.loads(done.stdout))
-    assert all(column in table for column in ("query_id", "chunk_id", "rank", "score", "grade"))
+    assert "--map query_id=question,chunk_id=passage" in table
     assert "-format" not in table + text
 
 
@@ -375,3 +376,20 @@ def test_eval_measures_what_the_gates_ask_of_a_baseline(small: Path) -> None:
     for file in ("bad.yaml", "absent.yaml"):
         refused = karat(*command, file, cwd=small)
         assert (refused.returncode, refused.stderr.startswith(f"error: {file}")) == (2, True), refused.stderr
+
+
+@pytest.mark.parametrize("command", [("eval", "--brief"), ("compare", "run.jsonl"), ("sweep",), ("power",)])
+def test_every_command_says_what_was_not_scored(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, karat_command: Any
+) -> None:
+    """One query failed, one is missing, one is unknown: whoever reads only this output must know."""
+    monkeypatch.chdir(tmp_path)
+    failed = {"query_id": "q2", "topk": [], "error": "timeout after 5 s"}
+    records = [{"query_id": "q1", "topk": ["a"]}, failed, {"query_id": "stranger", "topk": ["a"]}]
+    Path("run.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    Path("gold.jsonl").write_text("".join(json.dumps({"query_id": f"q{i}", "gold": ["a"]}) + "\n" for i in (1, 2, 3)))
+    name, *more = command
+    code, printed, _ = karat_command(name, "run.jsonl", *more, "--gold", "gold.jsonl")
+    assert code == 0
+    assert "q2: timeout after 5 s" in printed
+    assert all(code in printed for code in (("missing", "gold set") if name == "eval" else ("q3", "stranger")))

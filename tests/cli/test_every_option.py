@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ BASE: dict[str, list[str]] = {
         *("--run", "run.jsonl", "--json"),
     ],
     "agree": ["agree", "human.jsonl", "other.jsonl", "--json"],
+    "merge": ["merge", "human.jsonl", "--gold", "gold.jsonl", "-o", "merged.jsonl", "--json"],
     "pool": ["pool", "run.jsonl", "--gold", "gold.jsonl", "--k", "2", "-o", "pooled.jsonl", "--json"],
 }
 # What an option is given, and what must be said besides for it to matter.
@@ -72,6 +74,12 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "k": (["--k", "3"], []),
     "missing": (["--missing", "skip"], []),
     "min_score": (["--min-score", "0.55"], []),
+    "like": (["--like", "ragas"], []),
+    "score_width": (["--score-width", "64"], []),
+    "ties": (["--ties", "listed"], []),
+    "scores": (["--scores", "lower-is-better"], []),
+    "normalize_ids": (["--normalize-ids"], ["--gold", "shouted.jsonl"]),
+    "no_relevant": (["--no-relevant", "zero"], []),
     "doc_of": (["--doc-of", "/"], []),
     "no_future": (["--no-future"], []),
     "top_k": (["--top-k", "1"], []),
@@ -82,19 +90,28 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "corpus_size": (["--corpus-size", "50"], []),
     "bounds": (["--bounds"], []),
     "labels": (["--labels", "judge.jsonl"], []),
+    "gold_labels": (["--gold-labels", "people.jsonl"], []),
     "calibration": (["--calibration", "human.jsonl"], ["--labels", "judge.jsonl"]),
+    "borrow": (
+        ["--borrow-error-rates"],
+        ["--labels", "elsewhere.jsonl", "--calibration", "not_found.jsonl"],
+    ),
     "pool": (["--pool", "pool.jsonl"], ["--bounds"]),
     "max_grade": (["--max-grade", "1"], []),
+    "gold_scale": (["--gold-scale", "4"], ["--labels", "judge.jsonl"]),
     "bm25": (["--bm25", "old.jsonl"], []),
     "raw": (["--raw", "old.jsonl"], []),
+    "rerank_depth": (["--rerank-depth", "1"], []),
     "original": (["--original", "old.jsonl"], []),
     "routes": (["--route", "faq=old.jsonl"], []),
+    "quality": (["--quality", "quality.jsonl"], []),
     "target_false_evidence": (["--target-false-evidence", "0.5"], []),
     "method": (["--interval", "strict"], []),
     "level": (["--confidence", "0.5"], []),
     "resamples": (["--resamples", "150"], []),
     "seed": (["--seed", "7"], []),
     "cluster": (["--cluster", "topic"], []),
+    "columns": (["--map", "query_id=nowhere"], []),
     "run_format": (["--run-format", "trec-run"], []),
     "gold_format": (["--gold-format", "beir"], []),
     "target": (["--target", "second"], ["--gold", "target.jsonl"]),
@@ -106,6 +123,13 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "run_columns": (["--run-columns", "columns.yaml"], []),
 }
 BESIDES = {(command, "max_grade"): ["--labels", "judge.jsonl"] for command in ("eval", "compare", "pool")}
+BY_JUDGE = ["--gate", "precision@5 >= 0.1 by judge", "--gate", "ndcg@10 >= 0.1"]
+BESIDES["gate", "labels"] = BY_JUDGE
+BESIDES["gate", "calibration"] = BESIDES["gate", "gold_scale"] = [*BY_JUDGE, "--labels", "judge.jsonl"]
+BESIDES["gate", "max_grade"] = ["--labels", "judge.jsonl"]
+BESIDES["merge", "gold_scale"], BESIDES["merge", "doc_of"] = [], ["chunk.jsonl"]
+BESIDES["merge", "target"] = ["--gold", "target.jsonl", "second.jsonl"]
+BESIDES["eval", "corpus_size"] = ["--gold", "target.jsonl", "--target", "gold_chunk_id"]  # a document has no floor
 SETTINGS = {"settings", "statistics", "seconds"}  # what was asked for, and not what came of it
 
 
@@ -157,7 +181,11 @@ def _list(i: int, shift: int) -> list[dict[str, Any]]:
     ids = ids[turn:] + ids[:turn]
     more = {name: {"doc_version": "2025-01-01"} for name in ids}
     more |= {"b#1": {"doc_version": "2026-01-01"}, "c#1": {}, "x#1": {**more["x#1"], "text": CLOSE}}
-    return [_hit(name, 0.95 - 0.1 * j - 0.001 * i, **more[name]) for j, name in enumerate(ids)]
+    hits = [_hit(name, 0.95 - 0.1 * j - 0.001 * i, **more[name]) for j, name in enumerate(ids)]
+    for first, second in pairwise(hits[1:]):
+        if (first["chunk_id"], second["chunk_id"]) == ("b#1", "x#1"):  # equal in 32 bits, where the id puts x first
+            second["score"] = first["score"] - 1e-10
+    return hits
 
 
 def _line(i: int, shift: int, system: str) -> dict[str, Any]:
@@ -176,6 +204,10 @@ def _line(i: int, shift: int, system: str) -> dict[str, Any]:
 
 def _write() -> None:
     lines("gold.jsonl", *map(_gold, QUERIES))
+    others = (
+        {**one, "gold": {item.upper(): g for item, g in one.get("gold", {}).items()}} for one in map(_gold, QUERIES)
+    )
+    lines("shouted.jsonl", *others)
     lines("run.jsonl", *(_line(i, 0, "new") for i in QUERIES if i not in (4, COUNT + 2)))
     lines("old.jsonl", *(_line(i, 2, "old") for i in QUERIES if i != COUNT + 2))
     asked = [{"query_id": f"q{i}", "query": f"refund number {i}"} for i in range(COUNT)]
@@ -201,6 +233,15 @@ def _write() -> None:
     human = [{**one, "annotator": "ann", "kind": "human"} for one in label]
     lines("human.jsonl", *({**one, "grade": (j + j % 2) % 3} for j, one in enumerate(human[:20])))
     lines("other.jsonl", *({**one, "annotator": "ben", "grade": (j + j % 5) % 3} for j, one in enumerate(human[:20])))
+    said = {"annotator": "judge", "kind": "judge"}
+    by_document = [{"query_id": q, "doc_id": c[0], "grade": j % 3, **said} for j, (q, c) in enumerate(pairs)]
+    found_by_none = [{"query_id": q, "doc_id": c, "grade": j % 2, **said} for j, (q, c) in enumerate(pairs)]
+    lines("elsewhere.jsonl", *by_document, *found_by_none)
+    lines("not_found.jsonl", *({**one, "annotator": "ann", "kind": "human"} for one in found_by_none))
+    lines("chunk.jsonl", {"query_id": "q1", "chunk_id": "d1#2", "annotator": "ann", "grade": 1})
+    lines("second.jsonl", {"query_id": "q1", "chunk_id": "w#1", "annotator": "ann", "grade": 0})
+    lines("quality.jsonl", *({"query_id": f"q{i}", "thumb": i % 3 > 0} for i in range(COUNT)))
+    lines("people.jsonl", *({**one, "grade": 2} for one in human))
     lines("pool.jsonl", *({"query_id": q, "chunk_id": "w#1", "query": "refund?", "text": "w"} for q, _ in pairs[::3]))
 
 

@@ -84,7 +84,7 @@ def test_settings_that_a_log_carries_are_kept_and_shown(call: Call, folder: Path
     run = [{"query_id": "q0", "topk": ["a"], **SETTINGS, "settings": nested}]
     assert karat.evaluate(run, {"q0": ["a"]}, ["mrr"]).provenance == {**SETTINGS, "settings": nested}
     write("run.jsonl", run)
-    code, out, _ = call("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "mrr", "--missing", "skip")
+    code, out, _ = call("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "mrr", "--missing", "skip", "--explain")
     assert code == 0
     shown = [" ".join(line.split()) for line in out.splitlines()]
     for name, value in SETTINGS.items():

@@ -31,6 +31,17 @@ def slow(query):
 def broken(query):
     raise RuntimeError("no index")
 
+def flaky(query):
+    if int(query.split()[1]) % 5 == 4:
+        raise TimeoutError("too slow")
+    return ["a"]
+
+def same(query):
+    return query
+
+def scored(query):
+    return [("b", 0.9), ("a", 0.4), ("c", 0.1)]
+
 def shorter(query):
     return query.split()[0]
 
@@ -129,6 +140,22 @@ def test_every_query_failed(folder: Path) -> None:
     assert all("no index" in record["error"] for record in logged)
 
 
+def test_an_outage_ends_with_code_2_and_is_not_judged(folder: Path) -> None:
+    """20 of 100 queries fail. So it is when the log is resumed, until they are asked again or accepted."""
+    asked = ("run", "my_app:flaky", "-q", "gold.jsonl")
+    for _ in range(2):
+        done = karat(folder, *asked)
+        assert done.returncode == 2
+        assert re.search(r"^error: run\.jsonl: 20 of 100 .*q4: TimeoutError: too slow", done.stderr, re.M)
+    assert karat(folder, *asked, "--max-errors", "0.2").returncode == 0
+    assert len(records(folder / "run.jsonl")) == 100
+    judged = karat(folder, "gate", "run.jsonl", "--gold", "gold.jsonl", "--gate", "recall@5 >= 0.1", "--json")
+    assert judged.returncode == 2
+    [verdict] = json.loads(judged.stdout)["verdicts"]
+    assert verdict["outcome"] == "invalid"
+    assert re.search(r"20 of 100 .*TimeoutError: too slow", verdict["reason"])
+
+
 def test_settings_of_the_command_line_reach_the_retriever(folder: Path) -> None:
     files = ("-q", str(DEMO / "gold.jsonl"), "--corpus", str(DEMO / "corpus.jsonl"))
     done = karat(
@@ -148,6 +175,18 @@ def test_settings_of_the_command_line_reach_the_retriever(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = records(folder / "b.jsonl")[0]
     assert (found["retriever"]["k1"], found["system"], found["index_version"][:7]) == (0.9, "tuned", "sha256:")
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.95])
+def test_a_rewriter_that_changes_nothing_harms_nothing(folder: Path, threshold: float) -> None:
+    run = ("run", "my_app:scored", "-q", "gold.jsonl", "--rewrite", "my_app:same", "--min-score", str(threshold))
+    assert karat(folder, *run).returncode == 0
+    for record in records(folder / "run.jsonl"):
+        assert record["topk"] == record["topk_original"]
+        assert all(hit["score"] >= threshold for hit in record["topk_original"])
+    done = karat(folder, "eval", "run.jsonl", "--gold", "gold.jsonl", "--json")
+    seen = json.loads(done.stdout)["analyses"]["rewriter"]
+    assert (seen["harmed"]["mean"], seen["helped"]["mean"]) == (0.0, 0.0)
 
 
 def test_documents_of_a_folder_are_cut_and_searched(folder: Path) -> None:

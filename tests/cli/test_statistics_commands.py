@@ -168,7 +168,7 @@ def test_an_unknown_segment_is_refused_with_what_there_is(karat_refuses: Refuses
     assert " t?" in str(error.hint)
     error = karat_refuses(*arguments, "-s", "zzz", *QUICK)
     assert error.code == "unknown-attribute"
-    assert "t, query_length, gold_items" in str(error.hint)
+    assert "t, query_length, gold_items, constraints" in str(error.hint)
 
 
 # --- eval
@@ -328,7 +328,7 @@ def test_every_system_is_swept(karat: Call, small: Path) -> None:
     for value in values:
         jsonschema.validate(value, json.loads(schema_text("sweep")))
     code, out, _ = karat("sweep", "two.jsonl", "-g", "gold.jsonl", *QUICK)
-    assert out.count("6 queries") == 2
+    assert out.count("Over k, 6 queries") == 2
 
 
 def test_a_saved_result_cannot_be_swept(karat: Call, karat_refuses: Refuses, small: Path) -> None:

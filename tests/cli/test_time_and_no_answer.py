@@ -41,11 +41,23 @@ def write(path: Path, *entries: dict[str, Any]) -> str:
 
 
 def test_the_demo_has_both_sections(command: Call) -> None:
-    code, out, err = command("eval", RUN, "--gold", GOLD, "--corpus", CORPUS, *QUICK)
+    code, out, err = command("eval", RUN, "--gold", GOLD, "--corpus", CORPUS, "--explain", *QUICK)
     assert code == 0, err
     for said in ("freshness@5 0.881", "score ≥ 6.605"):
         assert said in out
     assert max(map(len, out.splitlines())) <= 100
+
+
+def test_the_terminal_shows_two_screens_and_explains_on_request(command: Call) -> None:
+    asked = ("eval", RUN, "--gold", GOLD, "--corpus", CORPUS, *QUICK)
+    _, short, _ = command(*asked)
+    _, everything, _ = command(*asked, "--explain")
+    assert len(short.splitlines()) <= 80 < 200 < len(everything.splitlines())
+    assert max(map(len, short.splitlines())) <= 100
+    titles = ["Routing", "Query rewriting", "Entity linking", "Cost", "Recall by source"]
+    assert next(line for line in short.splitlines() if line.startswith("Not measured")).count(",") == len(titles) - 1
+    assert all(title in everything for title in titles)
+    assert "--explain" in short.splitlines()[-1]
 
 
 def test_another_target(command: Call) -> None:

@@ -207,7 +207,7 @@ def test_a_query_that_the_run_lacks_scores_worst_and_is_null_where_hits_are_desc
         assert result.score(metric)["q2"] is None, metric
     assert result.means["recall@5"] == pytest.approx(1 / 3)
     assert result.means["latency"] == 7.0
-    assert audit(result) == {"missing_queries": (2, ("q2", "q3"))}
+    assert audit(result) == {"missing_queries": (2, ("q2", "q3")), "short_lists": (1, ("q1",))}
 
 
 def test_missing_queries_can_be_left_out() -> None:
@@ -284,7 +284,7 @@ def test_the_panel_shows_judged_beside_the_scores() -> None:
 
 def test_precision_divides_by_k_also_when_there_are_fewer_hits() -> None:
     result = karat.evaluate({"q": ["a", "b"]}, {"q": ["a", "b"]}, ["precision@5", "judged@5", "redundancy@5"])
-    assert result.means == {"precision@5": 0.4, "judged@5": 1.0, "redundancy@5": 0.0}
+    assert result.means == {"precision@5": 0.4, "judged@5": 1.0, "redundancy@5": 0.6}
 
 
 def test_a_negative_grade_is_unjudged() -> None:
@@ -450,7 +450,7 @@ def test_queries_that_failed_are_counted_and_scored_by_what_is_there() -> None:
     ]
     result = karat.evaluate(run, {q: ["a"] for q in ("q1", "q2", "q3")}, ["recall@5"])
     assert result.score("recall@5") == {"q1": 0.0, "q2": 1.0, "q3": 1.0}
-    assert audit(result) == {"empty_results": (1, ("q1",)), "failed_queries": (2, ("q1", "q2"))}
+    assert audit(result) == {"empty_results": (1, ("q1",)), "failed_queries": (2, ("q1: timeout", "q2: {'code': 500}"))}
 
 
 def test_hits_under_the_threshold_are_cut_and_counted() -> None:

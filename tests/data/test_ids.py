@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat.data.ids import DocRule, as_list, pack
+from karat.data.ids import DocRule, as_list
+from karat.data.packed_ids import pack
 
 IDS = st.lists(st.text(st.sampled_from("ab#|é日-1"), max_size=30), min_size=1, max_size=20)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from refusals import refused
@@ -46,6 +47,16 @@ def test_queries_say_that_they_have_no_answer_and_what_time_they_ask_from(tmp_pa
     gold = karat.read_gold(folder(tmp_path, queries="".join(lines)))
     assert (gold.queries, gold.no_answer.tolist()) == (["q1", "q2", "q9"], [0, 0, 1])
     assert [None if v is None else v.text for v in gold.as_of] == ["2025-06-01", None, None]
+
+
+def test_queries_say_their_cutoff(tmp_path: Path) -> None:
+    lines = (json.dumps({"_id": i, "text": "?", "metadata": {"k": k}}) + "\n" for i, k in (("q1", 2), ("q2", None)))
+    gold = karat.read_gold(folder(tmp_path, queries="".join(lines)))
+    assert gold.k.tolist() == [2, 0]
+    assert karat.evaluate({"q1": ["x", "a", "b"], "q2": ["x", "y", "c"]}, gold, ["recall"]).means == {"recall@k": 0.75}
+    place = folder(tmp_path, queries=json.dumps({"_id": "q1", "text": "?", "metadata": {"k": 0}}))
+    with refused("bad-value", file=place / "queries.jsonl", line=1, field="metadata.k"):
+        karat.read_gold(place)
 
 
 def test_no_answer_and_relevant_gold_contradict_each_other(tmp_path: Path) -> None:
@@ -91,6 +102,44 @@ def test_a_query_that_no_split_judges_is_kept_and_counted(tmp_path: Path) -> Non
     result = karat.evaluate({"q1": ["a"], "q2": ["c"], "q3": ["x"]}, place, ["mrr"])
     assert result.score("mrr") == {"q1": 1.0, "q2": 1.0, "q3": None}
     assert result.audit["no_relevant_gold"] == 1
+
+
+SPLITS = {"test": ["q1", "q0"], "train": ["q2"], "dev": ["q3"]}  # q0 is judged nowhere
+
+
+def three_splits(tmp_path: Path) -> Path:
+    for split, (query, *_) in SPLITS.items():
+        place = folder(tmp_path, f"{query}\td1\t1\n", split=split)
+    (place / "queries.jsonl").write_text(queries(*((f"q{i}", "cat") for i in range(4))))
+    (place / "corpus.jsonl").write_text('{"_id": "d1", "text": "a cat"}\n')
+    return place
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("file", ["", "queries.jsonl"])
+def test_one_split_is_asked(karat_command: Any, tmp_path: Path, split: str, file: str) -> None:
+    place, run = three_splits(tmp_path), tmp_path / "run.jsonl"
+    chosen = [] if split == "test" else ["--split", split]
+    given = ["run", "bm25", "-q", str(place / file), "--corpus", str(place), "-o", str(run)]
+    assert karat_command(*given, *chosen)[0] == 0
+    asked = [json.loads(line)["query_id"] for line in run.read_text().splitlines()]
+    assert asked == SPLITS[split] == karat.read_gold(place, split=split).queries
+    done = karat.run_retriever("bm25", place / file, corpus=place, split=split)
+    assert [record["query_id"] for record in done.run] == asked
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_baselines_are_asked_one_split(karat_command: Any, tmp_path: Path, split: str) -> None:
+    place, logs = three_splits(tmp_path), tmp_path / "logs"
+    given = ["--corpus", str(place), "-q", str(place), "-b", "bm25", "--keep", str(logs), "--split", split]
+    assert karat_command("baseline", *given)[0] == 0
+    assert [json.loads(line)["query_id"] for line in (logs / "bm25.jsonl").open()] == SPLITS[split]
+
+
+def test_bare_queries_to_label_are_all_queries(tmp_path: Path) -> None:
+    from karat.labels.labelled_gold import read_gold_or_queries
+
+    assert len(read_gold_or_queries(three_splits(tmp_path) / "queries.jsonl").queries) == 4
 
 
 def test_the_hash_is_that_of_the_qrels(tmp_path: Path) -> None:

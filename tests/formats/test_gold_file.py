@@ -15,6 +15,8 @@ from karat.data.entities import Entity
 from karat.data.gold import BARE, CHUNK, DOC, Gold
 from karat.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("reader")
+
 RUN = {"q1": ["x", "a", "b"], "q2": ["c"]}
 
 
@@ -126,7 +128,7 @@ def test_what_is_said_of_a_query_is_kept(tmp_path: Path) -> None:
     for name in ("evidence", "answer", "answer_span", "negatives", "as_of", "conversation_id", "source"):
         assert gold.fields[name] == [entry[name]], name
     assert gold.fields["entities"] == [["Visa", Entity(1)]]
-    assert gold.passages == [(None, "so it is", 3, 11)]
+    assert gold.passages == [(None, "so it is", 3, 11), None]  # the other is the negative
     assert gold.fields["links"] == [["more"]]  # a list is no tag
     assert gold.tags == {}
 

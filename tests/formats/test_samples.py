@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,10 @@ def lines(entries: list[dict[str, Any]]) -> str:
         "name: mine\n" + YAML,
         lines(SAMPLES["samples"]),
         json.dumps({"name": "mine", **SAMPLES}, indent=2),
+        json.dumps(SAMPLES["samples"]),
+        json.dumps(SAMPLES["samples"], indent=2),
     ],
-    ids=["json", "json indented", "yaml", "yaml with a name", "jsonl", "json with a name"],
+    ids=["json", "json indented", "yaml", "yaml with a name", "jsonl", "json with a name", "a list", "a list indented"],
 )
 def test_samples_in_every_syntax(tmp_path: Path, text: str) -> None:
     gold = karat.read_gold(write(tmp_path / "samples", text))
@@ -70,20 +73,83 @@ def test_samples_in_every_syntax(tmp_path: Path, text: str) -> None:
     assert gold.tags == {"lang": ["en", None]}
 
 
-@pytest.mark.parametrize(
-    "outputs",
-    [
-        OUTPUTS,
-        [{**o, "actualOutput": json.dumps(o["actualOutput"])} for o in OUTPUTS],
-        [{"id": o["id"], "actual_output": o["actualOutput"]} for o in OUTPUTS],
-    ],
-    ids=["json", "json in a string", "other spelling"],
-)
-def test_outputs_in_every_form(tmp_path: Path, outputs: list[dict[str, Any]]) -> None:
-    run, gold = write(tmp_path / "out.jsonl", lines(outputs)), write(tmp_path / "samples.yaml", YAML)
+FORMS = {
+    "lines": lines(OUTPUTS),
+    "json in a string": lines([{**o, "actualOutput": json.dumps(o["actualOutput"])} for o in OUTPUTS]),
+    "other spelling": lines([{"id": o["id"], "actual_output": o["actualOutput"]} for o in OUTPUTS]),
+    "output": lines([{"id": o["id"], "output": o["actualOutput"]} for o in OUTPUTS]),
+    "the list alone": lines(
+        [{"id": "s1", "retrieved": ["x", {"id": "a", "text": "u"}, "b"]}, {"id": "s2", "retrieved": ["c", "y"]}]
+    ),
+    "a list in json": json.dumps(OUTPUTS),
+    "a list in json, indented": json.dumps(OUTPUTS, indent=2),
+    "a list of output": json.dumps([{"id": o["id"], "output": o["actualOutput"]} for o in OUTPUTS]),
+    "a list of retrieved": json.dumps(
+        [{"id": "s1", "retrieved": ["x", "a", "b"]}, {"id": "s2", "retrieved": ["c"]}], indent=1
+    ),
+    "a list under a name": json.dumps({"model": "m1", "outputs": OUTPUTS}, indent=2),
+    "by id": json.dumps({str(o["id"]): o["actualOutput"] for o in OUTPUTS}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_in_every_form(tmp_path: Path, form: str) -> None:
+    run, gold = write(tmp_path / "out.jsonl", FORMS[form]), write(tmp_path / "samples.yaml", YAML)
     result = karat.evaluate(run, gold, ["retrieval-recall-at-k", "retrieval-mrr", "retrieval-hit-at-k"])
     assert result.score("retrieval-recall-at-k") == {"s1": 0.5, "s2": 0.5}  # s1 is cut at its own k of 2
     assert result.score("retrieval-mrr") == {"s1": 0.5, "s2": 1.0}
+
+
+@pytest.mark.parametrize("outputs", [OUTPUTS, {str(o["id"]): o["actualOutput"] for o in OUTPUTS}], ids=["list", "dict"])
+def test_outputs_in_memory(tmp_path: Path, outputs: Any) -> None:
+    gold = write(tmp_path / "samples.yaml", YAML)
+    result = karat.evaluate(outputs, gold, ["mrr"])
+    assert result.lists is not None
+    assert result.score("mrr") == {"s1": 0.5, "s2": 1.0}
+    first = result.lists.first({"s1": 2}, texts=True)["s1"]
+    assert [(hit.id, hit.text) for hit in first] == [("x", "t"), ("a", "u")]
+
+
+@pytest.mark.parametrize("samples", [SAMPLES, SAMPLES["samples"]], ids=["dict", "list"])
+def test_samples_in_memory(samples: Any) -> None:
+    assert karat.evaluate(OUTPUTS, samples, ["recall", "mrr"]).means == {"recall@k": 0.5, "mrr": 0.75}
+
+
+@pytest.mark.parametrize("form", ["a list in json", "a list of output", "lines"])
+def test_samples_in_one_line_are_checked_as_gold(
+    tmp_path: Path, form: str, karat_command: Callable[..., tuple[int, str, str]]
+) -> None:
+    run, gold = write(tmp_path / "out.json", FORMS[form]), write(tmp_path / "samples.json", json.dumps(SAMPLES))
+    assert karat_command("check", str(run), str(gold))[0] == 0
+
+
+# Every command that reads a run, with what the seed writes.
+COMMANDS = [
+    "eval {run} --gold {gold}",
+    "eval {run} --gold {gold} -o {folder}/page.html -o {folder}/result.json",
+    "triage {run} --gold {gold}",
+    "triage {run} --gold {gold} -o {folder}/page.html",
+    "sweep {run} --gold {gold}",
+    "power {run} --gold {gold}",
+    "check {run}",
+    "check {run} {gold}",
+    "compare {run} {run} --gold {gold} -o {folder}/page.html",
+    "gate {run} --gold {gold} --criteria {folder}/criteria.yaml -o {folder}/page.html",
+    "gate {run} --gold {gold} --criteria {folder}/criteria.yaml --baseline {run} -o {folder}/page.html",
+    "selftest {run} --gold {gold} --criteria {folder}/criteria.yaml",
+    "pool {run} --gold {gold} -o {folder}/pool.jsonl",
+]
+
+
+@pytest.mark.parametrize("form", ["lines", "json in a string", "a list in json", "by id"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_outputs(
+    tmp_path: Path, command: str, form: str, karat_command: Callable[..., tuple[int, str, str]]
+) -> None:
+    write(tmp_path / "criteria.yaml", "gates:\n  - metric: recall@5\n    threshold: 0.5\n")
+    run, gold = write(tmp_path / "out.jsonl", FORMS[form]), write(tmp_path / "samples.yaml", YAML)
+    code, *_ = karat_command(*command.format(run=run, gold=gold, folder=tmp_path).split())
+    assert code == 0
 
 
 def test_the_k_of_a_sample_wins_over_the_one_asked_for_and_loses_to_the_name(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +195,99 @@ def test_columns_with_one_value_a_query_are_tags() -> None:
     gold = karat.read_gold(frame)
     assert gold.tags == {"language": ["en", "pt"]}
     assert gold.fields == {"query": ["one?", "two?"]}
+
+
+CUTOFFS = """query_id,chunk_id,grade,k,no_answer
+q1,a,1,2,
+q2,x,0,,true
+q1,b,1,2,
+q3,c,1,1,false
+q4,d,2,,
+"""
+RANKED = {"q1": ["z", "a", "b", "y"], "q2": ["x", "y"], "q3": ["y", "c"], "q4": ["y", "x", "w", "v", "d", "u"]}
+
+
+def naive_recall(entries: Iterable[tuple[str, list[str], int]]) -> dict[str, float]:
+    """Of the first k hits, where k is that of the query, else 5."""
+    return {query: len({*RANKED[query][: k or 5]} & {*items}) / len(items) for query, items, k in entries}
+
+
+EXPECTED_RECALL = naive_recall([("q1", ["a", "b"], 2), ("q3", ["c"], 1), ("q4", ["d"], 0)])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pl.read_csv,
+        pd.read_csv,
+        lambda text: pl.read_csv(text).with_columns(pl.col("k").cast(pl.Float64)),
+        lambda text: pl.read_csv(text).with_columns(pl.col("k").cast(pl.String), no_answer=pl.col("grade") == 0),
+        lambda text: pl.read_csv(text).to_arrow(),
+        lambda text: pl.read_csv(text).rename({"k": " K "}),
+    ],
+    ids=["polars", "pandas", "floats", "texts", "arrow", "title"],
+)
+def test_a_cutoff_per_query_in_frames(make: Any) -> None:
+    result = karat.evaluate(RANKED, make(io.StringIO(CUTOFFS)), ["recall"])
+    assert result.score("recall") == EXPECTED_RECALL | {"q2": None}
+    assert EXPECTED_RECALL == {"q1": 0.5, "q3": 0.0, "q4": 1.0}
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
+def test_a_cutoff_per_query_in_files(
+    tmp_path: Path, kind: str, karat_command: Callable[..., tuple[int, str, str]]
+) -> None:
+    gold, run = tmp_path / f"gold.{kind}", tmp_path / "run.json"
+    run.write_text(json.dumps(RANKED))
+    if kind == "parquet":
+        pl.read_csv(io.StringIO(CUTOFFS)).write_parquet(gold)
+    else:
+        gold.write_text(CUTOFFS.replace(",", "," if kind == "csv" else "\t"))
+    read = karat.read_gold(gold)
+    assert dict(zip(read.queries, read.k.tolist(), strict=True)) == {"q1": 2, "q2": 0, "q3": 1, "q4": 0}
+    assert dict(zip(read.queries, read.no_answer.tolist(), strict=True)) == {"q1": 0, "q2": 1, "q3": 0, "q4": 0}
+    assert read.tags == {}
+    code, printed, _ = karat_command("eval", str(run), "--gold", str(gold), "-m", "recall", "--json")
+    scores = {query: row["recall@k"] for query, row in json.loads(printed)["scores"].items()}
+    assert (code, scores) == (0, EXPECTED_RECALL | {"q2": None})
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "line", "field"),
+    [
+        ("q1,a,1,2,\nq1,b,1,3,\n", "contradiction", 3, "k"),
+        ("q1,a,1,2,\nq2,b,1,1,\nq1,c,1,,\n", "contradiction", 4, "k"),
+        ("q1,a,1,0,\n", "bad-value", 2, "k"),
+        ("q1,a,1,2.5,\n", "bad-value", 2, "k"),
+        ("q1,a,1,ten,\n", "bad-value", 2, "k"),
+        ("q1,a,0,,perhaps\n", "bad-value", 2, "no_answer"),
+        ("q2,a,0,,1\nq1,a,0,,1\nq1,b,1,,1\n", "contradiction", 4, "no_answer"),
+    ],
+)
+def test_cutoffs_that_cannot_be_are_named_by_their_line(
+    tmp_path: Path, rows: str, code: str, line: int, field: str
+) -> None:
+    path = write(tmp_path / "gold.csv", "query_id,chunk_id,grade,k,no_answer\n" + rows)
+    with refused(code, file=path, line=line, field=field):
+        karat.read_gold(path)
+
+
+def test_lists_in_a_column_say_what_they_say_in_a_gold_file(tmp_path: Path) -> None:
+    columns = {
+        "query_id": ["q1", "q2", "q1"],
+        "chunk_id": ["a", "b", "c"],
+        "evidence": [["x", "y"], ["z"], ["x", "y"]],
+        "negatives": [["n1"], None, ["n1"]],
+        "differs": [["n1"], None, ["n2"]],
+    }
+    pl.DataFrame(columns).write_parquet(tmp_path / "gold.parquet")
+    entries = [
+        {"query_id": "q1", "gold": ["a", "c"], "evidence": ["x", "y"], "negatives": ["n1"]},
+        {"query_id": "q2", "gold": ["b"], "evidence": ["z"]},
+    ]
+    assert karat.read_gold(tmp_path / "gold.parquet").fields == karat.read_gold(entries).fields
+    single = pl.DataFrame({"query_id": ["q1"], "chunk_id": ["a"], "negatives": ["n1"]})
+    assert karat.read_gold(single).fields == {"negatives": [["n1"]]}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 from libraries import library
 
 from karat.data.corpus import Corpus
-from karat.retrievers.embedding import StaticEmbedder
+from karat.retrievers.dense import StaticEmbedder
 from karat.systems.run import Finished, run_retriever
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # tests tell nobody

@@ -12,7 +12,7 @@ from libraries import library
 from refusals import refused
 
 from karat.data.corpus import Corpus
-from karat.retrievers.embedding import StaticEmbedder, make_embedder
+from karat.retrievers.dense import StaticEmbedder, make_embedder
 from karat.retrievers.specs import make_retriever
 from karat.systems.run import run_retriever
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -289,3 +290,19 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
         outputs.append({p.name: p.read_bytes() for p in folder.iterdir()} | {"stdout": done.stdout})
     assert len(outputs[0]) == len(OUTPUTS) + 1
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("criteria", [["--gate", "recall@5 drop <= 0.02"], ["--criteria", "my gates.yaml"]], ids=str)
+def test_the_command_that_saves_an_invalid_baseline_again(
+    criteria: list[str], karat: Karat, karat_refuses: Refuses, tmp_path: Path
+) -> None:
+    """It can be typed as it is told, and then the gate has its baseline."""
+    (tmp_path / "my gates.yaml").write_text("gates:\n  - metric: recall@5\n    regression_max: 0.02\n")
+    assert karat("eval", BEFORE, "--gold", GOLD, "-o", "old.json")[0] == 0
+    gate = ("gate", RUN, "--gold", GOLD, "--top-k", "3", "--missing", "skip", *criteria, "--baseline")
+    refused = karat_refuses(*gate, "old.json")
+    assert (refused.code, refused.exit_code) == ("not-comparable", 2)
+    command = shlex.split(refused.hint.partition(": ")[2])
+    assert (command[0], command[-1]) == ("karat", "baseline.json")
+    assert karat(*command[1:])[0] == 0
+    assert karat(*gate, "baseline.json")[0] == 0

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from karat.errors import KaratError
-from karat.gates.criteria import Gate
-from karat.gates.text_form import parse_gate
+from karat.gates.criteria import Gate, parse_gate
 
 READ = {
     "recall@5 >= 0.85": Gate(metric="recall@5", threshold=0.85),
@@ -26,6 +25,10 @@ READ = {
     "latency_p90 <= 60": Gate(metric="latency_p90", max=60.0),
     "latency_p50(stage=rerank) <= 50MS": Gate(metric="latency_p50(stage=rerank)", max=50.0),
     "latency_p90 rise <= 5 ms": Gate(metric="latency_p90", regression_max=5.0),
+    "latency_p90 rise <= 10% of baseline": Gate(metric="latency_p90", regression_max_share=0.1),
+    "recall@5 drop <= 5 % of the Baseline in each topic": Gate(
+        metric="recall@5", regression_max_share=0.05, each="topic"
+    ),
     "redundancy@5 <= 20%": Gate(metric="redundancy@5", max=0.2),
     "distinct_docs@5 >= 3": Gate(metric="distinct_docs@5", threshold=3.0),
     "mrr >= 0.5 in language=pt-BR": Gate(metric="mrr", threshold=0.5, segment={"language": "pt-BR"}),
@@ -50,6 +53,11 @@ REFUSED = {
     "recall@5 rise <= 0.1": "wrong-direction",
     "latency_p90 drop <= 5": "wrong-direction",
     "latency_p90 <= 60%": "wrong-unit",
+    "latency_p90 rise <= 10%": "wrong-unit",
+    "latency_p90 <= 10% of baseline": "wrong-unit",
+    "recall@5 >= 10% of baseline": "wrong-unit",
+    "recall@5 drop <= 100% of baseline": "bad-value",
+    "recall@5 drop <= -1% of baseline": "bad-value",
     "distinct_docs@5 >= 3pp": "wrong-unit",
     "recall@5 >= 0.8 ms": "wrong-unit",
     "recall@5 >= 85": "bad-value",

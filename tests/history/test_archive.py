@@ -13,7 +13,7 @@ import pytest
 from refusals import refused
 
 from karat.errors import KaratError
-from karat.history.archive import export_runs, import_runs
+from karat.history.archive import import_runs, pack
 from karat.history.folder import FolderStore
 from karat.history.rows import Judgement
 from karat.history.store import Store
@@ -30,7 +30,7 @@ def exported(tmp_path: Path, made_run: Maker) -> Path:
     with FolderStore(tmp_path / "first") as store:
         for i in range(3):
             store.save(made_run(i), branch="main", tags=["a", f"n{i}"], saved_at=DAY, judgements=[said])
-        export_runs(store, store.ids(), tmp_path / "runs.zip")
+        (tmp_path / "runs.zip").write_bytes(pack(store, store.ids()))
     return tmp_path / "runs.zip"
 
 

@@ -18,7 +18,7 @@ from refusals import refused
 
 from karat.errors import KaratError
 from karat.history.folder import FolderStore
-from karat.history.opening import open_store
+from karat.history.location import open_store
 from karat.history.postgres import PostgresStore
 from karat.history.store import StoreError
 from karat.results.kept_run import KeptRun
@@ -106,7 +106,7 @@ def read_only(tmp_path: Path, made_run: Maker) -> Iterator[Path]:
 
 
 def test_a_read_only_folder_is_read_and_not_written(read_only: Path, made_run: Maker) -> None:
-    prelude = "from karat.history.opening import open_store\nfrom karat.errors import KaratError\n"
+    prelude = "from karat.history.location import open_store\nfrom karat.errors import KaratError\n"
     read = without_rights(
         prelude + f"s = open_store({str(read_only)!r})\nprint(s.count(), s.kept(s.find('latest')).id)"
     )
@@ -135,7 +135,7 @@ def test_a_full_disk_leaves_no_half_run(tmp_path: Path, made_run: Maker) -> None
         resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, 120_000))
 
     code = (
-        "import os, runpy, signal\nfrom karat.errors import KaratError\nfrom karat.history.opening import open_store\n"
+        "import os, runpy, signal\nfrom karat.errors import KaratError\nfrom karat.history.location import open_store\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"made_run = runpy.run_path({WORKER!r})['made_run']\n"
         f"store = open_store({str(folder)!r})\n"

@@ -14,7 +14,7 @@ import pytest
 
 import karat
 from karat.history.keep import kept_sections
-from karat.history.opening import open_store
+from karat.history.location import open_store
 from karat.history.store import Store
 from karat.results.kept_run import KeptRun
 from karat.results.save import saved_form

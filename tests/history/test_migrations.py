@@ -11,7 +11,7 @@ from refusals import refused
 
 from karat.history.folder import FolderStore
 from karat.history.keep import restored
-from karat.history.opening import open_store
+from karat.history.location import open_store
 from karat.history.postgres import PostgresStore
 from karat.history.rows import Judgement
 from karat.history.statements import CURRENT

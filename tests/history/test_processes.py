@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from karat.history.folder import FolderStore
-from karat.history.opening import open_store
+from karat.history.location import open_store
 from karat.history.store import Store
 from karat.results.kept_run import KeptRun
 

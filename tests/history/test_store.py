@@ -8,7 +8,7 @@ import pytest
 from refusals import refused
 
 from karat.errors import ConfigError, KaratError, UnknownName
-from karat.history.opening import open_store
+from karat.history.location import open_store
 from karat.history.rows import Filter, Judgement
 from karat.history.store import Store
 from karat.results.kept_run import KeptRun, read_kept
@@ -170,6 +170,25 @@ def test_what_can_be_filtered_by(store: Store, filled: list[str]) -> None:
     found = store.choices()
     assert (found.systems, found.branches) == (["bm25", "hybrid"], ["feature/x", "main"])
     assert (found.tags, found.datasets) == (["nightly"], ["helpdesk", "legal"])
+
+
+def test_a_trend_follows_the_default_branch_or_the_one_with_most_runs(store: Store, made_run: Maker) -> None:
+    assert store.main_branch() is None
+    branches = ["feature/x", "feature/x", "feature/y", None, "feature/y", "feature/y"]
+    for number, branch in enumerate(branches):
+        store.save(made_run(number, system="hybrid"), branch=branch, saved_at=f"2025-06-0{number + 1}T08:00:00.000000Z")
+    assert store.main_branch() == "feature/y"
+    assert store.main_branch(Filter(until="2025-06-03")) is None  # all on one branch
+    assert store.main_branch(Filter(until="2025-06-04")) == "feature/x"
+    assert store.main_branch(Filter(system="nobody")) is None
+    store.save(made_run(7, system="hybrid"), branch="master")
+    assert store.main_branch() == "master"
+    for number in range(8, 12):
+        store.save(made_run(number, system="bm25"), branch=None)
+    assert store.main_branch(Filter(system="bm25")) is None  # made outside of any repository: nothing to follow
+    store.save(made_run(12, system="bm25"), branch="main")
+    assert store.main_branch(Filter(system="bm25")) == "main"
+    assert store.main_branch() == "main"
 
 
 def test_a_trend_has_intervals_and_pins_the_oldest_first(store: Store, filled: list[str]) -> None:

@@ -8,7 +8,7 @@ from karat.data.gold import Dataset
 from karat.history.report import trend_blocks, trend_chart
 from karat.history.rows import Measure, TrendPoint
 from karat.report.blocks import Chart, Series, Table, Text
-from karat.report.charts.lines import draw_lines
+from karat.report.charts import draw_lines
 
 OLD, NEW = Dataset("v3", None, "sha256:aaaaaaaa11", "helpdesk"), Dataset("v4", None, "sha256:bbbbbbbb22", "helpdesk")
 

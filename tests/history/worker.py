@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from karat.data.gold import Dataset
-from karat.history.opening import open_store
+from karat.history.location import open_store
 from karat.results.kept_run import KeptRun, keep
 from karat.results.saved import SavedResult, SegmentRow
 from karat.results.summary import SummaryRow

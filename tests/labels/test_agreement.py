@@ -13,7 +13,7 @@ from refusals import refused
 
 from karat.errors import ConfigError, KaratError
 from karat.labels.agreement import find_agreement, settle
-from karat.labels.labels_file import Label, Labels, read_labels
+from karat.labels.files import Label, Labels, read_labels
 
 GRADES = {"ann": [2, 1, 0, 0, 2], "ben": [2, 1, 0, 1, 0], "cem": [2, 2, 0, 1, 1]}
 

@@ -90,13 +90,14 @@ def label() -> Iterator[Callable[..., Terminal]]:
         os.close(terminal.handle)
 
 
+QUERY = "how long do refunds take"
 TEXTS = ("Refunds take five days.", "Cards ship in two weeks.", "A refund needs a receipt.", "Nothing of the sort.")
 
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
     lines = [
-        {"query_id": "q1", "query": "how long do refunds take", "chunk_id": f"d{i}", "text": text, "language": "en"}
+        {"query_id": "q1", "query": QUERY, "chunk_id": f"d{i}", "text": text, "language": "en"}
         for i, text in enumerate(TEXTS)
     ]
     path = tmp_path / "pool.jsonl"
@@ -116,7 +117,7 @@ def test_a_key_a_grade_and_everything_is_stored(label: Callable[..., Terminal], 
     out = tmp_path / "ann.jsonl"
     terminal = label(pool, "-o", out, "--annotator", "ann")
     shown = terminal.wait_for(READY)
-    assert "how long do refunds take" in shown
+    assert QUERY in shown
     assert "\x1b[1;4mRefunds\x1b[0m \x1b[1;4mtake\x1b[0m five days." in shown, "shared words are marked"
     terminal.press("2")
     terminal.wait_for("two weeks")

@@ -11,8 +11,8 @@ from refusals import refused
 import karat
 from karat.data.gold import Gold
 from karat.errors import InputError, NoOverlap
+from karat.labels.files import Label, read_labels
 from karat.labels.labelled_gold import read_gold_or_queries, with_labels
-from karat.labels.labels_file import Label, read_labels
 
 
 def label(query: str, item: str, grade: float | None, annotator: str = "ann", **more: Any) -> Label:
@@ -75,7 +75,7 @@ def test_labels_of_documents() -> None:
 def test_a_query_without_an_answer_stays_without() -> None:
     gold = karat.read_gold([{"query_id": "q", "no_answer": True}, {"query_id": "p", "gold": ["a"]}])
     merged = with_labels(gold, [label("q", "a", 2), label("q", "b", 0)])
-    assert judged(merged) == {("q", "b"): 0, ("p", "a"): 1}
+    assert judged(merged) == {("q", "b"): 0, ("p", "a"): 2}
     assert merged.audit["labels_no_answer"] == 1
 
 

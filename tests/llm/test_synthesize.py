@@ -119,12 +119,12 @@ def spoilt(change: Callable[[str, dict[str, Any]], Any]) -> Callable[[dict[str, 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda role, said: {**said, "answerable": False} if role == "try" else said, "not answerable from its chunk"),
+        (lambda role, said: {**said, "answerable": False} if role == "try" else said, "not answerable"),
         (
             lambda role, said: (
                 {"answerable": True, "answer": "blue", "quote": "for all visitors"} if role == "try" else said
             ),
-            "answered otherwise the second time",
+            "answered otherwise",
         ),
         (lambda role, said: {**said, "query": "what does this passage say of 100?"}, "no usable answer"),
         (lambda role, said: {**said, "quote": "The price is a secret"}, "no usable answer"),

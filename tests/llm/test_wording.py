@@ -54,6 +54,24 @@ def test_judge(endpoint: Any, terminal: Transcript) -> None:
     check("wording/judge.txt", terminal.text)
 
 
+def test_why_there_is_no_grade(endpoint: Any, terminal: Transcript) -> None:
+    """What a label says that has none."""
+    cases = {
+        "a refusal": {"content": None, "refusal": "I cannot help with that."},
+        "a filter": {"content": "", "finish_reason": "content_filter"},
+        "prose": {"content": "Certainly relevant!"},
+        "a quote that is made up": {"content": '{"quote": "made up", "grade": 2}'},
+        "a bad request": (400, {"error": {"message": "too long"}}),
+    }
+    said = []
+    for name, fault in cases.items():
+        endpoint.faults = [fault] * 3
+        done = Judging(pool(1), model="m", base_url=endpoint.url, canaries=0, fresh=True).run(f"{name}.jsonl")
+        assert [label.grade for label in done.labels] == [None]
+        said += [f"# {name}", *(str(label.reason) for label in done.labels), ""]
+    check("wording/judge_reasons.txt", "\n".join(said).replace(endpoint.url, "…"))
+
+
 TEXT = "The price of item {n} is {n} coins. It is kept in the old castle of our town, for all visitors to see."
 CORPUS = [{"chunk_id": f"d{n}#p0", "text": TEXT.format(n=n)} for n in range(8)]
 
@@ -70,6 +88,13 @@ def test_synthesize(endpoint: Any, terminal: Transcript) -> None:
     terminal(*asked, "-o", "gold.jsonl")
     endpoint.answer = lambda body: "Sure, here is a query!"
     terminal(*asked, "-o", "none.jsonl", "--fresh")
+    endpoint.answer = lambda body: {**drafted, "answerable": False}
+    terminal(*asked, "-o", "none.jsonl", "--fresh")
+    other = {"answerable": True, "answer": "castle", "quote": "the old castle"}
+    endpoint.answer = lambda body: other if "You answer" in body["messages"][0]["content"] else drafted
+    terminal(*asked, "-o", "none.jsonl", "--fresh")
+    tiny = file("tiny.jsonl", '{"chunk_id": "a", "text": "too short"}\n')
+    terminal("synthesize", tiny, "--model", "m", "--base-url", endpoint.url)
     check("wording/synthesize.txt", terminal.text)
 
 

@@ -20,10 +20,9 @@ from karat.cli.main import karat_command
 from karat.cli.options import ListedOption
 from karat.data.corpus import Corpus
 from karat.errors import ConfigError
+from karat.labels.files import PoolEntry
 from karat.labels.judge import judge
-from karat.labels.judge.options import JudgeOptions
-from karat.labels.options import LabelOptions
-from karat.labels.pool_file import PoolEntry
+from karat.labels.options import JudgeOptions, LabelOptions
 from karat.llm.options import ModelOptions
 from karat.options.option import OptionList, UnknownOption, option, options_in, part_of, takes, values_of
 from karat.results.save import restore, saved_form
@@ -98,10 +97,10 @@ def test_functions_show_every_keyword_with_type_and_default(function: Callable[.
 
 @pytest.mark.parametrize("function", [*EVALUATING, karat.baseline_ladder])
 def test_a_misspelt_keyword_names_the_nearest(function: Callable[..., Any]) -> None:
-    with refused("unknown-option", name="min_scores", hint="did you mean min_score?"):
-        function(RUN, GOLD, min_scores=0.5)
+    with refused("unknown-option", name="min_scor", hint="did you mean min_score?"):
+        function(RUN, GOLD, min_scor=0.5)
     with pytest.raises(TypeError):
-        function(RUN, GOLD, min_scores=0.5)
+        function(RUN, GOLD, min_scor=0.5)
 
 
 def test_the_keywords_for_type_checkers_are_those_of_the_lists() -> None:

@@ -187,9 +187,15 @@ def shown_examples(page: Page) -> list[str]:
     return page.locator(".example:visible > summary b").all_inner_texts()
 
 
+def unpaged(section: Locator) -> None:
+    """All queries at once."""
+    section.get_by_label("Queries on a page").select_option("0")
+
+
 def test_failed_queries_are_filtered_and_the_filter_lives_in_the_address(pages: Any, opened: Open) -> None:
     with opened(pages["report"]) as page:
         section = page.locator("section", has=page.get_by_role("heading", name="Where it fails"))
+        unpaged(section)
         everything = shown_examples(page)
         section.get_by_label("Only with language").select_option("es-AR")
         spanish = shown_examples(page)
@@ -208,8 +214,76 @@ def test_failed_queries_are_filtered_and_the_filter_lives_in_the_address(pages: 
         assert first.locator("mark").count() > 0
 
 
+def section_of(page: Page, name: str) -> Locator:
+    return page.locator("section", has=page.get_by_role("heading", name=name))
+
+
+def test_failed_queries_are_paged_with_the_keyboard(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        section = section_of(page, "Where it fails")
+        everything = page.locator(".example > summary b").all_text_contents()
+        assert len(everything) > 60
+        assert shown_examples(page) == everything[:20]
+        box = section.bounding_box()
+        assert box is not None
+        assert box["height"] < 2_000  # of 16,000 when all of them stood there
+        above = section.get_by_role("navigation", name="Pages of queries", exact=True)
+        following = above.get_by_role("button", name="Next")
+        following.focus()
+        page.keyboard.press("Enter")
+        assert shown_examples(page) == everything[20:40]
+        assert page.evaluate("document.activeElement.textContent") == "Next"
+        assert page.url.endswith("#triage&page=2")
+        page.reload()
+        assert shown_examples(page) == everything[20:40]
+        while following.get_attribute("aria-disabled") == "false":
+            following.press("Enter")
+        assert shown_examples(page) == everything[len(everything) // 20 * 20 :]
+        following.press("Enter")  # there is no more
+        assert shown_examples(page)[-1] == everything[-1]
+        above.get_by_role("button", name="Previous").press("Space")
+        last = section.get_by_role("navigation", name="below")
+        last.get_by_role("button", name="Previous").press("Enter")  # and one goes on reading at the top of the page
+        first = shown_examples(page)[0]
+        assert first == everything[(len(everything) // 20 - 2) * 20]
+        assert first in str(page.evaluate("document.activeElement.textContent"))
+        section.get_by_label("Only with language").select_option("en")  # a filter begins with its first page
+        assert len(shown_examples(page)) == 20
+        assert "page=" not in page.url
+        unpaged(section)
+        assert len(shown_examples(page)) > 20
+
+
+def test_the_address_of_one_query_opens_its_page(pages: Any, opened: Open) -> None:
+    with opened(pages["report"]) as page:
+        last = page.locator(".example").last
+        place = last.get_attribute("id")
+        assert not last.is_visible()
+        page.get_by_label("Search queries and hits").fill("no such words anywhere")
+        page.evaluate("place => { location.hash = place; }", place)
+        last.wait_for(state="visible")
+        assert last.get_attribute("open") is not None
+        assert page.get_by_label("Search queries and hits").input_value() == ""
+
+
+def test_failed_queries_are_a_plain_list_without_a_script_and_on_paper(pages: Any, opened: Open) -> None:
+    with opened(pages["report"], script=False) as page:
+        everything = shown_examples(page)
+        assert len(everything) == page.locator(".example").count() > 60
+        assert page.get_by_role("button").count() == 0
+    with opened(pages["report"]) as page:
+        page.emulate_media(media="print")
+        assert shown_examples(page) == everything
+        assert page.locator(".pager:visible").count() == 0
+        page.emulate_media(media="screen")
+        section_of(page, "Where it fails").get_by_label("Only with language").select_option("es-AR")
+        page.emulate_media(media="print")
+        assert 0 < len(shown_examples(page)) < len(everything)  # what was filtered stays filtered
+
+
 def test_failed_queries_are_filtered_by_what_became_of_their_gold(report: Page) -> None:
     section = report.locator("section", has=report.get_by_role("heading", name="Where it fails"))
+    unpaged(section)
     failed = shown_examples(report)  # every one of this part of the demo set
     field = section.get_by_label("Only with finding")
     words = field.locator("option").all_inner_texts()[1:]
@@ -227,15 +301,18 @@ def test_failed_queries_are_filtered_by_what_became_of_their_gold(report: Page) 
     assert lists[2].locator(".hit").count() > lists[1].locator(".hit").count()
 
 
+PASSAGE = "What all of them found"
+
+
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     """Four queries that found the same passage."""
-    hits = [Line("1", "doc#1", "hit", {"score": "2.5"}, "What all of them found", [(0, 4)])]
+    hits = [Line("1", "doc#1", "hit", {"score": "2.5"}, PASSAGE, [(0, 4)])]
     lists = [Listing("was found", hits)]
     queries = [Example(f"q{i}", "a query", {}, listings=lists, outcome="loss", brief=True) for i in range(4)]
     file = tmp_path / "shared.html"
     file.write_bytes(page_of(Report("Shared", [Section("triage", "Where it fails", queries)])))
-    assert file.read_text().count("What all of them found") == 1
+    assert file.read_text().count(PASSAGE) == 1
     return file
 
 
@@ -244,7 +321,7 @@ def test_without_a_script_a_text_that_many_queries_show_is_found_by_its_id(share
         last = page.locator(".example").last
         last.locator("summary").click()
         assert last.locator(".hit").inner_text() == "✓ 2.5 doc#1"
-        assert page.locator(".passages li").inner_text() == "doc#1\n\nWhat all of them found"
+        assert page.locator(".passages li").inner_text() == f"doc#1\n\n{PASSAGE}"
         assert page.locator(".passages li").is_visible()
 
 
@@ -255,7 +332,7 @@ def test_a_text_that_many_queries_show_is_put_in_its_places(shared: Path, opened
         assert len(shown_examples(page)) == 4
         last = page.locator(".example").last
         last.locator("summary").click()
-        assert last.locator(".hit").inner_text() == "✓ 2.5 doc#1\n\nWhat all of them found"
+        assert last.locator(".hit").inner_text() == f"✓ 2.5 doc#1\n\n{PASSAGE}"
 
 
 def test_a_passage_that_changed_shows_each_side_its_own_text(tmp_path: Path, opened: Open) -> None:
@@ -273,6 +350,7 @@ def test_a_passage_that_changed_shows_each_side_its_own_text(tmp_path: Path, ope
     file = tmp_path / "changed.html"
     file.write_bytes(page_of(Report("Changed", [Section("queries-1", "Query by query", examples)])))
     with opened(file) as page:
+        unpaged(page.locator("main"))
         for example in page.locator(".example").all():
             example.locator("summary").click()
             _, before, after = example.locator(".listings > div").all()

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import karat
 
+pytestmark = pytest.mark.usefixtures("reader")
+
 Gold = dict[str, dict[str, int]]
 Run = dict[str, dict[str, float]]
 

@@ -12,6 +12,8 @@ import pytest
 
 import karat
 
+pytestmark = pytest.mark.usefixtures("reader")
+
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 
 # trec_eval's name → Karat's; the relevance level stands in the place of {rel}.

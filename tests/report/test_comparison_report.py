@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 import karat
 from golden import check
@@ -16,7 +14,7 @@ from karat.report.blocks import Report, Table
 from karat.report.build import evaluation_report
 from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
-from karat.report.renderers.terminal import print_report
+from karat.report.renderers.terminal import render_terminal
 from karat.report.sweep import power_report, sweep_report
 from karat.results.comparison.compare import compare_results
 from karat.results.save import saved_form
@@ -85,10 +83,7 @@ REPORTS = {
 
 
 def terminal(reports: list[Report], width: int = 100) -> str:
-    stream = io.StringIO()
-    for report in reports:
-        print_report(report, Console(file=stream, width=width, highlight=False, force_terminal=False))
-    return stream.getvalue()
+    return "".join(render_terminal(report, width) for report in reports)
 
 
 @pytest.mark.parametrize("name", REPORTS)

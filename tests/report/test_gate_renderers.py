@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -16,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from rich.console import Console
 
 import karat
 from golden import check
@@ -24,12 +22,10 @@ from karat.errors import KaratError, no_commands
 from karat.gates.criteria import Gate
 from karat.gates.verdicts import GateVerdict, Verdicts
 from karat.report.blocks import Column, Example, Report, Section, Table, Text
-from karat.report.comment import LIMIT, comment
-from karat.report.gate import gate_report
-from karat.report.renderers.ci import render_annotations, render_code_quality, render_junit
+from karat.report.gate import LIMIT, comment, gate_report, render_annotations, render_code_quality, render_junit
 from karat.report.renderers.markdown import render_markdown, safe
-from karat.report.renderers.terminal import print_report
-from karat.results.comparison.changes import Moved
+from karat.report.renderers.terminal import render_terminal
+from karat.results.comparison.compare import Moved
 from karat.results.save import saved_form
 from karat.statistics.intervals import Sampling
 
@@ -81,9 +77,7 @@ def shown() -> Verdicts:
 
 
 def terminal(report: Report, width: int = 100) -> str:
-    stream = io.StringIO()
-    print_report(report, Console(file=stream, width=width, highlight=False, force_terminal=False))
-    return stream.getvalue()
+    return render_terminal(report, width)
 
 
 def test_the_demo_set_has_every_outcome(shown: Verdicts) -> None:
@@ -151,7 +145,8 @@ def test_a_metric_that_the_baseline_lacks_has_a_dash_in_the_breakdown(tmp_path: 
     gold = [{"query_id": f"q{i}", "gold": ["a"], "language": "ab"[i % 2]} for i in range(8)]
     run = {f"q{i}": ["a"] for i in range(8)}
     file = tmp_path / "baseline.json"
-    file.write_bytes(msgspec.json.encode(saved_form(karat.evaluate(run, gold, ["recall@5"]))))
+    saved = msgspec.structs.replace(saved_form(karat.evaluate(run, gold, ["recall@5"])), tables=None)
+    file.write_bytes(msgspec.json.encode(saved))
     text = comment(karat.gate(run, gold, ["recall@5 drop <= 0.1", "mrr >= 0.5"], baseline=file))
     assert re.search(r"\| a \\\* \| 4 \| 0.00 \[?.*pp \| – \|", text.replace("\\[", "[").replace("\\]", "]"))
 
@@ -201,13 +196,21 @@ class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.tags: list[str] = []
-        self.text = ""
+        self.text = self.code = self.live = ""  # all of it, that in code, and that which hosts look at for links
+        self._inside = False
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self._inside = tag == "code"
         self.tags.append(tag + "".join(f" {name}" for name, _ in attrs if name in ("href", "src", "onerror")))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False
 
     def handle_data(self, data: str) -> None:
         self.text += data
+        if self._inside:
+            self.code += data
+        self.live += "" if self._inside else data
 
 
 def rendered(text: str) -> list[Tags]:
@@ -229,7 +232,7 @@ def rendered(text: str) -> list[Tags]:
 
 
 ALLOWED = {"h1", "h2", "p", "strong", "em", "table", "thead", "tbody", "tr", "th", "td"}
-ALLOWED |= {"details", "summary", "ul", "li", "blockquote"}
+ALLOWED |= {"details", "summary", "ul", "li", "blockquote", "code"}
 MENTION = re.compile(r"(?:^|[^\w`])@\w|\w@[\w.-]*[a-z]", re.I)
 REFERENCE = re.compile(r"[#!$&]\d|\bGH-\d|~\w|%\w", re.I)
 LINK = re.compile(r"https?://|ftp://|\bwww\.|mailto:", re.I)
@@ -276,7 +279,7 @@ def test_data_makes_no_tag_no_link_and_no_mention_in_a_comment(hostile: Verdicts
         assert page.tags.count("h2") == 1
         assert page.tags.count("h1") == 0
         for pattern in (MENTION, REFERENCE, LINK):
-            assert not pattern.search(page.text.replace("recall@5", "recall")), pattern.search(page.text)
+            assert not pattern.search(page.live.replace("recall@5", "recall")), pattern.search(page.live)
         assert "alert(1)" in page.text  # it is shown, as text
 
 
@@ -291,9 +294,21 @@ def test_each_kind_of_harm_is_shown_as_it_was_written(kind: str) -> None:
     text = HOSTILE[kind]
     expected = "".join(c if c.isprintable() else " " for c in text)
     for page in rendered(f"before {safe(text)} after"):
-        assert page.tags == ["p"]
+        assert {*page.tags} <= {"p", "code"}
+        assert re.fullmatch(r"([\w./:-]+#\d[\w./:#-]*)?", page.code)
         shown = page.text.strip().replace("\u200b", "")
         assert re.sub(r"\s+", " ", shown) == re.sub(r"\s+", " ", f"before {expected} after").strip()
+
+
+@pytest.mark.parametrize("item", ["doc_1#12", "a/b.md#0-120", "d1#1", "x:y#3#4", "guide-1#007"])
+def test_ids_can_be_copied(item: str) -> None:
+    """Nothing invisible is put into them, wherever they stand."""
+    texts = [item, f"{item}, {item} (relevant)", f"q1: {item}"]
+    blocks = [Text(texts[2]), Table([Column("hit")], [[text] for text in texts]), Example(item, item, {"hit": item})]
+    for page in rendered(render_markdown(Report("ids", [Section("all", "all", blocks)]))):
+        assert "\u200b" not in page.text
+        assert page.text.count(item) >= 7
+        assert not REFERENCE.search(page.live)
 
 
 @given(
@@ -301,7 +316,7 @@ def test_each_kind_of_harm_is_shown_as_it_was_written(kind: str) -> None:
 )
 def test_any_text_is_inert_in_markdown(text: str) -> None:
     for page in rendered(f"| a | b |\n|---|---|\n| x{safe(text)} | y |\n"):
-        assert {tag.split()[0] for tag in page.tags} <= {"table", "thead", "tbody", "tr", "th", "td"}
+        assert {*page.tags} <= {"table", "thead", "tbody", "tr", "th", "td", "code"}
         assert page.tags.count("td") == 2
         assert page.tags.count("tr") == 2
 

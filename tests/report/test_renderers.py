@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 
 import html5lib
 import pytest
-from rich.console import Console
 
 import karat
 from golden import check
@@ -40,7 +38,7 @@ from karat.report.blocks import (
 from karat.report.build import evaluation_report
 from karat.report.renderers.html import render_html
 from karat.report.renderers.markdown import render_markdown
-from karat.report.renderers.terminal import print_report
+from karat.report.renderers.terminal import render_terminal
 
 HOSTILE = "<script>alert(1)</script> | @everyone [x](javascript:1) `code` \x1b[31mred\x07 **bold**\n# heading"
 
@@ -109,9 +107,7 @@ def figures() -> list[Block]:
 
 
 def terminal(report: Report, width: int = 100) -> str:
-    stream = io.StringIO()
-    print_report(report, Console(file=stream, width=width, highlight=False, force_terminal=False))
-    return stream.getvalue()
+    return render_terminal(report, width)
 
 
 def test_terminal() -> None:

@@ -16,7 +16,7 @@ from karat.data.corpus import Corpus
 from karat.data.hits import Hits, Run
 from karat.data.ids import Ints
 from karat.history.keep import keep_need, keep_result
-from karat.labels.beside_gold import read_labelling
+from karat.labels.labelled_gold import read_labelling
 from karat.report.build import brief_report, evaluation_report, full_report
 from karat.results.analyses.base import Consumer, Lacking, Setup
 from karat.results.evaluate import panel_need, with_panel
@@ -234,9 +234,9 @@ def test_analyses_find_what_these_runs_are_made_for(tmp_path: Path) -> None:
         world = make(tmp_path)
         for result in evaluated(karat.read_run(world[0]), world, []):
             seen |= result.analyses.found.keys()
-    from karat.results.analyses.analyse import REGISTRY
+    from karat.results.analyses.base import REGISTRY
 
-    assert set(REGISTRY.everything()) - seen <= {"entities"}
+    assert set(REGISTRY.everything()) - seen <= {"entities", "quality"}
 
 
 def test_named_metrics_alone_bring_nothing_that_analyses_need(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_named_metrics_alone_bring_nothing_that_analyses_need(tmp_path: Path) ->
     result = karat.evaluate_all(run, gold_set, ["recall@5"])["one"]
     assert (result.analyses.found, result.analyses.lacking) == ({}, {})
     assert list(result.data.tables) == [result.view]
-    with pytest.raises(Lacking, match="`raw` in the run log"):
+    with pytest.raises(Lacking, match="`raw`"):
         result.measure(["recall@5"], View(lists=RAW))
     assert (run.read, run.looked) == (1, 0)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import karat
 from karat.errors import ConfigError
@@ -145,7 +146,7 @@ def test_scores_that_do_not_differ_promise_nothing(hits: list[bool]) -> None:
     ],
 )
 def test_wishes_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="such as"):
+    with refused("bad-setting", ConfigError):
         karat.plan(found([True, False]), **bad)
 
 
@@ -153,10 +154,10 @@ def test_only_shares_can_be_planned() -> None:
     log = [{"query_id": f"q{i}", "topk": ["a"], "latency_ms": {"total": i}} for i in range(3)]
     gold = {f"q{i}": ["a"] for i in range(3)}
     only_time = karat.evaluate(log, gold, "latency")
-    with pytest.raises(ConfigError, match="no metric that is a share"):
+    with refused("unsuitable-metric", ConfigError):
         karat.plan(only_time)
     both = karat.evaluate(log, gold, ["recall@1", "latency"])
-    with pytest.raises(ConfigError, match="no metric that is a share"):
+    with refused("unsuitable-metric", ConfigError):
         karat.plan(both, only_time)
 
 
@@ -166,5 +167,5 @@ def test_another_dataset_is_refused() -> None:
     first = found([True, False])
     other = replace(first, gold=replace(first.gold, dataset=karat.read_gold(GOLD).dataset))
     known = replace(first, gold=replace(first.gold, dataset=type(first.gold.dataset)(version="7")))
-    with pytest.raises(ConfigError, match="dataset versions are 7 and 1"):
+    with refused("not-comparable", ConfigError):
         karat.plan(known, other)

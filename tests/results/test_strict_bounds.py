@@ -22,6 +22,7 @@ from karat.statistics.fewest import fewest_changes
 
 METRICS = [
     *("hit@1", "hit@3", "precision@2", "precision@3", "recall@1", "recall@3", "mrr", "mrr@2", "rbp@3", "rbp(p=0.5)@2"),
+    *("rbp(p=0.5,top=2)@3", "rbp(rel=2,top=3)@2", "precision(by=returned)@2", "precision(by=returned)@5"),
     *(
         "ndcg@1",
         "ndcg@2",

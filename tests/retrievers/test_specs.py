@@ -88,6 +88,24 @@ def test_what_makes_no_sense_is_refused(spec: Any, code: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("spec", ["langchain:os:path", "haystack:os:path", "llama_index:os:path"])
+def test_a_module_is_no_retriever(spec: str) -> None:
+    with refused("bad-callable"):
+        make_retriever(spec)
+
+
+@pytest.mark.parametrize("prefix", ["", "langchain:", "haystack:", "llama_index:"])
+def test_code_that_cannot_make_its_retriever_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    """Such as one that imports what is not installed."""
+    (tmp_path / "not_made.py").write_text("def make():\n    import no_such_package\n")
+    monkeypatch.chdir(tmp_path)
+    with refused("not-made") as caught:
+        make_retriever(f"{prefix}not_made:make")
+    assert "no_such_package" in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["- a\n", "a: 1\na: 2\n", "a: [\n"])
 def test_yaml_that_is_none_is_refused_with_its_file(tmp_path: Path, text: str) -> None:
     file = tmp_path / "r.yaml"

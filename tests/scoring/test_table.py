@@ -66,7 +66,7 @@ def worlds(draw: st.DrawFn) -> World:
         run.append({"query_id": name, "topk": hits})
     rules = Rules(
         k=draw(st.integers(1, 6)),
-        min_score=draw(st.sampled_from([None, None, 0.5])),
+        min_score=draw(st.sampled_from([None, None, 0.5])) if scored else None,  # without scores it is refused
         top_k=draw(st.sampled_from([None, None, 3])),
     )
     return World(run, gold, draw(st.lists(st.integers(0, 6), max_size=3)), rules)

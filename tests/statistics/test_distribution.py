@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
-from karat.statistics.distribution import describe
+from karat.statistics.distribution import describe, quantile_interval, quantiles
+from karat.statistics.special import binomial_cdf
+from karat.statistics.sums import Floats
 
 
 def test_quartiles_and_ends() -> None:
@@ -23,3 +30,27 @@ def test_one_value_is_all_its_quartiles() -> None:
 
 def test_nothing_defined_has_no_distribution() -> None:
     assert describe(np.array([])) is None
+
+
+@given(
+    arrays(
+        np.float64, st.tuples(st.integers(1, 40), st.integers(1, 3)), elements=st.floats(-1e9, 1e9) | st.just(np.nan)
+    ),
+    st.lists(st.floats(0, 1), min_size=1, max_size=3),
+)
+def test_quantiles_are_those_of_numpy(values: Floats, at: list[float]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = np.quantile(values, at, axis=0)
+    assert np.array_equal(quantiles(values, at), expected, equal_nan=True)
+
+
+@given(st.integers(1, 3_000), st.floats(0.01, 0.99), st.sampled_from([0.8, 0.95, 0.99]))
+def test_limits_of_a_quantile_are_the_first_ranks_that_hold(n: int, at: float, level: float) -> None:
+    """The search starts from a guess; counting up from 0 finds the same ranks."""
+    tail = (1 - level) / 2
+    chances = [binomial_cdf(rank, n, at) for rank in range(n + 1)]
+    low = next((rank for rank in range(n + 1) if chances[rank] > tail), n)
+    high = next((rank for rank in range(n + 1) if chances[rank] >= 1 - tail), n)
+    expected = None if low < 1 or high >= n else (low - 1.0, float(high))
+    assert quantile_interval(np.arange(float(n)), at, level) == expected

@@ -304,15 +304,17 @@ def test_an_unknown_method_is_told_which_there_are() -> None:
 
 
 @pytest.mark.parametrize("method", ["bayes", "percentile", "bca", "strict"])
-def test_a_few_equal_values_without_a_bound_say_nothing_of_their_spread(method: str) -> None:
-    def limits(*values: float) -> list[float]:
+def test_equal_values_without_a_bound_say_nothing_of_their_spread(method: str) -> None:
+    def limits(*values: float, low: float = 0.0) -> list[float]:
         found: list[float] = mean_intervals(
             sum_up(np.array(values)[:, None]),
-            [(0.0, float("inf"))],
+            [(low, float("inf"))],
             Sampling(method),  # type: ignore[arg-type]
         )[0].tolist()
         return found
 
-    assert all(np.isnan(limits(*[0.002] * n)).all() for n in (1, 2, 19))
-    assert limits(*[0.002] * 20) == [0.002, 0.002]  # a price by the call
+    assert all(np.isnan(limits(*[0.002] * n)).all() for n in (1, 2, 19, 20, 1000))
+    # Differences: nothing changed on any of many queries.
+    assert np.isnan(limits(*[0.0] * 19, low=float("-inf"))).all()
+    assert limits(*[0.0] * 20, low=float("-inf")) == [0.0, 0.0]
     assert limits(0.002, 0.003)[0] < limits(0.002, 0.003)[1]

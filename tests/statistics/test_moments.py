@@ -8,8 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from karat.statistics import intervals
-from karat.statistics.intervals import mean_intervals
-from karat.statistics.moments import mean_quantiles
+from karat.statistics.intervals import mean_intervals, mean_quantiles
 from karat.statistics.sampling import Method, Sampling
 from karat.statistics.special import beta_quantile
 from karat.statistics.sums import sum_up

@@ -9,7 +9,14 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karat.statistics.special import beta_cdf, beta_quantile, binomial_cdf, normal_cdf, normal_quantile
+from karat.statistics.special import (
+    beta_cdf,
+    beta_quantile,
+    binomial_cdf,
+    normal_cdf,
+    normal_quantile,
+    student_quantile,
+)
 
 CLOSE = 1e-9
 
@@ -90,3 +97,9 @@ def test_normal_quantile_is_that_of_scipy_and_inverts_the_cdf(p: float) -> None:
 @pytest.mark.parametrize("p", [0.025, 0.05, 0.1, 0.25])
 def test_normal_quantiles_mirror_each_other_to_the_last_digit(p: float) -> None:
     assert normal_quantile(p) == -normal_quantile(1 - p)
+
+
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.975, 0.9995])
+@pytest.mark.parametrize("freedom", [1, 2, 9, 400])
+def test_student_quantile_is_that_of_scipy(p: float, freedom: float) -> None:
+    assert student_quantile(p, freedom) == pytest.approx(scipy.stats.t.ppf(p, freedom), rel=1e-6, abs=1e-6)

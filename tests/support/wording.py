@@ -47,13 +47,13 @@ def _refusal(name: str, call: Callable[[], object]) -> str:
 class Transcript:
     """A session in a terminal: each command with what it prints and how it ends. Times and commits are masked."""
 
-    def __init__(self, call: Callable[..., tuple[int, str, str]]) -> None:
+    def __init__(self, call: Callable[..., tuple[int, str, str, KaratError | None]]) -> None:
         self.text, self._call = "", call
 
     def __call__(self, *arguments: str) -> None:
-        code, out, err = self._call(*arguments)
+        code, out, err, error = self._call(*arguments)
         lines = [f"$ karat {shlex.join(arguments)}", *out.splitlines(), *(f"! {line}" for line in err.splitlines())]
-        ended = [f"[exit code {code}]"] if code else []
+        ended = [f"[exit code {code}{'' if error is None else f', {error.code}'}]"] if code else []
         self.text += "\n".join(map(_masked, [*lines, *ended, "", ""]))
 
 

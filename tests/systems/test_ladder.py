@@ -19,6 +19,7 @@ from karat.report.renderers.markdown import render_markdown
 from karat.report.systems import ladder_report
 from karat.schemas import schema_text
 from karat.systems.ladder import BASELINES
+from karat.systems.run import run_retriever
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 FILES: dict[str, Any] = {"corpus": DEMO / "corpus.jsonl", "gold": DEMO / "gold.jsonl"}
@@ -47,7 +48,8 @@ def test_steps_are_the_differences_that_compare_gives(ladder: karat.Ladder) -> N
     by_name = {rung.system: rung for rung in ladder.rungs}
     assert by_name["bm25"].above_bm25 == []
     given = by_name["bm25 + static rerank"].above_bm25[0]
-    pair = karat.compare(DEMO / "bm25.jsonl", DEMO / "bm25_rerank.jsonl", DEMO / "gold.jsonl", ["recall@5"]).pairs[0]
+    plain = run_retriever("bm25", DEMO / "gold.jsonl", corpus=DEMO / "corpus.jsonl").run
+    pair = karat.compare(plain, DEMO / "bm25_rerank.jsonl", DEMO / "gold.jsonl", ["recall@5"]).pairs[0]
     assert given.delta == pytest.approx(pair.differences[0].delta)
 
 

@@ -15,6 +15,7 @@ from refusals import refused
 import karat
 from karat.data.corpus import Corpus
 from karat.errors import KaratError
+from karat.retrievers.words import ANALYZER
 from karat.scoring.views import ORIGINAL, View
 from karat.systems.run import Finished, run_retriever
 
@@ -85,7 +86,7 @@ def test_async_functions_and_classes_are_asked_with_what_they_take() -> None:
 def test_a_record_says_what_it_came_from() -> None:
     done = run("bm25", corpus=CORPUS, k=2)
     record = done.run[0]
-    assert record["retriever"] == {"name": "bm25", "field": "all", "k1": 1.5, "b": 0.75}
+    assert record["retriever"] == {"name": "bm25", "field": "all", "k1": 1.5, "b": 0.75, "analyzer": ANALYZER}
     assert record["corpus"] == {"name": "test", "size": 3, "hash": CORPUS.hash}
     assert (record["system"], record["k"], record["index_version"]) == ("bm25", 2, CORPUS.hash)
     assert record["latency_ms"]["retrieve"] > 0
@@ -150,14 +151,14 @@ def test_the_lists_of_a_rewriter_can_be_scored() -> None:
 
 def fails(query: str) -> list[str]:
     if query.endswith("3"):
-        raise RuntimeError("the index is\nbroken")
+        raise RuntimeError("no\nindex")
     return ["a"]
 
 
 def test_a_query_that_fails_is_recorded_and_counted() -> None:
     done = run(fails)
     assert done.failed == 1
-    assert done.run[3]["error"] == "RuntimeError: the index is broken"
+    assert done.run[3]["error"] == "RuntimeError: no index"
     assert done.run[3]["topk"] == []
     assert "latency_ms" not in done.run[3], "how long it took to fail is no time of an answer"
     (note,) = done.notes

@@ -22,7 +22,7 @@ from karat.labels.desk import Desk, open_desk
 from karat.results.kept_run import KeptRun
 from karat.web.access import Access
 from karat.web.app import create_app
-from karat.web.serving import listen
+from karat.web.server import listen
 
 WORKER = Path(__file__).parents[1] / "history" / "worker.py"
 JSON = {"X-Karat": "1", "Content-Type": "application/json"}
@@ -94,7 +94,7 @@ def made_run() -> Callable[..., KeptRun]:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """The history of `karat serve --demo`; tests only read it."""
-    from karat.demo.filling import fill
+    from karat.demo.history import fill
 
     with FolderStore(tmp_path_factory.mktemp("demo") / ".karat") as opened:
         fill(opened)

@@ -17,7 +17,7 @@ from karat.history.folder import FolderStore
 from karat.history.store import Store
 from karat.results.kept_run import KeptRun
 from karat.web.api import ENDPOINTS
-from karat.web.label_api import LABEL_ENDPOINTS
+from karat.web.labels import LABEL_ENDPOINTS
 
 
 def test_lists_and_pages(site: Any, store: Store) -> None:

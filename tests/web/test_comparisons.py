@@ -16,7 +16,7 @@ from karat.history.keep import keep_result, restored, scored
 from karat.history.rows import RunRow
 from karat.history.store import Store
 from karat.report.blocks import Report, Table, Text
-from karat.web.pages.comparing import Comparisons, headline, shared_metrics
+from karat.web.pages.compare import Comparisons, headline, shared_metrics
 
 
 def rows_of(store: Store, *names: str) -> list[RunRow]:

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from karat.demo.filling import _made
-from karat.demo.helpdesk import read_helpdesk
-from karat.demo.searching import run_log
-from karat.demo.story import STORY, baseline_of
+from karat.demo.helpdesk import STORY, baseline_of, read_helpdesk, run_log
+from karat.demo.history import _made
 from karat.history.queries import query_over_time
 from karat.history.store import Store
 
@@ -25,8 +23,8 @@ Command = Callable[..., tuple[int, str, str]]
 PROGRAM = """
 import sys
 from karat.cli.main import main
-from karat.demo import filling
-filling.STORY, filling._MOST = filling.STORY[3:4], 1
+from karat.demo import history
+history.STORY, history._MOST = history.STORY[3:4], 1
 sys.argv = ["karat", "serve", "--demo", "--port", "0"]
 main()
 """

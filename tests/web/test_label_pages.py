@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page
 
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
-from karat.labels.labels_file import read_labels
+from karat.labels.files import read_labels
 from karat.web.access import Access, user_line
 
 HOSTILE = "<script>window.hacked = 1</script>\" onmouseover='window.hacked = 1' {{ 7 * 7 }} </textarea>\u202e"
@@ -115,7 +115,7 @@ def test_what_cannot_be_stored_is_said_and_tried_again(browser: Browser, labelli
     body = {"query_id": pair["query_id"], "chunk_id": pair["chunk_id"], "grade": 1, "annotator": "ann"}
     labelling.write("POST", "/pools/pool/labels", body)  # in another window
     page.keyboard.press("2")
-    page.wait_for_selector("text=this pair has a grade of yours already: 1")
+    page.wait_for_selector("#trouble:has-text(': 1')")
     page.reload()
     assert page.input_value("input[name=pair]") != mark
     press(page, "2")

@@ -21,7 +21,7 @@ from refusals import refused
 from karat.errors import ConfigError, InputError, KaratError
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
-from karat.labels.labels_file import LabelLog, read_labels
+from karat.labels.files import LabelLog, read_labels
 from karat.web.access import Access, user_line
 
 Command = Callable[..., tuple[int, str, str]]

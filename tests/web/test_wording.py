@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import karat
 from golden import check
 from karat.labels.desk import open_desk
+from karat.labels.files import Key
 from karat.web.access import Access, read_token, read_users, user_line
-from karat.web.serving import listen
+from karat.web.server import listen
 from wording import Transcript, file, refusals, words_of
 
 
@@ -112,8 +114,23 @@ def test_errors_of_serving(tmp_path: Path) -> None:
 
         return call
 
+    def labelled(act: Any) -> Any:
+        def call() -> None:
+            file("pool.jsonl", '{"query_id": "q", "chunk_id": "c"}\n')
+            with open_desk(["pool.jsonl"], "labels.jsonl") as desk:
+                act(desk, next(iter(desk.pools.values())))
+
+        return call
+
+    def taken() -> None:
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            listen("127.0.0.1", other.getsockname()[1], Access())
+
     groups = {
         "Access": {
+            "a port that is taken": taken,
             "others can reach it": lambda: listen("0.0.0.0", 0, Access()),
             "a token that is too short": lambda: read_token(file("token", "short\n"), None),
             "users that are not": lambda: read_users(file("users", "# users\nada:plain\n")),
@@ -124,6 +141,9 @@ def test_errors_of_serving(tmp_path: Path) -> None:
         "Pools": {
             "a pool without labels": served(["pool.jsonl"], None),
             "labels without a pool": served([], "labels.jsonl"),
+            "a pair of another pool": labelled(lambda desk, pool: desk.give(pool, "ann", Key("q", "other"), 1)),
+            "a second grade": labelled(lambda desk, pool: [desk.give(pool, "ann", Key("q", "c"), g) for g in (1, 2)]),
+            "nothing to undo": labelled(lambda desk, pool: desk.undo(pool, "ann")),
             "labels of a person as a judge's": served(["pool.jsonl"], "labels.jsonl", ["judge.jsonl"]),
         },
     }

@@ -11,7 +11,7 @@ import karat
 from karat.history.folder import FolderStore
 from karat.history.keep import keep_result
 from karat.history.store import Store
-from karat.report.fitting import SIGNS
+from karat.report.fit import SIGNS
 from karat.results.kept_run import KeptRun
 from karat.web.access import Access
 

@@ -13,8 +13,7 @@ import polars as pl
 
 import karat
 from golden import check
-from karat.formats.corpus import read_corpus
-from karat.formats.text_folder import Chunker
+from karat.formats.corpus import Chunker, read_corpus
 from wording import file, refusals
 
 RUN, GOLD = {"q1": ["a", "b"]}, {"q1": ["a"]}
@@ -33,6 +32,10 @@ def gold(content: str | bytes, name: str = "gold.jsonl", **options: Any) -> Case
 
 def line(**fields: Any) -> Case:
     return run(LINE + json.dumps({"query_id": "q2", **fields}) + "\n")
+
+
+def mapped(fields: str) -> Case:
+    return lambda: karat.evaluate(file("run.jsonl", LINE), GOLD, columns=fields)
 
 
 def entry(**fields: Any) -> Case:
@@ -71,6 +74,12 @@ def texts(chunker: Chunker | None = None, **files: bytes) -> Case:
         read_corpus("texts", chunker)
 
     return call
+
+
+def two_chunkers() -> None:
+    file("texts/a.txt", b"one two three four five")
+    line = {"query_id": "q1", "system": "bm25", "topk": ["a"], "chunker": Chunker(2, 0).settings()}
+    karat.evaluate([line, {**line, "query_id": "q2", "chunker": Chunker(3, 1).settings()}], GOLD, corpus="texts")
 
 
 def beir(qrels: str | bytes, queries: str | None = None, **options: Any) -> Case:
@@ -174,6 +183,11 @@ RUN_LOGS: dict[str, Case] = {
     "a line that is cut off": run(LINE + LINE[:20]),
     "no object": run(LINE + "[1, 2]\n"),
     "nested too deeply": run(LINE + f'{{"query_id":"q2","topk":["a"],"note":{NESTED}}}\n'),
+    "a run under other names": run('{"id":"q1","results":[{"doc":"a","similarity":0.5}],"took_ms":4}\n'),
+    "a map with a field that no record has": mapped("query_id=query_id,topk=results"),
+    "a map with an unknown field": mapped("quary_id=id"),
+    "a map that is none": mapped("query_id"),
+    "scores that mean two things": line(topk=["a"], score_order="lower-is-better"),
     "no topk": line(),
     "no query_id": run(LINE + '{"topk":["a"]}\n'),
     "topk is not a list": line(topk=5),
@@ -186,7 +200,7 @@ RUN_LOGS: dict[str, Case] = {
     "a score is too large": run(LINE + '{"query_id":"q2","topk":[{"chunk_id":"a","score":1e999}]}\n'),
     "a rank is not a whole number": line(topk=[{"chunk_id": "a", "rank": 1.5}]),
     "a rank is too large": line(topk=[{"chunk_id": "a", "rank": 10**400}]),
-    "a latency is not an object": line(topk=["a"], latency_ms=12),
+    "a latency is neither number nor object": line(topk=["a"], latency_ms="fast"),
     "a latency is not a number": line(topk=["a"], latency_ms={"rerank": "fast"}),
     "a latency is negative": line(topk=["a"], latency_ms={"rerank": -1}),
     "usage is not a list": line(topk=["a"], usage=5),
@@ -208,7 +222,7 @@ GOLD_FILES: dict[str, Case] = {
     "a grade is not finite": gold("- query_id: q2\n  gold: {a: .nan}\n", "gold.yaml"),
     "a cutoff is 0": entry(gold=["a"], k=0),
     "evidence is not a list": entry(gold=["a"], evidence=5),
-    "tags are not an object": entry(gold=["a"], tags=["x"]),
+    "tags are neither an object nor a list": entry(gold=["a"], tags="x"),
     "no_answer is a word": entry(no_answer="yes"),
     "no query_id": gold(ENTRY + '{"gold":["a"]}\n'),
     "nothing to find": entry(),
@@ -216,6 +230,8 @@ GOLD_FILES: dict[str, Case] = {
     "a target that is missing": gold('{"query_id":"q","best_page":"b"}\n', target="best_pag"),
     "a target that is not an id": gold('{"query_id":"q","best_page":1.5}\n', target="best_page"),
     "no_answer and relevant gold": entry(gold=["a"], no_answer=True),
+    "an id that is gold and a negative": entry(gold=["a"], negatives=["n", "a"]),
+    "a negative without an id": entry(gold=["a"], negatives=["n", ""]),
     "two grades for one item": entry(gold=TWO_GRADES),
     "a query occurs twice": gold(ENTRY + ENTRY),
     "as_of is not a time": entry(gold=["a"], as_of="some day"),
@@ -294,6 +310,7 @@ OTHER_FORMATS: dict[str, Case] = {
     "texts: all empty": texts(a=b"  "),
     "texts: not UTF-8": texts(a=b"\xff\xfe\x00"),
     "texts: chunks that cannot be": texts(Chunker(5, 5), a=b"one two"),
+    "a system whose records name two chunkers": two_chunkers,
 }
 
 

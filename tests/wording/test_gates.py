@@ -11,10 +11,9 @@ import msgspec
 
 import karat
 from golden import check
-from karat.gates.criteria import Gate, check_gates, find_criteria, read_criteria
+from karat.gates.criteria import Gate, check_gates, find_criteria, parse_gate, read_criteria
 from karat.gates.gate import gate
 from karat.gates.selftest import selftest
-from karat.gates.text_form import parse_gate
 from karat.results.result import Result
 from karat.results.save import saved_form
 from karat.statistics.intervals import Sampling
@@ -131,7 +130,7 @@ BASELINES: dict[str, Case] = {
     "another definition": against("hit@1 drop <= 0.1", definitions={"hit@1": 99, "mrr": 1}),
     "another setting": lambda: against("hit@1 drop <= 0.1", settings=settings(k=7))(),
     "a metric that the baseline lacks": lambda: gate(
-        scored(), None, "mrr drop <= 0.1", baseline=saved("before.json", scored(metrics=["hit@1"]))
+        scored(), None, "mrr drop <= 0.1", baseline=saved("before.json", scored(metrics=["hit@1"]), tables=None)
     ),
     "a metric that the run lacks": lambda: gate(
         saved("run.json", scored(metrics=["hit@1"]), tables=None), None, "mrr >= 0.5"
@@ -206,8 +205,27 @@ def test_reasons_of_verdicts(tmp_path: Path) -> None:
             baseline=timed(range(10, 110)),
             sampling=FAST,
         ),
+        "a latency that rises by a share": gate(
+            *(timed(range(20, 120)), gold_of(100), "latency_p50 rise <= 5% of baseline"),
+            baseline=timed(range(10, 110)),
+            sampling=FAST,
+        ),
+        "no drop allowed": gate(scored(65, 100), None, "hit@1 drop <= 0", baseline=scored(80, 100)),
+        "a reciprocal rank": gate(scored(65, 100), None, "mrr drop <= 0.01", baseline=scored(80, 100)),
         "a latency of few queries": gate(timed(range(10, 30)), gold_of(20), "latency_p90 <= 100 ms"),
         "an old baseline": gate(new, None, "hit@1 drop <= 0.1", baseline=old),
+        "segments one by one": gate(
+            scored(16, 20, **both),
+            None,
+            [f"hit@1 drop <= 0.1 in topic=t{t}" for t in range(4)],
+            baseline=scored(16, 20, **both),
+        ),
+        "equal scores of other lists": gate(
+            {f"q{i}": ["a", "c"] for i in range(9)},
+            {f"q{i}": ["a"] for i in range(9)},
+            "recall@5 drop <= 0.03 on bound",
+            baseline={f"q{i}": ["a", "b"] for i in range(9)},
+        ),
         "queries that only one side has": gate(scored(16, 20), None, "hit@1 drop <= 0.1", baseline=scored(8, 10)),
     }
     said = []

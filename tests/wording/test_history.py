@@ -12,7 +12,7 @@ from typing import Any
 
 from golden import check
 from karat.history.archive import import_runs
-from karat.history.opening import open_store
+from karat.history.location import open_store
 from wording import Transcript, file, refusals
 
 Case = Callable[[], object]
@@ -117,6 +117,11 @@ def test_errors_of_the_history(tmp_path: Path, karat_command: Callable[..., Any]
 
         return call
 
+    def too_large() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("karat.history.archive.LARGEST", 2000)
+            imported(lambda found: None)()
+
     def asked(call: Callable[[Any], object]) -> Case:
         def with_store() -> None:
             shutil.copytree(kept, ".karat")
@@ -157,6 +162,7 @@ def test_errors_of_the_history(tmp_path: Path, karat_command: Callable[..., Any]
             "another checksum": imported(lambda found: found["runs"][0].update(sha256="0" * 64)),
             "another path": imported(lambda found: found["runs"][0].update(id="../../etc/passwd")),
             "a time that is not one": imported(lambda found: found["runs"][0].update(saved_at="yesterday")),
+            "a member that is too large": too_large,
             "another version": imported(lambda found: found.update(schema="karat/history/9")),
         },
     }

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 import karat
 from golden import check
-from karat.labels.labelling import Session
-from karat.labels.labels_file import LabelLog
-from karat.labels.pool_file import by_key, read_pool
+from karat.labels.desk import Session
+from karat.labels.files import Label, LabelLog, by_key, read_pool
 from karat.labels.screen import label_by_keys
 from wording import Transcript, file, refusals
 
@@ -53,6 +53,21 @@ def calibrate(judge: list[dict[str, Any]], human: list[dict[str, Any]], **option
     return call
 
 
+def moved_log() -> None:
+    with LabelLog("labels.jsonl") as log:
+        log.add(Label(query_id="q", chunk_id="a", grade=1, annotator="ann"))
+        Path("labels.jsonl").rename("moved.jsonl")
+        log.add(Label(query_id="q", chunk_id="b", grade=1, annotator="ann"))
+
+
+def one_sided() -> None:
+    """People called every pair relevant: a calibration that says nothing of what the judge rejects."""
+    judge = lines("judge.jsonl", *({**LABEL, "chunk_id": f"c{i}", "grade": i % 2} for i in range(20)))
+    human = lines("human.jsonl", *({**LABEL, "chunk_id": f"c{i}"} for i in range(20)))
+    found = karat.calibrate(judge, human, sampling=karat.Sampling(resamples=200))
+    karat.read_labelling([judge], file("calibration.json", msgspec.json.encode(found)))
+
+
 SAME = [{"chunk_id": f"c{i}"} for i in range(20)]
 
 LABELS: dict[str, Case] = {
@@ -71,6 +86,7 @@ LABELS: dict[str, Case] = {
     "a pair twice in a pool": lambda: read_pool(lines("pool.jsonl", PAIR, PAIR)),
     "a pool without items": lambda: read_pool(lines("pool.jsonl", {"query_id": "q"})),
     "a log that is something else": lambda: LabelLog(file("notes.txt", "some notes of mine")),
+    "a log that is moved while it is written": moved_log,
     "a log that another process writes": lambda: (LabelLog("labels.jsonl"), LabelLog("labels.jsonl")),
 }
 
@@ -86,6 +102,7 @@ CALIBRATIONS: dict[str, Case] = {
     "no pair in common": calibrate([{}], [{"query_id": "other", "chunk_id": "x"}]),
     "a judge that says the same of all": calibrate(SAME, SAME),
     "no label has a grade": calibrate([{"grade": None, "reason": "timeout"}], [{}]),
+    "labels of people that are all alike": one_sided,
     "runs without gold": calibrate(SAME, SAME, runs=[{"q1": ["a"]}]),
     "a width over 1": calibrate(SAME, SAME, width=2),
     "a calibration without a judge": lambda: karat.read_labelling(calibration=lines("human.jsonl", LABEL)),
@@ -121,15 +138,76 @@ def test_commands(terminal: Transcript) -> None:
     terminal("agree", "ann.jsonl", "ben.jsonl", "-o", "settled.jsonl")
     terminal("agree", "ann.jsonl", "ben.jsonl", "--adjudicator", "ana", "-o", "settled.jsonl")
     terminal("agree", "ann.jsonl", "ben.jsonl", "--conflicts", "conflicts.jsonl")
+    merged = ("merge", "settled.jsonl", "judge.jsonl", "--gold", "gold.jsonl", "-o", "gold_v2.jsonl")
+    terminal(*merged, "--version", "v2")
+    terminal("merge", "ann.jsonl", "ben.jsonl", "--gold", "gold.jsonl", "-o", "gold_v3.jsonl")
+    terminal("merge", "judge.jsonl", "--gold", "gold.jsonl", "-o", "gold_v3.jsonl")
+    by_judge = ("gate", "old.jsonl", "--gold", "gold.jsonl", "--gate", "precision@3 >= 0.4 on bound by judge")
+    terminal(*by_judge)
+    terminal(*by_judge, "--labels", "judge.jsonl", "--calibration", "ann.jsonl", "--gate", "ndcg@3 >= 0.4 by judge")
     asked = ("calibrate", "--judge", "judge.jsonl", "--human", "ann.jsonl")
     terminal(*asked, "--gold", "gold.jsonl", "--run", "old.jsonl", "--next", "next.jsonl")
     terminal(*asked, "-o", "out.txt")
     labelled = ("--gold", "gold.jsonl", "--labels", "judge.jsonl", "--calibration", "ann.jsonl", "--bounds")
     terminal("eval", "old.jsonl", *labelled, "-m", "precision@3", "--resamples", "200")
+    others = [{"query_id": f"q{i}", "chunk_id": "z", "grade": i % 2} for i in range(40)]
+    lines("elsewhere.jsonl", *({**p, "annotator": "ann"} for p in others))
+    of_others = ({**p, "annotator": "m", "kind": "judge"} for p in others)
+    lines("more.jsonl", *of_others)
+    few = (
+        "--gold",
+        "gold.jsonl",
+        "--labels",
+        "judge.jsonl",
+        "--labels",
+        "more.jsonl",
+        "--calibration",
+        "elsewhere.jsonl",
+    )
+    with_few = ("eval", "old.jsonl", *few, "-m", "precision@3", "--resamples", "200")
+    terminal(*with_few)
+    terminal(*with_few, "--borrow-error-rates")
+    lines("opposite.jsonl", *({**p, "grade": 2 * (i % 3 != 0), "annotator": "zoe"} for i, p in enumerate(pairs)))
+    terminal("agree", "ann.jsonl", "opposite.jsonl")
     terminal(
         "compare", "old.jsonl", "new.jsonl", "--gold", "gold.jsonl", "--bounds", "-m", "ndcg@3", "--resamples", "200"
     )
+    lines("thumbs.jsonl", *({"query_id": f"q{i}", "thumb": i % 2 == 0} for i in range(40)))
+    lines("half.jsonl", *({"query_id": f"q{i}", "topk": ["r"] if i // 2 % 2 else ["a"]} for i in range(40)))
+    lines("odd.jsonl", {"query_id": "q1", "thumb": "maybe"})
+    for signal in ("thumbs.jsonl", "odd.jsonl", "missing.jsonl"):
+        terminal("eval", "half.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "--quality", signal)
     check("wording/labels.txt", terminal.text)
+
+
+def test_notes_of_calibrations(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def noted(name: str, judge: list[dict[str, Any]], *human: dict[str, Any]) -> str:
+        files = [
+            lines(f"{who}.jsonl", *({**LABEL, **row} for row in rows))
+            for who, rows in (("judge", judge), ("human", human))
+        ]
+        return "\n".join([f"# {name}", *karat.calibrate(*files, sampling=karat.Sampling(resamples=200)).notes, ""])
+
+    judged = [{"chunk_id": f"c{i}", "grade": i % 2, "annotator": "m"} for i in range(40)]
+    people = [{"chunk_id": f"c{i}", "grade": i % 2} for i in range(40)]
+    failed = {"chunk_id": "c99", "grade": None, "reason": "refusal", "annotator": "m"}
+    said = [
+        noted("none", judged, *people),
+        noted("one side only", judged, *people[::2]),
+        noted("some failed", [*judged, failed], *people),
+        noted("people disagree", judged, *people, {"chunk_id": "c0", "grade": 1, "annotator": "ben"}),
+        noted("more than the judge", judged, *people, {"chunk_id": "c98"}),
+        noted("all alike", judged, *({**row, "grade": 1} for row in people)),
+        noted(
+            "inverted",
+            [{**row, "query_id": f"q{i}"} for i, row in enumerate(judged)],
+            *({**row, "query_id": f"q{i}", "grade": 1 - i % 2} for i, row in enumerate(people)),
+        ),
+        noted("noise", judged, *({**row, "grade": i // 2 % 2} for i, row in enumerate(people))),
+    ]
+    check("wording/calibration_notes.txt", "\n".join(said))
 
 
 class Keys:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ SPECS: dict[str, Case] = {
         *("bm25:title(field=text)", "random(1, 2)", "bm25(b=2)", "hybrid(prefetch=0)", "rerank(top_n=0)", "http"),
         *("http://user:secret@host/x", "elasticsearch:http://localhost:9200", "qdrant:http://localhost:6333"),
         *("no_such_module_at_all:search", "os.path:basenam", "os.path:", "os:sep", "nowhere.yaml"),
-        *({"k1": 2}, 7),
+        *({"k1": 2}, 7, "zipfile:ZipFile"),
     )
 }
 
@@ -71,7 +72,8 @@ RUNS: dict[str, Case] = {
     "a query without text": asked('{"query_id": "q1", "query": " "}\n'),
     "a query that occurs twice": asked('{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}\n'),
     "a key that is not set": secret,
-    "no baseline can run": lambda: karat.baseline_ladder(Corpus("c", [], [], []), GOLD),
+    "an empty corpus for baselines": lambda: karat.baseline_ladder(Corpus("c", [], [], []), GOLD),
+    "no baseline can run": lambda: karat.baseline_ladder(CORPUS, GOLD, baselines=["bm25:title"]),
     "a ladder without a metric": lambda: karat.baseline_ladder(CORPUS, GOLD, metrics=[]),
 }
 
@@ -144,7 +146,17 @@ class Mine(Metric, frozen=True, kw_only=True):
     name = "mine"
     def compute(self, judged): ...
 """
+
+
+def plugin(name: str, value: str) -> Case:
+    point = EntryPoint(name=name, value=value, group="karat.metrics")
+    return lambda: Registry("metric", "karat.scoring.metrics", Metric)._load(point)
+
+
 PLUG_INS: dict[str, Case] = {
+    "a plug-in that cannot be loaded": plugin("mine", "no_such_module:Mine"),
+    "a plug-in that is something else": plugin("mine", "os:sep"),
+    "a plug-in of two names": plugin("mine", "karat.scoring.metrics.recall:Recall"),
     "a file that cannot be loaded": registry("wording_things_one", broken="import not_there"),
     "two of one name": registry("wording_things_two", one=THING, two=THING),
 }
@@ -197,11 +209,11 @@ def test_baseline_and_stress(terminal: Transcript) -> None:
     terminal("stress", "helpdesk/bm25.jsonl", "-g", "helpdesk/gold.jsonl", "--at", "1,3", "--queries", "30")
     file(
         "gold.jsonl",
-        '{"query_id": "q", "query": "why?", "gold": ["r"], "negatives": ["n1", "r"]}\n'
-        '{"query_id": "none", "query": "why?", "gold": ["r"]}\n',
+        '{"query_id": "q", "query": "why?", "gold": ["r"]}\n{"query_id": "none", "query": "why?", "gold": ["r"]}\n',
     )
+    file("negatives.jsonl", '{"query_id": "q", "negatives": ["n1", "r"]}\n')
     file("run.jsonl", '{"query_id": "q", "topk": ["a", "n1", "r"]}\n')
-    terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--at", "1,9")
+    terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--negatives", "negatives.jsonl", "--at", "1,9")
     terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--at", "one")
     terminal("triage", "helpdesk/bm25.jsonl", "--gold", "helpdesk/gold.jsonl", "-n", "2")
     check("wording/systems.txt", terminal.text)

@@ -29,7 +29,9 @@ def small(terminal: Transcript) -> None:
 
 
 def test_eval(terminal: Transcript) -> None:
-    terminal("eval", RUN, "--gold", GOLD, "--corpus", "helpdesk/corpus.jsonl", "--segment", "language", *QUICK)
+    terminal("eval", RUN, "--gold", GOLD, "--corpus", "helpdesk/corpus.jsonl", *QUICK)
+    segments = ("--segment", "language", "--explain")
+    terminal("eval", RUN, "--gold", GOLD, "--corpus", "helpdesk/corpus.jsonl", *segments, *QUICK)
     terminal("eval", RUN, "--gold", GOLD, "--no-future", "-m", "recall@5", "-m", "freshness@5", *QUICK)
     terminal("eval", RERANKED, "--gold", GOLD, "--brief", *QUICK)
     lines("one.jsonl", {"query_id": "q", "topk": ["a"]}, {"query_id": "r", "topk": ["a"]})
@@ -40,6 +42,35 @@ def test_eval(terminal: Transcript) -> None:
     file("prices.yaml", "currency: USD\nmodels: {cross: {per_call: 0.25}}\n")
     terminal("eval", "paid.jsonl", "--gold", "gold.jsonl", "--prices", "prices.yaml", "--missing", "skip", *QUICK)
     check("wording/eval.txt", terminal.text)
+
+
+def test_doubts(terminal: Transcript) -> None:
+    """What is said before any number: ids that do not match, or nearly do, and distances."""
+    queries = [f"q{n}" for n in range(25)]
+
+    def run(name: str, hits: Any) -> None:
+        lines(name, *({"query_id": q, "topk": hits(n), "latency_ms": {"all": 4}} for n, q in enumerate(queries)))
+
+    lines("gold.jsonl", *({"query_id": q, "gold": [f"Guide-{n}.md#p2"]} for n, q in enumerate(queries)))
+    run("named.jsonl", lambda n: [f"Guide-{n}.md#p2", "x#p1"])
+    run("other.jsonl", lambda n: [f"{n}f-{n + j}" for j in range(3)])
+    run("chunks.jsonl", lambda n: [f"Guide-{n}.md#c{n + j}" for j in range(3)])
+    run("written.jsonl", lambda n: [f"guide-{n}#P2", "x#p1"])
+    run("some.jsonl", lambda n: [f"{'G' if n % 2 else 'g'}uide-{n}.md#p2", "x#p1"])
+    run("prefix.jsonl", lambda n: [f"kb/Guide-{n}.md#p2", "x#p1"])
+    run("bad.jsonl", lambda n: ["x#p1", "y#p1"])
+    run("far.jsonl", lambda n: [{"chunk_id": f"Guide-{n}.md#p{j}", "score": j / 10} for j in (2, 3, 4)])
+    gold = ("--gold", "gold.jsonl")
+    for name in ("other", "chunks", "written", "prefix", "some", "bad", "far"):
+        terminal("eval", f"{name}.jsonl", *gold, "--brief", "-m", "recall@5", *QUICK)
+    for name in ("other", "some", "bad", "far"):
+        gates = ("--gate", "recall@5 >= 0.9", "--gate", "latency_p50 <= 9")
+        terminal("gate", f"{name}.jsonl", *gold, *gates, *QUICK)
+    terminal("compare", "named.jsonl", "chunks.jsonl", *gold, "-m", "recall@5", *QUICK)
+    terminal("eval", "named.jsonl", "other.jsonl", *gold, "-m", "recall@5", *QUICK)
+    terminal("eval", "written.jsonl", *gold, "-m", "recall@5", "--normalize-ids", *QUICK)
+    terminal("eval", "far.jsonl", *gold, "-m", "recall@5", "--scores", "lower-is-better", *QUICK)
+    check("wording/doubts.txt", terminal.text)
 
 
 def test_eval_as_markdown(terminal: Transcript) -> None:
@@ -79,12 +110,16 @@ def test_check(terminal: Transcript, small: None) -> None:
     )
     terminal("check", "odd.jsonl", "gold.jsonl")
     terminal("check", file("bad.jsonl", "{"), "missing.jsonl", file("odd.csv", "question,passage\na,b\n"))
+    other = '{"id": "q1", "found": [{"doc": "a", "similarity": 0.5}]}\n'
+    terminal("check", file("other.jsonl", other), file("pairs.csv", "query_id,doc_id\nq1,a\n"))
+    terminal("check", "other.jsonl", "--map", "query_id=id,topk=found,chunk_id=doc,score=similarity")
     check("wording/check.txt", terminal.text)
 
 
 def test_run(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
     lines("gold.jsonl", *({"query_id": f"q{i}", "query": f"question {i}", "gold": ["a"]} for i in range(30)))
     code = "def search(query):\n    return ['a']\n\ndef broken(query):\n    raise RuntimeError('no index')\n"
+    code += "\ndef flaky(query):\n    return ['a'] if '9' not in query else 1 / 0\n"
     file("wording_app.py", code)
     monkeypatch.syspath_prepend(Path.cwd())
     monkeypatch.delitem(sys.modules, "wording_app", raising=False)
@@ -93,6 +128,9 @@ def test_run(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal(*search)
     terminal(*search, "-k", "3")
     terminal("run", "wording_app:broken", "-q", "gold.jsonl", "-o", "broken.jsonl")
+    for _ in range(2):
+        terminal("run", "wording_app:flaky", "-q", "gold.jsonl", "-o", "flaky.jsonl", "--max-errors", "0.05")
+    terminal("gate", "flaky.jsonl", "--gold", "gold.jsonl", "--gate", "recall@5 >= 0.5")
     terminal("run", "wording_app:serch", "-q", "gold.jsonl")
     terminal("run", "bm25", "-q", "gold.jsonl")
 
@@ -123,6 +161,10 @@ def test_mistyped_commands(terminal: Transcript, small: None) -> None:
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-m", "recal@5")
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "--metrc", "mrr")
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "old.jsonl")
+    terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "nothing=out.csv")
+    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "nothing=out.csv")
+    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "out.csv")
+    terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "summary=out.html")
     terminal("compare", "old.jsonl", "new.jsonl", "--interval", "magic")
     terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "five")
     check("wording/mistyped.txt", terminal.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from karat.cli.options import grade_option, json_option, options_of
+from karat.cli.options import grade_option, json_option, options_of, table_option
 from karat.statistics.sampling import Sampling
 
 
@@ -17,6 +17,7 @@ from karat.statistics.sampling import Sampling
 @grade_option
 @options_of(Sampling, "level", "seed")
 @json_option
+@table_option
 def command(
     files: tuple[str, ...],
     output: str | None,
@@ -27,6 +28,7 @@ def command(
     level: float,
     seed: int,
     as_json: bool,
+    outputs: tuple[str, ...],
 ) -> None:
     """Show how far the annotators of labels FILES agree, and where they do not.
 
@@ -37,14 +39,11 @@ def command(
     karat label conflicts.jsonl -o eve.jsonl --annotator eve
     karat agree ann.jsonl ben.jsonl eve.jsonl --adjudicator eve -o labels.jsonl
     """
-    from pathlib import Path
-
-    from karat.cli.scoring import show
+    from karat.cli.scoring import check_outputs, show
     from karat.errors import ConfigError
-    from karat.files.atomic_write import check_writable, refuse_overwriting
+    from karat.files.atomic_write import check_writable
     from karat.labels.agreement import find_agreement, settle
-    from karat.labels.labels_file import read_labels, write_labels
-    from karat.labels.pool_file import conflict_pool, read_pool, refuse_unknown, write_pool
+    from karat.labels.files import conflict_pool, read_labels, read_pool, refuse_unknown, write_pairs
     from karat.report.labels import agreement_report
 
     if conflicts and pooled is None:
@@ -53,25 +52,25 @@ def command(
         )
     if adjudicator is not None and output is None:
         raise ConfigError("an adjudicator decides what is written", code="missing-option", hint="say where to with -o")
+    check_outputs(outputs, *files, pooled)
     for target in filter(None, (output, conflicts)):
-        refuse_overwriting(Path(target), [*files, *([pooled] if pooled else [])])
-        check_writable(target)
+        check_writable(target, [*files, pooled])
     labels = read_labels(*files, highest=max_grade)
     pool = None if pooled is None else read_pool(pooled)
     if pool is not None:
         refuse_unknown(labels, pool)
     found = find_agreement(labels, Sampling(level=level, seed=seed))
     settled = settle(labels, adjudicator)
-    show([found], [agreement_report(found)], as_json, ())
+    show([found], agreement_report, as_json, outputs)
     if conflicts and pool is not None:
         open_ones = conflict_pool(pool, settled)
         if open_ones:
-            write_pool(conflicts, open_ones)
+            write_pairs(conflicts, open_ones)
             click.echo(f"wrote {conflicts}: {len(open_ones):,} pairs", err=True)
         else:
             click.echo(f"no conflict is open: {conflicts} was not written", err=True)
     if output is not None:
-        write_labels(output, settled)
+        write_pairs(output, settled)
         without = sum(label.grade is None for label in settled)
         said = f", {without:,} of them without a grade" if without else ""
         click.echo(f"wrote {output}: {len(settled):,} labels{said}", err=True)

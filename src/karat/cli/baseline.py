@@ -53,11 +53,11 @@ def command(
     metrics: tuple[str, ...],
     baselines: tuple[str, ...],
     depth: int,
+    keep: str | None,
     tokens: int | None,
     overlap: int | None,
     as_json: bool,
     outputs: tuple[str, ...],
-    keep: str | None,
     **options: Any,
 ) -> None:
     """Run simple systems over a corpus, score them, and show the ladder from chance to the best of them.
@@ -70,16 +70,19 @@ def command(
     """
     from pathlib import Path
 
-    from karat.cli.scoring import check_outputs, read_chunks, show
+    from karat.cli.scoring import check_outputs, mapped_fields, read_chunks, show
     from karat.files.progress import counting
     from karat.report.systems import ladder_report
     from karat.systems.ladder import BASELINES, METRICS, baseline_ladder
 
-    check_outputs(outputs, (corpus, gold, *runs))
+    check_outputs(outputs, corpus, gold, *runs)
     if keep is not None:
         Path(keep).mkdir(parents=True, exist_ok=True)
+    given = named_options(options)
+    fields = mapped_fields(given.pop("columns", None))
+    chunks = read_chunks(corpus, tokens, overlap, fields)
     found = baseline_ladder(
-        read_chunks(corpus, tokens, overlap),
+        chunks,
         gold,
         runs=runs,
         metrics=metrics or METRICS,
@@ -87,6 +90,7 @@ def command(
         k=depth,
         keep=keep,
         progress=counting,
-        **named_options(options),
+        **given,
+        columns=fields,
     )
-    show([found], [ladder_report(found)], as_json, outputs)
+    show([found], ladder_report, as_json, outputs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from karat.cli.options import grade_option, json_option, options_of, report_output
@@ -36,17 +38,13 @@ def command(
     gold: str | None,
     runs: tuple[str, ...],
     pool: str | None,
-    segments: tuple[str, ...],
-    k: int,
-    rel: float | None,
-    width: float,
     next_pool: str | None,
     max_grade: int,
     level: float,
     seed: int,
-    doc_of: str,
     as_json: bool,
     outputs: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Say how often a judge is right, by labels of people for some of its pairs, and correct what its labels say.
 
@@ -55,38 +53,23 @@ def command(
     karat calibrate --judge judge.jsonl --human human.jsonl --gold gold.jsonl --run run.jsonl --segment language
     karat calibrate --judge judge.jsonl --human human.jsonl --next pool.jsonl -o calibration.json
     """
-    from pathlib import Path
-
     from karat.cli.scoring import check_outputs, show
-    from karat.files.atomic_write import check_writable, refuse_overwriting
+    from karat.files.atomic_write import check_writable
     from karat.files.progress import working
-    from karat.labels.calibrating import calibrate, pool_of
-    from karat.labels.pool_file import write_pool
+    from karat.labels.calibration import calibrate, pool_of
+    from karat.labels.files import write_pairs
     from karat.report.labels import calibration_report
 
-    inputs = [path for path in (judge, human, gold, pool, *runs) if path]
-    check_outputs(outputs, inputs)
+    inputs = (judge, human, gold, pool, *runs)
+    check_outputs(outputs, *inputs)
     if next_pool is not None:
-        refuse_overwriting(Path(next_pool), inputs)
-        check_writable(next_pool)
+        check_writable(next_pool, inputs)
+    options |= {"sampling": Sampling(level=level, seed=seed), "highest": max_grade}
     with working("calibrating"):
-        found = calibrate(
-            judge,
-            human,
-            gold=gold,
-            runs=runs,
-            segments=segments,
-            pool=pool,
-            k=k,
-            rel=rel,
-            width=width,
-            sampling=Sampling(level=level, seed=seed),
-            doc_of=doc_of,
-            highest=max_grade,
-        )
-    show([found], [calibration_report(found)], as_json, outputs)
+        found = calibrate(judge, human, gold=gold, runs=runs, pool=pool, **options)
+    show([found], calibration_report, as_json, outputs)
     if next_pool is not None and found.next:
-        write_pool(next_pool, pool_of(found, pool))
+        write_pairs(next_pool, pool_of(found, pool))
         click.echo(f"wrote {next_pool}: {len(found.next):,} pairs", err=True)
     elif next_pool is not None:
         click.echo(f"nothing more to label: {next_pool} was not written", err=True)

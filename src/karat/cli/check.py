@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import click
 
-from karat.cli.options import options_of
+from karat.cli.options import options_of, report_output
 from karat.scoring.options import Options
 
 
 @click.command("check", short_help="Look at files without scoring them.")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-@options_of(Options, "target")
-def command(files: tuple[str, ...], as_json: bool, target: str | None) -> None:
+@report_output
+@options_of(Options, "columns", "target")
+def command(
+    files: tuple[str, ...], as_json: bool, outputs: tuple[str, ...], columns: str | None, target: str | None
+) -> None:
     """Read FILES (runs, gold sets, in any format), say what they hold and what would be repaired.
 
     With one gold set and any number of runs, the runs are also matched against it. Nothing is scored.
     Exit code 2 when a file cannot be used.
     """
-    from karat.report.check import checked_report
+    from karat.cli.scoring import check_outputs, mapped_fields, show
+    from karat.report.catalogue import checked_report
     from karat.results.check import check_files
 
-    found = check_files(list(files), target)
-    if as_json:
-        from karat.cli.scoring import print_json
-
-        print_json(found)
-    else:
-        from karat.report.renderers.terminal import print_report, terminal_console
-
-        print_report(checked_report(found), terminal_console())
+    check_outputs(outputs, *files)
+    fields = mapped_fields(columns)
+    found = check_files(list(files), target, fields)
+    if fields is not None and not any(f.error for f in found):
+        fields.refuse_unused(files)
+    show([found], checked_report, as_json, outputs)
     if any(f.error for f in found):
         raise SystemExit(2)

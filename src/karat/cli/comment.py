@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import click
+
+from karat.cli.options import F
+
+
+def _seconds(flag: str, default: int, limits: click.IntRange, about: str) -> Callable[[F], F]:
+    return click.option(flag, metavar="SECONDS", type=limits, default=default, show_default=True, help=about)
 
 
 @click.command("comment", short_help="Keep one comment on a pull request of GitHub or GitLab up to date.")
@@ -21,22 +28,8 @@ import click
     help="Number of the pull or merge request.  [default: from the environment]",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and send nothing.")
-@click.option(
-    "--patience",
-    metavar="SECONDS",
-    type=click.IntRange(min=0, max=3600),
-    default=90,
-    show_default=True,
-    help="How long to keep trying while the host is busy or down.",
-)
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=click.IntRange(min=1, max=600),
-    default=20,
-    show_default=True,
-    help="How long to wait for one answer.",
-)
+@_seconds("--patience", 90, click.IntRange(0, 3600), "How long to keep trying while the host is busy or down.")
+@_seconds("--timeout", 20, click.IntRange(1, 600), "How long to wait for one answer.")
 def command(
     file: str, name: str, host: str | None, number: int | None, dry_run: bool, patience: int, timeout: int
 ) -> None:
@@ -50,8 +43,7 @@ def command(
     """
     from dataclasses import replace
 
-    from karat.net.hosts.body import read_body
-    from karat.net.hosts.posting import PATIENCE, find_host, plan, post
+    from karat.net.hosts.comments import PATIENCE, find_host, plan, post, read_body
 
     body = read_body(file)
     found = find_host(os.environ, host, number, dry_run)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from karat.cli.options import (
-    input_files,
-    json_option,
     metric_option,
     named_options,
     options_of,
-    reading_options,
-    report_output,
+    ranking_options,
+    report_options,
     statistics_options,
 )
 from karat.labels.options import LabelOptions
-from karat.scoring.options import Options
+from karat.scoring.options import Options, named_sampling
+from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
     from karat.report.blocks import Report
@@ -30,14 +30,11 @@ if TYPE_CHECKING:
 @metric_option
 @options_of(Options, "segments")
 @click.option("--changes", type=click.IntRange(min=0), default=5, show_default=True, help="Changed queries to show.")
-@options_of(LabelOptions, "bounds", "labels", "max_grade")
-@click.option("--force", is_flag=True, help="Compare although dataset version or definitions differ.")
-@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "prices", "no_answer")
-@options_of(Options, "fuzzy_threshold", "corpus")
+@options_of(LabelOptions, "bounds", "labels", "gold_labels", "max_grade", "gold_scale")
+@click.option("--force", is_flag=True, help="Compare although dataset version, labels, definitions or settings differ.")
+@ranking_options
 @statistics_options
-@json_option
-@report_output
-@reading_options
+@report_options
 def command(
     runs: tuple[str, ...],
     gold: str | None,
@@ -63,34 +60,36 @@ def command(
     karat compare before.json after.json
     karat compare main history:latest
     """
-    from karat.cli.scoring import check_outputs, results_of, sampling_of, show
+    from karat.cli.scoring import check_outputs, results_of, show
     from karat.errors import ConfigError
-    from karat.history.references import named
+    from karat.history.location import named
     from karat.report.comparison import comparison_report
+    from karat.report.sections.audit import with_audits
     from karat.results.comparison.compare import compare_need, compare_results
     from karat.results.queries.changed import changes_need
 
     runs = tuple(named(run) or run for run in runs)
     options = named_options(options) | {"labels": labels}
-    check_outputs(outputs, (*runs, gold, *input_files(options, Options, LabelOptions)))
-    sampling = sampling_of(options)
+    check_outputs(outputs, *runs, gold, options=options)
+    sampling = named_sampling(options, Sampling())
     consumers: list[Consumer] = [compare_need(bounds=bounds)]
     if any(output.endswith(".html") for output in outputs):
         consumers.append(changes_need)
     sides = [result for run in runs for result in results_of(run, gold, metrics, options, consumers=consumers)]
-    if labels and not all(side.labelling.judge for side in sides):
+    given = "--labels" if labels else "--gold-labels"
+    if (labels or options.get("gold_labels")) and not all(side.labelling.prepare for side in sides):
         raise ConfigError(
-            "--labels needs the runs themselves: a saved result keeps no hits",
+            f"{given} needs the runs themselves: a saved result keeps no hits",
             code="no-hits-kept",
             hint="give the run files",
         )
-    found = compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
+    compared = partial(compare_results, sides, sampling=sampling, force=force, changes=changes, bounds=bounds)
+    found = compared(segments=segments)
 
     def page() -> Report:
-        if segments:
-            return comparison_report(found, sides)
-        tags = sides[0].telling_tags()
-        by_tag = compare_results(sides, segments=tags, sampling=sampling, force=force, changes=changes, bounds=bounds)
-        return comparison_report(by_tag, sides)
+        shown = found if segments else compared(segments=sides[0].telling_tags())
+        return with_audits(comparison_report(shown, sides), sides)
 
-    show([found], [comparison_report(found)], as_json, outputs, page)
+    show([found], lambda one: with_audits(comparison_report(one), sides), as_json, outputs, page)
+    if any(pair.invalid for pair in found.pairs):
+        raise SystemExit(2)  # what was asked for could not be compared

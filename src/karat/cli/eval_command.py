@@ -9,10 +9,13 @@ import click
 
 from karat.cli.options import (
     NeedsGold,
+    gold_option,
     input_files,
     metric_option,
     named_options,
     options_of,
+    output_option,
+    ranking_options,
     reading_options,
     save_options,
     statistics_options,
@@ -21,41 +24,41 @@ from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 if TYPE_CHECKING:
+    from karat.cli.scoring import Keeper
     from karat.results.analyses.base import Consumer
+    from karat.scoring.metrics.base import Metric
 
 
-@click.command("eval", cls=NeedsGold, short_help="Score a run against a gold set.")
-@click.argument("run")
-@click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
+@click.command("eval", cls=NeedsGold, short_help="Score a run, or several, against a gold set.")
+@click.argument("runs", metavar="RUN…", nargs=-1, required=True)
+@gold_option
 @metric_option
 @click.option("--by-document", is_flag=True, help="Also ask for the right documents, whatever the chunk.")
 @click.option("--criteria", "-c", metavar="FILE", help="Also measure what these gates ask of a baseline.")
-@options_of(Options, "segments", "k", "missing", "min_score", "doc_of", "no_future", "top_k", "prices", "no_answer")
-@options_of(Options, "fuzzy_threshold", "corpus", "corpus_size")
-@options_of(LabelOptions, "bounds", "labels", "calibration", "pool", "max_grade")
-@options_of(Options, "bm25", "raw", "original", "routes", "target_false_evidence")
+@options_of(Options, "segments", "like")
+@ranking_options
+@options_of(Options, "corpus_size")
+@options_of(LabelOptions, "bounds", "labels", "gold_labels", "calibration", "borrow", "pool", "max_grade", "gold_scale")
+@options_of(Options, "bm25", "raw", "rerank_depth", "original", "routes", "target_false_evidence", "quality")
 @statistics_options
 @click.option("--brief", is_flag=True, help="Print only the scores and what stands out; files hold everything.")
+@click.option("--explain", is_flag=True, help="Print every table; without it, what takes one screen or two.")
 @click.option("--json", "as_json", is_flag=True, help="Print the saved form of the result instead of tables.")
-@click.option(
-    "--output",
-    "-o",
-    "outputs",
-    multiple=True,
-    metavar="FILE",
-    help="Also write report.html, out.json, out.md, scores.parquet, out.csv; summary=out.csv, segments=out.csv and "
-    "audit=out.md name one table.",
+@output_option(
+    "Also write report.html, out.json, out.md, scores.parquet, out.csv; summary=out.csv, segments=out.csv, "
+    "audit=out.md, findings=out.csv, latency.stages=out.csv … name one table."
 )
 @save_options
 @reading_options
 @options_of(Options, "engine", "spark_master", "run_columns")
 def command(
-    run: str,
+    runs: tuple[str, ...],
     gold: str,
     metrics: tuple[str, ...],
     by_document: bool,
     criteria: str | None,
     brief: bool,
+    explain: bool,
     as_json: bool,
     outputs: tuple[str, ...],
     save: bool | None,
@@ -63,6 +66,7 @@ def command(
     **options: Any,
 ) -> None:
     """Score RUN against a gold set: the panel with intervals, what it could reach, segments, worst queries, audit.
+    Several runs make one table of systems and metrics.
 
     RUN and the gold set may be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also .gz and .zst. RUN may
     also be a folder of Parquet files, a pattern such as 'runs/*.parquet', or a Delta table.
@@ -74,32 +78,63 @@ def command(
     karat eval run.jsonl --gold gold.jsonl --labels judge.jsonl --calibration human.jsonl --bounds
     karat eval run.jsonl --gold gold.yaml -o report.html -o result.json -o scores.parquet
     karat eval run.jsonl --gold gold.jsonl --save
+    karat eval runs/*.jsonl --gold gold.jsonl -m recall@5,ndcg@10,mrr -o table.tex -o table.csv -o table.html
     karat eval 's3a://bucket/runs/*.parquet' --gold gold.jsonl --engine spark --spark-master spark://host:7077
     """
-    from karat.cli.scoring import command_line, open_for_saving, print_json, score_files
-    from karat.report.export import check_target, export, to_json
+    from karat.cli.scoring import command_line, load_numpy, open_for_saving, print_json, print_reports, score_files
 
+    load_numpy()
     options = named_options(options)
+    if len(runs) > 1:
+        _many(runs, gold, metrics, options, as_json, outputs, open_for_saving(save, tags))
+        return
+    [run] = runs
+    if outputs or as_json:  # most of what writes files is not needed to print
+        from karat.report.export import check_target, export, to_json
     for output in outputs:
-        check_target(output, inputs=[run, gold, *input_files(options, Options, LabelOptions)])
+        check_target(output, inputs=[run, gold, *input_files(options)])
     keeper = open_for_saving(save, tags)
-    asked: Sequence[str] = metrics if criteria is None else _with_gates(metrics, criteria)
+    asked: Sequence[str | Metric] = metrics if criteria is None else _with_gates(metrics, criteria)
     consumers = _consumers(outputs, as_json=as_json, keep=keeper is not None)
-    wanted = _with_documents(asked) if by_document else asked
+    wanted = _with_documents(asked, options.get("like")) if by_document else asked
     results = score_files(run, gold, wanted, options, analyses=True, consumers=consumers)
     if as_json:
         print_json(to_json(results))
     else:
-        from karat.report.build import brief_report, evaluation_report
-        from karat.report.renderers.terminal import print_report, terminal_console
+        from karat.report.build import brief_report, evaluation_report, short_report
 
-        console = terminal_console()
-        for i, result in enumerate(results):
-            if i:
-                console.print()
-            print_report(brief_report(result) if brief else evaluation_report(result), console)
+        print_reports(map(brief_report if brief else evaluation_report if explain else short_report, results))
     for output in outputs:
         click.echo(f"wrote {export(results, output, command_line())}", err=True)
+    if keeper is not None:
+        for result in results:
+            keeper.keep(result)
+
+
+def _many(
+    runs: Sequence[str],
+    gold: str,
+    metrics: Sequence[str],
+    options: dict[str, Any],
+    as_json: bool,
+    outputs: Sequence[str],
+    keeper: Keeper | None,
+) -> None:
+    """Several runs: one table."""
+    from karat.cli.scoring import check_outputs, score_files, show
+    from karat.files.atomic_write import write_whole
+    from karat.report.leaderboard import board_file, leaderboard_report
+    from karat.results.leaderboard import DEFAULT, rank_systems
+
+    tables = [output for output in outputs if output.endswith((".tex", ".csv", ".parquet"))]
+    others = [output for output in outputs if output not in tables]
+    check_outputs(others, gold, *runs, options=options)
+    results = [result for run in runs for result in score_files(run, gold, metrics or DEFAULT, options)]
+    board = rank_systems(results)
+    show([board], leaderboard_report, as_json, others, lambda: leaderboard_report(board, pictures=True))
+    for output in tables:
+        write_whole(output, board_file(board, output[output.rindex(".") :]))
+        click.echo(f"wrote {output}", err=True)
     if keeper is not None:
         for result in results:
             keeper.keep(result)
@@ -123,7 +158,7 @@ def _consumers(outputs: Sequence[str], *, as_json: bool, keep: bool) -> list[Con
     return found
 
 
-def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:
+def _with_gates(metrics: Sequence[str], criteria: str) -> list[str | Metric]:
     from pathlib import Path
 
     from karat.gates.criteria import read_criteria
@@ -133,10 +168,10 @@ def _with_gates(metrics: Sequence[str], criteria: str) -> list[str]:
     return [*(metrics or PANEL), *gate_metrics(read_criteria(Path(criteria)))]
 
 
-def _with_documents(metrics: Sequence[str]) -> list[str]:
+def _with_documents(metrics: Sequence[str | Metric], like: str | None) -> list[Metric]:
     from karat.results.evaluate import PANEL
     from karat.scoring.metrics.base import Relevance
-    from karat.scoring.metrics.grammar import parse_metrics
+    from karat.scoring.peers import metrics_like
 
-    asked = parse_metrics(metrics or PANEL)
-    return list(map(str, [*asked, *(m.by_document for m in asked if isinstance(m, Relevance))]))
+    asked = metrics_like(like, metrics or None, PANEL)
+    return [*asked, *(m.by_document for m in asked if isinstance(m, Relevance))]

@@ -14,10 +14,13 @@ from karat.cli.options import (
     json_option,
     named_options,
     options_of,
+    output_option,
+    ranking_options,
     reading_options,
     save_options,
     statistics_options,
 )
+from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 if TYPE_CHECKING:
@@ -26,24 +29,20 @@ if TYPE_CHECKING:
 
 _KINDS = ("html", "json", "md", "junit", "annotations", "codequality", "summary")
 _WITH_BREAKDOWN = {"html", "json", "md", "summary"}  # what changed by tag and by query
+_TABLE = "table "  # before the name of one
 _ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 
 
 @click.command("gate", short_help="May it ship: check a run against ship-criteria.yaml.")
-@click.argument("run")
 @gate_options
-@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "prices", "no_answer")
-@options_of(Options, "fuzzy_threshold", "corpus", "corpus_size")
+@ranking_options
+@options_of(Options, "corpus_size")
+@options_of(LabelOptions, "labels", "gold_labels", "calibration", "max_grade", "gold_scale")
 @statistics_options
 @json_option
-@click.option(
-    "--output",
-    "-o",
-    "outputs",
-    multiple=True,
-    metavar="FILE",
-    help="Also write verdict.html, out.json, comment.md, junit.xml; annotations=FILE (- prints them), codequality=FILE "
-    "and summary=FILE (added to its end) name other forms.",
+@output_option(
+    "Also write verdict.html, out.json, comment.md, junit.xml; annotations=FILE (- prints them), codequality=FILE "
+    "and summary=FILE (added to its end) name other forms; NAME=out.csv or NAME=out.parquet writes one table."
 )
 @click.option("--anchor", metavar="RESULT", help="Second baseline, for gates with regression_max that name none.")
 @save_options
@@ -70,24 +69,23 @@ def command(
     karat gate run.jsonl --gold gold.jsonl --baseline main --anchor release --save   (pins: karat history)
     """
     from karat.cli.scoring import open_for_saving, page_text, show, sides_of
-    from karat.gates.gate import anchored, asked_for, judge_result
-    from karat.history.references import named
+    from karat.gates.gate import anchored, asked_for, gate_need, judge_needs, judge_result
+    from karat.history.location import named
     from karat.report.gate import gate_page, gate_report
     from karat.results.evaluate import with_panel
 
     options = named_options(options)
-    inputs = (run, gold, criteria, baseline, *input_files(options, Options))
+    inputs = (run, gold, criteria, baseline, *input_files(options))
     targets = [_target(output, inputs) for output in outputs]
     keeper = open_for_saving(save, tags)
     asked = anchored(asked_for(criteria, gates), named(anchor))
     kinds = {kind for kind, _ in targets}
-    told = as_json or keeper is not None or bool(kinds & _WITH_BREAKDOWN)
-    consumers = _consumers(kinds, told=told, keep=keeper is not None)
+    told = as_json or keeper is not None or bool(kinds & _WITH_BREAKDOWN) or any(k.startswith(_TABLE) for k in kinds)
+    consumers = [gate_need(asked), *_consumers(kinds, told=told, keep=keeper is not None), *judge_needs(asked)]
     shows_all = "html" in kinds or keeper is not None
-    sides = sides_of(run, gold, asked, named(baseline), options, consumers=consumers, analyses=shows_all)
-    result, asked, before = sides
+    result, before = sides_of(run, gold, asked, named(baseline), options, consumers=consumers, analyses=shows_all)
     found = judge_result(result, asked, before, breakdown=told)
-    show([found], [gate_report(found)], as_json, ())
+    show([found], gate_report, as_json)
 
     def page() -> bytes:
         return page_text(gate_page(found, result, before))
@@ -115,8 +113,12 @@ def _consumers(kinds: set[str], *, told: bool, keep: bool) -> list[Consumer]:
 def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
     """(kind, path): named, or by the ending."""
     from karat.errors import ConfigError
-    from karat.files.atomic_write import check_writable, refuse_overwriting
+    from karat.files.atomic_write import check_writable
+    from karat.report.tables import table_target
 
+    if (table := table_target(output)) is not None:
+        check_writable(table[1], inputs)
+        return f"{_TABLE}{table[0]}", str(table[1])
     kind, equals, path = output.partition("=")
     if not equals or kind not in _KINDS:
         path, kind = output, _ENDINGS.get(Path(output).suffix, "")
@@ -127,8 +129,7 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
             expected=".html, .json, .md or .xml, or a name before it: " + ", ".join(f"{k}=" for k in _KINDS),
         )
     if path != "-":
-        refuse_overwriting(Path(path), [name for name in inputs if name])
-        check_writable(Path(path))
+        check_writable(path, inputs)
     return kind, path
 
 
@@ -137,9 +138,13 @@ def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> 
     from karat.data.saved import json_text
     from karat.errors import no_commands
     from karat.files.atomic_write import write_whole
-    from karat.report.comment import comment
-    from karat.report.renderers.ci import render_annotations, render_code_quality, render_junit
+    from karat.report.gate import comment, render_annotations, render_code_quality, render_junit
+    from karat.report.tables import joined_tables, write_table
 
+    if kind.startswith(_TABLE):
+        write_table(joined_tables([found]), kind.removeprefix(_TABLE), Path(path))
+        click.echo(f"wrote {path}", err=True)
+        return
     makers: dict[str, Callable[[], bytes]] = {
         "html": page,
         "json": lambda: json_text(found),

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from karat.cli.options import json_option, store_option
+from karat.cli.options import all_of, json_option, output_option, report_output, store_option
 
 if TYPE_CHECKING:
     from karat.history.rows import Filter
     from karat.history.store import Store
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def filter_options(command: F) -> F:
-    for option in (
-        click.option("--until", metavar="TIME", help="Saved before this, such as 2025-07-01."),
-        click.option("--since", metavar="TIME", help="Saved at this time or later, such as 2025-06-01."),
-        click.option("--dataset", help="Only of this dataset."),
-        click.option("--tag", help="Only with this tag."),
-        click.option("--branch", help="Only of this branch."),
-        click.option("--system", help="Only of this system."),
-    ):
-        command = option(command)
-    return command
+filter_options = all_of(
+    click.option("--system", help="Only of this system."),
+    click.option("--branch", help="Only of this branch."),
+    click.option("--tag", help="Only with this tag."),
+    click.option("--dataset", help="Only of this dataset."),
+    click.option("--since", metavar="TIME", help="Saved at this time or later, such as 2025-06-01."),
+    click.option("--until", metavar="TIME", help="Saved before this, such as 2025-07-01."),
+)
 
 
 @click.group("history", short_help="Past runs: list, show, tag, pin as baseline or anchor, export and import.")
@@ -50,22 +44,24 @@ def command() -> None:
 @click.option("--after", metavar="PLACE", help="Go on where an earlier list ended.")
 @store_option
 @json_option
-def list_runs(limit: int, after: str | None, store: str | None, as_json: bool, **only: str | None) -> None:
+@report_output
+def list_runs(
+    limit: int, after: str | None, store: str | None, as_json: bool, outputs: tuple[str, ...], **only: str | None
+) -> None:
     """List runs, the newest first, with their most telling metrics."""
-    from karat.cli.scoring import show
+    from karat.cli.scoring import check_outputs, show
     from karat.history.report import list_report
 
+    check_outputs(outputs)
     with _open(store) as opened:
         page = opened.runs(_filter(**only), limit=limit, after=after)
         total = opened.count()
-    show([page], [list_report(page, total)], as_json, ())
+    show([page], partial(list_report, total=total), as_json, outputs)
 
 
 @command.command("show", short_help="One run, as `karat eval` showed it.")
 @click.argument("run")
-@click.option(
-    "--output", "-o", "outputs", multiple=True, metavar="FILE", help="As in `karat eval`: report.html, out.json …"
-)
+@output_option("As in `karat eval`: report.html, out.json …")
 @store_option
 @json_option
 def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: bool) -> None:
@@ -75,12 +71,11 @@ def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: boo
     karat history show latest
     karat history show 3f9a1c -o report.html -o result.json
     """
-    from karat.cli.scoring import command_line, print_json
+    from karat.cli.scoring import command_line, print_json, print_reports
     from karat.history.keep import restored
     from karat.history.report import origin_section
     from karat.report.build import evaluation_report
     from karat.report.export import check_target, export, to_json
-    from karat.report.renderers.terminal import print_report, terminal_console
 
     for output in outputs:
         check_target(output)
@@ -92,7 +87,7 @@ def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: boo
         print_json(to_json([result]))
     else:
         report = evaluation_report(result)
-        print_report(type(report)(report.title, [origin_section(row), *report.sections]), terminal_console())
+        print_reports([type(report)(report.title, [origin_section(row), *report.sections])])
     for output in outputs:
         click.echo(f"wrote {export([result], output, command_line())}", err=True)
 
@@ -104,28 +99,34 @@ def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: boo
 @click.option("-n", "limit", type=click.IntRange(1, 1000), default=30, show_default=True, help="How many runs.")
 @store_option
 @json_option
-def trend(metric: str, segment: str | None, limit: int, store: str | None, as_json: bool, **only: str | None) -> None:
+@report_output
+def trend(
+    metric: str,
+    segment: str | None,
+    limit: int,
+    store: str | None,
+    as_json: bool,
+    outputs: tuple[str, ...],
+    **only: str | None,
+) -> None:
     """Show METRIC over time with its intervals, the oldest first.
 
     \b
     karat history trend recall@5 --branch main
     karat history trend recall@5 --segment language=de
     """
-    from karat.cli.scoring import print_json
+    from karat.cli.scoring import check_outputs, show
     from karat.history.report import trend_report
-    from karat.report.renderers.terminal import print_report, terminal_console
     from karat.scoring.metrics.grammar import parse_metric
 
     name, equals, value = (segment or "=").partition("=")
     if not equals:
         raise click.BadParameter(f"{segment!r} is not of the form NAME=VALUE", param_hint="--segment")
     asked = str(parse_metric(metric))
+    check_outputs(outputs)
     with _open(store) as opened:
         points = opened.trend(asked, _filter(**only), segment=(name, value), limit=limit)
-    if as_json:
-        print_json(points)
-    else:
-        print_report(trend_report(asked, segment, points), terminal_console())
+    show([points], partial(trend_report, asked, segment), as_json, outputs)
 
 
 @command.command("tag", short_help="Give a run tags.")
@@ -189,19 +190,17 @@ def unpin(name: str, store: str | None) -> None:
 @command.command("pins", short_help="Baselines and anchors.")
 @store_option
 @json_option
-def pins(store: str | None, as_json: bool) -> None:
+@report_output
+def pins(store: str | None, as_json: bool, outputs: tuple[str, ...]) -> None:
     """List baselines and anchors."""
-    from karat.cli.scoring import print_json
+    from karat.cli.scoring import check_outputs, show
     from karat.history.report import pins_report
-    from karat.report.renderers.terminal import print_report, terminal_console
 
+    check_outputs(outputs)
     with _open(store) as opened:
         found = opened.pins()
         rows = {pin.run_id: opened.row(pin.run_id) for pin in found}
-    if as_json:
-        print_json(found)
-    else:
-        print_report(pins_report(found, rows), terminal_console())
+    show([found], partial(pins_report, rows=rows), as_json, outputs)
 
 
 @command.command("delete", short_help="Delete runs.")
@@ -222,17 +221,15 @@ def delete(runs: tuple[str, ...], store: str | None) -> None:
 @store_option
 def export_command(runs: tuple[str, ...], everything: bool, output: str, store: str | None) -> None:
     """Write RUNS, whole and with their tags, to one file, for `karat history import`."""
-    from pathlib import Path
-
-    from karat.files.atomic_write import check_writable
-    from karat.history.archive import export_runs
+    from karat.files.atomic_write import check_writable, write_whole
+    from karat.history.archive import pack
 
     if bool(runs) == everything:
         raise click.UsageError("which runs?\nhint: name some, or --all")
     check_writable(output)
     with _open(store) as opened:
         ids = opened.ids() if everything else [opened.find(run) for run in runs]
-        export_runs(opened, list(dict.fromkeys(ids)), Path(output))
+        write_whole(output, pack(opened, list(dict.fromkeys(ids))))
     click.echo(f"wrote {output}: {_count(len(ids))}", err=True)
 
 
@@ -286,7 +283,7 @@ def check(store: str | None, as_json: bool) -> None:
 
 
 def _open(place: str | None, *, create: bool = False) -> Store:
-    from karat.history.opening import open_store
+    from karat.history.location import open_store
 
     return open_store(place, create=create)
 

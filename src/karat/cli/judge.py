@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-from karat.cli.options import dry_run_option, input_files, json_option, named_options, options_of
-from karat.labels.judge.options import JudgeOptions
+from karat.cli.options import dry_run_option, input_files, json_option, named_options, options_of, table_option
+from karat.labels.options import JudgeOptions
 from karat.llm.options import ModelOptions
 from karat.options.option import options_in
 
@@ -19,7 +20,8 @@ from karat.options.option import options_in
 @options_of(JudgeOptions, "prompt", "corpus", "annotator", "canaries", "model", *options_in(ModelOptions))
 @dry_run_option
 @json_option
-def command(pool: str, output: str, dry_run: bool, as_json: bool, **options: Any) -> None:
+@table_option
+def command(pool: str, output: str, dry_run: bool, as_json: bool, outputs: tuple[str, ...], **options: Any) -> None:
     """Let a model grade every pair of POOL: 2 answers the query, 1 a part of it, 0 does not help.
 
     A pair that it cannot grade is missing, never 0. Any OpenAI-compatible endpoint will do; the key comes from
@@ -36,29 +38,23 @@ def command(pool: str, output: str, dry_run: bool, as_json: bool, **options: Any
     """
     from pathlib import Path
 
-    from karat.cli.scoring import show, show_estimate
+    from karat.cli.scoring import check_outputs, run_paid
     from karat.errors import ConfigError
     from karat.files.atomic_write import refuse_overwriting
-    from karat.files.progress import counting
+    from karat.labels.files import check_labels
     from karat.labels.judge.judge import Judging
-    from karat.labels.labels_file import check_labels
     from karat.report.models import judging_report
     from karat.settings import load_config
 
     target = Path(output)
     options = named_options(options)
-    refuse_overwriting(target, [pool, *input_files(options, JudgeOptions)])
+    check_outputs(outputs, pool)
+    refuse_overwriting(output, [pool, *input_files(options, JudgeOptions)])
     check_labels(target)
     judging = Judging(pool, **{"prices": load_config().prices, **options})
-    show_estimate(judging.estimate(), dry_run, as_json)
-    if dry_run:
+    done = run_paid(judging.estimate(), partial(judging.run, target), judging_report, dry_run, as_json, outputs)
+    if done is None:
         return
-    try:
-        done = judging.run(target, progress=counting)
-    except KeyboardInterrupt:
-        click.echo("stopped; the same command goes on, and pays for nothing twice", err=True)
-        raise
-    show([done], [judging_report(done)], as_json, ())
     click.echo(f"wrote {output}: {len(done.labels):,} labels in {done.seconds:.1f} s", err=True)
     if not any(done.grades.values()):
         what = f"no pair got a grade: {done.missing_examples[0]}"

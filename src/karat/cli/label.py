@@ -22,19 +22,16 @@ def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped
     karat label pool.jsonl -o ann.jsonl --annotator ann
     """
     from contextlib import suppress
-    from pathlib import Path
 
     from karat.errors import ConfigError
     from karat.files.atomic_write import refuse_overwriting
-    from karat.labels.labelling import Session
-    from karat.labels.labels_file import LabelLog
-    from karat.labels.pool_file import by_key, read_pool
-    from karat.labels.screen import keyboard, label_by_keys
-    from karat.report.renderers.terminal import terminal_console
+    from karat.labels.desk import Session
+    from karat.labels.files import LabelLog, by_key, read_pool
+    from karat.labels.screen import keyboard, label_by_keys, terminal_console
 
     if not annotator.strip():
         raise ConfigError("the annotator has no name", code="missing-option", hint="--annotator NAME says who labels")
-    refuse_overwriting(Path(output), [pool])
+    refuse_overwriting(output, [pool])
     pairs = read_pool(pool)
     with keyboard() as keys, LabelLog(output, highest=max_grade) as log:
         session = Session(by_key(pairs), log, annotator.strip(), only_skipped=only_skipped)

@@ -48,8 +48,23 @@ class Commands(click.Group):
             raise click.UsageError(f"{error.message}\nhint: {hint}" if hint else error.message, ctx) from None
 
 
+def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from karat.data.native import reader_name
+
+        click.echo(f"karat, version {karat.__version__}, {reader_name()}")
+        context.exit()
+
+
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(karat.__version__, prog_name="karat")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def karat_command() -> None:
     """How good is our retriever, how sure are we of that, where does it lose, may this change ship?
 

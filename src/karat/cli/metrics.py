@@ -11,17 +11,14 @@ import click
 @click.option("--markdown", is_flag=True, help="Print the whole reference as Markdown.")
 def command(name: str | None, as_json: bool, markdown: bool) -> None:
     """List all metrics, or say everything about one (NAME, an alias works too)."""
+    from karat.cli.scoring import print_json, print_reports
     from karat.scoring.metrics.reference import describe, describe_all, reference
 
     if markdown:
         click.echo(reference(), nl=False)
     elif as_json:
-        from karat.cli.scoring import print_json
-
-        found = describe_all() if name is None else [describe(name)]
-        print_json(found)
+        print_json(describe_all() if name is None else [describe(name)])
     else:
         from karat.report.catalogue import metrics_report
-        from karat.report.renderers.terminal import print_report, terminal_console
 
-        print_report(metrics_report(name), terminal_console())
+        print_reports([metrics_report(name)])

@@ -103,12 +103,26 @@ def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
 
 def _type(option: Option) -> Any:
     if option.choices:
-        return click.Choice(option.choices)
+        return _choice(option.choices)
     if option.plain_type not in (int, float):
         return str  # it may be many things, of which a command line can say one
     if option.limits == [None] * 4:
         return option.plain_type
     return _Whole(option) if option.plain_type is int else _Number(option)
+
+
+def _choice(choices: tuple[Any, ...]) -> click.ParamType[Any]:
+    """One of some texts or of some numbers."""
+    if isinstance(choices[0], str):
+        return click.Choice(choices)
+    return _Numbers([str(choice) for choice in choices])
+
+
+class _Numbers(click.Choice):  # type: ignore[type-arg]
+    """One of some whole numbers."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return int(super().convert(str(value), param, ctx))
 
 
 def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -128,8 +142,8 @@ def named_options(options: dict[str, Any]) -> dict[str, Any]:
 def input_files(options: Mapping[str, Any], *kinds: type) -> list[str]:
     """The files that some options name, which no output may replace."""
     found: list[str] = []
-    for name, option in ((name, option) for kind in kinds for name, option in options_in(kind).items()):
-        value = options.get(name)
+    for option in (option for kind in kinds or (Options, LabelOptions) for option in options_in(kind).values()):
+        value = options.get(option.name)
         if option.is_input and value:
             found += [value] if isinstance(value, str) else value.values() if isinstance(value, Mapping) else value
     return found
@@ -140,16 +154,26 @@ metric_option = click.option(
     "-m",
     "metrics",
     multiple=True,
-    help="Metric such as recall@5; repeat for more. `karat metrics` lists them.",
+    help="Metric such as recall@5; repeat, or separate by commas. `karat metrics` lists them.",
 )
 
-READING = ("run_format", "gold_format", "target", "split", "system", "hits")
-query_options = options_of(Options, "gold_format", "target", "split")
+gold_option = click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
+run_and_gold = all_of(click.argument("run"), gold_option)
+
+READING = ("columns", "run_format", "gold_format", "target", "split", "system", "hits")
+query_options = options_of(Options, "columns", "gold_format", "target", "split")
 reading_options = options_of(Options, *READING)
+ranking_options = options_of(
+    Options,
+    *("k", "missing", "min_score", "scores", "ties", "score_width", "no_relevant", "doc_of", "normalize_ids"),
+    *("no_future", "top_k"),
+    *("prices", "no_answer", "fuzzy_threshold", "corpus"),
+)
 statistics_options = options_of(Options, "method", "level", "resamples", "seed", "cluster")
 grade_option = options_of(LabelOptions, "max_grade")
 
 gate_options = all_of(
+    click.argument("run"),
     click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`."),
     click.option("--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml]"),
     click.option("--gate", "gates", multiple=True, help="A gate as text, such as 'recall@5 >= 0.85'; repeat for more."),
@@ -176,11 +200,22 @@ dry_run_option = click.option(
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
-report_output = click.option(
-    "--output",
-    "-o",
+
+def output_option(about: str) -> Callable[[F], F]:
+    return click.option("--output", "-o", "outputs", multiple=True, metavar="FILE", help=about)
+
+
+report_output = output_option(
+    "Also write out.html, out.json or out.md; NAME=out.csv or NAME=out.parquet writes one table; repeat for more."
+)
+
+# For commands whose -o is what they make.
+table_option = click.option(
+    "--table",
     "outputs",
     multiple=True,
-    metavar="FILE",
-    help="Also write out.html, out.json or out.md; repeat for more.",
+    metavar="NAME=FILE",
+    help="Also write one of the tables shown, as .csv or .parquet; repeat for more.",
 )
+
+report_options = all_of(json_option, report_output, reading_options)

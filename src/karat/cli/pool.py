@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from karat.cli.options import READING, grade_option, json_option, options_of, reading_options
+from karat.cli.options import READING, json_option, options_of, reading_options, table_option
+from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 
@@ -17,7 +18,7 @@ from karat.scoring.options import Options
 @options_of(Options, "k", default=10, help="Hits of each run to look at.")
 @click.option("--corpus", help="Corpus: lends hits their texts and titles.")
 @click.option("--labels", "labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
-@grade_option
+@options_of(LabelOptions, "max_grade", "gold_scale")
 @click.option("--only-differences", is_flag=True, help="Only pairs whose label can change the comparison of the runs.")
 @click.option("--budget", type=click.IntRange(min=1), metavar="N", help="The N pairs that may change it most.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="N pairs at random.")
@@ -25,6 +26,7 @@ from karat.scoring.options import Options
 @options_of(Options, "seed", help="Of the order and the sample.")
 @options_of(Options, "doc_of")
 @json_option
+@table_option
 @reading_options
 def command(
     runs: tuple[str, ...],
@@ -32,7 +34,9 @@ def command(
     output: str,
     labelled: tuple[str, ...],
     max_grade: int,
+    gold_scale: float | None,
     as_json: bool,
+    outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Pool the first k hits of RUNS that the gold set does not judge, each pair once, in random order.
@@ -45,28 +49,29 @@ def command(
     karat pool old.jsonl new.jsonl --gold gold.jsonl --budget 100 -o pool.jsonl
     karat pool run.jsonl --gold gold.jsonl --sample 200 -o pool.jsonl
     """
-    from pathlib import Path
-
-    from karat.cli.scoring import show
-    from karat.files.atomic_write import check_writable, refuse_overwriting
+    from karat.cli.scoring import check_outputs, mapped_fields, show
+    from karat.files.atomic_write import check_writable
     from karat.files.progress import working
     from karat.formats.read import read_run
+    from karat.labels.files import read_labels, write_pairs
     from karat.labels.labelled_gold import read_gold_or_queries, with_labels
-    from karat.labels.labels_file import read_labels
-    from karat.labels.pool_file import write_pool
-    from karat.labels.pooling import make_pool
+    from karat.labels.pool import make_pool
     from karat.report.labels import pool_report
 
-    inputs = [*runs, gold, *labelled, *([options["corpus"]] if options["corpus"] else [])]
-    refuse_overwriting(Path(output), inputs)
-    check_writable(output)
+    check_outputs(outputs, *runs, gold, *labelled)
+    check_writable(output, [*runs, gold, *labelled, options["corpus"]])
+    options["columns"] = mapped_fields(options["columns"])
     asked = Options(**{name: options.pop(name) for name in READING})
     with working("pooling"):
         judged = read_gold_or_queries(gold, **asked.of_gold)
         if labelled:
-            judged = with_labels(judged, read_labels(*labelled, highest=max_grade), doc_of=options["doc_of"])
+            labels = read_labels(*labelled, highest=max_grade)
+            doc_of = options["doc_of"]
+            judged = with_labels(judged, labels, doc_of=doc_of, highest=max_grade, gold_scale=gold_scale)
         read = [read_run(run, **asked.of_run) for run in runs]
+        if asked.columns is not None:
+            asked.columns.refuse_unused()
         pool = make_pool(read, judged, **options)
-    write_pool(output, pool.entries)
-    show([pool.summary], [pool_report(pool.summary)], as_json, ())
+    write_pairs(output, pool.entries)
+    show([pool.summary], pool_report, as_json, outputs)
     click.echo(f"wrote {output}: {pool.summary.pairs:,} pairs", err=True)

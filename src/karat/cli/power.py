@@ -6,15 +6,7 @@ from typing import Any
 
 import click
 
-from karat.cli.options import (
-    input_files,
-    json_option,
-    metric_option,
-    named_options,
-    options_of,
-    reading_options,
-    report_output,
-)
+from karat.cli.options import metric_option, named_options, options_of, report_options
 from karat.scoring.options import Options
 
 
@@ -32,11 +24,22 @@ from karat.scoring.options import Options
     help="How alike two versions score, where no second run tells.",
 )
 @metric_option
-@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "no_answer", "fuzzy_threshold")
-@options_of(Options, "corpus", "level", "cluster")
-@json_option
-@report_output
-@reading_options
+@options_of(
+    Options,
+    "k",
+    "missing",
+    "min_score",
+    "scores",
+    "ties",
+    "score_width",
+    "no_relevant",
+    "doc_of",
+    "normalize_ids",
+    "no_future",
+    "top_k",
+)
+@options_of(Options, "no_answer", "fuzzy_threshold", "corpus", "level", "cluster")
+@report_options
 def command(
     run: str,
     gold: str | None,
@@ -56,14 +59,14 @@ def command(
     karat power old.jsonl --against new.jsonl --gold gold.jsonl
     """
     from karat.cli.scoring import check_outputs, results_of, show
+    from karat.report.sections.audit import with_audits
     from karat.report.sweep import power_report
     from karat.results.power import plan
 
     options = named_options(options)
-    check_outputs(outputs, (run, gold, against, *input_files(options, Options)))
+    check_outputs(outputs, run, gold, against, options=options)
     sides = [None] if against is None else results_of(against, gold, metrics, options)[:1]
-    plans = [
-        plan(result, sides[0], detect=detect, power=power, correlation=correlation)
-        for result in results_of(run, gold, metrics, options)
-    ]
-    show(plans, [power_report(p) for p in plans], as_json, outputs)
+    results = results_of(run, gold, metrics, options)
+    plans = [plan(result, sides[0], detect=detect, power=power, correlation=correlation) for result in results]
+    audited = {id(one): [result, *(side for side in sides if side)] for one, result in zip(plans, results, strict=True)}
+    show(plans, lambda one: with_audits(power_report(one), audited[id(one)]), as_json, outputs)

@@ -25,9 +25,8 @@ def command(url: str, runs: tuple[str, ...], token_file: str | None, timeout: in
     karat push https://karat.example.org        KARAT_TOKEN in the environment
     """
     from karat.files.progress import working
-    from karat.history.archive import pack
-    from karat.history.opening import open_store
-    from karat.history.push import push
+    from karat.history.archive import pack, push
+    from karat.history.location import open_store
     from karat.history.store import short
     from karat.web.access import read_token
 

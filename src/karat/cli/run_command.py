@@ -34,6 +34,14 @@ from karat.cli.options import chunk_options, json_option, query_options
 @click.option("--index-version", help="Version of the index.  [default: hash of the corpus]")
 @chunk_options
 @click.option("--overwrite", is_flag=True, help="Start anew where the file is there already.")
+@click.option(
+    "--max-errors",
+    type=click.FloatRange(0, 1),
+    default=0.1,
+    show_default=True,
+    metavar="SHARE",
+    help="Exit with code 2 if a larger share of the queries failed, those of an earlier try included.",
+)
 @click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier try.")
 @query_options
 @json_option
@@ -47,9 +55,11 @@ def command(
     top_n: int | None,
     tokens: int | None,
     overlap: int | None,
+    columns: str | None,
     gold_format: str | None,
     target: str | None,
     split: str,
+    max_errors: float,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -67,9 +77,7 @@ def command(
     karat run my_app:search -q gold.jsonl -k 20 --workers 8
     karat run http://localhost:8000/search -q gold.jsonl --config search.yaml
     """
-    from pathlib import Path
-
-    from karat.cli.scoring import print_json, read_chunks
+    from karat.cli.scoring import mapped_fields, print_json, read_chunks
     from karat.errors import ConfigError
     from karat.files.atomic_write import refuse_overwriting
     from karat.files.progress import counting, working
@@ -77,12 +85,15 @@ def command(
     from karat.retrievers.specs import read_options
     from karat.systems.run import run_retriever
 
-    refuse_overwriting(Path(output), [path for path in (queries, corpus, config) if path])
+    refuse_overwriting(output, (queries, corpus, config))
     chosen = {} if config is None else read_options(config)
     chosen |= {name: value for name, value in (("prefetch", prefetch), ("top_n", top_n)) if value is not None}
     with working("reading"):
-        searched = None if corpus is None else read_chunks(corpus, tokens, overlap)
-        questions = read_questions(queries, format=gold_format, target=target, split=split)
+        fields = mapped_fields(columns)
+        searched = None if corpus is None else read_chunks(corpus, tokens, overlap, fields)
+        questions = read_questions(queries, format=gold_format, target=target, split=split, columns=fields)
+        if fields is not None:
+            fields.refuse_unused()
     try:
         done = run_retriever(
             retriever, questions, corpus=searched, output=output, options=chosen, progress=counting, **options
@@ -97,10 +108,11 @@ def command(
     click.echo(f"wrote {output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
     if as_json:
         print_json(done)
-    if done.asked and done.failed == done.asked:
+    if done.failed_share > max_errors:
+        failed = done.failed + done.failed_before
         raise ConfigError(
-            f"every query failed: {done.first_error}",
-            code="every-query-failed",
+            f"{failed:,} of {done.queries:,} queries failed: {done.first_error}",
+            code="too-many-errors",
             file=output,
-            hint="mend it, then --retry-failed",
+            hint="fix the cause, then run the same command with --retry-failed",
         )

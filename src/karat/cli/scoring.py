@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from karat.cli.options import input_files
 from karat.labels.options import LabelOptions
 from karat.options.option import options_in
-from karat.scoring.options import Options, named_sampling
-from karat.statistics.sampling import Sampling
+from karat.scoring.options import Options
 
 if TYPE_CHECKING:
-    import msgspec
-
     from karat.data.corpus import Corpus
     from karat.gates.criteria import Criteria
     from karat.gates.verdicts import Verdicts
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from karat.results.analyses.base import Consumer
     from karat.results.result import Result
     from karat.scoring.extra_labels import Labelling
+    from karat.scoring.metrics.base import Metric
+
+T = TypeVar("T")
 
 
 def score_files(
     run: str,
     gold: str,
-    metrics: Sequence[str] | None,
+    metrics: Sequence[str | Metric] | None,
     options: Mapping[str, Any],
     *,
     analyses: bool = False,
@@ -38,6 +41,7 @@ def score_files(
 ) -> list[Result]:
     """One result for each system of a run. `options`: those that the command line names; `consumers` declare what the
     results will be asked for."""
+    load_numpy()
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
     from karat.files.progress import working
@@ -53,6 +57,7 @@ def score_files(
         )
     config = load_config()
     asked: dict[str, Any] = {"k": config.metrics.retrieval.default_k, "prices": config.prices, "analyses": analyses}
+    asked["columns"] = config.map
     asked |= {name: value for name, value in options.items() if name in options_in(Options)}
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
     with working(f"scoring {run}"):
@@ -63,35 +68,64 @@ def score_files(
     return list(results.values())
 
 
+def load_numpy() -> None:
+    """Load numpy with one thread for its linear algebra, if nobody chose a number. The sums of an evaluation are too
+    small for more, and threads that wait cost a start a quarter of its time."""
+    chosen = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys()
+    if "numpy" in sys.modules or chosen:
+        return
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    try:
+        import numpy  # noqa: F401 - OpenBLAS reads the variable now, once
+    finally:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+
+
 def _labelling(options: Mapping[str, Any], doc_of: str) -> Labelling | None:
     """Labels beside the gold set; most evaluations have none, and import nothing for them."""
     asked = LabelOptions(**{name: value for name, value in options.items() if name in options_in(LabelOptions)})
-    if not (asked.bounds or asked.labels or asked.calibration):
+    if not (asked.bounds or asked.labels or asked.gold_labels or asked.calibration or asked.gold_scale):
         return None
-    from karat.labels.beside_gold import read_labelling
+    from karat.labels.labelled_gold import read_labelling
 
     return read_labelling(
         asked.labels,
         asked.calibration,
         bounds=asked.bounds,
         pool=asked.pool,
+        borrow=asked.borrow,
         doc_of=doc_of,
         highest=asked.max_grade,
+        gold_scale=asked.gold_scale,
+        people=asked.gold_labels,
     )
 
 
-def read_chunks(corpus: str, tokens: int | None, overlap: int | None) -> Corpus:
+def whole_numbers(text: str, option: str, kind: str, example: str) -> list[int]:
+    """What an option says with commas between."""
+    from karat.errors import ConfigError
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        what = f"{option} holds something that is no {kind}"
+        raise ConfigError(what, expected=f"such as {example}", got=text) from None
+
+
+def mapped_fields(said: str | None) -> Any:
+    """The map that a command is given, else that of karat.yaml."""
+    from karat.formats.field_map import FieldMap
+    from karat.settings import load_config
+
+    return FieldMap.of(said or load_config().map)
+
+
+def read_chunks(corpus: str, tokens: int | None, overlap: int | None, columns: Any = None) -> Corpus:
     """A corpus, cut as the command line says."""
-    from karat.formats.corpus import read_corpus
-    from karat.formats.text_folder import Chunker
+    from karat.formats.corpus import Chunker, read_corpus
 
     given = {name: value for name, value in (("tokens", tokens), ("overlap", overlap)) if value is not None}
-    return read_corpus(corpus, Chunker(**given) if given else None)
-
-
-def sampling_of(options: Mapping[str, Any]) -> Sampling:
-    """How intervals are made, as far as the command line says it."""
-    return named_sampling(options, Sampling())
+    return read_corpus(corpus, Chunker(**given) if given else None, columns=columns)
 
 
 def results_of(
@@ -116,71 +150,108 @@ def sides_of(
     *,
     consumers: Sequence[Consumer] = (),
     analyses: bool = False,
-) -> tuple[Result, Criteria, Result | None]:
-    """What gates look at: the run, the gates and the baseline, measured in what the gates ask for."""
+) -> tuple[Result, Result | None]:
+    """What gates look at: the run and the baseline, measured in what the gates ask for."""
+    from karat.errors import ConfigError
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
+    from karat.results.saved import is_saved
 
+    named = next((name for name in ("labels", "gold_labels", "calibration") if options.get(name)), None)
+    if named and is_saved(run):
+        what = f"--{named.replace('_', '-')} needs the run itself: a saved result keeps no hits"
+        raise ConfigError(what, code="no-hits-kept", file=run, hint="give the run file")
     metrics = gate_metrics(criteria)
     result = only_one(results_of(run, gold, metrics, options, consumers=consumers, analyses=analyses), "run")
     if baseline is None:
-        return result, criteria, None
+        return result, None
     measured = baseline_metrics(baseline, metrics)
-    before = results_of(baseline, gold, measured, options, consumers=consumers)
-    return result, criteria, only_one(before, "baseline")
+    return result, only_one(results_of(baseline, gold, measured, options, consumers=consumers), "baseline")
 
 
-def check_outputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
-    """Refuse what cannot be written before any work is done for it."""
+def check_outputs(outputs: Sequence[str], *inputs: str | None, options: Mapping[str, Any] | None = None) -> None:
+    """Refuse what cannot be written before any work is done for it. `options`: those that may name more inputs."""
     from karat.errors import ConfigError
-    from karat.report.export import check_target
+    from karat.files.atomic_write import check_writable
+    from karat.report.tables import table_target
 
+    given = [path for path in (*inputs, *input_files(options or {})) if path]
     for output in outputs:
-        if not output.endswith((".html", ".json", ".md")):
-            raise ConfigError(f"cannot write {output!r}", code="unknown-output", expected=".html, .json or .md")
-        check_target(output, inputs=[path for path in inputs if path])
+        table = table_target(output)
+        if table is None and not output.endswith((".html", ".json", ".md")):
+            expected = ".html, .json or .md; for one table .csv or .parquet"
+            raise ConfigError(f"cannot write {output!r}", code="unknown-output", expected=expected)
+        check_writable(output if table is None else table[1], given)
 
 
 def show(
-    saved: Sequence[msgspec.Struct],
-    reports: list[Report],
+    found: Sequence[T],
+    report: Callable[[T], Report],
     as_json: bool,
-    outputs: Sequence[str],
+    outputs: Sequence[str] = (),
     page: Callable[[], Report] | None = None,
 ) -> None:
     """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that."""
-    from karat.data.saved import json_text
-    from karat.files.atomic_write import write_whole
-    from karat.report.build import joined
-    from karat.report.renderers.terminal import print_report, terminal_console
-
-    value = saved[0] if len(saved) == 1 else saved
+    value = found[0] if len(found) == 1 else found
     if as_json:
         print_json(value)
     else:
-        console = terminal_console()
-        for i, report in enumerate(reports):
-            if i:
-                console.print()
-            print_report(report, console)
+        print_reports(map(report, found))
+    if not outputs:
+        return
+    from karat.data.saved import json_text
+    from karat.files.atomic_write import write_whole
+    from karat.report.build import joined
+    from karat.report.renderers.markdown import render_markdown
+    from karat.report.tables import joined_tables, table_target, write_table
+
     for output in outputs:
+        if (target := table_target(output)) is not None:
+            write_table(joined_tables(found), *target)
+            click.echo(f"wrote {target[1]}", err=True)
+            continue
         if output.endswith(".json"):
             content = json_text(value)
         elif output.endswith(".html"):
-            content = page_text(page() if page else joined(reports))
+            content = page_text(page() if page else joined([*map(report, found)]))
         else:
-            content = markdown_text(reports)
+            content = "\n".join(render_markdown(report(one)) for one in found).encode()
         write_whole(output, content)
         click.echo(f"wrote {output}", err=True)
 
 
-def show_estimate(estimate: CostEstimate, dry_run: bool, as_json: bool) -> None:
-    """What a model will be asked: told before it is paid for; the only output of a dry run."""
+def print_reports(reports: Iterable[Report]) -> None:
+    from karat.report.renderers.terminal import render_terminal, terminal_codes, terminal_width
+
+    width, codes = terminal_width(), terminal_codes()
+    for i, report in enumerate(reports):
+        click.echo("\n" * bool(i) + render_terminal(report, width, codes), nl=False, color=True)
+
+
+def run_paid(
+    estimate: CostEstimate,
+    work: Callable[..., T],
+    report: Callable[[T], Report],
+    dry_run: bool,
+    as_json: bool,
+    outputs: Sequence[str] = (),
+) -> T | None:
+    """Tell what a model will be asked before it is paid for, then let it work; of a dry run that is all."""
+    from karat.files.progress import counting
     from karat.report.models import estimate_text
 
     if dry_run and as_json:
         print_json(estimate)
     else:
         click.echo(estimate_text(estimate), err=not dry_run)
+    if dry_run:
+        return None
+    try:
+        done = work(progress=counting)
+    except KeyboardInterrupt:
+        click.echo("stopped; the same command goes on, and pays for nothing twice", err=True)
+        raise
+    show([done], report, as_json, outputs)
+    return done
 
 
 def page_text(report: Report) -> bytes:
@@ -189,16 +260,9 @@ def page_text(report: Report) -> bytes:
     return page(report, command_line())
 
 
-def markdown_text(reports: list[Report]) -> bytes:
-    from karat.report.renderers.markdown import render_markdown
-
-    return "\n".join(map(render_markdown, reports)).encode()
-
-
 def command_line() -> str:
     """The command that is running, as one would type it."""
     import shlex
-    import sys
 
     return shlex.join(["karat", *sys.argv[1:]])
 
@@ -238,7 +302,7 @@ def open_for_saving(save: bool | None, tags: tuple[str, ...]) -> Keeper | None:
     wanted = bool(tags) or load_config().save if save is None else save
     if not (wanted or tags):
         return None
-    from karat.history.opening import open_store
+    from karat.history.location import open_store
     from karat.history.store import checked_name
 
     for tag in tags:

@@ -6,27 +6,16 @@ from typing import Any
 
 import click
 
-from karat.cli.options import (
-    gate_options,
-    input_files,
-    json_option,
-    named_options,
-    options_of,
-    reading_options,
-    report_output,
-)
+from karat.cli.options import gate_options, named_options, options_of, ranking_options, report_options
 from karat.scoring.options import Options
 
 
 @click.command("selftest", short_help="How often would the gates block although nothing changed.")
-@click.argument("run")
 @gate_options
 @click.option("--rounds", type=int, default=200, show_default=True, help="How often the queries are drawn anew.")
-@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "prices", "no_answer")
-@options_of(Options, "fuzzy_threshold", "corpus", "method", "level", "seed", "cluster")
-@json_option
-@report_output
-@reading_options
+@ranking_options
+@options_of(Options, "method", "level", "seed", "cluster")
+@report_options
 def command(
     run: str,
     gold: str | None,
@@ -48,13 +37,13 @@ def command(
     from karat.files.progress import working
     from karat.gates.gate import asked_for
     from karat.gates.selftest import selftest
-    from karat.history.references import named
+    from karat.history.location import named
     from karat.report.gate import selftest_report
 
     seed, options = options["seed"], named_options(options)
-    check_outputs(outputs, (run, gold, baseline, *input_files(options, Options)))
+    check_outputs(outputs, run, gold, baseline, options=options)
     asked = asked_for(criteria, gates)
-    sides = sides_of(run, gold, asked, named(baseline), options)
+    result, before = sides_of(run, gold, asked, named(baseline), options)
     with working(f"drawing {rounds} rounds"):
-        found = selftest(*sides, rounds, seed)
-    show([found], [selftest_report(found)], as_json, outputs)
+        found = selftest(result, asked, before, rounds, seed)
+    show([found], selftest_report, as_json, outputs)

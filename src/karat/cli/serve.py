@@ -47,7 +47,7 @@ def command(
     """
     from karat.labels.desk import open_desk
     from karat.web.access import LOOPBACK, Access, read_token, read_users
-    from karat.web.serving import listen, require_server, serve
+    from karat.web.server import listen, require_server, serve
 
     if demo and store:
         raise click.UsageError("--demo has a history of its own: leave --store out.")
@@ -60,15 +60,15 @@ def command(
         desk = opened.enter_context(open_desk(pools, labels, judges, highest=max_grade))
         socket = opened.enter_context(listen(host, port, access))
         if demo:
-            from karat.demo.filling import demo_store
-            from karat.demo.pooling import write_demo_pool
+            from karat.demo.helpdesk import write_demo_pool
+            from karat.demo.history import demo_store
 
             history, folder = opened.enter_context(demo_store())
             if not pools:
                 pool, labels = write_demo_pool(folder)
                 desk = opened.enter_context(open_desk([pool], labels, judges, highest=max_grade))
         else:
-            from karat.history.opening import open_store
+            from karat.history.location import open_store
 
             history = opened.enter_context(open_store(store, create=True))
         name = f"[{host}]" if ":" in host else host

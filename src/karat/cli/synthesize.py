@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-from karat.cli.options import chunk_options, dry_run_option, input_files, json_option, named_options, options_of
+from karat.cli.options import (
+    chunk_options,
+    dry_run_option,
+    input_files,
+    json_option,
+    named_options,
+    options_of,
+    table_option,
+)
 from karat.llm.options import ModelOptions
 from karat.options.option import options_in
 from karat.systems.synthesize.options import SynthesisOptions
@@ -21,6 +30,7 @@ from karat.systems.synthesize.options import SynthesisOptions
 @dry_run_option
 @chunk_options
 @json_option
+@table_option
 def command(
     corpus: str,
     output: str,
@@ -29,6 +39,7 @@ def command(
     tokens: int | None,
     overlap: int | None,
     as_json: bool,
+    outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Make up queries from CORPUS, each with the chunk that answers it, the answer, and the words that show it.
@@ -43,18 +54,18 @@ def command(
     """
     from pathlib import Path
 
-    from karat.cli.scoring import read_chunks, show, show_estimate
+    from karat.cli.scoring import check_outputs, read_chunks, run_paid
     from karat.errors import ConfigError
-    from karat.files.atomic_write import check_writable, refuse_overwriting
-    from karat.files.progress import counting, working
+    from karat.files.atomic_write import check_writable
+    from karat.files.progress import working
     from karat.report.models import synthesis_report
     from karat.settings import load_config
     from karat.systems.synthesize.synthesize import Synthesizing
 
     target = Path(output)
     options = named_options(options)
-    refuse_overwriting(target, [corpus, *input_files(options, SynthesisOptions)])
-    check_writable(target)
+    check_outputs(outputs, corpus)
+    check_writable(target, [corpus, *input_files(options, SynthesisOptions)])
     if target.exists() and not overwrite:
         hint = "--overwrite replaces it; -o names another"
         raise ConfigError(
@@ -70,15 +81,9 @@ def command(
     with working("reading"):
         chunks = read_chunks(corpus, tokens, overlap)
         making = Synthesizing(chunks, **{"prices": load_config().prices, **options})
-    show_estimate(making.estimate(), dry_run, as_json)
-    if dry_run:
+    done = run_paid(making.estimate(), partial(making.run, target), synthesis_report, dry_run, as_json, outputs)
+    if done is None:
         return
-    try:
-        done = making.run(target, progress=counting)
-    except KeyboardInterrupt:
-        click.echo("stopped; the same command goes on, and pays for nothing twice", err=True)
-        raise
-    show([done], [synthesis_report(done)], as_json, ())
     if not done.queries:
         raise ConfigError(
             f"no query was kept: {done.rejected_examples[0]}", code="nothing-kept", hint="use another model"

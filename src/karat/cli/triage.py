@@ -6,26 +6,28 @@ from typing import Any
 
 import click
 
-from karat.cli.options import (
-    NeedsGold,
-    input_files,
-    json_option,
-    named_options,
-    options_of,
-    reading_options,
-    report_output,
-)
+from karat.cli.options import NeedsGold, named_options, options_of, report_options, run_and_gold
 from karat.scoring.options import Options
 
 
 @click.command("triage", cls=NeedsGold, short_help="Look at the queries that failed, one by one.")
-@click.argument("run")
-@click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
+@run_and_gold
 @click.option("-n", "most", type=click.IntRange(min=1), default=20, show_default=True, help="How many queries.")
-@options_of(Options, "k", "missing", "min_score", "doc_of", "no_future", "top_k", "corpus")
-@json_option
-@report_output
-@reading_options
+@options_of(
+    Options,
+    "k",
+    "missing",
+    "min_score",
+    "scores",
+    "ties",
+    "score_width",
+    "doc_of",
+    "normalize_ids",
+    "no_future",
+    "top_k",
+    "corpus",
+)
+@report_options
 def command(run: str, gold: str, most: int, as_json: bool, outputs: tuple[str, ...], **options: Any) -> None:
     """Show the queries with nothing relevant among the first ten hits, then those that lost most.
 
@@ -40,7 +42,7 @@ def command(run: str, gold: str, most: int, as_json: bool, outputs: tuple[str, .
     from karat.results.queries.triage import LOSS, MISSED, triage, triage_need
 
     options = named_options(options)
-    check_outputs(outputs, (run, gold, *input_files(options, Options)))
+    check_outputs(outputs, run, gold, options=options)
     results = score_files(run, gold, [MISSED, LOSS], options, consumers=[triage_need])
     found = [triage(result, most) for result in results]
-    show(found, [triage_report(one) for one in found], as_json, outputs)
+    show(found, triage_report, as_json, outputs)

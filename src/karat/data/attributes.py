@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.ids import Ints
+from karat.data.query_text import count_constraints, count_words
 from karat.errors import ConfigError, UnknownName, shorten
 
 CONVERSATION = "conversation_id"
@@ -19,17 +21,33 @@ NOT_GIVEN = "(not given)"
 _CONSTRAINTS = ("constraints", "n_constraints", "num_constraints", "constraint_count")
 _LENGTHS = ("short (< 8 words)", "8–15 words", "long (> 15 words)")
 _BETWEEN = " × "
+_LISTS = ("negatives", "entities")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def segment_labels(gold: Gold, name: str) -> list[str]:
-    """The segment of each query by one attribute, or by several: `language×topic` (also written with * or a comma)."""
+class Members(NamedTuple):
+    """Which query belongs to which segment, in the order of queries. One with a list of values belongs to each."""
+
+    rows: Ints
+    labels: list[str]
+
+
+def segment_members(gold: Gold, name: str) -> Members:
+    """Segments by one attribute, or by several: `language×topic` (also written with * or a comma)."""
     parts = _parts(gold, name)
     if not all(parts):
         raise ConfigError(
             f"cannot read the segment {name!r}", code="bad-segment", hint="write it like language, or language×topic"
         )
-    columns = [_labels(gold, part) for part in parts]
-    return [_BETWEEN.join(row) for row in zip(*columns, strict=True)]
+    columns = [_values(gold, part) for part in parts]
+    if not any(map(_has_lists, columns)):
+        single = [list(map(_label, column)) for column in columns]
+        labels = single[0] if len(single) == 1 else [_BETWEEN.join(row) for row in zip(*single, strict=True)]
+        return Members(np.arange(len(labels)), labels)
+    each = [[_each_label(value) for value in column] for column in columns]
+    combined = [[_BETWEEN.join(labels) for labels in product(*row)] for row in zip(*each, strict=True)]
+    rows = np.repeat(np.arange(len(combined)), np.fromiter(map(len, combined), np.int64, len(combined)))
+    return Members(rows, [label for labels in combined for label in labels])
 
 
 def _parts(gold: Gold, name: str) -> list[str]:
@@ -69,11 +87,13 @@ def cluster_numbers(gold: Gold, name: str) -> Ints:
     return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
 
 
-def attribute_names(gold: Gold) -> list[str]:
-    """Every attribute that segments can go by."""
+def attribute_names(gold: Gold, *, from_text: bool = True) -> list[str]:
+    """Every attribute that segments can go by; on request without what only the text of the queries tells."""
     fields = [name for name, values in gold.fields.items() if name != "query" and _is_scalar(values)]
     derived = [name for name, labels in _DERIVED.items() if name not in gold.tags and labels(gold) is not None]
-    return [*gold.tags, *fields, *derived]
+    told = [*gold.tags, *fields, *derived]
+    by_text = from_text and "query" in gold.fields and "constraints" not in told
+    return [*told, *by_text * ("constraints",)]
 
 
 def language_of(gold: Gold, row: int) -> str | None:
@@ -91,10 +111,10 @@ def with_no_answer(gold: Gold, rule: str) -> Gold:
             f"cannot read {rule!r}", code="bad-setting", expected="a field and its value", hint="such as type=Null"
         )
     wanted = {value.strip() for value in values.split(",")}
-    labels = [None if value is None else label_text(value) for value in attribute(gold, name)]
-    marked = np.array([label in wanted for label in labels], np.bool_)
+    labels = [[] if value is None else _each_label(value) for value in attribute(gold, name)]
+    marked = np.array([not wanted.isdisjoint(of) for of in labels], np.bool_)
     if not marked.any():
-        there = sorted({label for label in labels if label is not None}, key=label_order)
+        there = sorted({label for of in labels for label in of}, key=label_order)
         raise ConfigError(
             f"no query has {rule}", code="no-queries", hint=f"{name} is {', '.join(shorten(v, 40) for v in there[:10])}"
         )
@@ -113,29 +133,47 @@ def with_no_answer(gold: Gold, rule: str) -> Gold:
 def attribute(gold: Gold, name: str) -> list[Any]:
     """One value a query, None where it is not given."""
     column = gold.tags.get(name) or gold.fields.get(name)
-    if column is not None and (name in gold.tags or _is_scalar(column)):
+    if column is not None and (name in gold.tags or all(map(is_label, column))):
         return column
-    labels = _DERIVED[name](gold) if name in _DERIVED else None
+    labels = _derived(gold, name)
     if labels is None and name == "doc_version":
         raise ConfigError(
             "the gold set says nothing of doc_version", code="no-versions", hint="a corpus does: add --corpus"
         )
     if labels is None:
-        raise UnknownName("attribute", name, attribute_names(gold), hint=_known(gold))
+        names = attribute_names(gold)
+        hint = "this gold set has: " + ", ".join(names) if names else "this gold set has no tags"
+        raise UnknownName("attribute", name, names, hint=hint)
     return list(labels)
 
 
-def _labels(gold: Gold, name: str) -> list[str]:
+def _values(gold: Gold, name: str) -> list[Any]:
     # A derived attribute wins over a tag of its name where it makes groups of the tag's numbers.
-    values = (_DERIVED[name](gold) if name in _DERIVED else None) or attribute(gold, name)
-    if not all(type(value) is str or value is None for value in values):
-        return [NOT_GIVEN if v is None else label_text(v) for v in values]
-    return [NOT_GIVEN if v is None else v for v in values]
+    return _derived(gold, name) or attribute(gold, name)
 
 
-def _known(gold: Gold) -> str:
-    names = attribute_names(gold)
-    return "this gold set has: " + ", ".join(names) if names else "this gold set has no tags"
+def _has_lists(values: list[Any]) -> bool:
+    return list in set(map(type, values))
+
+
+def _label(value: Any) -> str:
+    return value if type(value) is str else NOT_GIVEN if value is None else label_text(value)
+
+
+def _each_label(value: Any) -> list[str]:
+    """The labels of one query, each once."""
+    return list(dict.fromkeys(map(_label, value if isinstance(value, list) else [value]))) or [NOT_GIVEN]
+
+
+def is_label(value: Any) -> bool:
+    """Whether a value can name segments: a text, a number, a truth value, or a list of them."""
+    values = value if isinstance(value, list) else [value]
+    return all(v is None or isinstance(v, (str, int, float)) for v in values)
+
+
+def is_tag(name: str, value: Any) -> bool:
+    """Whether a value of a query's metadata is a tag. A list of ids to avoid, or of entities, is not."""
+    return is_label(value) and value != [] and not (isinstance(value, list) and name in _LISTS)
 
 
 def label_text(value: Any) -> str:
@@ -155,21 +193,36 @@ def _query_length(gold: Gold) -> list[str | None] | None:
     texts = gold.fields.get("query")
     if texts is None:
         return None
-    return [None if t is None else _length(len(str(t).split())) for t in texts]
-
-
-def _length(words: int) -> str:
-    return _LENGTHS[0 if words < 8 else 1 if words <= 15 else 2]
+    words = [None if text is None else count_words(str(text)) for text in texts]
+    return [None if n is None else _LENGTHS[0 if n < 8 else 1 if n <= 15 else 2] for n in words]
 
 
 def _constraints(gold: Gold) -> list[str | None] | None:
+    """By a tag that holds a number or a list."""
     found = next((c for name in _CONSTRAINTS if (c := gold.tags.get(name) or gold.fields.get(name))), None)
     if found is None:
         return None
-    counts = [len(v) if isinstance(v, list) else v for v in found]
-    if not all(c is None or (isinstance(c, (int, float)) and not isinstance(c, bool)) for c in counts):
+    counts = [_count(value) for value in found]
+    if any(c is None and value is not None for c, value in zip(counts, found, strict=True)):
         return None  # a tag of another meaning
     return [None if c is None else _few_or_many(c) for c in counts]
+
+
+def _count(value: Any) -> float | None:
+    """A number, also as text, as tables have it; of a list its length."""
+    if isinstance(value, str):
+        return float(value) if _NUMBER.fullmatch(value.strip()) else None
+    if isinstance(value, list):
+        return len(value)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _constraints_by_text(gold: Gold) -> list[str | None] | None:
+    """By the text of the queries, where no tag tells it."""
+    texts = gold.fields.get("query")
+    if texts is None or any(name in gold.tags or name in gold.fields for name in _CONSTRAINTS):
+        return None
+    return [None if text is None else _few_or_many(count_constraints(str(text))) for text in texts]
 
 
 def _few_or_many(count: float) -> str:
@@ -179,8 +232,7 @@ def _few_or_many(count: float) -> str:
 def _gold_items(gold: Gold) -> list[str | None] | None:
     if "gold_items" in gold.tags:
         return None
-    counts = gold.count_items(gold.grades > 0).tolist()
-    return [_few_or_many(c) for c in counts]
+    return [_few_or_many(count) for count in gold.count_items(gold.grades > 0).tolist()]
 
 
 _DERIVED: dict[str, Callable[[Gold], list[str | None] | None]] = {
@@ -188,3 +240,9 @@ _DERIVED: dict[str, Callable[[Gold], list[str | None] | None]] = {
     "constraints": _constraints,
     "gold_items": _gold_items,
 }
+
+
+def _derived(gold: Gold, name: str) -> list[str | None] | None:
+    if name == "constraints":
+        return _constraints(gold) or _constraints_by_text(gold)
+    return _DERIVED[name](gold) if name in _DERIVED else None

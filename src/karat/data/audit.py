@@ -16,6 +16,17 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "relevant gold items, not one of which the run returned for any query",
         "scored as failed; do run and gold name items alike?",
     ),
+    "near_ids": (
+        "gold items not found, although the id of a hit differs only in how it is written",
+        "scored as not found; --normalize-ids takes such ids as the same",
+    ),
+    "ids_normalized": ("ids of the gold set that are written in another way", "compared in one form, as asked"),
+    "ids_joined": ("ids of the gold set that are the same in one form as another id", "taken as one item, as asked"),
+    "rising_scores": (
+        "queries whose scores rise along the list",
+        "the highest score counts as the best; --scores lower-is-better, if these are distances",
+    ),
+    "turned_scores": ("queries whose scores are distances", "the lowest score counts as the best, as said"),
     "no_data": ("metrics that need what the run does not have", "undefined (null)"),
     "missing_queries": ("queries of the gold set that the run does not have", "scored as failed"),
     "missing_skipped": ("queries of the gold set that the run does not have", "left out, as asked"),
@@ -26,7 +37,12 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "unknown_queries": ("queries of the run that the gold set does not have", "left out"),
     "no_answer_queries": ("queries marked as having no answer", "kept out of the relevance metrics"),
     "no_relevant_gold": ("queries without any relevant gold item", "undefined (null) on relevance metrics"),
+    "no_relevant_zero": ("queries without any relevant gold item", "scored 0 on relevance metrics, as asked"),
     "empty_results": ("queries for which the run returned no hit", "scored as failed"),
+    "short_lists": (
+        "queries with fewer hits than the k of redundancy",
+        "empty places bring no document; redundancy(by=returned) leaves them out",
+    ),
     "failed_queries": ("queries for which the run reports an error", "scored by the hits that are there"),
     "duplicate_hits": (
         "hits that stand in a query's list more than once",
@@ -38,8 +54,14 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "rank_against_score": ("queries in which rank and score disagree", "rank decides"),
     "partial_order": ("queries in which only some hits have a rank or score", "position in the list decides"),
     "score_ties": ("queries with hits of equal score", "id decides, descending, as trec_eval does"),
+    "listed_ties": ("queries with hits of equal score", "position in the list decides, as asked"),
+    "score_width": (
+        "queries with scores that differ only beyond 32 bits",
+        "taken as equal, as trec_eval does; --score-width 64 tells them apart",
+    ),
     "cut_hits": ("hits after the first --top-k", "cut before evaluation"),
     "pruned_hits": ("hits under the score threshold", "cut before evaluation"),
+    "unscored_hits": ("hits without a score", "kept: nothing says that they are under the threshold"),
     "future_hits": ("hits newer than their query's as_of", "removed before ranking, as asked"),
     "future_gold": (
         "relevant gold items newer than their query's as_of, among those hits",
@@ -78,6 +100,20 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "labels_no_answer": (
         "labels that call something relevant to a query without an answer",
         "left out; does the query have an answer after all?",
+    ),
+    "large_gold": (
+        "queries in the gold set, more than 5,000",
+        "nothing; at this size graded labels, and ndcg@10 in the gate, are worth considering",
+    ),
+    "gold_raised": ("gold items of lists without grades, beside labels with grades", "given the labels' highest grade"),
+    "gold_stretched": ("gold items with grades on another scale than the labels", "brought onto theirs, as asked"),
+    "gold_scale": (
+        "relevant gold items with grades that end elsewhere than those of the labels",
+        "kept as they are; --gold-scale N says where the gold set's own scale ends, and brings them onto the labels'",
+    ),
+    "labels_below_scale": (
+        "labels, none of which has the highest grade of their scale",
+        "the scale decides; --max-grade N says where it ends",
     ),
     "negative_grades": ("gold items with a grade below 0", "treated as unjudged, as trec_eval does"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -83,8 +83,9 @@ class Corpus:
 class DescribedRun(Run):
     """A run whose hits take from a corpus what they do not say themselves."""
 
-    def __init__(self, run: Run, corpus: Corpus, rule: DocRule) -> None:
-        self._run, self._corpus, self._rule = run, corpus, rule
+    def __init__(self, run: Run, corpus_of: Callable[[str], Corpus], rule: DocRule) -> None:
+        """`corpus_of`: system → corpus; called once records of the system were read."""
+        self._run, self._corpus_of, self._rule = run, corpus_of, rule
         self.label = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
@@ -99,36 +100,29 @@ class DescribedRun(Run):
         return self._described(self._run.look(system, queries, places, columns), columns)
 
     def _described(self, slices: Iterator[Hits], columns: frozenset[str]) -> Iterator[Hits]:
-        lent = {name: column for name in columns & OPTIONAL_COLUMNS if (column := self._corpus.column(name))}
-        docs = self._corpus.strangers(self._rule)
         for hits in slices:
-            others = {name: self._with_all(other, docs, lent) for name, other in hits.others.items()}
-            yield self._with_all(replace(hits, others=others) if others else hits, docs, lent)
+            corpus = self._corpus_of(hits.system)
+            others = {name: self._describe(other, corpus, columns) for name, other in hits.others.items()}
+            yield self._describe(replace(hits, others=others) if others else hits, corpus, columns)
 
-    def _with_all(self, hits: Hits, docs: dict[str, str], lent: dict[str, list[Any]]) -> Hits:
-        named = self._name_documents(hits, docs) if docs else hits
-        return self._describe(named, lent) if lent else named
-
-    def _name_documents(self, hits: Hits, docs: dict[str, str]) -> Hits:
-        lent = [docs.get(item, "") for item in as_list(hits.ids)]
-        if hits.docs is not None:
-            lent = [own or other for own, other in zip(as_list(hits.docs), lent, strict=True)]
-        return replace(hits, docs=lent)
-
-    def _describe(self, hits: Hits, lent: dict[str, list[Any]]) -> Hits:
-        places = list(map(self._corpus.index.get, as_list(hits.ids)))
-        columns = dict(hits.columns)
+    def _describe(self, hits: Hits, corpus: Corpus, asked: frozenset[str]) -> Hits:
+        lent = {name: column for name in asked & OPTIONAL_COLUMNS if (column := corpus.column(name))}
+        docs = corpus.strangers(self._rule)
+        if not docs and not lent:
+            return hits
+        ids, said, columns = as_list(hits.ids), hits.docs, dict(hits.columns)
+        if docs:
+            own = [""] * len(ids) if said is None else as_list(said)
+            said = [doc or docs.get(item, "") for item, doc in zip(ids, own, strict=True)]
+        places = list(map(corpus.index.get, ids)) if lent else []
         for name, column in lent.items():
-            said = columns.get(name) or [None] * len(places)
+            values = columns.get(name) or [None] * len(places)
             found = (None if at is None else column[at] for at in places)
-            columns[name] = [own if own is not None else other for own, other in zip(said, found, strict=True)]
-        return replace(hits, columns=columns)
+            columns[name] = [own if own is not None else other for own, other in zip(values, found, strict=True)]
+        return replace(hits, docs=said, columns=columns)
 
     def grouped(self) -> Run:
-        return DescribedRun(self._run.grouped(), self._corpus, self._rule)
-
-    def lists(self, name: str) -> Run:
-        return DescribedRun(self._run.lists(name), self._corpus, self._rule)
+        return DescribedRun(self._run.grouped(), self._corpus_of, self._rule)
 
     def provenance(self) -> dict[str, Any]:
         return self._run.provenance()

@@ -40,6 +40,7 @@ class Hits:
     lines: Ints | None = None  # line of each query in its file
     written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
     others: dict[str, Hits] = field(default_factory=dict)  # requested OTHER_LISTS, for the queries that have one
+    turned: bool | None = None  # True: scores were distances, and are negated; None: nobody says what they are
     places: Ints | None = None  # one number per query: where Run.look can read it again; None = cannot
 
     @cached_property
@@ -51,6 +52,13 @@ class Hits:
     def query_of_row(self) -> Ints:
         return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
 
+    def with_best_highest(self, distances: bool) -> Hits:
+        """With scores of which the highest is the best; those that were distances are negated."""
+        turned = self.turned or False
+        return replace(
+            self, score=self.score if self.score is None or distances == turned else -self.score, turned=distances
+        )
+
     def select_queries(self, keep: Bools) -> Hits:
         counts = np.diff(self.offsets)
         kept = self.select_rows(np.flatnonzero(np.repeat(keep, counts)), counts)
@@ -58,12 +66,12 @@ class Hits:
         return replace(
             kept,
             queries=[self.queries[i] for i in picked],
-            offsets=_offsets(counts[keep]),
+            offsets=np.append(0, np.cumsum(counts[keep])),
             latency={stage: ms[keep] for stage, ms in self.latency.items()},
             fields={name: [values[i] for i in picked] for name, values in self.fields.items()},
             lines=None if self.lines is None else self.lines[keep],
             places=None if self.places is None else self.places[keep],
-            others=self._others_of({self.queries[i] for i in picked}) if self.others else {},
+            others=self._others_of({self.queries[i] for i in picked}),
         )
 
     def select_named(self, queries: Collection[str]) -> Hits | None:
@@ -82,19 +90,13 @@ class Hits:
         picked = rows.tolist() if self.columns else []
         return replace(
             self,
-            offsets=_offsets(counts),
+            offsets=np.append(0, np.cumsum(counts)),
             ids=take(self.ids, rows),
             score=None if self.score is None else self.score[rows],
             rank=None if self.rank is None else self.rank[rows],
             docs=None if self.docs is None else take(self.docs, rows),
             columns={name: [values[i] for i in picked] for name, values in self.columns.items()},
         )
-
-
-def _offsets(counts: Ints) -> Ints:
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
 
 
 class Ungrouped(Exception):
@@ -109,7 +111,6 @@ class Run(ABC):
     """One file or object with the hits of one or more systems. It can be read again and again."""
 
     label: str = "run"
-    here: bool = True  # can single hits be read in this process
     threaded: bool = False  # does reading use several cores by itself
 
     @abstractmethod
@@ -162,6 +163,14 @@ class Run(ABC):
         """What is known of the run besides its hits, once it was read."""
         return {}
 
+    def said(self, system: str, field: str) -> list[Any]:
+        """The different values (at most a hundred) of a provenance field in the records of a system read so far."""
+        return []
+
+    def may_say(self, column: str) -> bool:
+        """Whether hits may have this optional column, before they are read; False where surely none has."""
+        return False
+
     def opening(self) -> dict[str, Any]:
         """The first record, for what must be known of a run before it is read; empty where there is none."""
         return {}
@@ -172,37 +181,21 @@ class LentRun(Run):
 
     def __init__(self, run: Run, systems: set[str]) -> None:
         self._run, self._systems = run, systems
-        self._first: str | None = None  # first system of the lists, known once they were read
         self.label = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         first: str | None = None
         for hits in self._run.slices(columns, audit):
-            first = self._first = hits.system if first is None else first
+            first = hits.system if first is None else first
             if first in self._systems:
                 if hits.system in self._systems:
                     yield hits
             elif hits.system != first:
-                raise ConfigError(
-                    f"several systems ({first!r}, {hits.system!r} …), none of which has the name of one of the run",
-                    code="several-systems",
-                    file=self.label,
-                    hint="keep one system in this file, or name them alike: " + ", ".join(sorted(self._systems)),
-                )
+                what = f"several systems ({first!r}, {hits.system!r} …), none of which has the name of one of the run"
+                hint = "keep one system in this file, or name them alike: " + ", ".join(sorted(self._systems))
+                raise ConfigError(what, code="several-systems", file=self.label, hint=hint)
             else:
                 yield from (replace(hits, system=system) for system in sorted(self._systems))
-
-    @property
-    def can_look(self) -> bool:
-        return self._run.can_look
-
-    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        if self._first is None:
-            yield from super().look(system, queries, places, columns)
-        elif system in self._systems:
-            own = system if self._first in self._systems else self._first
-            for hits in self._run.look(own, queries, places, columns):
-                yield replace(hits, system=system)
 
     def grouped(self) -> Run:
         return LentRun(self._run.grouped(), self._systems)

@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from karat.data.native import native
+from karat.data.packed_ids import WORD, cut_packed, hash_packed, pack
+from karat.data.packed_ids import Hashes as Hashes
+from karat.data.packed_ids import Ints as Ints
+from karat.data.packed_ids import Packed as Packed
 from karat.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,21 +29,15 @@ if TYPE_CHECKING:
 
 Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
 
-Ints: TypeAlias = NDArray[np.int64]
-Hashes: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
-Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole words
 
-WORD = 8  # bytes
+LONGEST = 128  # bytes of an id in an array, where each takes as much room as the longest
 
 _JOINED = 100_000
 PIECE = 10_000  # ids that are Python's own at a time, where all of them would be too many
 _SPARSE = 3  # so many times as large as the texts themselves an array may be
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_EACH_1 = 0x0101010101010101
-_U_EACH_1, _EACH_80, _U1, _U7 = map(np.uint64, (_EACH_1, 0x80 * _EACH_1, 1, 7))
-_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # masks that leave so many of a word
 
 
 def bisect_descending(values: Floats, low: Ints, high: Ints, wanted: Floats, before: np.ufunc) -> Ints:
@@ -132,7 +131,7 @@ def hashes(ids: Ids) -> Hashes:
     if isinstance(ids, list):
         return np.fromiter(map(hash, ids), np.int64, len(ids)).view(np.uint64)
     if isinstance(ids, np.ndarray):
-        return _hash_packed(ids)
+        return hash_packed(ids)
     return ids.hash(0).to_numpy()
 
 
@@ -142,57 +141,6 @@ def first_empty(ids: list[str] | Packed) -> int | None:
         found: list[int] = np.flatnonzero(ids == b"")[:1].tolist()
         return found[0] if found else None
     return ids.index("") if "" in ids else None
-
-
-def pack(ids: list[str]) -> Packed:
-    """Ids as bytes in an array. A NUL inside of an id gets a companion, for at the end of one it would not be seen."""
-    joined = "".join(ids)
-    if joined.isascii() and "\0" not in joined:
-        text, sizes = joined.encode(), np.fromiter(map(len, ids), np.int64, len(ids))
-    else:
-        encoded = [i.encode().replace(b"\0", b"\0\1") for i in ids]
-        text, sizes = b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(ids))
-    return gather(text + bytes(int(sizes.max(initial=0)) + WORD), np.cumsum(sizes) - sizes, sizes)
-
-
-def gather(text: bytes, first: Ints, sizes: Ints) -> Packed:
-    """Pieces of a text. It must go on after the last of them for as long as the longest, and a word."""
-    width = max(1, -(-int(sizes.max(initial=0)) // WORD)) * WORD
-    windows: Packed = np.ndarray(len(text) - width + 1, f"S{width}", text, strides=(1,))
-    packed = windows[first]
-    words = _words(packed)
-    for place in range(width // WORD):
-        words[:, place] &= _FIRST_BYTES[np.minimum(np.maximum(sizes - place * WORD, 0), WORD)]
-    return packed
-
-
-def _words(packed: Packed) -> Hashes:
-    return packed.view("<u8").reshape(len(packed), packed.itemsize // WORD)
-
-
-def _hash_packed(packed: Packed) -> Hashes:
-    """Words that are NUL add nothing, so that arrays of different width can be compared."""
-    total = np.zeros(len(packed), np.uint64)
-    for place, word in enumerate(_words(packed).T):
-        mixed = word * (_SPREAD + np.uint64(2 * place))
-        total += mixed ^ (mixed >> np.uint64(32))
-    total *= _SPREAD
-    return total ^ (total >> np.uint64(29))
-
-
-def _cut_packed(packed: Packed, byte: int) -> Packed:
-    """Cut each id before the first occurrence of a byte, eight bytes at a time."""
-    cut = packed.copy()
-    each = np.uint64(byte * _EACH_1)
-    done = np.zeros(len(cut), np.bool_)
-    for word in _words(cut).T:
-        same = word ^ each  # 0 where the byte is
-        found = (same - _U_EACH_1) & ~same & _EACH_80
-        found &= ~found + _U1  # the first byte of a text is the lowest of its word
-        word &= (found >> _U7) - _U1
-        word[done] = 0
-        done |= found != 0
-    return cut
 
 
 class PackedIds:
@@ -274,7 +222,7 @@ def take(ids: Ids, rows: Ints) -> Ids:
 
 def _adjoin(rows: Ints) -> bool:
     """Whether rows stand side by side in ascending order."""
-    return len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((rows[1:] > rows[:-1]).all())
+    return len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
 
 
 def take_list(ids: Ids, rows: Ints) -> list[str]:
@@ -285,8 +233,9 @@ def as_list(ids: Ids) -> list[str]:
     if isinstance(ids, Keys):
         return ids.listed
     if isinstance(ids, np.ndarray):
-        texts = b"\n".join(ids.tolist()).decode().split("\n")  # three times as fast as one by one
-        return texts if len(texts) == len(ids) else [i.decode() for i in ids.tolist()]
+        # Three times as fast as one by one.
+        texts = b"\n".join(ids.tolist()).decode("utf-8", "surrogatepass").split("\n")
+        return texts if len(texts) == len(ids) else [i.decode("utf-8", "surrogatepass") for i in ids.tolist()]
     return ids if isinstance(ids, list) else ids.to_list()
 
 
@@ -334,21 +283,50 @@ class HashTable:
     """Hashes to look others up in. A bit filter first: most of them are not there."""
 
     def __init__(self, table: Hashes) -> None:
-        self._order = np.argsort(table, kind="stable")
-        self._ordered = table[self._order]
+        self._table = np.ascontiguousarray(table)
         bits = max(12, int(len(table) * 8 - 1).bit_length())
-        self._shift = np.uint64(64 - bits)
+        self._shift = 64 - bits
+        library = native()
+        self._slots: NDArray[np.uint32] | None = None
+        if library is not None:
+            self._slots = np.zeros(1 << max(4, (2 * len(table)).bit_length()), np.uint32)
+            self._bits = np.zeros(1 << (bits - 6), np.uint64)
+            slots, last = self._slots.ctypes.data, len(self._slots) - 1
+            library.karat_index(self._table.ctypes.data, len(table), slots, last, self._bits.ctypes.data, self._shift)
+            return
+        self._order = np.argsort(table)
+        self._ordered = table[self._order]
         self._present = np.zeros(1 << bits, np.bool_)
-        self._present[table >> self._shift] = True
+        self._present[table >> np.uint64(self._shift)] = True
+
+    def __reduce__(self) -> tuple[type[HashTable], tuple[Hashes]]:
+        return HashTable, (self._table,)  # another process may have no native reader
 
     def find(self, wanted: Hashes) -> tuple[Ints, Ints]:
         """Rows of `wanted` that are in the table, and where."""
-        if not len(wanted) or not len(self._ordered):
+        if not len(wanted) or not len(self._table):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        rows = np.flatnonzero(self._present[wanted >> self._shift])
+        if self._slots is not None:
+            return self._find(np.ascontiguousarray(wanted), self._slots)
+        rows = np.flatnonzero(self._present[wanted >> np.uint64(self._shift)])
         at = np.minimum(np.searchsorted(self._ordered, wanted[rows]), len(self._ordered) - 1)
         found = self._ordered[at] == wanted[rows]
         return rows[found], self._order[at[found]]
+
+    def _find(self, wanted: Hashes, slots: NDArray[np.uint32]) -> tuple[Ints, Ints]:
+        rows, at = np.empty(len(wanted), np.int64), np.empty(len(wanted), np.int64)
+        found = native().karat_find(
+            self._table.ctypes.data,
+            slots.ctypes.data,
+            len(slots) - 1,
+            self._bits.ctypes.data,
+            self._shift,
+            wanted.ctypes.data,
+            len(wanted),
+            rows.ctypes.data,
+            at.ctypes.data,
+        )
+        return rows[:found].copy(), at[:found].copy()
 
 
 def may_repeat(ids: Ids, offsets: Ints, hashed: Hashes | None = None) -> bool:
@@ -359,8 +337,15 @@ def may_repeat(ids: Ids, offsets: Ints, hashed: Hashes | None = None) -> bool:
         bounds = offsets.tolist()
         distinct = sum(len(set(ids[a:b])) for a, b in pairwise(bounds))
         return distinct < len(ids)
-    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return has_repeats(keys(hashes(ids) if hashed is None else hashed, query))
+    return _repeats(hashes(ids) if hashed is None else hashed, offsets)
+
+
+def _repeats(hashed: Hashes, offsets: Ints) -> bool:
+    library = native()
+    if library is not None:
+        hashed, offsets = np.ascontiguousarray(hashed), np.ascontiguousarray(offsets)
+        return bool(library.karat_repeats(hashed.ctypes.data, offsets.ctypes.data, len(offsets) - 1))
+    return has_repeats(keys(hashed, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))))
 
 
 def has_repeats(keyed: Hashes) -> bool:
@@ -405,6 +390,8 @@ def _any_in(names: Ints, block: Ints) -> bool:
 
 def rows_of(offsets: Ints, owners: Ints) -> Ints:
     """The rows of the given owners, one after the other: owner i has offsets[i] … offsets[i + 1]."""
+    if _adjoin(owners):
+        return np.arange(offsets[owners[0]], offsets[owners[-1] + 1])
     starts, counts = offsets[owners], offsets[owners + 1] - offsets[owners]
     first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
     return first + np.arange(counts.sum())
@@ -446,7 +433,7 @@ class DocRule:
 
     def docs(self, ids: Ids) -> Ids:
         if self._byte is not None and isinstance(ids, np.ndarray):
-            return _cut_packed(ids, self._byte)
+            return cut_packed(ids, self._byte)
         values = as_list(ids)
         if self.pattern is None and self.rule:
             cut = self.rule

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from karat.errors import ConfigError
-from karat.files.atomic_write import check_writable
+from karat.files.atomic_write import cannot_write, check_writable
 
 _BEGINS = b'{"query_id"'  # as every line that Karat writes so
 
@@ -68,9 +68,7 @@ class LineFile:
             os.fsync(self._stream.fileno())
         except OSError as error:
             os.truncate(self.path, size)
-            raise ConfigError(
-                f"cannot be written: {error.strerror or error}", code="not-writable", file=str(self.path)
-            ) from error
+            raise cannot_write(self.path, error) from error
 
     def drop(self, at: int) -> None:
         """Take a line back, counted without empty ones. The last one is cut; of any other the file is written anew, so

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from karat.errors import ConfigError
 
 
-def check_writable(path: str | Path) -> None:
-    """Refuse early what `write_whole` would refuse after the work; only trying tells for every kind of folder."""
+def check_writable(path: str | Path, inputs: Iterable[str | None] = ()) -> None:
+    """Refuse early what `write_whole` would refuse after the work, and a file that is among the inputs."""
     target = Path(path)
+    refuse_overwriting(target, inputs)
     if target.is_dir():
         raise ConfigError("this is a folder", code="is-a-folder", file=str(target), hint="name a file in it")
-    try:
+    try:  # only trying tells for every kind of folder
         with tempfile.TemporaryFile(dir=target.parent, prefix=f".{target.name}."):
             pass
     except OSError as error:
-        raise _cannot(target, error) from error
+        raise cannot_write(target, error) from error
 
 
-def refuse_overwriting(path: Path, inputs: Sequence[str]) -> None:
+def refuse_overwriting(path: str | Path, inputs: Iterable[str | None]) -> None:
     """An output must not take the place of what was read."""
-    if path.exists() and any(Path(i).exists() and path.samefile(i) for i in inputs):
+    target = Path(path)
+    if target.exists() and any(Path(i).exists() and target.samefile(i) for i in inputs if i):
         raise ConfigError(
             "this file is read, and would be overwritten",
             code="would-overwrite",
@@ -39,7 +41,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
-        raise _cannot(target, error) from error
+        raise cannot_write(target, error) from error
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
@@ -47,7 +49,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
         os.replace(name, target)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise _cannot(target, error) from error
+        raise cannot_write(target, error) from error
 
 
 def umask() -> int:
@@ -56,9 +58,7 @@ def umask() -> int:
     return mask
 
 
-def _cannot(target: Path, error: OSError) -> ConfigError:
-    missing = not target.parent.is_dir()
-    hint = f"create the folder {target.parent} first" if missing else None
-    return ConfigError(
-        f"cannot be written: {error.strerror or error}", code="not-writable", file=str(target), hint=hint
-    )
+def cannot_write(target: Path, error: OSError) -> ConfigError:
+    hint = None if target.parent.is_dir() else f"create the folder {target.parent} first"
+    what = f"cannot be written: {error.strerror or error}"
+    return ConfigError(what, code="not-writable", file=str(target), hint=hint)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,86 +27,49 @@ _TYPES = {
 
 def refusal(error: Exception, label: str, line: int | None, raw: object = None) -> InputError:
     """msgspec's complaint about one record as an error with place, expectation and what was found."""
+    problem, text = partial(InputError, file=label, line=line), str(error)
     if isinstance(error, RecursionError):
-        return InputError("nested too deeply", code="nested-too-deeply", file=label, line=line)
+        return problem("nested too deeply", code="nested-too-deeply")
     if isinstance(error, msgspec.ValidationError):
-        return _invalid(str(error), label, line, raw)
-    text = str(error)
+        return _invalid(text, problem, raw)
     if "NaN" in text or (isinstance(raw, bytes) and re.search(rb":\s*-?(NaN|Infinity)\b", raw)):
-        return InputError(
-            "NaN and Infinity are no JSON numbers",
-            code="bad-value",
-            file=label,
-            line=line,
-            expected="finite numbers",
-            hint="write null, or leave the field out",
-        )
+        what, hint = "NaN and Infinity are no JSON numbers", "write null, or leave the field out"
+        return problem(what, code="bad-value", expected="finite numbers", hint=hint)
     if "truncated" in text:
-        return InputError(
-            "the line is cut off: JSON ends in the middle",
-            code="cut-off",
-            file=label,
-            line=line,
-            got=raw,
-            hint="was the file copied while it was written? Remove or complete the line",
-        )
+        hint = "was the file copied while it was written? Remove or complete the line"
+        return problem("the line is cut off: JSON ends in the middle", code="cut-off", got=raw, hint=hint)
     if isinstance(error, UnicodeError) or "utf-8" in text.lower():
-        return InputError(
-            "the line is not UTF-8 text", code="not-utf8", file=label, line=line, hint="save the file as UTF-8"
-        )
+        return problem("the line is not UTF-8 text", code="not-utf8", hint="save the file as UTF-8")
     found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-    return InputError(
-        f"not JSON ({text.removeprefix('JSON is malformed: ')})",
-        code="not-json",
-        file=label,
-        line=line,
-        expected="one JSON object a line",
-        got=found,
-    )
+    what = f"not JSON ({text.removeprefix('JSON is malformed: ')})"
+    return problem(what, code="not-json", expected="one JSON object a line", got=found)
 
 
-def _invalid(text: str, label: str, line: int | None, raw: object) -> InputError:
+def _invalid(text: str, problem: Callable[..., InputError], raw: object) -> InputError:
     parts = _COMPLAINT.fullmatch(text)
     assert parts is not None
     path = (parts["path"] or "$").removeprefix("$").lstrip(".")
-    what = parts["what"]
-    missing = re.fullmatch(r"Object missing required field `(.*)`", what)
-    if missing:
-        field = f"{path}.{missing[1]}" if path else missing[1]
+    what, inside = parts["what"], f"{path}." if path else ""
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         hint = meant([missing[1]], _at(raw, path) or ())
-        return InputError("the field is missing", code="missing-field", file=label, line=line, field=field, hint=hint)
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", what, re.S)
-    if unknown:
-        return InputError(
-            "unknown field",
-            code="unknown-field",
-            file=label,
-            line=line,
-            field=f"{path}.{unknown[1]}" if path else unknown[1],
-        )
+        return problem("the field is missing", code="missing-field", field=inside + missing[1], hint=hint)
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what, re.S):
+        return problem("unknown field", code="unknown-field", field=inside + unknown[1])
     if what == "Number out of range":
         got = _value_at(raw, path) or _huge_number(raw)
-        return InputError(
-            "not usable", code="bad-value", file=label, line=line, field=path, expected="a finite number", got=got
-        )
-    bound = re.fullmatch(r"Expected `(\w+)` (<=|>=|<|>) (\S+)", what)
-    if bound:
+        return problem("not usable", code="bad-value", field=path, expected="a finite number", got=got)
+    if bound := re.fullmatch(r"Expected `(\w+)` (<=|>=|<|>) (\S+)", what):
         expected, got = f"{_TYPES.get(bound[1], bound[1])} {bound[2]} {bound[3]}", _value_at(raw, path)
-        return InputError(
-            "out of range", code="bad-value", file=label, line=line, field=path, expected=expected, got=got
-        )
-    kinds = re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what)
-    if kinds:
+        return problem("out of range", code="bad-value", field=path, expected=expected, got=got)
+    if kinds := re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what):
         expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
-        if not parts["key"]:
-            path = _culprit(raw, path, kinds[2])
-        # What stands at the path of a bad key is the object that has it: too much to show.
-        got = kinds[2] if parts["key"] else _value_at(raw, path) or kinds[2]
-        what = "a key of the wrong type" if parts["key"] else "wrong type"
-        return InputError(
-            what, code="wrong-type", file=label, line=line, field=path or None, expected=expected, got=got
-        )
-    return InputError(what, code="bad-value", file=label, line=line, field=path or None)
+        if parts["key"]:  # at its path stands the object that has it: too much to show
+            what, got = "a key of the wrong type", kinds[2]
+        else:
+            what, path = "wrong type", _culprit(raw, path, kinds[2])
+            got = _value_at(raw, path) or kinds[2]
+        return problem(what, code="wrong-type", field=path or None, expected=expected, got=got)
+    return problem(what, code="bad-value", field=path or None)
 
 
 def _huge_number(raw: object) -> str | None:

@@ -61,8 +61,7 @@ def load_yaml(text: bytes, label: str) -> tuple[Any, Lines]:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)
+        line, column = _spot(error.problem_mark or error.context_mark)
         tabs = b"\t" in text and "cannot start any token" in str(error.problem)
         hint = "YAML is indented with spaces, not tabs" if tabs else None
         what = f"not YAML: {error.problem or error.context}"
@@ -84,16 +83,16 @@ def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
             depth -= 1
             anchored -= anchored > 0
         elif isinstance(event, yaml.AliasEvent) and anchored:
-            line = _line(event)
-            raise InputError(
-                "an alias inside of an anchor", code="nested-alias", file=label, line=line, hint="write the values out"
-            )
+            what, hint, (line, _) = "an alias inside of an anchor", "write the values out", _spot(event.start_mark)
+            raise InputError(what, code="nested-alias", file=label, line=line, hint=hint)
         if depth > _DEEPEST:
-            raise InputError("nested too deeply", code="nested-too-deeply", file=label, line=_line(event))
+            line, _ = _spot(event.start_mark)
+            raise InputError("nested too deeply", code="nested-too-deeply", file=label, line=line)
 
 
-def _line(event: yaml.Event) -> int | None:
-    return None if event.start_mark is None else event.start_mark.line + 1
+def _spot(mark: Any) -> tuple[Any, Any]:
+    """(line, column), counted from 1."""
+    return (None, None) if mark is None else (mark.line + 1, mark.column + 1)
 
 
 def _entry_lines(node: Any, value: Any) -> Lines:
@@ -120,14 +119,8 @@ def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in keys:
-                    line, column = key.start_mark.line + 1, key.start_mark.column + 1
-                    raise InputError(
-                        f"the key {key.value!r} stands twice",
-                        code="duplicate-key",
-                        file=label,
-                        line=line,
-                        column=column,
-                    )
+                    what, (line, column) = f"the key {key.value!r} stands twice", _spot(key.start_mark)
+                    raise InputError(what, code="duplicate-key", file=label, line=line, column=column)
                 keys.add(key.value)
                 if key.tag != _TAG + "merge":
                     key.tag = _TAG + "str"
@@ -135,27 +128,15 @@ def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
 
 
 Path: TypeAlias = tuple[str | int, ...]
-Places: TypeAlias = dict[Path, tuple[int, int]]
-
-
-def load_yaml_places(text: bytes, label: str) -> tuple[Any, Places]:
-    """The document, and (line, column) of every value by its path; of a key under the path and KEY."""
-    value, _ = load_yaml(text, label)
-    places: Places = {}
-    node = yaml.compose(text, Loader=_Base)
-    if node is not None:
-        _note_places(node, (), places)
-    return value, places
-
-
+Places: TypeAlias = dict[Path, tuple[int, int]]  # (line, column) of every value; of a key under its path and KEY
 KEY = "key of"
 
 
 def _note_places(node: Any, path: Path, places: Places) -> None:
-    places[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
+    places[path] = _spot(node.start_mark)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            places[(*path, key.value, KEY)] = (key.start_mark.line + 1, key.start_mark.column + 1)
+            places[(*path, key.value, KEY)] = _spot(key.start_mark)
             _note_places(value, (*path, key.value), places)
     elif isinstance(node, yaml.SequenceNode):
         for i, value in enumerate(node.value):
@@ -212,11 +193,15 @@ def read_document(file: File) -> YamlDocument:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", code="unreadable", file=str(file)) from error
     try:
-        value, places = load_yaml_places(text, str(file))
+        value, _ = load_yaml(text, str(file))
     except InputError as error:
         raise ConfigError(
             error.what, code=error.code, file=error.file, line=error.line, column=error.column, hint=error.hint
         ) from error
+    places: Places = {}
+    node = yaml.compose(text, Loader=_Base)
+    if node is not None:
+        _note_places(node, (), places)
     return YamlDocument(str(file), value, places)
 
 
@@ -229,10 +214,8 @@ def _explain(message: str, value: Any, kind: Any) -> tuple[ConfigError, Path]:
     kinds, got = [part for k in _kinds_at(kind, path) for part in _parts(k)], _at(value, path)
     if unknown := _UNKNOWN.match(text):
         known = [name for k in kinds for name in getattr(k, "__struct_fields__", ())]
-        problem = ConfigError(
-            f"unknown field {unknown[1]!r}", code="unknown-field", hint=did_you_mean(unknown[1], known)
-        )
-        return problem, (*path, unknown[1], KEY)
+        what, hint = f"unknown field {unknown[1]!r}", did_you_mean(unknown[1], known)
+        return ConfigError(what, code="unknown-field", hint=hint), (*path, unknown[1], KEY)
     if missing := _MISSING.match(text):
         return ConfigError(f"the field {missing[1]!r} is missing", code="missing-field"), path
     if wanted := _TYPE.match(text):
@@ -245,9 +228,8 @@ def _explain(message: str, value: Any, kind: Any) -> tuple[ConfigError, Path]:
     if text.startswith("Invalid enum value"):
         choices = [str(choice) for k in kinds if get_origin(k) is Literal for choice in get_args(k)]
         expected = " or ".join(part for part in (", ".join(choices[:-1]), *choices[-1:]) if part)
-        return ConfigError(
-            "unknown choice", code="unknown-choice", expected=expected, got=got, hint=did_you_mean(str(got), choices)
-        ), path
+        hint = did_you_mean(str(got), choices)
+        return ConfigError("unknown choice", code="unknown-choice", expected=expected, got=got, hint=hint), path
     return ConfigError(text), path
 
 

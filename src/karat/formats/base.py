@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import re
@@ -9,17 +10,17 @@ from abc import ABC
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal
+from typing import IO, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.data.ids import Ints
-from karat.errors import InputError, did_you_mean
+from karat.errors import InputError, MissingExtra, did_you_mean
 from karat.files.decode_errors import DECODE_ERRORS
-from karat.formats.compressed import MAGIC, decompressed
 
 Kind = Literal["run", "gold"]
 # Lists of a run log: the final ones, those before reranking, those of the query before rewriting.
@@ -27,6 +28,8 @@ Lists = Literal["topk", "raw", "topk_original"]
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_PACKED = 1 << 13  # small, for all that it unpacks to is in memory at once
 
 SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
 
@@ -48,17 +51,34 @@ class ParsedBytes:
     """
 
     def __init__(self) -> None:
-        self.bytes = self.total = 0  # since the last reset, and since the start
+        self.bytes = 0  # since the last reset
 
     def add(self, size: int) -> None:
         self.bytes += size
-        self.total += size
 
     def reset(self) -> None:
         self.bytes = 0
 
 
 PARSED = ParsedBytes()
+
+
+class SourcePlace(NamedTuple):
+    """Where something was read."""
+
+    file: str
+    line: int | None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+    def error(self, what: str, **about: Any) -> InputError:
+        return InputError(what, file=self.file, line=self.line, **about)
+
+
+def changed_while_read(label: str) -> InputError:
+    hint = "run the command again"
+    return InputError("the file changed while it was read", code="changed-while-read", file=label, hint=hint)
 
 
 class Source:
@@ -70,6 +90,7 @@ class Source:
         self.label = str(path)
         self.is_run = is_run
         self.document: tuple[Any, int] | None = None  # value and size, if recognition parsed the whole file
+        self.wants_lines = False  # where entries of a JSON document begin: to be found out for a file with a mistake
         try:
             there = self.path.exists()
         except (OSError, ValueError) as error:
@@ -101,7 +122,17 @@ class Source:
             return None
         with self.path.open("rb") as raw:
             opening = raw.read(4)
-        return None if opening.startswith(MAGIC) else len(_BOM) if opening.startswith(_BOM) else 0
+        return None if opening.startswith((_GZIP, _ZSTD)) else len(_BOM) if opening.startswith(_BOM) else 0
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of its text, by now; None if the file is compressed."""
+        return None if self.begin is None else self.path.stat().st_size - self.begin
+
+    def refuse_shorter(self, size: int | None, read: int) -> None:
+        """Whoever read less than there was to read has read a file that somebody cut."""
+        if size is not None and read < size:
+            raise changed_while_read(self.label)
 
     def lines_at(self, places: Ints) -> Iterator[bytes]:
         """Read the lines that begin at these byte offsets."""
@@ -112,6 +143,19 @@ class Source:
                 self.note_parsed(len(line))
                 yield line
 
+    def holds(self, text: bytes) -> bool:
+        """Whether this stands anywhere in its text. A search is many times faster than reading records."""
+        if self.begin is not None:
+            with self.path.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as mapped:
+                return mapped.find(text) >= 0
+        with self.open() as stream:
+            end = b""
+            while block := stream.read(1 << 20):
+                if text in end + block:
+                    return True
+                end = block[-len(text) :]
+        return False
+
     def note_parsed(self, size: int) -> None:
         if self.is_run:
             PARSED.add(size)
@@ -121,7 +165,13 @@ class Source:
             raise InputError(
                 "this is a folder", code="is-a-folder", file=self.label, expected="a file, or a BEIR folder with qrels/"
             )
-        return decompressed(self.path.open("rb"), self.unreadable)
+        raw = self.path.open("rb")
+        magic = raw.read(4)
+        raw.seek(0)
+        if not magic.startswith((_GZIP, _ZSTD)):
+            return raw
+        start = _open_zstd if magic == _ZSTD else lambda raw: gzip.GzipFile(fileobj=raw)
+        return io.BufferedReader(_Decompressed(raw, start, self))
 
     def unreadable(self, error: Exception) -> InputError:
         reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
@@ -175,22 +225,22 @@ class Source:
         return {key.decode(): None for key in found} if found else None
 
     @property
+    def is_parquet(self) -> bool:
+        return self.head[:4] == b"PAR1"
+
+    @property
     def looks_like_json(self) -> bool:
         return self.first_line[:1] in (b"{", b"[")
 
     def refuse_nonsense(self) -> None:
         """Empty and binary files, before any reader tries."""
-        if self.is_folder or self.head[:4] == b"PAR1":
+        if self.is_folder or self.is_parquet:
             return
         if not self.head.strip():
             raise InputError("the file is empty", code="empty-file", file=self.label)
         if b"\x00" in self.head:
-            raise InputError(
-                "this is a binary file",
-                code="binary-file",
-                file=self.label,
-                expected="text (JSONL, JSON, YAML, TREC, CSV, TSV; also .gz and .zst), Parquet or a BEIR folder",
-            )
+            expected = "text (JSONL, JSON, YAML, TREC, CSV, TSV; also .gz and .zst), Parquet or a BEIR folder"
+            raise InputError("this is a binary file", code="binary-file", file=self.label, expected=expected)
 
     def content_hash(self) -> str:
         digest = hashlib.sha256()
@@ -198,6 +248,85 @@ class Source:
             while block := stream.read(1 << 20):
                 digest.update(block)
         return "sha256:" + digest.hexdigest()[:16]
+
+
+def _open_zstd(raw: IO[bytes]) -> Any:
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+
+        return zstd.ZstdFile(raw)
+    except ImportError:
+        pass
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
+    return _ZstdFrames(zstandard.ZstdDecompressor().decompressobj, raw)
+
+
+class _ZstdFrames:
+    """All frames of a file. The package's own reader takes a file that ends too early for a short one."""
+
+    def __init__(self, start: Callable[[], Any], raw: IO[bytes]) -> None:
+        self._start, self._raw = start, raw
+        self._frame: Any = None
+        self._packed, self._ready = b"", memoryview(b"")
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and self._fill():
+            pass
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _fill(self) -> bool:
+        self._packed = self._packed or self._raw.read(_PACKED)
+        if not self._packed:
+            if self._frame is not None:
+                raise EOFError
+            return False
+        self._frame = self._frame or self._start()
+        self._ready = memoryview(self._frame.decompress(self._packed))
+        self._packed = self._frame.unused_data
+        if self._frame.eof:
+            self._frame = None
+        return True
+
+
+class _Stream(io.RawIOBase):
+    """A file read through another's eyes, and closed with it."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Decompressed(_Stream):
+    """A decompressed stream that can go back to its start, and whose damage is an error with the file's name."""
+
+    def __init__(self, raw: IO[bytes], start: Callable[[IO[bytes]], Any], source: Source) -> None:
+        super().__init__(raw)
+        self._start, self._source, self._reader = start, source, start(raw)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._raw.seek(0)
+        self._reader = self._start(self._raw)
+        return 0
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return int(self._reader.readinto(buffer))
+        except Exception as error:  # gzip, zlib and the zstd packages raise kinds of their own
+            raise self._source.unreadable(error) from error
+
+    def seekable(self) -> bool:
+        return True
 
 
 class SourcePart(Source):
@@ -208,15 +337,20 @@ class SourcePart(Source):
         self.label, self._start, self._stop = whole.label, start, stop
         self.head, self.begin = whole.head, start
 
+    @property
+    def size(self) -> int | None:
+        return self._stop - self._start
+
     def open(self) -> IO[bytes]:
         return io.BufferedReader(_Window(self.path.open("rb"), self._start, self._stop), 1 << 20)
 
 
-class _Window(io.RawIOBase):
+class _Window(_Stream):
     """A stretch of a file as if it were one."""
 
     def __init__(self, raw: IO[bytes], start: int, stop: int) -> None:
-        self._raw, self._left = raw, stop - start
+        super().__init__(raw)
+        self._left = stop - start
         raw.seek(start)
 
     def readinto(self, buffer: Any) -> int:
@@ -224,13 +358,6 @@ class _Window(io.RawIOBase):
         buffer[: len(piece)] = piece
         self._left -= len(piece)
         return len(piece)
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
 
 
 def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | None = None) -> list[Source] | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from karat.data.attributes import is_tag
 from karat.data.gold import Gold, GoldBuilder
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, ReadOptions, Source
+from karat.formats.base import Format, Kind, ReadOptions, Source, SourcePlace
 from karat.formats.dataset import dataset_of
-from karat.formats.records import RecordDecoder, read_batches
+from karat.formats.records import RecordDecoder, read_records
+from karat.formats.samples import cutoff_of
 from karat.formats.trec import as_number, as_text, is_number
+
+_USUAL = "test"
 
 
 class BeirQuery(msgspec.Struct, kw_only=True):
@@ -36,34 +41,42 @@ class BeirFormat(Format):
         qrels = source.path / "qrels" / f"{options.split}.tsv"
         splits = sorted((source.path / "qrels").glob("*.tsv"))
         if not qrels.is_file():
-            there = ", ".join(p.stem for p in splits) or "none"
-            raise InputError(
-                f"no qrels for the split {options.split!r}",
-                code="unknown-split",
-                file=str(qrels),
-                hint=f"there are: {there}",
-            )
+            hint = "there are: " + (", ".join(p.stem for p in splits) or "none")
+            what = f"no qrels for the split {options.split!r}"
+            raise InputError(what, code="unknown-split", file=str(qrels), hint=hint)
         judged = _read_qrels(Source(qrels))
         queries = source.path / "queries.jsonl"
-        known = _read_queries(Source(queries)) if queries.is_file() else {}
-        # A query that no split judges is kept: it is not there by accident in sets with no-answer queries.
-        unjudged = known.keys() - judged
+        lines = read_records(Source(queries), RecordDecoder(BeirQuery)) if queries.is_file() else ()
+        known = {str(record._id): (record, place) for record, place in lines}
+        # A query that no split judges is kept: it is not there by accident in sets with no-answer queries. It belongs
+        # to `test`, or to the only split there is.
+        unjudged = known.keys() - judged if options.split == _USUAL or len(splits) == 1 else set()
         for other in splits if unjudged else ():
             unjudged -= _queries_of(Source(other))
         builder = GoldBuilder(source.label)
         for query in [*judged, *(q for q in known if q in unjudged)]:
             ids, grades = judged.get(query, ([], []))
-            record = known.get(query)
-            metadata = {} if record is None else record.metadata or {}
-            builder.add(query, ids, grades, no_answer=_has_no_answer(metadata, grades, query, str(queries)))
-            if record is not None:
-                builder.say("query", record.text)
-                for name, value in metadata.items():
-                    value = value[0] if isinstance(value, list) and len(value) == 1 else value
-                    builder.say(name, value, tag=not isinstance(value, (list, dict)))
+            if query not in known:
+                builder.add(query, ids, grades)
+                continue
+            record, place = known[query]
+            metadata = record.metadata or {}
+            no_answer = _has_no_answer(metadata, grades, query, str(queries))
+            builder.add(query, ids, grades, k=cutoff_of(metadata, place), no_answer=no_answer)
+            builder.say("query", record.text)
+            for name, value in metadata.items():
+                if name != "k":
+                    tag = is_tag(name, value)
+                    single = tag and isinstance(value, list) and len(value) == 1
+                    builder.say(name, value[0] if single else value, tag=tag)
         dataset = dataset_of(source)
         dataset.hash = Source(qrels).content_hash()
         return builder.build(dataset)
+
+
+def folder_of(queries: Path) -> Path | None:
+    """The BEIR folder whose queries.jsonl this is."""
+    return queries.parent if queries.name == "queries.jsonl" and (queries.parent / "qrels").is_dir() else None
 
 
 def _has_no_answer(metadata: dict[str, Any], grades: list[float], query: str, label: str) -> bool:
@@ -86,13 +99,9 @@ def _read_qrels(source: Source) -> dict[str, tuple[list[str], list[float]]]:
                 continue
             text = as_text(raw, source.label, line)
             if len(parts) != 3:
-                raise InputError(
-                    "not a judgement",
-                    code="bad-value",
-                    file=source.label,
-                    line=line,
-                    expected="query-id, corpus-id and a number, parted by tabs",
-                    got=text,
+                expected = "query-id, corpus-id and a number, parted by tabs"
+                raise SourcePlace(source.label, line).error(
+                    "not a judgement", code="bad-value", expected=expected, got=text
                 )
             ids, grades = judged.setdefault(parts[0].decode(), ([], []))
             ids.append(parts[1].decode())
@@ -104,11 +113,3 @@ def _queries_of(source: Source) -> set[str]:
     """The queries that another split judges, whatever else is in it."""
     with source.open() as stream:
         return {raw.partition(b"\t")[0].decode("utf-8", "replace") for raw in stream}
-
-
-def _read_queries(source: Source) -> dict[str, BeirQuery]:
-    decoder = RecordDecoder(BeirQuery)
-    found: dict[str, BeirQuery] = {}
-    for records, _ in read_batches(source, decoder):
-        found.update((str(record._id), record) for record in records)
-    return found

@@ -1,7 +1,9 @@
-"""Reads a corpus."""
+"""Reads a corpus: chunks in JSONL, or a folder of text or Markdown files, cut into chunks of so many words."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,56 @@ import msgspec
 
 from karat.data.corpus import Corpus
 from karat.errors import ConfigError, InputError
-from karat.formats.base import Source
-from karat.formats.records import RecordDecoder, no_gc, read_batches
-from karat.formats.text_folder import Chunker, read_text_folder
+from karat.formats.base import Source, SourcePlace
+from karat.formats.field_map import FieldMap
+from karat.formats.mapped import container, mapped_records, suggestion
+from karat.formats.records import RecordDecoder, decode_record, no_gc, read_records
+
+SUFFIXES = (".md", ".markdown", ".txt", ".text", ".rst")
+# A word, or one character of a script that is written without spaces.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
+_TOKEN = rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+"
+_BEIR = "corpus.jsonl"
+_HEADING = r"(?m)^#{1,6}[ \t]+(.+?)[ \t]*#*$"
+
+
+class Chunker(msgspec.Struct, frozen=True):
+    """How texts are cut: `tokens` words a chunk, of which `overlap` stood at the end of the chunk before."""
+
+    tokens: int = 200
+    overlap: int = 40
+
+    def check(self) -> None:
+        if self.tokens < 1 or not 0 <= self.overlap < self.tokens:
+            expected = "1 token or more, and an overlap from 0 to below that"
+            got = f"{self.tokens} tokens, overlap {self.overlap}"
+            raise ConfigError("chunks cannot be cut like this", code="bad-value", expected=expected, got=got)
+
+    def settings(self) -> dict[str, Any]:
+        return {"algo": "words", "tokens": self.tokens, "overlap": self.overlap}
+
+    @classmethod
+    def logged(cls, settings: Any) -> Chunker | None:
+        """The one that a run log names by its settings; None where the log speaks of another chunker, or of none."""
+        if not isinstance(settings, dict):
+            return None
+        tokens, overlap = settings.get("tokens"), settings.get("overlap")
+        if type(tokens) is not int or type(overlap) is not int:
+            return None
+        found = cls(tokens, overlap)
+        return found if found.settings() == settings else None
+
+    def cut(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where chunks start and end in the text.
+
+        >>> text = "one two three four five"
+        >>> [text[a:b] for a, b in Chunker(tokens=3, overlap=1).cut(text)]
+        ['one two three', 'three four five']
+        """
+        places = [found.span() for found in re.finditer(_TOKEN, text)]
+        for start in range(0, max(len(places) - self.overlap, min(len(places), 1)), self.tokens - self.overlap):
+            last = places[min(start + self.tokens, len(places)) - 1]
+            yield places[start][0], last[1]
 
 
 class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
@@ -25,53 +74,60 @@ class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
     text: str = ""
 
 
-def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None, *, logged: Any = None) -> Corpus:
-    """JSONL (`id` or `chunk_id` or `_id`, `title`, `text`, …), a BEIR folder with corpus.jsonl, or a folder of text or
-    Markdown files, which `chunker` cuts into chunks; `logged`: what a run log says of its chunker, so that the chunks
-    are those of its hits."""
+def is_text_folder(path: str | PathLike[str]) -> bool:
+    """Whether a corpus is a folder of texts that have to be cut."""
+    return Path(path).is_dir() and not (Path(path) / _BEIR).is_file()
+
+
+def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None, *, columns: Any = None) -> Corpus:
+    """JSONL, JSON, YAML, CSV, TSV or Parquet (`id` or `chunk_id` or `_id`, `title`, `text`, …), a BEIR folder with
+    corpus.jsonl, or a folder of text or Markdown files, which `chunker` cuts into chunks. `Corpora` cuts a folder the
+    way that a run log says. `columns`: what the fields are for, as in `read_run`."""
     source = Source(Path(path))
+    if is_text_folder(path):
+        return _read_text_folder(source.path, source.label, chunker or Chunker())
     if source.is_folder:
-        inside = source.path / "corpus.jsonl"
-        if not inside.is_file():
-            return read_text_folder(source.path, source.label, chunker or Chunker.logged(logged) or Chunker())
-        source = Source(inside)
+        source = Source(source.path / _BEIR)
     if chunker is not None:
-        raise ConfigError(
-            "this corpus is in chunks already",
-            code="chunked-already",
-            file=source.label,
-            hint="only a folder of text files can be cut",
-        )
+        what, hint = "this corpus is in chunks already", "only a folder of text files can be cut"
+        raise ConfigError(what, code="chunked-already", file=source.label, hint=hint)
     source.refuse_nonsense()
     decoder = RecordDecoder(CorpusEntry)
     corpus = Corpus(source.label, [], [], [])
     first: dict[str, int | None] = {}
     with no_gc():
-        for entries, lines in read_batches(source, decoder):
-            for entry, line in zip(entries, lines, strict=True):
-                _add(corpus, entry, decoder.extras(entry), line, first)
+        for entry, place in _entries(source, decoder, FieldMap.of(columns, strict=True)):
+            _add(corpus, entry, decoder.extras(entry), place, first)
     for column in corpus.fields.values():
         column += [None] * (len(corpus) - len(column))
     return corpus
 
 
-def _add(corpus: Corpus, entry: CorpusEntry, extras: dict[str, Any], line: int | None, first: dict[str, Any]) -> None:
+def _entries(
+    source: Source, decoder: RecordDecoder[CorpusEntry], fields: FieldMap | None
+) -> Iterator[tuple[CorpusEntry, SourcePlace]]:
+    if fields is None and container(source) != "table":
+        yield from read_records(source, decoder)
+        return
+    for line, record in mapped_records(source, fields, "corpus"):
+        given = {name: value for name, value in record.items() if value is not None}
+        yield decode_record(decoder, given, source.label, line), SourcePlace(source.label, line)
+
+
+def _add(
+    corpus: Corpus, entry: CorpusEntry, extras: dict[str, Any], place: SourcePlace, first: dict[str, int | None]
+) -> None:
     found = next((i for i in (entry.chunk_id, entry.id, entry._id, extras.get("doc_id")) if i is not None), None)
     if found is None or found == "":
-        what = "the field is missing" if found is None else "the id is empty"
-        hint = "every line of a corpus needs an id of its own, which hits and labels name: chunk_id, id or _id"
-        code = "missing-field" if found is None else "empty-id"
-        raise InputError(what, code=code, file=corpus.label, line=line, field="id", hint=hint)
+        what, code = ("the field is missing", "missing-field") if found is None else ("the id is empty", "empty-id")
+        hint = suggestion(Source(place.file), "corpus")
+        if hint is None or "chunk_id=" not in hint:
+            hint = "every line of a corpus needs an id of its own, which hits and labels name: chunk_id, id or _id"
+        raise place.error(what, code=code, field="id", hint=hint)
     if str(found) in first:
-        raise InputError(
-            f"this id stands twice (line {first[str(found)]})",
-            code="duplicate-id",
-            file=corpus.label,
-            line=line,
-            field="id",
-            got=found,
-        )
-    first[str(found)] = line
+        what = f"this id stands twice (line {first[str(found)]})"
+        raise place.error(what, code="duplicate-id", field="id", got=found)
+    first[str(found)] = place.line
     for name, value in extras.items():
         column = corpus.fields.setdefault(name, [])
         column += [None] * (len(corpus.ids) - len(column))
@@ -79,3 +135,44 @@ def _add(corpus: Corpus, entry: CorpusEntry, extras: dict[str, Any], line: int |
     corpus.ids.append(str(found))
     corpus.titles.append(entry.title or "")
     corpus.texts.append(entry.text)
+
+
+def _read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
+    """A chunk is `path#start-end`, its document the file, its place that in the file's text: chunks that were cut in
+    another way have other ids, so that nothing takes one for the other."""
+    chunker.check()
+    files = sorted(path for path in folder.rglob("*") if _is_text(path, folder))
+    if not files:
+        expected = f"corpus.jsonl, or files such as {', '.join(SUFFIXES)}"
+        raise InputError("no corpus in the folder", code="no-corpus", file=label, expected=expected)
+    corpus = Corpus(label, [], [], [], {name: [] for name in ("doc_id", "source", "start", "end", "chunker")})
+    for file in files:
+        document = file.relative_to(folder).as_posix().replace("#", "%23")  # the # parts a chunk from its document
+        text = _text(file)
+        heading = re.search(_HEADING, text)
+        for start, end in chunker.cut(text):
+            values = (document, file.name, start, end, chunker.settings())
+            for column, value in zip(corpus.fields.values(), values, strict=True):
+                column.append(value)
+            corpus.ids.append(f"{document}#{start}-{end}")
+            corpus.titles.append(heading[1] if heading else file.stem)
+            corpus.texts.append(text[start:end])
+    if not len(corpus):
+        raise InputError("every file of the folder is empty", code="no-corpus", file=label)
+    return corpus
+
+
+def _is_text(path: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return path.suffix.lower() in SUFFIXES and path.is_file() and not hidden
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "the file is not UTF-8 text", code="not-utf8", file=str(file), hint="save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", code="unreadable", file=str(file)) from error

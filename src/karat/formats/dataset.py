@@ -11,7 +11,12 @@ from karat.errors import InputError
 from karat.formats.base import Source
 from karat.formats.records import read_document
 
-HEADER = frozenset({"dataset", "dataset_version", "DATASET_VERSION", "as_of_range", "AS_OF_RANGE"})
+_KEYS = {  # by what a header may call it; the first that is there counts
+    "version": ("dataset_version", "DATASET_VERSION", "version"),
+    "as_of_range": ("as_of_range", "AS_OF_RANGE"),
+    "name": ("name",),
+}
+HEADER = frozenset({"dataset", *_KEYS["version"][:2], *_KEYS["as_of_range"]})
 
 
 def header_of(value: Any) -> dict[str, Any]:
@@ -22,17 +27,8 @@ def header_of(value: Any) -> dict[str, Any]:
     found = {**value, **inner} if isinstance(inner, dict) else dict(value)
     if isinstance(inner, str):
         found.setdefault("version", inner)
-    header: dict[str, Any] = {}
-    for name, keys in (
-        ("version", ("dataset_version", "DATASET_VERSION", "version")),
-        ("as_of_range", ("as_of_range", "AS_OF_RANGE")),
-        ("name", ("name",)),
-    ):
-        for key in keys:
-            if found.get(key) is not None:
-                header[name] = found[key]
-                break
-    return header
+    named = {name: [found[key] for key in keys if found.get(key) is not None] for name, keys in _KEYS.items()}
+    return {name: values[0] for name, values in named.items() if values}
 
 
 def _settled(header: dict[str, Any], label: str) -> dict[str, Any]:
@@ -61,11 +57,8 @@ def _range_of(value: Any, label: str) -> list[str]:
 
 def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
     """Which data this is: the file's own header, dataset.yaml beside it, the environment; always its hash."""
-    environment = {
-        "DATASET_VERSION": os.environ.get("DATASET_VERSION"),
-        "AS_OF_RANGE": os.environ.get("AS_OF_RANGE"),
-    }
-    found = _settled(header_of({k: v for k, v in environment.items() if v}), "the environment")
+    environment = {name: os.environ.get(name) or None for name in ("DATASET_VERSION", "AS_OF_RANGE")}
+    found = _settled(header_of(environment), "the environment")
     folder = source.path if source.is_folder else source.path.parent
     beside = folder / "dataset.yaml"
     if beside.is_file():

@@ -20,10 +20,10 @@ from karat.data.ids import Floats, Ints, Keys
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
-from karat.formats.records import read_document
+from karat.formats.layout import refuse_other_system
+from karat.formats.records import is_json_lines, read_document
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import NO_ID
-from karat.formats.tabular import refuse_other_system
 
 _SLICE_HITS = 128_000
 _PIECE = 1000  # dicts that are gone through several times at once, while they are in the processor's cache
@@ -39,7 +39,7 @@ class DictFormat(Format):
     order = 40
 
     def recognises(self, source: Source, kind: Kind) -> bool:
-        if not source.first_line.startswith(b"{"):
+        if not source.first_line.startswith(b"{") or _is_many_lines(source):
             return False
         first = source.first_object
         if first is not None and all(v is None for v in first.values()):  # a long first line, known by its keys only
@@ -61,8 +61,16 @@ class DictFormat(Format):
         return value
 
 
+def _is_many_lines(source: Source) -> bool:
+    """Whether every line is an object of its own."""
+    lines = [line for line in source.head.splitlines() if line.strip()]
+    return len(lines) > 1 and all(line.startswith(b"{") for line in lines[:2]) and is_json_lines(source)
+
+
 def run_from_dict(run: Mapping[Any, Any], label: str = "run", system: str | None = None) -> Run:
-    """{query: {document: score}}, {query: [ids, (id, score) pairs or hit dicts]}."""
+    """{query: {document: score}}, {query: [ids, (id, score) pairs or hit dicts]}, {query: {"retrieved": […]}}."""
+    if _is_output(next(iter(run.values()), None)):
+        run = {query: hits["retrieved"] if _is_output(hits) else hits for query, hits in run.items()}
     if all(issubclass(kind, Mapping) for kind in set(map(type, run.values()))):
         return DictRun(run, label, system)
     queries = _query_ids(run, label)
@@ -70,23 +78,24 @@ def run_from_dict(run: Mapping[Any, Any], label: str = "run", system: str | None
     return RunLog(label, [{"query_id": q, "topk": _hit_list(q, h, label)} for q, h in hits], system)
 
 
+def _is_output(hits: Any) -> bool:
+    """Whether it is an output of the sample contract."""
+    return isinstance(hits, Mapping) and isinstance(hits.get("retrieved"), list)
+
+
 def _hit_list(query: str, hits: Any, label: str) -> list[Any]:
     if isinstance(hits, Mapping):
         return [{"chunk_id": i, "score": s} for i, s in hits.items()]
     if not isinstance(hits, (list, tuple)):
-        raise InputError(
-            "no hits",
-            code="wrong-type",
-            file=label,
-            query=query,
-            expected="{document: score} or a list of ids",
-            got=hits,
-        )
+        expected = "{document: score} or a list of ids"
+        raise InputError("no hits", code="wrong-type", file=label, query=query, expected=expected, got=hits)
     return [{"chunk_id": h[0], "score": h[1]} if isinstance(h, (tuple, list)) and len(h) == 2 else h for h in hits]
 
 
 class DictRun(Run):
     """Scores by document: the score decides, so the order of a dict does not matter."""
+
+    can_look = True
 
     def __init__(self, run: Mapping[Any, Mapping[Any, Any]], label: str, system: str | None = None) -> None:
         self.label, self._run, self._system = label, run, system
@@ -103,10 +112,6 @@ class DictRun(Run):
             yield self._slice(queries[start:end], tables[start:end], offsets, np.arange(start, end))
             start = end
 
-    @property
-    def can_look(self) -> bool:
-        return True
-
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
         if places is None:
             yield from super().look(system, queries, places, columns)
@@ -121,13 +126,9 @@ class DictRun(Run):
         scores, names = _columns("score", queries, tables, self.label)
         if any(map(contains, tables, repeat(""))):
             query = next(query for query, table in zip(queries, tables, strict=True) if "" in table)
+            expected = "the id of a chunk"
             raise InputError(
-                "the id is empty",
-                code="empty-id",
-                file=self.label,
-                query=query,
-                expected="the id of a chunk",
-                hint=NO_ID,
+                "the id is empty", code="empty-id", file=self.label, query=query, expected=expected, hint=NO_ID
             )
         # 1 and "1" are two keys of a dict and one id: only keys that are text already can be looked up as they are.
         if names is not None and set(map(type, tables)) == {dict}:
@@ -149,10 +150,9 @@ def gold_from_dict(gold: Mapping[Any, Any], label: str = "gold", dataset: Datase
         builder.distinct = names is not None  # the keys of a dict are
         builder.ids = _ids(queries, judged, label) if names is None else names
         builder.kinds = np.full(len(builder.ids), BARE)
-        builder.k = builder.no_answer = np.zeros(len(judged), np.int64)
     else:
         for query, items in zip(queries, judged, strict=True):
-            builder.add(query, *_items(query, items, label))
+            builder.add(query, *_items(query, items, label), graded=isinstance(items, Mapping))
     return builder.build(dataset or Dataset())
 
 
@@ -162,14 +162,8 @@ def _items(query: str, items: Any, label: str) -> tuple[list[str], list[float]]:
         grades, names = _columns("grade", [query], [items], label)
         return _ids([query], [items], label) if names is None else names, grades.tolist()
     if not isinstance(items, (list, tuple, set, frozenset)):
-        raise InputError(
-            "no gold",
-            code="wrong-type",
-            file=label,
-            query=query,
-            expected="{document: grade} or a list of ids",
-            got=items,
-        )
+        expected = "{document: grade} or a list of ids"
+        raise InputError("no gold", code="wrong-type", file=label, query=query, expected=expected, got=items)
     ids = _ids([query], [items], label)
     return sorted(ids) if isinstance(items, (set, frozenset)) else ids, [1.0] * len(ids)
 
@@ -182,13 +176,8 @@ def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
         if not _names_something(type(query)):
             raise InputError("no id of a query", code="wrong-type", file=label, expected=_ID, got=query)
         if str(query) in seen:
-            raise InputError(
-                "two keys are the same query",
-                code="duplicate-query",
-                file=label,
-                query=str(query),
-                hint="1 and '1' are one id",
-            )
+            what, hint = "two keys are the same query", "1 and '1' are one id"
+            raise InputError(what, code="duplicate-query", file=label, query=str(query), hint=hint)
         seen.add(str(query))
     return list(map(str, queries))
 
@@ -250,15 +239,8 @@ def _texts(tables: list[Mapping[Any, Any]]) -> list[str] | None:
 def _no_number(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> InputError:
     at = ((q, i, v) for q, items in zip(queries, tables, strict=True) for i, v in items.items())
     query, item, value = next((q, i, v) for q, i, v in at if not _is_number(v))
-    return InputError(
-        f"the {what} is no finite number",
-        code="bad-value",
-        file=label,
-        query=query,
-        field=str(item),
-        expected="a number",
-        got=value,
-    )
+    what, field = f"the {what} is no finite number", str(item)
+    return InputError(what, code="bad-value", file=label, query=query, field=field, expected="a number", got=value)
 
 
 def _is_number(value: Any) -> bool:

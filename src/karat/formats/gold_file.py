@@ -13,9 +13,9 @@ from karat.data.gold import Dataset, Gold, GoldBuilder
 from karat.data.ids import Packed, joined_ids
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import HEADER, dataset_of, header_of
-from karat.formats.gold_parts import ITEMS, GoldColumnPart, GoldPart
+from karat.formats.gold_parts import ITEMS, GoldPart
 from karat.formats.gold_records import GoldEntry
-from karat.formats.json_columns import Columns
+from karat.formats.json_lines import Columns
 from karat.formats.records import (
     Lines,
     RecordBatch,
@@ -82,9 +82,7 @@ class GoldReader:
         if isinstance(entries, list) and not self.builder.queries and self._is_header(entries[0]):
             self.header = header_of(self.decoder.extras(entries[0]))
             entries, lines = entries[1:], lines[1:]
-        part = GoldPart(self._label, entries, lines, self.decoder, self._target)
-        if items is not None:
-            part = GoldColumnPart(self._label, entries, lines, self.decoder, self._target, items)
+        part = GoldPart(self._label, entries, lines, self.decoder, self._target, items)
         builder = self.builder
         start = len(builder.queries)
         ids, kinds = part.item_ids()
@@ -95,13 +93,8 @@ class GoldReader:
         self._ids.append(ids)
         builder.queries += part.query_ids()
         builder.lines += lines
-        for name, values in (
-            ("kinds", kinds),
-            ("counts", part.counts()),
-            ("grades", part.grades()),
-            ("k", part.cutoffs()),
-            ("no_answer", part.answerless()),
-        ):
+        numbers = {"kinds": kinds, "counts": part.counts(), "grades": part.grades(), "ungraded": part.ungraded()}
+        for name, values in {**numbers, "k": part.cutoffs(), "no_answer": part.answerless()}.items():
             self._numbers.setdefault(name, []).append(values)
         part.refuse_contradictions()
         part.refuse_odd_dates()

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from karat.data.gold import BARE, CHUNK, DOC
 from karat.data.ids import Bools, Floats, Ints, Packed
+from karat.data.packed_ids import WORD
 from karat.data.passages.passage import Passage
 from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError, did_you_mean, meant
 from karat.formats.gold_records import TARGET_FIELD, GoldEntry, GoldItem
-from karat.formats.json_columns import Columns, ValueKind
-from karat.formats.records import ListField, RecordDecoder, Records, column, extra_columns, has_field
+from karat.formats.json_lines import Columns, ListField, ValueKind
+from karat.formats.records import RecordDecoder, Records, column, extra_columns, has_field
 
-# Of items that are all alike no object is made.
-_NAMED: dict[str, ValueKind] = {"chunk_id": "text", "id": "text", "doc_id": "text"}
-_SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
-ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN})
-_NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id that it stands in"
 _KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
-_FIELDS = (
-    "query",
-    "evidence",
-    "answer",
-    "answer_span",
-    "negatives",
-    "as_of",
-    "conversation_id",
-    "source",
-    "entities",
-)
+# Of items that are all alike no object is made.
+_NAMED: dict[str, ValueKind] = {"chunk_id": "text?", "id": "text?", "doc_id": "text?"}
+_SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
+ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN}, "id")
+_NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id that it stands in"
+_TEXTS = ("query", "evidence", "answer", "answer_span", "negatives")
+_FIELDS = (*_TEXTS, "as_of", "conversation_id", "source", "entities")
 
 
 @dataclass(frozen=True)
@@ -47,6 +41,7 @@ class GoldPart:
     lines: Sequence[int | None]
     decoder: RecordDecoder[GoldEntry]
     target: str | None
+    columns: Columns | None = None  # items that were read as columns
 
     def error(self, at: int, what: str, **where: Any) -> InputError:
         return InputError(what, file=self.label, line=self.lines[at], **where)
@@ -121,20 +116,34 @@ class GoldPart:
         return list(chain.from_iterable(self.items))
 
     def item_ids(self) -> tuple[list[str] | Packed, list[int] | Ints]:
+        if self.columns is not None:
+            return self._column_ids(self.columns)
         ids: list[Any] = [i.chunk_id for i in self.flat]
         if set(map(type, ids)) <= {str}:
             return ids, [CHUNK] * len(ids)
-        for at, of_entry in enumerate(self.items):
-            for place, item in enumerate(of_entry):
-                if item.chunk_id is None and item.id is None and item.doc_id is None:
-                    raise self.error(
-                        at, "the field is missing", code="missing-field", field=f"gold[{place}].chunk_id", hint=_NAME_IT
-                    )
         named = [
             (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
             for i in self.flat
         ]
+        nameless = next((row for row, (name, _) in enumerate(named) if name is None), None)
+        if nameless is not None:
+            ends = list(accumulate(self.counts()))
+            at = bisect_right(ends, nameless)
+            raise self._nameless(at, nameless - (ends[at] - len(self.items[at])))
         return [str(i) for i, _ in named], [kind for _, kind in named]
+
+    def _column_ids(self, columns: Columns) -> tuple[Packed, Ints]:
+        name = next((n for n in _KINDS if n in columns.values), None)
+        if not columns.counts.any():
+            return np.zeros(0, f"S{WORD}"), np.zeros(0, np.int64)
+        if name is None:
+            raise self._nameless(int(np.flatnonzero(columns.counts)[0]), 0)
+        ids: Packed = columns.values[name]
+        return ids, np.full(len(ids), _KINDS[name])
+
+    def _nameless(self, at: int, place: int) -> InputError:
+        field = f"gold[{place}].chunk_id"
+        return self.error(at, "the field is missing", code="missing-field", field=field, hint=_NAME_IT)
 
     def cutoffs(self) -> list[int] | Ints:
         if not has_field(self.entries, "k"):
@@ -146,10 +155,24 @@ class GoldPart:
         return [k or 0 for k in cutoffs]
 
     def counts(self) -> list[int] | Ints:
-        return list(map(len, self.items))
+        return list(map(len, self.items)) if self.columns is None else self.columns.counts
 
     def grades(self) -> list[float] | Floats:
-        return [i.grade for i in self.flat]
+        if self.columns is None:
+            return [1.0 if i.grade is msgspec.UNSET else i.grade for i in self.flat]
+        grades: Floats | None = self.columns.values.get("grade")
+        return np.ones(self.columns.counts.sum()) if grades is None else np.where(np.isnan(grades), 1.0, grades)
+
+    def ungraded(self) -> Bools:
+        """Items of entries that name no grade at all."""
+        if self.columns is not None:
+            return np.full(self.columns.counts.sum(), "grade" not in self.columns.values)
+        unsaid = np.array([i.grade is msgspec.UNSET for i in self.flat], np.bool_)
+        if not unsaid.any():
+            return unsaid
+        owner: Ints = np.repeat(np.arange(len(self.items)), self.counts())
+        graded: Bools = np.bincount(owner[~unsaid], minlength=len(self.items)) > 0
+        return unsaid & ~graded[owner]
 
     def answerless(self) -> Bools:
         """Which queries are known to have no answer."""
@@ -162,13 +185,9 @@ class GoldPart:
         grades, ends = (self.grades(), [0, *accumulate(self.counts())]) if answerless else ([], [])
         for at in answerless:
             if any(grade > 0 for grade in grades[ends[at] : ends[at + 1]]):
-                raise self.error(
-                    at,
-                    "no_answer and relevant gold contradict each other",
-                    code="contradiction",
-                    query=self.query_ids()[at],
-                    hint="remove one of them (grade 0 is fine)",
-                )
+                what, query = "no_answer and relevant gold contradict each other", self.query_ids()[at]
+                hint = "remove one of them (grade 0 is fine)"
+                raise self.error(at, what, code="contradiction", query=query, hint=hint)
 
     def refuse_odd_dates(self) -> None:
         said = column(self.entries, "as_of") if has_field(self.entries, "as_of") else []
@@ -188,38 +207,29 @@ class GoldPart:
 
     def passages(self) -> list[Passage | None]:
         """Where the items stand in their documents; nothing where no item says it."""
-        if all(i.quote is None and i.start is None and i.end is None for i in self.flat):
+        if self.columns is not None or not any(map(_says_place, self.flat)):
             return []
         return [
-            self._passage(at, place, item) for at, items in enumerate(self.items) for place, item in enumerate(items)
+            self._passage(at, f"gold[{place}]", item) if _says_place(item) else None
+            for at, items in enumerate(self.items)
+            for place, item in enumerate(items)
         ]
 
-    def _passage(self, at: int, place: int, item: GoldItem) -> Passage | None:
-        if item.quote is None and item.start is None and item.end is None:
-            return None
-        self._refuse_no_stretch(at, place, item)
-        quote = item.quote if item.quote is not None and item.quote.strip() else None
-        if quote is None and item.start is None and item.chunk_id is None and item.id is None:
-            expected, hint = "words of the document", "leave it out to mean the whole document"
-            raise self.error(
-                at, "the quote is empty", code="empty-quote", field=f"gold[{place}].quote", expected=expected, hint=hint
-            )
-        doc = None if item.doc_id is None else str(item.doc_id)
-        return Passage(doc, quote, item.start, item.end)
-
-    def _refuse_no_stretch(self, at: int, place: int, item: GoldItem) -> None:
+    def _passage(self, at: int, field: str, item: GoldItem) -> Passage:
         start, end = item.start, item.end
-        if start is None and end is None:
-            return
-        if start is None or end is None:
-            lacking = "start" if start is None else "end"
+        if (start is None) != (end is None):
+            lacking = f"{field}.start" if start is None else f"{field}.end"
             hint = "start and end belong together: of the first character, and of the one after the last"
-            raise self.error(
-                at, "the field is missing", code="missing-field", field=f"gold[{place}].{lacking}", hint=hint
-            )
-        if end <= start:
+            raise self.error(at, "the field is missing", code="missing-field", field=lacking, hint=hint)
+        if start is not None and end is not None and end <= start:
             expected = f"more than start ({start})"
-            raise self.error(at, "bad offset", code="bad-value", field=f"gold[{place}].end", expected=expected, got=end)
+            raise self.error(at, "bad offset", code="bad-value", field=f"{field}.end", expected=expected, got=end)
+        quote = item.quote if item.quote is not None and item.quote.strip() else None
+        if quote is None and start is None and item.chunk_id is None and item.id is None:
+            expected, hint = "words of the document", "leave it out to mean the whole document"
+            field, what = f"{field}.quote", "the quote is empty"
+            raise self.error(at, what, code="empty-quote", field=field, expected=expected, hint=hint)
+        return Passage(None if item.doc_id is None else str(item.doc_id), quote, start, end)
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: values for name, values in self.extras.items() if _scalar(values)}
@@ -227,7 +237,7 @@ class GoldPart:
             columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
         tagged = column(self.entries, "tags") if has_field(self.entries, "tags") else ()
         for at, tags in ((at, tags) for at, tags in enumerate(tagged) if tags):
-            for name, value in tags.items():
+            for name, value in (tags if isinstance(tags, dict) else {"tags": tags}).items():
                 columns.setdefault(name, [None] * len(self.entries))[at] = value
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
 
@@ -242,29 +252,8 @@ class GoldPart:
         }
 
 
-@dataclass(frozen=True)
-class GoldColumnPart(GoldPart):
-    """Some entries whose items are columns already."""
-
-    columns: Columns
-
-    def counts(self) -> Ints:
-        return self.columns.counts
-
-    def item_ids(self) -> tuple[Packed, Ints]:
-        name = next((n for n in _NAMED if n in self.columns.values), None)
-        if name is None:
-            at = int(np.flatnonzero(self.columns.counts)[0])
-            raise self.error(at, "the field is missing", code="missing-field", field="gold[0].chunk_id", hint=_NAME_IT)
-        ids: Packed = self.columns.values[name]
-        return ids, np.full(len(ids), _KINDS[name])
-
-    def grades(self) -> Floats:
-        grades: Floats | None = self.columns.values.get("grade")
-        return np.ones(self.columns.counts.sum()) if grades is None else grades
-
-    def passages(self) -> list[Passage | None]:
-        return []
+def _says_place(item: GoldItem) -> bool:
+    return item.quote is not None or item.start is not None or item.end is not None
 
 
 def _scalar(values: list[Any]) -> bool:

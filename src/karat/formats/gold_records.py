@@ -19,7 +19,7 @@ class GoldItem(msgspec.Struct, gc=False):
     chunk_id: str | int | None = None
     doc_id: str | int | None = None
     id: str | int | None = None  # a chunk or a document, as a bare id
-    grade: float = 1.0
+    grade: float | msgspec.UnsetType = msgspec.UNSET  # not said: 1; beside labels, their highest grade
     quote: str | None = None
     start: Offset | None = None  # of the passage's first character in the document, counted from 0
     end: Offset | None = None  # of the character after its last
@@ -35,7 +35,7 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     evidence: list[str] | str | None = None
     answer: str | None = None
     answer_span: str | None = None
-    negatives: list[str] | None = None
+    negatives: list[str | int] | None = None  # judged, with grade 0
     as_of: str | int | None = None
     no_answer: bool | None = None
     conversation_id: str | int | None = None
@@ -43,4 +43,4 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     source: str | list[str] | None = None
     entities: list[str | int | Entity | None] | None = None
     k: Annotated[int, msgspec.Meta(le=2**53)] | None = None
-    tags: dict[str, Any] | None = None
+    tags: dict[str, Any] | list[str | int | float | bool] | None = None

@@ -1,249 +1,312 @@
-"""Lines of JSON that all have one shape, field by field, without building an object for any of them.
+"""Lines of JSON field by field, and lists of objects as columns, without building an object for any of them.
 
-As with lists of like objects (`json_columns.py`): what one program writes has the same keys in the same order. The
-bytes between the values are learnt from the first line and looked for in all others at once. Whatever looks different
-makes `read_lines` give up, and the lines are decoded the usual way: so this is a matter of speed only.
-
-That every line is JSON is proven piece by piece. The bytes between the values are those of the first line, which a
-decoder has read. A text is what stands between two quotes, in UTF-8 without backslashes and control characters.
-The list is proven by `json_columns`, and any other value by a decoder of its own.
+The native reader finds out where every value stands, and that all of it is JSON. Ids and numbers of listed objects
+come as arrays; any other value is read by the decoder of its field, a text not before somebody asks for it. Whatever
+is unusual makes `LineReader` give up, and the lines are decoded the usual way: so this is a matter of speed only.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+import ctypes
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
-from karat.data.ids import Ints, as_list
+from karat.data.ids import LONGEST, Bools, Floats, Ints
+from karat.data.native import native
+from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.files.decode_errors import DECODE_ERRORS
-from karat.formats.json_columns import BEYOND, Columns, PaddedBytes, Places, ValueKind, columns_at
 
-_KEY = re.compile(rb'\s*[{,]\s*"([^"]*)"\s*:\s*')
-_BREAK, _SPACE = b"\n "
+# Of a listed object; with a question mark where null is allowed. Objects with an `other` are left to the decoder.
+ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other"]
+
+_LARGEST = 1 << 30  # bytes of a block
+_LEAST = 1 << 12  # objects, or lines, to have room for
+_KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "number": 1 | 16}
+_VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
+_PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
+_UNKNOWN, _FULL = -2, -3
+_STAGES = 8  # names in an object of numbers, at most
+
+
+class ListField(NamedTuple):
+    """A field with a list of objects, the fields to read of them, and other fields with lists of the same kind.
+
+    Texts are ids: of several, the first is the one that counts. `bare` is what an id without an object means.
+    `numbers` is a field with an object of numbers. Fields in `beside` that the struct leaves as JSON (`msgspec.Raw`)
+    are skipped.
+    """
+
+    name: str
+    fields: Mapping[str, ValueKind]
+    bare: str
+    beside: tuple[str, ...] = ()
+    numbers: str | None = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Values of all objects by name, and how many objects each list has."""
+
+    counts: Ints
+    values: Mapping[str, Any]  # Floats (NaN where an object lacks it) or Packed (empty where it does)
+    there: Bools | None = None  # which lists there are; None = all
+
+    def of_lists(self, lists: Sequence[int]) -> Columns:
+        rows = np.flatnonzero(np.repeat(np.isin(np.arange(len(self.counts)), lists), self.counts))
+        there = None if self.there is None else self.there[lists]
+        return Columns(self.counts[lists], {name: values[rows] for name, values in self.values.items()}, there)
+
+
+class _Spans(NamedTuple):
+    """Where the values of a field stand; -1 where a line lacks it."""
+
+    first: Ints
+    end: Ints
+    of_numbers: bool  # objects of numbers, else texts
 
 
 @dataclass(frozen=True)
 class LineTable:
-    """Lines of one shape: one value a line for every field, and the objects of their lists as columns."""
+    """Lines: one value a line for every field, and the objects of their lists as columns."""
 
     starts: Ints  # where each line begins
     columns: Mapping[str, Columns]  # field → the objects of its lists
-    text: PaddedBytes
-    texts: Mapping[str, Places]  # field → where its texts stand
+    block: bytes
+    spans: Mapping[str, _Spans]  # field → where its values stand, to be read when somebody asks
     values: dict[str, list[Any]] = field(default_factory=dict)
+    numbers: Mapping[str, Floats] | None = None  # of the field with an object of numbers: by name, NaN where not said
+    decoder: Any = None  # of that field
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def __contains__(self, name: str) -> bool:
         """Whether `column` has the field."""
-        return name in self.texts or name in self.values
+        return name in self.spans or name in self.values
 
     def column(self, name: str) -> list[Any]:
         if name not in self.values:
-            self.values[name] = _strings(self.text, self.texts[name])
+            self.values[name] = self._read(*self.spans[name])
         return self.values[name]
 
+    def _read(self, first: Ints, end: Ints, of_numbers: bool) -> list[Any]:
+        if of_numbers:
+            return _decoded(self.decoder, self.block, first, end)
+        return joined_pieces(self.block, first + 1, end - 1).decode().split("\n")
+
     def pick(self, at: Sequence[int]) -> LineTable:
-        texts = {name: Places(places.first[at], places.end[at]) for name, places in self.texts.items()}
+        spans = {name: _Spans(s.first[at], s.end[at], s.of_numbers) for name, s in self.spans.items()}
         values = {name: [column[i] for i in at] for name, column in self.values.items()}
         columns = {name: lists.of_lists(at) for name, lists in self.columns.items()}
-        return LineTable(self.starts[at], columns, self.text, texts, values)
+        # Which names the picked lines have is not known: their numbers are read from the text.
+        return LineTable(self.starts[at], columns, self.block, spans, values, None, self.decoder)
 
 
-def read_lines(
-    block: bytes, lists: Sequence[str], wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]
-) -> LineTable | None:
-    """Read the lines of a block; None if they are not all alike. The first line is known to be valid.
+class _Asked(ctypes.Structure):
+    """`lines_t` of reader.c."""
 
-    `lists` are fields with lists of objects that have the `wanted` fields; each list can have any length. The first
-    field is read as columns, or nothing is read. The others can be missing, and are decoded if their objects are not
-    alike. Every other value except texts is read by the decoder of its field.
-    """
-    text = PaddedBytes(block, b"" if block.endswith(b"\n") else b"\n")
-    shape = _learn(block[: text.joined.index(b"\n")], lists)
-    if shape is None or any(_is_passed_over(decoders[shape.names[at]]) for at in shape.lists):
-        return None
-    if not text.is_plain():
-        return None
-    controls = text.controls()
-    if (text.bytes[controls] != _BREAK).any():
-        return None
-    return _Reader(text, shape, controls).table(lists[0], wanted, decoders)
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("names", "ends", "kinds")),
+        ("fields", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("column_names", "column_ends", "column_kinds")),
+        *((name, ctypes.c_int64) for name in ("columns", "bare", "line_room", "item_room", "odd_room")),
+        *((name, ctypes.c_void_p) for name in ("starts", "firsts", "after", "counts", "found", "numbers")),
+        *((name, ctypes.c_void_p) for name in ("item_firsts", "item_sizes", "present", "longest", "items", "odd")),
+        ("map", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("stages", "stage_names")),
+        *((name, ctypes.c_int64) for name in ("stage_count", "odd_count", "stopped")),
+    ]
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """The fields of a line, and the bytes before, between and after their values."""
+class _Names:
+    """Names and kinds as the native reader takes them."""
 
-    names: list[str]
-    literals: list[bytes]  # the quotes of texts belong to them
-    quotes: list[int]  # of each literal and, unless it is a list, of the value after it
-    lists: list[int]  # which of the values are the lists
+    def __init__(self, kinds: Mapping[str, int]) -> None:
+        encoded = [name.encode("utf-8", "surrogatepass") for name in kinds]
+        self.joined = np.frombuffer(b"".join(encoded) + b"\0", np.uint8)
+        self.ends = np.cumsum([len(name) for name in encoded], dtype=np.int32)
+        self.kinds = np.array(list(kinds.values()), np.int8)
 
 
-def _learn(line: bytes, lists: Sequence[str]) -> _Shape | None:
-    try:
-        values = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except DECODE_ERRORS:
-        return None
-    names: list[str] = []
-    literals, inside = [b""], []
-    found: list[int] = []
-    at = 0
-    while (key := _KEY.match(line, at)) is not None:
-        name = key[1].decode("utf-8", "replace")
-        value = bytes(values.get(name, b""))
-        if not value or name in names or not line.startswith(value, key.end()):
+class _Room(threading.local):
+    """Arrays that the native reader fills, used again for the next block. Each thread has its own."""
+
+    size: tuple[int, ...] = ()
+
+    def make(self, fields: int, lists: int, columns: int, lines: int, items: int) -> None:
+        if self.size == (fields, lists, columns, lines, items):
+            return
+        self.size = (fields, lists, columns, lines, items)
+        self.starts = np.empty(lines, np.int64)
+        self.firsts, self.after = np.empty((fields, lines), np.int64), np.empty((fields, lines), np.int64)
+        self.counts = np.empty((lists, lines), np.int64)
+        self.found = np.empty(fields, np.uint8)
+        self.numbers = np.empty((lists, columns, items), np.float64)
+        self.item_firsts = np.empty((lists, columns, items), np.uint32)
+        self.item_sizes = np.empty((lists, columns, items), np.uint32)
+        self.present, self.longest = np.empty((lists, columns), np.int64), np.empty((lists, columns), np.int64)
+        self.items = np.empty(lists, np.int64)
+        self.odd = np.empty((items, 5), np.int64)
+        self.stages, self.stage_names = np.empty((_STAGES, lines), np.float64), np.empty((_STAGES, 2), np.int64)
+
+    def arrays(self) -> Iterator[tuple[str, Any]]:
+        return ((name, made) for name, made in self.__dict__.items() if isinstance(made, np.ndarray))
+
+
+class LineReader:
+    """Reads lines that have some fields, with a decoder for each, and lists of objects."""
+
+    _room = _Room()
+
+    def __init__(self, lists: ListField, decoders: Mapping[str, Any]) -> None:
+        kinds = {name: self._kind(name, lists, decoder) for name, decoder in decoders.items()}
+        self._decoders, self._kinds, self._names = decoders, list(kinds.values()), list(kinds)
+        self._lists = [name for name, kind in kinds.items() if kind >= _LIST]
+        self._columns = lists.fields
+        self._fields, self._items = _Names(kinds), _Names({n: _KINDS[k] for n, k in lists.fields.items()})
+        self._bare = list(lists.fields).index(lists.bare)
+        self._map = self._names.index(lists.numbers) if lists.numbers in kinds else -1
+        self._takes_text = {name: _takes_text(decoder) for name, decoder in decoders.items()}
+        self._line_room = self._item_room = _LEAST
+
+    @staticmethod
+    def _kind(name: str, lists: ListField, decoder: Any) -> int:
+        if decoder.type is msgspec.Raw:
+            return _SKIP
+        return _LIST if name == lists.name else _LIST_OR_NULL if name in lists.beside else _VALUE
+
+    def read(self, block: bytes) -> LineTable | int | None:
+        """The lines of a block; the start of a line with a field that is not known; None for all else."""
+        if native() is None or len(block) > _LARGEST:
             return None
-        is_text, is_list = value.startswith(b'"'), name in lists and value.startswith(b"[")
-        if is_list:
-            found.append(len(names))
-        names.append(name)
-        literals[-1] += key[0] + b'"' * is_text
-        literals.append(b'"' * is_text)
-        inside.append(0 if is_text or is_list else value.count(b'"'))
-        at = key.end() + len(value)
-    literals[-1] += line[at:]
-    if lists[0] not in (names[at] for at in found) or max(map(len, literals)) > BEYOND:
-        return None
-    quotes = [literal.count(b'"') + more for literal, more in zip(literals, [*inside, 0], strict=True)]
-    return _Shape(names, literals, quotes, found)
+        lines, asked = self._call(block)
+        if lines == _UNKNOWN:
+            return int(asked.stopped)
+        return None if lines <= 0 else self._table(block, lines, asked)
 
+    def _call(self, block: bytes) -> tuple[int, _Asked]:
+        """Number of lines, or why there is none."""
+        while True:
+            asked = self._asked()
+            lines = native().karat_lines(block, len(block), ctypes.byref(asked))
+            if lines != _FULL:
+                return lines, asked
+            self._line_room = max(self._line_room, block.count(b"\n") + 1)
+            self._item_room *= 4  # no end to it: an object takes more than a byte
 
-class _Reader:
-    def __init__(self, text: PaddedBytes, shape: _Shape, breaks: Ints) -> None:
-        self.text, self.shape = text, shape
-        self.starts, self.ends = np.append(0, breaks[:-1] + 1), breaks
-        self.quotes = text.quotes()
-        self.before, self.after = _bounds(self.quotes, self.starts, self.ends)
-        self._between: dict[int, Ints] = {}  # literal after a list → its first quote in each line
+    def _asked(self) -> _Asked:
+        room, fields, items = self._room, self._fields, self._items
+        room.make(len(self._names), len(self._lists), len(self._columns), self._line_room, self._item_room)
+        return _Asked(
+            names=fields.joined.ctypes.data,
+            ends=fields.ends.ctypes.data,
+            kinds=fields.kinds.ctypes.data,
+            fields=len(self._names),
+            column_names=items.joined.ctypes.data,
+            column_ends=items.ends.ctypes.data,
+            column_kinds=items.kinds.ctypes.data,
+            columns=len(self._columns),
+            bare=self._bare,
+            map=self._map,
+            line_room=self._line_room,
+            item_room=self._item_room,
+            odd_room=self._item_room,
+            **{name: array.ctypes.data for name, array in room.arrays()},
+        )
 
-    def table(self, main: str, wanted: Mapping[str, ValueKind], decoders: Mapping[str, Any]) -> LineTable | None:
-        places = self._places()
-        if places is None:
-            return None
-        names, literals = self.shape.names, self.shape.literals
-        spans = {
-            name: Places(place + len(literal), end)
-            for name, literal, place, end in zip(names, literals, places, places[1:], strict=False)
-        }
+    def _table(self, block: bytes, lines: int, asked: _Asked) -> LineTable | None:
+        room = self._room
         columns: dict[str, Columns] = {}
-        for name, bounds in zip((names[at] for at in self.shape.lists), self._quotes_of_lists(), strict=True):
-            if (bounds.first > bounds.end).any():
+        for number, name in enumerate(self._lists):
+            counts = room.counts[number, :lines].copy()
+            there = counts >= 0
+            read = self._values(block, number, room.odd[: asked.odd_count])
+            if read is None:
                 return None
-            found = columns_at(self.text, spans[name], bounds, self.quotes, wanted)
-            if found is not None:
-                columns[name] = found
-                del spans[name]
-        if main not in columns:
-            return None
-        texts = {n: spans.pop(n) for n, literal in zip(names, literals, strict=False) if literal.endswith(b'"')}
+            counts[~there] = 0
+            columns[name] = Columns(counts, read, None if there.all() else there)
+        spans: dict[str, _Spans] = {}
+        values: dict[str, list[Any]] = {}
+        numbers = self._numbers(block, lines, asked.stage_count)
         try:
-            values = {name: _decoded(decoders[name], self.text, places) for name, places in spans.items()}
+            for at, name in enumerate(self._names):
+                found = int(room.found[at])
+                if self._kinds[at] != _VALUE or found == _LACKING:
+                    continue
+                first, end = room.firsts[at, :lines], room.after[at, :lines]
+                of_numbers = at == self._map and numbers is not None
+                if of_numbers or (found == _PLAIN_TEXT | _DIFFERENT and self._takes_text[name]):
+                    spans[name] = _Spans(first.copy(), end.copy(), of_numbers)
+                elif not found & (_DIFFERENT | _LACKING):
+                    values[name] = [self._decoders[name].decode(block[first[0] : end[0]])] * lines
+                else:
+                    values[name] = _decoded(self._decoders[name], block, first, end)
         except DECODE_ERRORS:
             return None
-        if any(len(column) != len(self.ends) for column in values.values()):
-            return None
-        return LineTable(self.starts, columns, self.text, texts, values)
+        decoder = self._decoders[self._names[self._map]]
+        return LineTable(room.starts[:lines].copy(), columns, block, spans, values, numbers, decoder)
 
-    def _places(self) -> list[Ints] | None:
-        """Where each literal of each line stands; None where one of them does not."""
-        literals, quotes = self.shape.literals, self.shape.quotes
-        if (self.after - self.before < sum(quotes)).any():
+    def _numbers(self, block: bytes, lines: int, count: int) -> dict[str, Floats] | None:
+        """The field with an object of numbers; None where some line has something else."""
+        if self._map < 0 or count < 0:
             return None
-        places: list[Ints] = []
-        for at, literal in enumerate(literals[:-1]):
-            nth = self._nth_quote(at, places)
-            if nth is None:
+        names = [block[first:end].decode() for first, end in self._room.stage_names[:count].tolist()]
+        return {name: self._room.stages[at, :lines].copy() for at, name in enumerate(names)}
+
+    def _values(self, block: bytes, number: int, odd: Ints) -> dict[str, Any] | None:
+        """The columns of one of the lists; None where an object has no id and others have, or one is too long."""
+        room, size = self._room, int(self._room.items[number])
+        values: dict[str, Any] = {}
+        named = False
+        for at, (name, kind) in enumerate(self._columns.items()):
+            present = int(room.present[number, at])
+            if not present:
+                continue
+            if kind != "text?":
+                values[name] = room.numbers[number, at, :size].copy()
+                if not _read_odd(values[name], block, odd[(odd[:, 0] == number) & (odd[:, 1] == at)]):
+                    return None
+                continue
+            if (present < size and not named) or room.longest[number, at] > LONGEST:
                 return None
-            places.append(self.quotes[nth] - literal.index(b'"'))
-        places.append(self.ends - len(literals[-1]))
-        stand = (places[0] == self.starts).all() and all(map(self.text.stands, literals, places))
-        return places if stand else None
-
-    def _nth_quote(self, at: int, places: list[Ints]) -> Ints | None:
-        """The first quote of a literal, counted from the start of a line if it comes before all lists, from the end of
-        the line if it comes after them, and from the end of the previous list if it is between two."""
-        quotes, lists = self.shape.quotes, self.shape.lists
-        if at <= lists[0]:
-            return self.before + sum(quotes[:at])
-        if at > lists[-1]:
-            return self.after - sum(quotes[at:])
-        after = max(place for place in lists if place < at) + 1
-        if after not in self._between:
-            first = places[after - 1] + len(self.shape.literals[after - 1])
-            found = self._ends_of_lists(first, self.shape.literals[after])
-            if found is None:
-                return None
-            self._between[after] = found
-        nth = self._between[after] + sum(quotes[after:at])
-        return nth if int(nth[-1]) < len(self.quotes) else None
-
-    def _ends_of_lists(self, first: Ints, literal: bytes) -> Ints | None:
-        """The first quote after each list. Lists begin at `first` and are followed by a literal."""
-        find, end = self.text.joined.find, b"]" + literal
-        found = [find(end, a, b) for a, b in zip(first.tolist(), self.ends.tolist(), strict=True)]
-        if min(found) < 0:
-            return None
-        return np.searchsorted(self.quotes, np.array(found) + end.index(b'"'))
-
-    def _quotes_of_lists(self) -> list[Places]:
-        """For each list, the number of quotes before it and up to its end."""
-        quotes, lists = self.shape.quotes, self.shape.lists
-        begins = [self.before + sum(quotes[: lists[0] + 1])]
-        ends = [self.after - sum(quotes[lists[-1] + 1 :])]
-        for last, at in pairwise(lists):
-            ends.insert(-1, self._between[last + 1])
-            begins.append(self._between[last + 1] + sum(quotes[last + 1 : at + 1]))
-        return list(map(Places, begins, ends))
+            named = True
+            spans = room.item_firsts[number, at, :size], room.item_sizes[number, at, :size]
+            values[name] = packed_pieces(block, *spans, int(room.longest[number, at]))
+        return values
 
 
-def _is_passed_over(decoder: Any) -> bool:
-    """Whether lists are not requested. A decoder skips them faster than their end could be found here."""
-    return decoder.type is msgspec.Raw
+def _read_odd(numbers: Floats, block: bytes, odd: Ints) -> bool:
+    """Read the numbers that take more than one exact step; False where one is none."""
+    if not len(odd):
+        return True
+    pieces = [block[first : first + size] for first, size in odd[:, 3:].tolist()]
+    try:
+        numbers[odd[:, 2]] = msgspec.json.decode(b"[%b]" % b",".join(pieces), type=list[float])
+    except DECODE_ERRORS:
+        return False
+    return True
 
 
-def _bounds(quotes: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Of each line the number of quotes before it and up to its end. Mostly all lines have as many."""
-    each, odd = divmod(len(quotes), len(starts))
-    if each and not odd:
-        before = np.arange(0, len(quotes), each)
-        after = before + each
-        if (quotes[before] >= starts).all() and (quotes[after - 1] < ends).all():
-            return before, after
-    return np.searchsorted(quotes, starts), np.searchsorted(quotes, ends)
+def _takes_text(decoder: Any) -> bool:
+    try:
+        decoder.decode(b'""')
+    except DECODE_ERRORS:
+        return False
+    return True
 
 
-def _same(text: PaddedBytes, places: Places) -> bytes | None:
-    """What stands at all of the places, if it is the same."""
-    size = int(places.end[0] - places.first[0])
-    piece = text.joined[places.first[0] : places.end[0]]
-    same = 0 < size <= BEYOND and (places.end - places.first == size).all() and text.stands(piece, places.first)
-    return piece if same else None
-
-
-def _strings(text: PaddedBytes, places: Places) -> list[str]:
-    same = _same(text, places)
-    if same is not None:
-        return [same.decode()] * len(places.first)
-    packed = text.packed(places)
-    return [piece.decode() for piece in text.pieces(places)] if packed is None else as_list(packed)
-
-
-def _decoded(decoder: Any, text: PaddedBytes, places: Places) -> list[Any]:
-    """A value for each place, for none is empty and no piece has a line break inside; more where two values stand at
-    one, and none where a place may be empty."""
-    if not (text.bytes[places.first] > _SPACE).all() or (places.end <= places.first).any():
-        return []
-    same = _same(text, places)
-    if same is not None:
-        return [decoder.decode(same)] * len(places.first)
-    values: list[Any] = decoder.decode_lines(b"\n".join(text.pieces(places)))
+def _decoded(decoder: Any, block: bytes, first: Ints, end: Ints) -> list[Any]:
+    """A value for each line; None where it lacks it."""
+    there = np.flatnonzero(first >= 0)
+    found: list[Any] = decoder.decode_lines(joined_pieces(block, first[there], end[there]))
+    if len(there) == len(first):
+        return found
+    values: list[Any] = [None] * len(first)
+    for at, value in zip(there.tolist(), found, strict=True):
+        values[at] = value
     return values

@@ -1,17 +1,26 @@
-"""Where a table keeps what: columns under names of its own, one row a hit or a list of hits a query."""
+"""Where a table keeps what: columns by what they are for, under usual names or its own, and rows by query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from karat.data.hits import OPTIONAL_COLUMNS
+from karat.data.ids import Bools, Floats, Ints, Packed, Seen, take_list
 from karat.errors import ConfigError, InputError, did_you_mean, shorten
+from karat.formats.base import Source
+from karat.formats.table_file import ParquetColumns, records_of
+from karat.formats.timestamps import TIMES
 
 if TYPE_CHECKING:
     import polars as pl
+
+Runs: TypeAlias = tuple[list[str], Ints]  # names in a row, and how many rows each of them has
+Groups: TypeAlias = tuple[list[str], Ints, "Ints | None"]  # names, where their rows begin, and the order of the rows
 
 # What a column may be called. The first name that is there wins.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -23,6 +32,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "rank": ("rank", "position"),
     "system": ("system", "run", "tag", "run_id"),
 }
+_TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no", "", "nan")
 LISTS = "topk"
 LATENCY = "latency_ms"
 _OF_HIT = ("chunk_id", "doc_id", "score", "rank", *sorted(OPTIONAL_COLUMNS))
@@ -32,6 +42,8 @@ _KEPT = {name for role, names in NAMES.items() if role != "grade" for name in na
 
 class Layout:
     """Role → column, as a user's file says it; what it does not say goes by the usual names."""
+
+    roles = _ROLES
 
     def __init__(self, columns: Mapping[str, str] | None = None, label: str | None = None) -> None:
         self.columns, self._said = dict(columns or {}), f", as {label} says" if label else ""
@@ -52,20 +64,23 @@ class Layout:
         if nested is None:
             absent |= {role: name for role, name in self.columns.items() if name not in schema}
         for role, name in absent.items():
-            raise InputError(
-                f"no column {name!r} for {role}{self._said}",
-                code="missing-column",
-                file=label,
-                got=", ".join(schema),
-                hint=did_you_mean(name, schema),
-            )
+            what, hint = f"no column {name!r} for {role}{self._said}", did_you_mean(name, schema)
+            raise InputError(what, code="missing-column", file=label, got=", ".join(schema), hint=hint)
         taken, said = set(found.values()), _KEPT | (columns & OPTIONAL_COLUMNS)
+        if nested is not None and "latency" in columns:
+            said |= set(TIMES)
         for name in schema:
             usual = name.strip().lower()
             if name not in found and usual in said and usual not in taken and not self._renamed(usual):
                 found[name] = name
                 taken.add(usual)
         return found
+
+    def may_say(self, schema: Mapping[str, pl.DataType], column: str) -> bool:
+        """Whether hits have this column: of the table, or in the objects of its lists."""
+        inner = _nested(schema, self.columns.get(LISTS, LISTS))
+        names = schema if inner is None else [field.name for field in getattr(inner, "fields", ())]
+        return self.columns.get(column, column) in names
 
     def _renamed(self, usual: str) -> bool:
         """Whether a column of this name would now be taken for something that the user has under another name."""
@@ -86,14 +101,8 @@ class Layout:
         for role in set(_OF_HIT) & set(self.columns):
             name = self.columns[role]
             if name not in fields:
-                hint = f"a hit has: {', '.join(fields)}"
-                raise InputError(
-                    f"no field {name!r} for {role} in the hits",
-                    code="missing-field",
-                    file=label,
-                    field=LISTS,
-                    hint=hint,
-                )
+                what, hint = f"no field {name!r} for {role} in the hits", f"a hit has: {', '.join(fields)}"
+                raise InputError(what, code="missing-field", file=label, field=LISTS, hint=hint)
             fields[name] = role
         clashes = {name for name, role in fields.items() if name == role} & set(self.columns)
         hits = hits.unnest(LISTS).drop(name for name in clashes if self.columns.get(name) != name)
@@ -113,21 +122,185 @@ def _nested(schema: Mapping[str, pl.DataType], name: str) -> Any:
 
 def read_layout(columns: Any) -> Layout:
     """A mapping role → column, or a YAML file that holds one."""
-    label = None
     if columns is None or isinstance(columns, Layout):
         return columns or Layout()
-    if isinstance(columns, Mapping):
-        return Layout(columns)
+    label, said = None, columns
     if isinstance(columns, (str, PathLike)):
         from karat.files.yaml import load_yaml
 
+        label = str(columns)
         try:
-            text = Path(columns).read_bytes()
+            said, _ = load_yaml(Path(columns).read_bytes(), label)
         except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", code="unreadable", file=str(columns)) from error
-        said, _ = load_yaml(text, str(columns))
-        if isinstance(said, dict):
-            return Layout(said, str(columns))
-        columns, label = said, str(columns)
+            raise ConfigError(f"cannot be read: {error.strerror}", code="unreadable", file=label) from error
+    if isinstance(said, Mapping):
+        return Layout(said, label)
     expected = "a mapping such as `query_id: request_id`"
-    raise ConfigError("not a mapping of columns", code="wrong-type", file=label, expected=expected, got=columns)
+    raise ConfigError("not a mapping of columns", code="wrong-type", file=label, expected=expected, got=said)
+
+
+class CheckedTable:
+    """Columns by what they are for, checked; errors name the column and the row."""
+
+    def __init__(self, frame: pl.DataFrame | ParquetColumns, label: str, source: Source | None, first: int = 0) -> None:
+        self.frame, self.label, self.source, self._first = frame, label, source, first
+        if not frame.height:
+            raise InputError("the table has no rows", code="no-rows", file=label)
+
+    def find(self, role: str, *, taken: str | None = None) -> str | None:
+        return find_column((c for c in self.frame.columns if c != taken), role)
+
+    def require(self, role: str) -> str:
+        found = self.find(role)
+        if found is None:
+            raise InputError(
+                f"no column for {role}",
+                code="missing-column",
+                file=self.label,
+                expected="one of " + ", ".join(NAMES[role]),
+                got=", ".join(self.frame.columns),
+                hint=f"say which it is: --map {role}=COLUMN",
+            )
+        return found
+
+    def ids(self, column: str) -> pl.Series:
+        values = self.texts(column)
+        self._refuse_empty(values, column)
+        return values
+
+    def texts(self, column: str) -> pl.Series:
+        """The column as text, null where it is empty."""
+        import polars as pl
+
+        values = self.frame[column]
+        kind = values.dtype
+        if not (kind.is_numeric() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Null, pl.Date, pl.Datetime)):
+            raise self._wrong_type(column, "text or numbers")
+        if kind.is_float():
+            values = values.fill_nan(None)
+            whole = values.cast(pl.Int64, strict=False)
+            if values.eq_missing(whole.cast(kind)).all():  # pandas turns whole-number ids into floats
+                values = whole
+        return values.cast(pl.String)
+
+    def numbers(self, column: str | None, *, required: bool = False, with_nan: bool = False) -> Floats | None:
+        """The column as finite numbers, NaN where it is empty; None if all of it is. `with_nan`: a NaN is empty, as
+        pandas writes it."""
+        import polars as pl
+
+        if column is None:
+            return None
+        values = self.frame[column]
+        if values.dtype in (pl.String, pl.Categorical, pl.Enum):
+            values = values.cast(pl.String).str.strip_chars().replace("", None)
+        elif not (values.dtype.is_numeric() or values.dtype == pl.Null):
+            raise self._wrong_type(column, "numbers")
+        elif with_nan and values.dtype.is_float():
+            values = values.fill_nan(None)
+        numbers = values.cast(pl.Float64, strict=False)
+        bad = (values.is_not_null() & ~numbers.is_finite().fill_null(value=False)).arg_true()
+        if len(bad):
+            row = int(bad[0])
+            raise self.error(
+                row, column, "not usable", code="bad-value", expected="a finite number", got=str(values[row])
+            )
+        if required:
+            self._refuse_empty(values, column)
+        return None if numbers.null_count() == len(numbers) else numbers.to_numpy().astype(np.float64)
+
+    def wholes(self, column: str | None) -> list[int | None]:
+        """The column as whole numbers from 0 on, None where it is empty."""
+        numbers = self.numbers(column, with_nan=True)
+        if numbers is None or column is None:
+            return [None] * self.frame.height
+        bad = np.flatnonzero((numbers < 0) | (numbers != np.floor(numbers)) & ~np.isnan(numbers))
+        if len(bad):
+            row, expected = int(bad[0]), "a whole number, 0 or more"
+            got = f"{float(numbers[row]):g}"
+            raise self.error(row, column, "bad offset", code="bad-value", expected=expected, got=got)
+        return [None if n != n else int(n) for n in numbers.tolist()]  # only NaN differs from itself
+
+    def truths(self, column: str) -> Bools:
+        """The column as truth values: true, 1, yes, and false, 0, no or nothing, in any case."""
+        import polars as pl
+
+        values = self.frame[column]
+        if not (values.dtype.is_numeric() or values.dtype in (pl.Boolean, pl.String, pl.Null)):
+            raise self._wrong_type(column, "true and false")
+        texts = values.cast(pl.String).str.strip_chars().str.to_lowercase().fill_null("")
+        bad = (~texts.is_in([*_TRUE, *_FALSE])).arg_true()
+        if len(bad):
+            row = int(bad[0])
+            raise self.error(
+                row, column, "not usable", code="bad-value", expected="true or false", got=str(values[row])
+            )
+        found: Bools = texts.is_in(list(_TRUE)).to_numpy()
+        return found
+
+    def _refuse_empty(self, values: pl.Series, column: str) -> None:
+        if values.null_count():
+            raise self.error(int(values.is_null().arg_true()[0]), column, "the field is empty", code="missing-value")
+
+    def _wrong_type(self, column: str, expected: str) -> InputError:
+        got = str(self.frame[column].dtype)
+        return InputError(
+            "wrong type of column", code="wrong-type", file=self.label, field=column, expected=expected, got=got
+        )
+
+    def error(self, row: int, column: str, what: str, **more: Any) -> InputError:
+        return InputError(what, file=self.label, line=self._line(row), field=column, **more)
+
+    def _line(self, row: int) -> int | None:
+        """The line of a row in its file; without lines to count, the number of the row."""
+        if self.source is None or self.source.is_parquet:
+            return self._first + row + 1
+        return next((line for at, (line, _) in enumerate(records_of(self.source)) if at == row + 1), None)
+
+
+def plain_title(title: str) -> str:
+    return title.strip().strip('"').lower()
+
+
+def has_role(role: str, header: list[str]) -> bool:
+    return not set(NAMES[role]).isdisjoint(header)
+
+
+def is_gold(header: list[str]) -> bool:
+    """Grades, and nothing that puts hits in order."""
+    return has_role("grade", header) and not has_role("score", header) and not has_role("rank", header)
+
+
+def is_run(header: list[str]) -> bool:
+    """Ranks and scores, and no grades: `score` alone may be either."""
+    graded = has_role("grade", [name for name in header if name != "score"])
+    return has_role("rank", header) and has_role("score", header) and not graded
+
+
+def refuse_other_system(wanted: str | None, there: Iterable[str], label: str) -> None:
+    """Whoever asks for one system by name must not be given another."""
+    names = set(there)
+    if wanted is not None and wanted not in names:
+        hint = "it has: " + ", ".join(sorted(name or "(unnamed)" for name in names))
+        raise InputError(f"no system {wanted!r} in the run", code="unknown-system", file=label, hint=hint)
+
+
+def runs_of(names: pl.Series) -> Runs:
+    runs = names.rle().struct.unnest()
+    return runs["value"].to_list(), runs["len"].to_numpy().astype(np.int64)
+
+
+def grouped_rows(found: list[str], sizes: Ints) -> Groups:
+    """Names in the order in which they first appear, where the rows of each begin once they stand together, and the
+    order that brings them together: None where they stand so already."""
+    if not Seen().add(found):
+        return found, np.append(0, np.cumsum(sizes)), None
+    first: dict[str, int] = {}
+    of_run = np.fromiter((first.setdefault(n, len(first)) for n in found), np.int64, len(found))
+    codes = np.repeat(of_run, sizes)
+    counts = np.bincount(codes)
+    scattered = (codes[1:] < codes[:-1]).any()
+    return list(first), np.append(0, np.cumsum(counts)), np.argsort(codes, kind="stable") if scattered else None
+
+
+def in_order(ids: list[str] | Packed, order: Ints | None) -> list[str] | Packed:
+    return ids if order is None else ids[order] if isinstance(ids, np.ndarray) else take_list(ids, order)

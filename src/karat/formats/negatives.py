@@ -10,7 +10,7 @@ import msgspec
 
 from karat.errors import InputError, meant
 from karat.formats.base import Source
-from karat.formats.records import RecordDecoder, is_json_lines, read_batches, read_document
+from karat.formats.records import RecordDecoder, is_json_lines, read_document, read_records
 
 _EXPECTED = "`query_id` and `negatives` in every entry, or {query: [ids]}"
 
@@ -54,22 +54,12 @@ def as_negatives(ids: Any, label: str, query: str) -> list[str]:
 def _entries(source: Source) -> dict[str, list[str]]:
     decoder = RecordDecoder(NegativesEntry)
     found: dict[str, list[str]] = {}
-    for entries, lines in read_batches(source, decoder):
-        for entry, line in zip(entries, lines, strict=True):
-            query = entry.query if entry.query_id is None else str(entry.query_id)
-            if query is None:
-                hint = meant(["query_id", "negatives"], decoder.extra_names.values())
-                raise InputError(
-                    "the field is missing",
-                    code="missing-field",
-                    file=source.label,
-                    line=line,
-                    field="query_id",
-                    hint=hint,
-                )
-            if query in found:
-                raise InputError(
-                    "this query stands twice", code="duplicate-query", file=source.label, line=line, query=query
-                )
-            found[query] = list(dict.fromkeys(map(str, entry.negatives or ())))
+    for entry, place in read_records(source, decoder):
+        query = entry.query if entry.query_id is None else str(entry.query_id)
+        if query is None:
+            hint = meant(["query_id", "negatives"], decoder.extra_names.values())
+            raise place.error("the field is missing", code="missing-field", field="query_id", hint=hint)
+        if query in found:
+            raise place.error("this query stands twice", code="duplicate-query", query=query)
+        found[query] = list(dict.fromkeys(map(str, entry.negatives or ())))
     return found

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Seen
-from karat.errors import InputError, MissingExtra
-from karat.formats.base import PARSED, Format, Kind, ReadOptions, Source
-from karat.formats.layout import LISTS, Layout, find_column
-from karat.formats.table import TableFormat
+from karat.errors import InputError
+from karat.formats.layout import LISTS, Layout, find_column, refuse_other_system
+from karat.formats.table_file import Scan
 from karat.formats.table_run import FrameRun
-from karat.formats.tabular import refuse_other_system
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,103 +22,6 @@ _LISTS = 125  # the same of lists, as long as nobody knows how long they are
 _LOOKED = 10_000
 # In memory, about; by these a table is cut into parts.
 _BYTES_A_HIT, _BYTES_A_LIST = 40, 4_000
-
-
-class ParquetFormat(Format):
-    """A Parquet file with a row a hit, or a row a query with the list of its hits in `topk`."""
-
-    name = "parquet"
-    kinds = frozenset({"run"})
-    order = 65
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        return source.head[:4] == b"PAR1" and TableFormat().recognises(source, kind)
-
-    def read_run(self, source: Source, options: ReadOptions) -> Run:
-        return ParquetRun(source.label, [Scan(str(source.path))], options.system, options.layout)
-
-
-@dataclass(frozen=True)
-class Scan:
-    """One Parquet file, with what its folder's name says (`system=bm25/`), or one Delta table; or some of its rows."""
-
-    path: str
-    constants: dict[str, str] = field(default_factory=dict)
-    delta: bool = False
-    start: int = 0
-    stop: int | None = None
-
-    def lazy(self) -> pl.LazyFrame:
-        import polars as pl
-
-        if self.delta:
-            try:
-                import deltalake  # noqa: F401
-            except ImportError:
-                raise MissingExtra("reading a Delta table", "deltalake", "delta") from None
-            return pl.scan_delta(self.path)
-        frame = pl.scan_parquet(self.path, hive_partitioning=False, glob=False)
-        return frame.with_columns(pl.lit(value).alias(name) for name, value in self.constants.items())
-
-    def schema(self) -> pl.Schema:
-        schema: pl.Schema = self._read(lambda frame: frame.collect_schema())
-        return schema
-
-    def height(self) -> int:
-        import polars as pl
-
-        if self.stop is not None:
-            return self.stop
-        return int(self._read(lambda frame: frame.select(pl.len()).collect().item()))
-
-    def note_parsed(self, rows: int, share: float = 1.0) -> None:
-        """Count rows that were read; `share`: the share of columns."""
-        PARSED.add(round(rows * share * self._bytes_per_row))
-
-    @cached_property
-    def _bytes_per_row(self) -> float:
-        files = Path(self.path).rglob("*.parquet") if self.delta else [Path(self.path)]
-        return sum(file.stat().st_size for file in files) / max(replace(self, stop=None).height(), 1)
-
-    def frames(self, names: dict[str, str], rows: int = 0) -> Iterator[pl.DataFrame]:
-        """The columns `names`, so many rows at a time; 0: as many as hold about ROWS hits."""
-        at, stop = self.start, self.height()
-        size = rows or (_LISTS if LISTS in names.values() else ROWS)
-        while at < stop:
-            frame = self.rows(names, at, min(size, stop - at))
-            self.note_parsed(frame.height)
-            at, size = at + size, rows or _next_size(frame)
-            yield frame
-            del frame  # before the next is read
-
-    def rows(self, names: dict[str, str], at: int, size: int) -> pl.DataFrame:
-        """Some rows of the columns `names`, under their new names."""
-        frame: pl.DataFrame = self._read(lambda frame: frame.select(list(names)).slice(at, size).collect())
-        return frame.rename(names)
-
-    def _read(self, look: Any) -> Any:
-        import polars as pl
-
-        try:
-            return look(self.lazy())
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise InputError(f"not a readable table: {reason}", code="unreadable-table", file=self.path) from error
-        except Exception as error:
-            if self.delta and type(error).__module__.partition(".")[0] in ("deltalake", "_internal"):
-                raise InputError(
-                    f"not a readable Delta table: {error}", code="unreadable-table", file=self.path
-                ) from error
-            raise
-
-
-def _next_size(frame: pl.DataFrame) -> int:
-    """Rows that hold about ROWS hits, if lists go on as they are."""
-    import polars as pl
-
-    if LISTS not in frame.columns or not isinstance(frame.schema[LISTS], pl.List):
-        return ROWS
-    return max(1, ROWS * frame.height // max(int(frame[LISTS].list.len().sum()), frame.height))
 
 
 class ParquetRun(Run):
@@ -139,6 +38,9 @@ class ParquetRun(Run):
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         pieces = whole_queries(self._frames(columns), self.label)
         return streamed(pieces, columns, audit, self.label, self._system, self._layout)
+
+    def may_say(self, column: str) -> bool:
+        return any(self._layout.may_say(scan.schema(), column) for scan in self.scans)
 
     def parts(self, least: int) -> list[Run] | None:
         """`least`: bytes that a part should have."""
@@ -176,9 +78,26 @@ class ParquetRun(Run):
         return _Whole(self.label, self.scans, self._system, self._layout)
 
     def _frames(self, columns: frozenset[str]) -> Iterator[pl.DataFrame]:
+        """Some rows at a time, under the names of their roles: about ROWS hits."""
         for scan in self.scans:
-            schema = scan.schema()
-            yield from scan.frames(self._layout.picked(schema, columns, scan.path), self._rows)
+            names = self._layout.picked(scan.schema(), columns, scan.path)
+            at, stop = scan.start, scan.height()
+            size = self._rows or (_LISTS if LISTS in names.values() else ROWS)
+            while at < stop:
+                frame = scan.rows(names, at, min(size, stop - at))
+                scan.note_parsed(frame.height)
+                at, size = at + size, self._rows or _next_size(frame)
+                yield frame
+                del frame  # before the next is read
+
+
+def _next_size(frame: pl.DataFrame) -> int:
+    """Rows that hold about ROWS hits, if lists go on as they are."""
+    import polars as pl
+
+    if LISTS not in frame.columns or not isinstance(frame.schema[LISTS], pl.List):
+        return ROWS
+    return max(1, ROWS * frame.height // max(int(frame[LISTS].list.len().sum()), frame.height))
 
 
 class _Whole(ParquetRun):
@@ -242,13 +161,10 @@ def joined(frames: list[pl.DataFrame], label: str) -> pl.DataFrame:
         return pl.concat(frames, how="vertical_relaxed", rechunk=True)
     except pl.exceptions.PolarsError as error:
         shapes = list(dict.fromkeys(", ".join(f"{n}: {t}" for n, t in frame.schema.items()) for frame in frames))
+        what = "the files of this table do not have the same columns"
+        hint = "give the files that belong together, or write them anew with one schema"
         raise InputError(
-            "the files of this table do not have the same columns",
-            code="mixed-columns",
-            file=label,
-            expected=shapes[0],
-            got=shapes[-1],
-            hint="give the files that belong together, or write them anew with one schema",
+            what, code="mixed-columns", file=label, expected=shapes[0], got=shapes[-1], hint=hint
         ) from error
 
 

@@ -11,10 +11,14 @@ import msgspec
 from karat.data.gold import Gold
 from karat.data.question import Question
 from karat.errors import InputError
-from karat.formats.base import Source
+from karat.formats.base import Source, SourcePlace
+from karat.formats.beir import folder_of
+from karat.formats.field_map import FieldMap, RecordMap
+from karat.formats.mapped import mapped_records, sample
 from karat.formats.read import read_gold
-from karat.formats.records import RecordDecoder, read_batches
+from karat.formats.records import RecordDecoder, decode_record, read_records
 
+_FOUND = ("gold", "evidence", "answer", "answer_span", "no_answer", "negatives")
 _TOLD = ("as_of", "conversation_id")  # a system knows these in production; answers and evidence it does not
 
 
@@ -25,16 +29,22 @@ class BareQuery(msgspec.Struct, kw_only=True):
     _id: str | int | None = None
     query: str | None = None
     text: str | None = None
-    tags: dict[str, Any] = {}
+    tags: dict[str, Any] | list[str | int | float | bool] = {}
 
 
 def read_questions(
-    queries: Any, *, format: str | None = None, target: str | None = None, split: str = "test"
+    queries: Any, *, format: str | None = None, target: str | None = None, split: str = "test", columns: Any = None
 ) -> list[Question]:
-    """The questions of a gold set in any form, or of a file with bare queries."""
-    if isinstance(queries, (str, PathLike)) and is_bare(queries, format=format, target=target, split=split):
-        return _bare(Source(Path(queries)))
-    gold = read_gold(queries, format=format, target=target, split=split)
+    """The questions of a gold set in any form, or of a file with bare queries.
+
+    Of a BEIR folder, and of its queries.jsonl, those of one split. `columns`: as in `read_gold`.
+    """
+    fields = FieldMap.of(columns)
+    if isinstance(queries, (str, PathLike)) and format is None and target is None:
+        queries = folder_of(Path(queries)) or queries
+    if isinstance(queries, (str, PathLike)) and is_bare(queries, format=format, target=target, columns=fields):
+        return bare_questions(Source(Path(queries)), fields)
+    gold = read_gold(queries, format=format, target=target, split=split, columns=fields)
     return [_question(gold, at) for at in range(len(gold.queries))]
 
 
@@ -42,10 +52,17 @@ _BARE = {"query_id", "query", "_id", "text", "tags", "metadata"}
 
 
 def is_bare(
-    path: str | PathLike[str], *, format: str | None = None, target: str | None = None, split: str = "test"
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,
+    target: str | None = None,
+    split: str = "test",
+    columns: FieldMap | None = None,
 ) -> bool:
     """Whether a file holds queries and nothing that says what should be found."""
     source = Source(Path(path))
+    if columns is not None and _is_mapped_bare(source, columns):
+        return True
     first = None if source.is_folder else source.first_object
     return first is not None and format is None and target is None and set(first) <= _BARE
 
@@ -53,31 +70,43 @@ def is_bare(
 def _question(gold: Gold, at: int) -> Question:
     text = gold.text(at)
     if text is None or not text.strip():
-        raise _without_text(gold.label, gold.queries[at])
+        raise _without_text(SourcePlace(gold.label, None), gold.queries[at])
     columns = {**gold.tags, **{name: gold.fields[name] for name in _TOLD if name in gold.fields}}
     facts = {name: column[at] for name, column in columns.items() if column[at] is not None}
     return Question(gold.queries[at], text, facts)
 
 
-def _bare(source: Source) -> list[Question]:
+def _is_mapped_bare(source: Source, fields: FieldMap) -> bool:
+    """Whether a file says what is asked, and not what should be found."""
+    records = sample(source)
+    found = fields.fitting("queries", records)
+    gold = fields.fitting("gold", records) or RecordMap("gold", {})
+    says = {name for record in records for name in gold.record(record)}
+    return found is not None and "query" in says and says.isdisjoint({*_FOUND, "chunk_id", "doc_id"})
+
+
+def bare_questions(source: Source, fields: FieldMap | None = None) -> list[Question]:
+    """All queries of a file that nobody has judged yet."""
     source.refuse_nonsense()
     found: dict[str, Question] = {}
-    for records, lines in read_batches(source, RecordDecoder(BareQuery)):
-        for record, line in zip(records, lines, strict=True):
-            text = record.query or record.text
-            named = record.query_id if record.query_id is not None else record._id
-            query = str(text if named is None else named)
-            if text is None or not text.strip():
-                raise _without_text(source.label, query, line)
-            if query in found:
-                raise InputError(
-                    "this query stands twice", code="duplicate-query", file=source.label, line=line, query=query
-                )
-            found[query] = Question(query, text, record.tags)
+    decoder = RecordDecoder(BareQuery)
+    if fields is None:
+        records = read_records(source, decoder)
+    else:
+        mapped = mapped_records(source, fields, "queries")
+        records = ((decode_record(decoder, r, source.label, n), SourcePlace(source.label, n)) for n, r in mapped)
+    for record, place in records:
+        text = record.query or record.text
+        named = record.query_id if record.query_id is not None else record._id
+        query = str(text if named is None else named)
+        if text is None or not text.strip():
+            raise _without_text(place, query)
+        if query in found:
+            raise place.error("this query stands twice", code="duplicate-query", query=query)
+        tags = record.tags
+        found[query] = Question(query, text, tags if isinstance(tags, dict) else {"tags": tags})
     return list(found.values())
 
 
-def _without_text(label: str, query: str, line: int | None = None) -> InputError:
-    return InputError(
-        "a query without text cannot be asked", code="missing-text", file=label, line=line, query=query, field="query"
-    )
+def _without_text(place: SourcePlace, query: str) -> InputError:
+    return place.error("a query without text cannot be asked", code="missing-text", query=query, field="query")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,11 +14,11 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Ints
+from karat.data.native import native
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
-from karat.formats.base import Source
-from karat.formats.json_columns import Columns, ValueKind, read_columns
-from karat.formats.json_lines import LineTable, read_lines
+from karat.formats.base import Source, SourcePlace
+from karat.formats.json_lines import Columns, LineReader, LineTable, ListField
 
 S = TypeVar("S", bound=msgspec.Struct)
 Lines: TypeAlias = Sequence[int | None]
@@ -26,24 +27,13 @@ Records: TypeAlias = "list[S] | LineTable"  # one by one, or lines that are all 
 # The line of each entry of a list, by the list's id(): of the outermost list, or of those right under a mapping.
 EntryLines: TypeAlias = dict[int, list[int]]
 
+_BETWEEN = re.compile(r"[\s,:]*")  # what stands between the values of a JSON document
 _BATCH_BYTES = 1 << 20
 _BATCH_RECORDS = 1000
-_PATIENCE = 3  # blocks of lines that are not all alike, after which none is expected to be
+_PATIENCE = 3  # blocks that could not be read as columns, after which no other is tried
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
 _LEARNT = 100  # more fields than that are no schema but data
-_NO_LIST = (b"", b"null")
 _UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in the name of a field
-
-
-class ListField(NamedTuple):
-    """A field with a list of objects, the fields to read of them, and other fields with lists of the same kind.
-
-    Fields in `beside` that the struct leaves as JSON (`msgspec.Raw`) are skipped.
-    """
-
-    name: str
-    fields: Mapping[str, ValueKind]
-    beside: tuple[str, ...] = ()
 
 
 class RecordBatch(NamedTuple, Generic[S]):
@@ -68,37 +58,20 @@ class RecordDecoder(Generic[S]):
         self.base, self._lists = base, lists
         self.extra_names: dict[str, str] = {}
         self._freed = {freed: f"{freed} (unused)"} if freed in base.__struct_fields__ else {}
-        self._unlike = 0  # blocks in a row whose lines were not all alike
-        self._met: set[str] = set()  # fields that some line of the file has, as far as columns were read
+        self._unlike = 0  # blocks in a row that could not be read as columns
         self._refresh()
 
     def _refresh(self) -> None:
         self.struct = self._struct(forbid_unknown_fields=True, gc=False)
         self._decoder = msgspec.json.Decoder(self.struct)
-        self._outline = msgspec.json.Decoder(self._outline_struct())
         self._loose: type[S] | None = None  # the same with a dict; made when it is needed
-        self._decoders: dict[str, Any] = {}  # of single fields; made when they are needed
+        self._reader: LineReader | None = None  # made when it is needed
 
     def _struct(self, **options: Any) -> type[S]:
         names = {**self._freed, **self.extra_names}
         fields = [(attribute, Any, None) for attribute in names]
         name = self.base.__name__
         return msgspec.defstruct(name, fields, bases=(self.base,), rename=names, kw_only=True, **options)  # type: ignore[return-value]
-
-    def _outline_struct(self) -> type[S]:
-        """A struct of the fields that were met, the lists as they are written; the other fields are None for all."""
-        met = [f for f in msgspec.structs.fields(self.struct) if f.encode_name in self._met]
-        return msgspec.defstruct(  # type: ignore[return-value]
-            self.base.__name__,
-            [(f.name, *((msgspec.Raw, msgspec.Raw()) if self._is_lists(f.name) else (f.type, None))) for f in met],
-            namespace=dict.fromkeys(self.struct.__struct_fields__),
-            rename={f.name: f.encode_name for f in met},
-            forbid_unknown_fields=True,
-            gc=False,
-        )
-
-    def _is_lists(self, name: str) -> bool:
-        return self._lists is not None and (name == self._lists.name or name in self._lists.beside)
 
     def decode(self, raw: bytes) -> S:
         return self._decode(lambda kind: msgspec.json.decode(raw, type=kind))
@@ -142,78 +115,33 @@ class RecordDecoder(Generic[S]):
             return None
 
     def read_lines(self, block: bytes) -> LineTable | None:
-        """All lines of a block as columns, or None where they are not all alike."""
-        if self._lists is None or self._freed or self._unlike == _PATIENCE:
+        """All lines of a block as columns, or None where the plain reader must look at them."""
+        if self._lists is None or self._freed or self._unlike == _PATIENCE or native() is None:
             return None
-        try:
-            first = self.decode(block[: block.find(b"\n") + 1] or block)
-        except DECODE_ERRORS:
-            return None
-        table = None
-        if not hasattr(first, "__dict__"):
-            lists = (self._lists.name, *self._lists.beside)
-            table = read_lines(block, lists, self._lists.fields, self._field_decoders())
+        found = self._line_reader(self._lists).read(block)
+        while isinstance(found, int):
+            learnt = len(self.extra_names)
+            try:
+                self.decode(block[found:].partition(b"\n")[0])
+            except DECODE_ERRORS:
+                break
+            if len(self.extra_names) == learnt:
+                break
+            found = self._line_reader(self._lists).read(block)
+        table = None if isinstance(found, int) else found
         self._unlike = 0 if table is not None else self._unlike + 1
         return table
 
-    def _field_decoders(self) -> dict[str, Any]:
-        if not self._decoders:
+    def _line_reader(self, lists: ListField) -> LineReader:
+        if self._reader is None:
             fields = msgspec.structs.fields(self.struct)
-            self._decoders = {f.encode_name: msgspec.json.Decoder(f.type) for f in fields}
-        return self._decoders
-
-    def read_known_lists(self, block: bytes) -> tuple[list[S], dict[str, Columns]] | None:
-        """The same, but the lists of objects stay JSON in the records and are read as columns."""
-        if self._lists is None:
-            return None
-        records = self._outlines(block)
-        if not records or self._lists.name not in self._met:
-            return None
-        columns = read_columns([getattr(r, self._lists.name) for r in records], self._lists.fields)
-        if columns is None:
-            return None
-        found = {self._lists.name: columns}
-        try:
-            for name in self._met.intersection(self._lists.beside):
-                self._read_beside(name, records, found)
-        except DECODE_ERRORS:
-            return None
-        return records, found
-
-    def _read_beside(self, name: str, records: list[S], found: dict[str, Columns]) -> None:
-        """Read lists that a record may lack (None). They are decoded if they are not all alike."""
-        assert self._lists is not None
-        decoder = self._field_decoders()[name]
-        if decoder.type is msgspec.Raw:
-            return
-        lists = [bytes(getattr(record, name)) for record in records]
-        there = [text not in _NO_LIST for text in lists]
-        alike = [text if has_one else b"[]" for text, has_one in zip(lists, there, strict=True)]
-        columns = read_columns(alike, self._lists.fields) if any(there) else None
-        if columns is not None:
-            found[name] = columns
-        for record, text, has_one in zip(records, lists, there, strict=True):
-            if columns is None or not has_one:
-                setattr(record, name, decoder.decode(text) if has_one else None)
-
-    def _outlines(self, block: bytes) -> list[S] | None:
-        while True:
-            try:
-                return self._outline.decode_lines(block)
-            except DECODE_ERRORS as error:
-                unknown = _UNKNOWN.fullmatch(str(error))
-                if unknown is None or unknown[1] not in self.struct.__struct_encode_fields__:
-                    return None
-                self._met.add(unknown[1])
-                self._outline = msgspec.json.Decoder(self._outline_struct())
+            self._reader = LineReader(lists, {f.encode_name: msgspec.json.Decoder(f.type) for f in fields})
+        return self._reader
 
     def extras(self, record: S) -> dict[str, Any]:
         """The fields of a record that `base` does not know."""
-        found = {}
-        for attribute, name in self.extra_names.items():
-            value = getattr(record, attribute, None)
-            if value is not None:
-                found[name] = value
+        named = ((name, getattr(record, attribute, None)) for attribute, name in self.extra_names.items())
+        found = {name: value for name, value in named if value is not None}
         return {**found, **getattr(record, "__dict__", {})}
 
 
@@ -251,15 +179,16 @@ def extra_columns(records: Records[Any], extra_names: dict[str, str]) -> dict[st
     return columns
 
 
-def read_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[Batch[S]]:
-    """Decoded records with their lines, some at a time: small enough that their memory is used again at once."""
+def read_records(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[S, SourcePlace]]:
+    """Every record with its place."""
     for batch in read_column_batches(source, decoder):
         assert isinstance(batch.records, list)  # a decoder that names no lists reads no lines as columns
-        yield batch.records, batch.lines
+        for record, line in zip(batch.records, batch.lines, strict=True):
+            yield record, SourcePlace(source.label, line)
 
 
 def read_column_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordBatch[S]]:
-    """The same, with the columns of the decoder's lists and the offsets of the records."""
+    """Records some at a time: small enough that their memory is used again at once."""
     if is_json_lines(source):
         yield from _decode_lines(source, decoder)
         return
@@ -302,10 +231,7 @@ def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordB
 def _decode_block(
     block: bytes, lines: range, places: Ints, decoder: RecordDecoder[S], label: str
 ) -> Iterator[RecordBatch[S]]:
-    outlined = decoder.read_known_lists(block)
-    if outlined is not None and len(outlined[0]) == len(lines):
-        yield RecordBatch(outlined[0], lines, outlined[1], places)
-    elif (records := decoder.decode_known_lines(block)) is not None and len(records) == len(lines):
+    if (records := decoder.decode_known_lines(block)) is not None and len(records) == len(lines):
         yield RecordBatch(records, lines, {}, places)
     else:
         # A blank line, a field not met before, or a mistake: one by one, to cope or to say where.
@@ -323,16 +249,19 @@ def line_starts(block: bytes) -> Ints:
 
 def whole_lines(source: Source, size: int) -> Iterator[bytes]:
     """The file in blocks of about `size` bytes that end with a line."""
+    whole, read = source.size, 0
     with source.open() as stream:
         while block := stream.read(size):
             rest = b"" if block.endswith(b"\n") else stream.readline()
+            read += len(block) + len(rest)
             source.note_parsed(len(block) + len(rest))
-            yield block + rest
+            yield block + rest if rest else block
+    source.refuse_shorter(whole, read)
 
 
 def read_document(source: Source) -> tuple[Any, EntryLines]:
     """A whole JSON or YAML file."""
-    if source.document is not None:
+    if source.document is not None and not source.wants_lines:
         (value, size), source.document = source.document, None
         source.note_parsed(size)
         return value, {}
@@ -341,12 +270,42 @@ def read_document(source: Source) -> tuple[Any, EntryLines]:
     source.note_parsed(len(text))
     if source.looks_like_json:
         try:
-            return msgspec.json.decode(text), {}
+            value = msgspec.json.decode(text)
+            return value, _entry_lines(text.decode("utf-8", "replace"), value) if source.wants_lines else {}
         except DECODE_ERRORS as error:
             raise _document_error(error, text, source.label) from error
     from karat.files.yaml import load_yaml  # PyYAML is slow to import, and most files are no YAML
 
     return load_yaml(text, source.label)
+
+
+def _entry_lines(text: str, value: Any) -> EntryLines:
+    """Lines of the entries of a list, or of the lists in a mapping, in a JSON document."""
+    decode, lines = json.JSONDecoder().raw_decode, EntryLines()
+
+    def after(at: int) -> int:
+        found = _BETWEEN.match(text, at)
+        return at if found is None else found.end()
+
+    def entries(listed: list[Any], at: int) -> int:
+        """From the place after the bracket to the place after the list."""
+        numbers = lines.setdefault(id(listed), [])
+        line, counted = 1, 0
+        while text[at := after(at)] != "]":
+            line, counted = line + text.count("\n", counted, at), at
+            numbers.append(line)
+            at = decode(text, at)[1]
+        return at + 1
+
+    at = after(0) + 1
+    if isinstance(value, list):
+        entries(value, at)
+    elif isinstance(value, dict):
+        while text[at := after(at)] != "}":
+            name, at = decode(text, at)
+            at = after(at)
+            at = entries(value[name], at + 1) if text[at] == "[" else decode(text, at)[1]
+    return lines
 
 
 def list_entries(value: Any, lines: EntryLines, label: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
@@ -355,13 +314,8 @@ def list_entries(value: Any, lines: EntryLines, label: str) -> Iterator[tuple[in
         lists = [v for v in value.values() if isinstance(v, list)]
         value = next((v for v in lists if v and isinstance(v[0], dict)), lists[0] if lists else value)
     if not isinstance(value, list):
-        raise InputError(
-            "no list of entries",
-            code="wrong-type",
-            file=label,
-            expected="a list, or a mapping that holds one",
-            got=value,
-        )
+        expected = "a list, or a mapping that holds one"
+        raise InputError("no list of entries", code="wrong-type", file=label, expected=expected, got=value)
     numbers = lines.get(id(value), [])
     for i, entry in enumerate(value):
         line = numbers[i] if i < len(numbers) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import repeat
@@ -15,12 +16,10 @@ from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, Hits, NoLists, Run
 from karat.data.ids import Ints, Seen
 from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
-from karat.formats.base import Format, Kind, ReadOptions, Source, source_parts
-from karat.formats.json_columns import ValueKind
+from karat.formats.base import Format, Kind, ReadOptions, Source, changed_while_read, source_parts
+from karat.formats.json_lines import ListField, ValueKind
 from karat.formats.records import (
-    ListField,
     RecordDecoder,
-    column,
     decode_entries,
     is_json_lines,
     no_gc,
@@ -36,8 +35,14 @@ _LARGE = 32 << 20
 
 
 # Of hits that are all alike no object is made.
-_RANKED: dict[str, ValueKind] = {"rank": "whole", "chunk_id": "text", "score": "number", "doc_id": "text", "id": "text"}
-_TOPK = ListField("topk", _RANKED, OTHER_LISTS)
+_RANKED: dict[str, ValueKind] = {
+    "chunk_id": "text?",
+    "id": "text?",
+    "doc_id": "text?",
+    "rank": "whole?",
+    "score": "number?",
+}
+_TOPK = ListField("topk", _RANKED, "chunk_id", OTHER_LISTS, numbers="latency_ms")
 
 
 class RunLog(Run):
@@ -107,7 +112,7 @@ class RunLog(Run):
         wanted, current = set(queries), None
         for part in self._listed(self._parts_at(np.unique(places), columns), needed=False):
             if part.system != system or not wanted.issuperset(part.queries):
-                raise InputError("the file changed while it was read", file=self.label, hint="run the command again")
+                raise changed_while_read(self.label)
             current = current or Slice(system, self._hits, columns, large=False)
             current.add(part)
             if current.size >= _SLICE_HITS:
@@ -158,6 +163,16 @@ class RunLog(Run):
             for system, fields in self._noted.items()
         }
 
+    def said(self, system: str, field: str) -> list[Any]:
+        return self._noted.get(system, {}).get(field, [])
+
+    def may_say(self, column: str) -> bool:
+        if not isinstance(self._records, Source):
+            return any(_says(record, self._hits, column) for record in self._records)
+        if not self._records.path.is_file():  # a pipe can be read once
+            return _says(self.opening(), self._hits, column)
+        return self._records.holds(f'"{column}"'.encode())
+
     def opening(self) -> dict[str, Any]:
         if isinstance(self._records, Source):
             return self._records.first_object or {}
@@ -201,7 +216,7 @@ class RunLog(Run):
         for part in parts:
             listed = part.with_list(self._hits)
             if needed and self._needed and (listed is None or len(listed.lines) < len(part.lines)):
-                at = column(part.records, self._hits).index(None)
+                at = part.first_without(self._hits)
                 raise part.error(
                     at,
                     "the field is missing",
@@ -245,6 +260,12 @@ class RunLog(Run):
             raise refusal(error, self.label, part.lines[0]) from error
 
 
+def _says(record: Any, hits: str, column: str) -> bool:
+    """Whether a hit of a record in memory has this field."""
+    listed = record.get(hits) if isinstance(record, dict) else None
+    return isinstance(listed, list) and any(isinstance(hit, dict) and column in hit for hit in listed)
+
+
 def _writable(value: Any) -> Any:
     """What is kept is written one day: a thing that only memory can hold is kept as its text."""
     try:
@@ -261,15 +282,20 @@ def _note(noted: list[Any], values: Iterable[Any]) -> None:
             noted.append(value)
 
 
+def _is_list_of_records(source: Source) -> bool:
+    """Whether a JSON array holds the records that lines would."""
+    return source.first_line.startswith(b"[") and re.search(rb'[{,]\s*"topk"\s*:', source.head) is not None
+
+
 class RunLogFormat(Format):
-    """JSONL with `query_id` and `topk` on every line."""
+    """JSONL with `query_id` and `topk` on every line, or a JSON array of the same records."""
 
     name = "run-log"
     kinds = frozenset({"run"})
     order = 10
 
     def recognises(self, source: Source, kind: Kind) -> bool:
-        return "topk" in (source.first_object or {})
+        return "topk" in (source.first_object or {}) or _is_list_of_records(source)
 
     def read_run(self, source: Source, options: ReadOptions) -> Run:
         return RunLog(source.label, source, options.system, options.hits)

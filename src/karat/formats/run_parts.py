@@ -13,11 +13,12 @@ import numpy as np
 
 from karat.data.hits import OPTIONAL_COLUMNS, Hits
 from karat.data.ids import Floats, Ints, Packed, as_list, compact, first_empty, joined_ids
+from karat.data.packed_ids import WORD
 from karat.errors import InputError, meant
-from karat.formats.json_columns import Columns
-from karat.formats.json_lines import LineTable
-from karat.formats.records import Records, column, extra_columns, pick
+from karat.formats.json_lines import Columns, LineTable
+from karat.formats.records import Records, column, extra_columns, has_field, pick
 from karat.formats.run_records import Hit, RunRecord
+from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossible, with_times
 
 if TYPE_CHECKING:
     from karat.data.ids import Ids
@@ -68,11 +69,23 @@ class SystemRecords:
 
     def with_list(self, name: str) -> SystemRecords | None:
         """The records that have a list in this field; None if there are none."""
-        if name == "topk" or (isinstance(self.records, LineTable) and name in self.columns):
+        if name == "topk":
             return self
-        lists = column(self.records, name)
-        at = [i for i, hits in enumerate(lists) if hits is not None]
-        return self if len(at) == len(lists) else self.pick(at) if at else None
+        if isinstance(self.records, LineTable):
+            columns = self.columns.get(name)
+            if columns is None or columns.there is None:
+                return None if columns is None else self
+            at = np.flatnonzero(columns.there).tolist()
+        else:
+            at = [i for i, hits in enumerate(column(self.records, name)) if hits is not None]
+        return self if len(at) == len(self.lines) else self.pick(at) if at else None
+
+    def first_without(self, name: str) -> int:
+        """The first record that has no list in this field, where there is one."""
+        if not isinstance(self.records, LineTable):
+            return column(self.records, name).index(None)
+        there = None if name not in self.columns else self.columns[name].there
+        return 0 if there is None else int(np.argmin(there))
 
     def hits(self, name: str) -> HitLists:
         """The lists in this field. Every record must have one."""
@@ -97,29 +110,48 @@ class SystemRecords:
             )
         return [str(q) for q in queries]
 
+    def distances(self, before: tuple[bool | None] | None) -> bool | None:
+        """Whether scores are distances; None: not said. `before`: what records before these say, if there are any."""
+        if not has_field(self.records, "score_order"):
+            said: list[Any] = [None]
+        else:
+            said = column(self.records, "score_order")
+        found = [None if one is None else one == "lower-is-better" for one in said]
+        wanted = found[0] if before is None else before[0]
+        at = next((at for at, one in enumerate(found) if one is not wanted), None)
+        if at is not None:
+            hint = "every line of a system must say the same"
+            raise self.error(at, "scores that mean two things", code="contradiction", field="score_order", hint=hint)
+        return wanted
+
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
         for name in _PROVENANCE:
             yield name, _different(column(self.records, name))
         for name, values in extra_columns(self.records, self.extra_names).items():
             yield name, _different(values)
 
-    def latency(self) -> dict[str, Floats]:
-        logged = [times or {} for times in column(self.records, "latency_ms")]
-        columns = {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
-        for stage, ms in columns.items():
-            impossible = np.flatnonzero((ms < 0) | np.isinf(ms))
-            if len(impossible):
-                at = int(impossible[0])
-                raise self.error(
-                    at,
-                    "impossible latency",
-                    code="bad-value",
-                    field=f"latency_ms.{stage}",
-                    query=self.queries[at],
-                    expected="a number of milliseconds, 0 or more",
-                    got=float(ms[at]),
-                )
-        return columns
+    def latency(self) -> Mapping[str, Floats]:
+        """Stage → ms of each record: as logged, else between its timestamps."""
+        try:
+            logged = self._logged_latency()
+            refuse_impossible(logged)
+            return with_times(logged, self._timed_latency())
+        except OddTime as odd:
+            where = {"field": odd.field, "query": self.queries[odd.at], "expected": odd.expected, "got": odd.got}
+            raise self.error(odd.at, odd.what, code="bad-value", **where) from None
+
+    def _timed_latency(self) -> dict[str, Floats]:
+        columns = [column(self.records, name) for name in TIMES if has_field(self.records, name)]
+        if all(values.count(None) == len(values) for values in columns):
+            return {}
+        return latencies(*(column(self.records, name) for name in TIMES))
+
+    def _logged_latency(self) -> Mapping[str, Floats]:
+        if isinstance(self.records, LineTable) and self.records.numbers is not None:
+            return self.records.numbers
+        said = column(self.records, "latency_ms")
+        logged = [{"total": times} if isinstance(times, (int, float)) else times or {} for times in said]
+        return {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
 
     def error(self, at: int, what: str, **where: Any) -> InputError:
         return InputError(what, file=self.label, line=self.lines[at], **where)
@@ -214,6 +246,8 @@ class ColumnLists(HitLists):
     def _read_ids(self) -> list[str] | Packed:
         named = (self.columns.values.get(name) for name in ("chunk_id", "id", "doc_id"))
         ids: Packed | None = next((ids for ids in named if ids is not None), None)
+        if ids is None and not self.columns.counts.any():
+            return np.zeros(0, f"S{WORD}")
         if ids is None:
             raise self.hit_error(0, "chunk_id", "the field is missing", code="missing-field")
         return ids
@@ -246,11 +280,13 @@ class ListSlice:
         self.ids: list[list[str] | Packed] = []
         self.numbers: dict[str, list[Floats]] = {"score": [], "rank": []}
         self.docs: list[str] = []
+        self.distances: bool | None = None  # what the records say of their scores
         self.columns: dict[str, list[Any]] = {c: [] for c in wanted & OPTIONAL_COLUMNS}
 
     def add(self, part: SystemRecords) -> None:
         """Add records. Each must have a list."""
         hits = part.hits(self.name)
+        self.distances = part.distances(None if not self.queries else (self.distances,))
         self.queries += part.queries
         self.lines.append(part.lines)
         self.places.append(part.places)
@@ -269,7 +305,7 @@ class ListSlice:
         offsets = np.append(0, np.cumsum(np.concatenate(self.counts)))
         numbers = {name: np.concatenate(parts) for name, parts in self.numbers.items()}
         places = [part for part in self.places if part is not None]
-        return Hits(
+        found = Hits(
             system=self.system,
             queries=self.queries,
             offsets=offsets,
@@ -281,6 +317,7 @@ class ListSlice:
             lines=np.concatenate(list(map(_line_numbers, self.lines))),
             places=np.concatenate(places) if len(places) == len(self.places) else None,
         )
+        return found if self.distances is None else found.with_best_highest(self.distances)
 
     def _ids(self) -> Ids:
         ids = joined_ids(self.ids)
@@ -293,7 +330,7 @@ class Slice(ListSlice):
     def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool, others: Iterable[str] = ()) -> None:
         super().__init__(system, name, wanted, large)
         self.timed = "latency" in wanted
-        self.latency: list[tuple[int, dict[str, Floats]]] = []
+        self.latency: list[tuple[int, Mapping[str, Floats]]] = []
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
         self.others = [ListSlice(system, other, wanted, large) for other in others]
 

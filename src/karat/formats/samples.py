@@ -1,37 +1,39 @@
-"""The sample contract: `samples` with `expected_output`, and outputs as `{id, actualOutput}` lines (SPEC A3)."""
+"""The sample contract: `samples` with `expected_output`, and outputs as `{id, actualOutput}` records (SPEC A3)."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import msgspec
+import numpy as np
 
-from karat.data.gold import Gold, GoldBuilder
+from karat.data.attributes import is_tag
+from karat.data.gold import Dataset, Gold, GoldBuilder
 from karat.data.hits import Run
 from karat.data.ids import Ints
-from karat.errors import InputError
 from karat.files.decode_errors import DECODE_ERRORS, refusal
-from karat.formats.base import Format, Kind, ReadOptions, Source
+from karat.formats.base import Format, Kind, ReadOptions, Source, SourcePlace
 from karat.formats.dataset import dataset_of, header_of
 from karat.formats.records import (
+    EntryLines,
+    RecordBatch,
     RecordDecoder,
-    S,
     decode_entries,
     decode_record,
+    is_json_lines,
     list_entries,
-    read_batches,
     read_column_batches,
     read_document,
+    read_records,
 )
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import SystemRecords
 from karat.formats.run_records import RunRecord
 
 Expected: TypeAlias = list[str | int] | dict[str, float]
-Batches: TypeAlias = Iterator[tuple[list[S], Sequence[int | None]]]
 
 
 class Sample(msgspec.Struct, kw_only=True):
@@ -49,12 +51,21 @@ class Output(msgspec.Struct, kw_only=True):
     id: str | int
     actualOutput: Any = None  # the contract's own spelling
     output: Any = None
+    retrieved: list[Any] | None = None  # the answer itself in place of one that holds it
     system: str | None = None
-    latency_ms: dict[str, float | None] | None = None
+    latency_ms: dict[str, float | None] | float | None = None
+
+
+def is_output(record: Any) -> bool:
+    """Whether a record of a run is the output of a sample."""
+    if not isinstance(record, dict) or "topk" in record:
+        return False
+    named = isinstance(record.get("id"), (str, int)) and not {"output", "retrieved"}.isdisjoint(record)
+    return named or "actualOutput" in record or "actual_output" in record
 
 
 class SamplesFormat(Format):
-    """YAML or JSON with `samples:`; outputs as JSONL with `id` and `actualOutput`."""
+    """YAML or JSON with `samples:`; outputs with `id` and `actualOutput`, as JSONL or a list in JSON."""
 
     name = "samples"
     kinds = frozenset({"gold", "run"})
@@ -64,159 +75,183 @@ class SamplesFormat(Format):
         if source.is_folder:
             return False
         if kind == "run":
-            return bool({"actualOutput", "actual_output"} & set(source.first_object or {}))
-        if {"samples", "expected_output"} & set(source.first_object or {}):
+            # A list, or indented: then a key at any depth.
+            return is_output(source.first_object) or _has_outputs(source)
+        if {"samples", "expected_output"} & set(source.first_object or {}) or is_sample(_first_entry(source)):
             return True
         # In YAML a key of the outermost mapping, not a word of some text; in indented JSON at any depth.
         indented = rb'^\s*"samples"\s*:' if source.looks_like_json else rb"^samples\s*:"
         return re.search(indented, source.head, re.M) is not None
 
     def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        decoder, builder = RecordDecoder(Sample), GoldBuilder(source.label)
-        batches, header = self._batches(source, decoder)
-        for samples, lines in batches:
-            for sample, line in zip(samples, lines, strict=True):
-                _add(builder, sample, decoder.extras(sample), line)
-        return builder.build(dataset_of(source, header_of(header)))
+        decoder = RecordDecoder(Sample)
+        samples, header = self._samples(source, decoder)
+        return _built(source.label, samples, decoder).build(dataset_of(source, header_of(header)))
 
-    def _batches(self, source: Source, decoder: RecordDecoder[Sample]) -> tuple[Batches[Sample], dict[str, Any]]:
+    def _samples(
+        self, source: Source, decoder: RecordDecoder[Sample]
+    ) -> tuple[Iterable[tuple[Sample, SourcePlace]], dict[str, Any]]:
         """The samples, and what is said of them all."""
         if "expected_output" in (source.first_object or {}):
-            return read_batches(source, decoder), {}
+            return read_records(source, decoder), {}
         value, lines = read_document(source)
         header = value if isinstance(value, dict) else {"samples": value}
         if "samples" not in header:
-            raise InputError(
-                "no samples at the top of the file",
-                code="missing-field",
-                file=source.label,
-                field="samples",
-                expected="a list",
-                got=", ".join(map(str, header)) or "nothing",
+            what, got = "no samples at the top of the file", ", ".join(map(str, header)) or "nothing"
+            raise SourcePlace(source.label, None).error(
+                what, code="missing-field", field="samples", expected="a list", got=got
             )
-        entries = list_entries(header["samples"], lines, source.label)
-        return decode_entries(entries, decoder, source.label), header
+        return _decoded(header["samples"], lines, source.label, decoder), header
 
     def read_run(self, source: Source, options: ReadOptions) -> Run:
-        return OutputRun(source, options.system)
+        return OutputRun(source.label, source, options.system)
 
 
 class OutputRun(RunLog):
     """Outputs, read as the records of a run log that stand on the same lines."""
 
-    def __init__(self, source: Source, system: str | None = None, hits: str = "topk", *, needed: bool = True) -> None:
-        super().__init__(source.label, source, system, hits, needed=needed)
-
     def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
-        return OutputRun(records, self._system, hits, needed=needed)
+        return OutputRun(self.label, records, self._system, hits, needed=needed)
+
+    def may_say(self, column: str) -> bool:
+        return True  # hits may be in a string; and all that they say is read in any case
 
     def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
         outputs, decoder = RecordDecoder(Output), RecordDecoder(RunRecord)
-        for batch in read_column_batches(self._records, outputs):
+        for batch in self._batches(outputs):
             assert isinstance(batch.records, list)  # a decoder that names no lists reads no lines as columns
-            entries = self._entries(zip(batch.lines, batch.records, strict=True), outputs)
-            records = [decode_record(decoder, entry, self.label, line) for line, entry in entries]
+            entries = (self._record(*pair, outputs) for pair in zip(batch.records, batch.lines, strict=True))
+            pairs = zip(entries, batch.lines, strict=True)
+            records = [decode_record(decoder, entry, self.label, line) for entry, line in pairs]
             yield SystemRecords(self.label, records, batch.lines, decoder.extra_names, places=batch.places)
 
+    def _batches(self, decoder: RecordDecoder[Output]) -> Iterator[RecordBatch[Output]]:
+        if isinstance(self._records, Source):
+            yield from read_column_batches(self._records, decoder)
+            return
+        for records, lines in decode_entries(enumerate(self._records, 1), decoder, self.label):
+            yield RecordBatch(records, lines, places=np.array(lines) - 1)
+
     def _parts_at(self, places: Ints, columns: frozenset[str]) -> Iterator[SystemRecords]:
-        outputs = RecordDecoder(Output)
-        lines = (decode_record(outputs, line, self.label, None) for line in self._records.lines_at(places))
-        entries = self._entries(zip(repeat(None), lines, strict=False), outputs)
+        outputs, records = RecordDecoder(Output), self._records
+        picked = records.lines_at(places) if isinstance(records, Source) else (records[at] for at in places.tolist())
+        lines = (decode_record(outputs, record, self.label, None) for record in picked)
+        entries = ((None, self._record(output, None, outputs)) for output in lines)
         return self._decoded(entries, RecordDecoder(RunRecord), places)
 
-    def _entries(
-        self, outputs: Iterable[tuple[int | None, Output]], decoder: RecordDecoder[Output]
-    ) -> Iterator[tuple[int | None, dict[str, Any]]]:
-        for line, output in outputs:
-            yield line, self._record(output, decoder.extras(output), line)
-
-    def _record(self, output: Output, extras: dict[str, Any], line: int | None) -> dict[str, Any]:
-        answer = output.actualOutput if output.actualOutput is not None else output.output
-        if answer is None:
-            answer = extras.pop("actual_output", None)
+    def _record(self, output: Output, line: int | None, decoder: RecordDecoder[Output]) -> dict[str, Any]:
+        extras = decoder.extras(output)
+        spellings = (output.actualOutput, output.output, output.retrieved, extras.pop("actual_output", None))
+        answer = next((said for said in spellings if said is not None), None)
         record = {
             "query_id": output.id,
-            "topk": _retrieved(answer, self.label, line),
+            "topk": _retrieved(answer, SourcePlace(self.label, line)),
             "system": output.system,
             "latency_ms": output.latency_ms,
         }
         return {**extras, **{k: v for k, v in record.items() if v is not None}}
 
 
-def _add(builder: GoldBuilder, sample: Sample, extras: dict[str, Any], line: int | None) -> None:
-    ids, grades = _expected(sample.expected_output, builder.label, line)
+def is_sample(record: Any) -> bool:
+    """Whether an entry of a gold set is a sample."""
+    return isinstance(record, dict) and "expected_output" in record
+
+
+def _has_outputs(source: Source) -> bool:
+    if not source.looks_like_json or is_json_lines(source):
+        return False
+    return is_output(_first_entry(source)) or re.search(rb'"actual_?[oO]utput"\s*:', source.head) is not None
+
+
+def _first_entry(source: Source) -> Any:
+    """The first object of a list in JSON; None where the file is no list, or the object is longer than the head."""
+    head = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not head.startswith(b"["):
+        return None
+    try:
+        return json.JSONDecoder().raw_decode(head[1:].decode("utf-8", "replace").lstrip())[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def gold_from_samples(samples: list[Any]) -> Gold:
+    """Samples in memory."""
+    decoder = RecordDecoder(Sample)
+    lines = {id(samples): list(range(1, len(samples) + 1))}
+    return _built("gold", _decoded(samples, lines, "gold", decoder), decoder).build(Dataset())
+
+
+def _decoded(
+    samples: Any, lines: EntryLines, label: str, decoder: RecordDecoder[Sample]
+) -> Iterator[tuple[Sample, SourcePlace]]:
+    for line, entry in list_entries(samples, lines, label):
+        yield decode_record(decoder, entry, label, line), SourcePlace(label, line)
+
+
+def _built(label: str, samples: Iterable[tuple[Sample, SourcePlace]], decoder: RecordDecoder[Sample]) -> GoldBuilder:
+    builder = GoldBuilder(label)
+    for sample, place in samples:
+        _add(builder, sample, decoder.extras(sample), place)
+    return builder
+
+
+def _add(builder: GoldBuilder, sample: Sample, extras: dict[str, Any], place: SourcePlace) -> None:
+    expected = _expected(sample.expected_output, place)
+    ids = [str(i) for i in expected]
+    grades = list(expected.values()) if isinstance(expected, dict) else [1.0] * len(ids)
     metadata = sample.metadata or {}
-    builder.add(str(sample.id), ids, grades, line=line, k=_cutoff(metadata, builder.label, line))
+    k, graded = cutoff_of(metadata, place), isinstance(expected, dict)
+    builder.add(str(sample.id), ids, grades, line=place.line, k=k, graded=graded)
     question = sample.input.get("question") if isinstance(sample.input, dict) else sample.input
     if question is not None:
         builder.say("query", str(question))
     for name, value in {**extras, **metadata}.items():
         if name != "k":
-            builder.say(name, value, tag=not isinstance(value, (list, dict)))
+            tag = is_tag(name, value) if name in metadata else not isinstance(value, (list, dict))
+            builder.say(name, value, tag=tag)
 
 
-def _retrieved(answer: Any, label: str, line: int | None) -> list[Any]:
+def _retrieved(answer: Any, place: SourcePlace) -> list[Any]:
     """The ranked list in an output: `{"retrieved": [...]}` or a bare array, as JSON or as a string of it."""
     if isinstance(answer, str):
         try:
             answer = msgspec.json.decode(answer)
         except DECODE_ERRORS as error:
-            raise refusal(error, label, line, answer.encode("utf-8", "replace")) from error
+            raise refusal(error, *place, answer.encode("utf-8", "replace")) from error
     if isinstance(answer, dict):
         answer = answer.get("retrieved")
     if not isinstance(answer, list):
-        raise InputError(
-            "no ranked list in the output",
-            code="wrong-type",
-            file=label,
-            line=line,
-            field="actualOutput",
-            expected='{"retrieved": [{"id": …}, …]} or a list of ids',
-            got=answer,
-        )
+        what, expected = "no ranked list in the output", '{"retrieved": [{"id": …}, …]} or a list of ids'
+        raise place.error(what, code="wrong-type", field="actualOutput", expected=expected, got=answer)
     return answer
 
 
-def _expected(expected: Expected | str, label: str, line: int | None) -> tuple[list[str], list[float]]:
+def _expected(expected: Expected | str, place: SourcePlace) -> Expected:
+    """Ids, or ids with grades; a text is JSON, or one id."""
+    if isinstance(expected, str) and expected.lstrip()[:1] not in ("[", "{"):
+        return [expected]
     if isinstance(expected, str):
-        expected = _expected_in_text(expected, label, line)
-    if isinstance(expected, dict):
-        return list(expected), list(expected.values())
-    return [str(i) for i in expected], [1.0] * len(expected)
+        try:
+            read: Expected = msgspec.json.decode(expected, type=Expected)
+            return read
+        except DECODE_ERRORS as error:
+            raise place.error(
+                "not usable",
+                code="bad-value",
+                field="expected_output",
+                expected="a list of ids or an object id: gain",
+                got=expected,
+                hint="write one id that begins with a bracket as a list",
+            ) from error
+    return expected
 
 
-def _expected_in_text(text: str, label: str, line: int | None) -> Expected:
-    """JSON in a string, or one id."""
-    if text.lstrip()[:1] not in ("[", "{"):
-        return [text]
-    try:
-        found: Expected = msgspec.json.decode(text, type=Expected)
-    except DECODE_ERRORS as error:
-        raise InputError(
-            "not usable",
-            code="bad-value",
-            file=label,
-            line=line,
-            field="expected_output",
-            expected="a list of ids or an object id: gain",
-            got=text,
-            hint="write one id that begins with a bracket as a list",
-        ) from error
-    return found
-
-
-def _cutoff(metadata: dict[str, Any], label: str, line: int | None) -> int:
+def cutoff_of(metadata: dict[str, Any], place: SourcePlace) -> int:
+    """The cutoff that the metadata of a query names; 0: none."""
     k = metadata.get("k")
     if k is None:
         return 0
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 2**53:
-        raise InputError(
-            "bad cutoff",
-            code="bad-value",
-            file=label,
-            line=line,
-            field="metadata.k",
-            expected="a whole number, 1 or more",
-            got=k,
-        )
+        expected = "a whole number, 1 or more"
+        raise place.error("bad cutoff", code="bad-value", field="metadata.k", expected=expected, got=k)
     return k

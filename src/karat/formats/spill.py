@@ -9,14 +9,15 @@ import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
-from karat.data.ids import Floats, Ints, as_list, compact
+from karat.data.ids import Ints, as_list, compact
 from karat.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ _WHOLE = 4  # lists up to this many times the depth are kept whole
 _IN_MEMORY = 64 << 20  # bytes of ids and texts that a held run keeps in memory
 _TEXT = 56  # overhead of a Python string, in bytes
 _SIZE = 8  # bytes of the length before each slice
+# What is stored of a slice: all but latency and fields of its queries, and the block that it was read from.
+_OF_HITS = (
+    *("system", "queries", "offsets", "ids", "score", "rank", "docs", "columns", "lines", "places", "others"),
+    "turned",
+)
 
 
 class Spilling(Run):
@@ -34,82 +40,41 @@ class Spilling(Run):
     Columns that the pass did not read are read from the run itself, which then is read whole.
     """
 
-    def __init__(self, run: Run, depth: int) -> None:
-        self._run, self._depth = run, depth
-        self.label, self.here, self.threaded = run.label, run.here, run.threaded
+    can_look = True
+
+    def __init__(self, run: Run, depth: int, distances: bool | None = None) -> None:
+        """`distances`: whether the first hits are those with the lowest scores; None: as the hits say."""
+        self._run, self._depth, self._distances = run, depth, distances
+        self.label, self.threaded = run.label, run.threaded
         self._kept: _SliceFile | None = None  # by the last pass
-        self._columns = self._lists = frozenset[str]()  # read by the last pass
+        self._columns = frozenset[str]()  # read by the last pass
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         kept = self._kept = _SliceFile()
-        self._columns, self._lists = columns, lists
+        self._columns = columns
         for hits in self._run.slices(columns, audit, lists):
-            others = {name: _first_hits(other, self._depth) for name, other in hits.others.items()}
-            place = kept.add(replace(_first_hits(hits, self._depth), others=others, places=None))
+            if self._distances is not None:
+                hits = hits.with_best_highest(self._distances)
+            place = kept.add(replace(_first_hits(hits, self._depth), others={}, places=None))
             yield _at_place(hits, place)
 
-    @property
-    def can_look(self) -> bool:
-        return True
-
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        if not self.has(columns):
+        file = self._kept
+        if file is None or not columns & OPTIONAL_COLUMNS <= self._columns:
             yield from self._run.look(system, queries, None, columns)
             return
-        for hits in self.kept(system, queries, places):
-            yield replace(hits, others={})
-
-    def has(self, columns: frozenset[str]) -> bool:
-        """Whether the last pass read these columns."""
-        return self._kept is not None and columns & OPTIONAL_COLUMNS <= self._columns
-
-    def kept(self, system: str, queries: list[str], places: Ints | None) -> Iterator[Hits]:
-        """The kept hits of some queries, with their other lists."""
         wanted = set(queries)
-        file = self._kept or _SliceFile()
         for place in file.places if places is None else np.unique(places).tolist():
             hits = file.read(place)
             found = hits.select_named(wanted) if hits.system == system else None
             if found is not None:
                 yield _at_place(found, place)
 
-    def lists(self, name: str) -> Run:
-        return _SpilledLists(self, self._run.lists(name), name) if name in self._lists else self._run.lists(name)
-
     def grouped(self) -> Run:
-        return Spilling(self._run.grouped(), self._depth)
+        return Spilling(self._run.grouped(), self._depth, self._distances)
 
     def provenance(self) -> dict[str, Any]:
         return self._run.provenance()
-
-    def opening(self) -> dict[str, Any]:
-        return self._run.opening()
-
-
-class _SpilledLists(Run):
-    """Other lists of a spilling run, whose first hits were kept as well."""
-
-    def __init__(self, spilling: Spilling, lists: Run, name: str) -> None:
-        self._spilling, self._lists, self._name = spilling, lists, name
-        self.label = lists.label
-
-    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        return self._lists.slices(columns, audit, lists)
-
-    @property
-    def can_look(self) -> bool:
-        return True
-
-    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        if not self._spilling.has(columns):
-            yield from self._lists.look(system, queries, None, columns)
-            return
-        for hits in self._spilling.kept(system, queries, places):
-            if self._name in hits.others:
-                yield hits.others[self._name]
-
-    def grouped(self) -> Run:
-        return self._lists.grouped()
 
 
 class HeldRun(Run):
@@ -118,9 +83,11 @@ class HeldRun(Run):
     `columns` and `lists` should cover all later requests: a request for more reads the run again.
     """
 
+    can_look = True
+
     def __init__(self, run: Run, columns: frozenset[str], lists: frozenset[str] = frozenset()) -> None:
         self._run, self._columns, self._lists = run, columns, lists
-        self.label, self.here, self.threaded = run.label, run.here, run.threaded
+        self.label, self.threaded = run.label, run.threaded
         self._held: list[_HeldSlice] | None = None
         self._audit = Audit()  # filled by the pass
 
@@ -146,16 +113,7 @@ class HeldRun(Run):
         self._columns, self._lists, self._held, self._audit = columns, lists, held, found
         audit.merge(found)
 
-    @property
-    def can_look(self) -> bool:
-        return True
-
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        for hits in self.held(system, queries, columns):
-            yield replace(hits, others={})
-
-    def held(self, system: str, queries: list[str], columns: frozenset[str]) -> Iterator[Hits]:
-        """The hits of some queries, with their other lists."""
         if self._held is None or not columns <= self._columns:
             for _ in self.slices(columns, Audit()):
                 pass
@@ -164,19 +122,16 @@ class HeldRun(Run):
             if held.shell.system == system and not wanted.isdisjoint(held.shell.queries):
                 found = held.hits().select_named(wanted)
                 assert found is not None
-                yield found
+                yield replace(found, others={})
 
     def lists(self, name: str) -> Run:
-        return _HeldLists(self, name) if name in self._lists else self._run.lists(name)
+        return _HeldLists(self, name)
 
     def grouped(self) -> Run:
         return HeldRun(self._run.grouped(), self._columns, self._lists)
 
     def provenance(self) -> dict[str, Any]:
         return self._run.provenance()
-
-    def opening(self) -> dict[str, Any]:
-        return self._run.opening()
 
 
 class _HeldLists(Run):
@@ -195,20 +150,8 @@ class _HeldLists(Run):
         if not there:
             raise NoLists(self._name)
 
-    @property
-    def can_look(self) -> bool:
-        return True
-
-    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        for hits in self._held.held(system, queries, columns):
-            if self._name in hits.others:
-                yield hits.others[self._name]
-
     def grouped(self) -> Run:
         return self._held.grouped().lists(self._name)
-
-    def provenance(self) -> dict[str, Any]:
-        return self._held.provenance()
 
 
 @dataclass(frozen=True)
@@ -230,14 +173,12 @@ class _HeldSlice:
     def hits(self) -> Hits:
         if self.file is None:
             return self.shell
-        of_hits = self.file.read(self.place)
-        return replace(of_hits, **{name: getattr(self.shell, name) for name in ("queries", "latency", "fields")})
+        return replace(self.file.read(self.place), latency=self.shell.latency, fields=self.shell.fields)
 
 
 def _at_place(hits: Hits, place: int) -> Hits:
     """Set the place in the temporary file for all queries of a slice."""
-    others = {name: _at_place(other, place) for name, other in hits.others.items()}
-    return replace(hits, places=np.full(len(hits.queries), place), others=others)
+    return replace(hits, places=np.full(len(hits.queries), place))
 
 
 def _size(hits: Hits) -> int:
@@ -271,95 +212,39 @@ def _first_hits(hits: Hits, depth: int) -> Hits:
     return hits.select_rows(np.flatnonzero(keep))
 
 
-def _order_key(hits: Hits, start: int, end: int) -> Floats:
+def _order_key(hits: Hits, start: int, end: int) -> NDArray[np.floating[Any]]:
     """The sort key of a query's hits, lowest first."""
     if hits.rank is not None and not np.isnan(rank := hits.rank[start:end]).any():
         return rank
     if hits.score is not None and not np.isnan(score := hits.score[start:end]).any():
-        return -score
+        with np.errstate(over="ignore"):
+            return -score.astype(np.float32)  # the coarsest way to compare them keeps enough for the finest
     return np.arange(start, end, dtype=np.float64)
 
 
-class _Texts(msgspec.Struct, array_like=True):
-    """Ids as bytes: the array itself, one text per line, or JSON if a text contains a line break."""
-
-    kind: Literal["array", "lines", "json"]
-    text: bytes
-    width: int = 0  # bytes per item of an array
-    compact: bool = False  # restore as a polars Series
-
-    @classmethod
-    def of(cls, ids: Ids) -> _Texts:
-        if isinstance(ids, np.ndarray):
-            return cls("array", ids.tobytes(), ids.itemsize)
-        listed, is_compact = as_list(ids), hasattr(ids, "estimated_size")
-        joined = "\n".join(listed)
-        if not listed or joined.count("\n") >= len(listed):
-            return cls("json", json.dumps(listed).encode(), compact=is_compact)
-        return cls("lines", joined.encode("utf-8", "surrogatepass"), compact=is_compact)
-
-    def ids(self) -> Ids:
-        if self.kind == "array":
-            return np.frombuffer(self.text, f"S{self.width}").copy()
-        listed = self.listed()
-        return compact(listed) if self.compact else listed
-
-    def listed(self) -> list[str]:
-        if self.kind == "lines":
-            return self.text.decode("utf-8", "surrogatepass").split("\n")
-        listed: list[str] = json.loads(self.text)
-        return listed
+def _stored(value: Any) -> Any:
+    """A slice, or a part of one, as msgpack takes it: its kind and its content."""
+    if isinstance(value, Hits):
+        return "hits", {name: _stored(getattr(value, name)) for name in _OF_HITS}
+    if isinstance(value, dict):
+        return "dict", {name: _stored(inner) for name, inner in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tobytes()
+    if isinstance(value, (str, bool)) or value is None:
+        return "plain", value
+    return "series" if hasattr(value, "estimated_size") else "list", _encoded(as_list(value))
 
 
-class _Stored(msgspec.Struct, array_like=True):
-    """The stored form of a slice, without latency and fields of its queries."""
-
-    system: str
-    queries: _Texts
-    offsets: bytes
-    ids: _Texts
-    score: bytes | None
-    rank: bytes | None
-    docs: _Texts | None
-    columns: dict[str, bytes]
-    lines: bytes | None
-    places: bytes | None
-    others: dict[str, _Stored]
-
-    @classmethod
-    def of(cls, hits: Hits) -> _Stored:
-        return cls(
-            system=hits.system,
-            queries=_Texts.of(hits.queries),
-            offsets=hits.offsets.astype(np.int64).tobytes(),
-            ids=_Texts.of(hits.ids),
-            score=None if hits.score is None else hits.score.tobytes(),
-            rank=None if hits.rank is None else hits.rank.tobytes(),
-            docs=None if hits.docs is None else _Texts.of(hits.docs),
-            columns={name: _encoded(values) for name, values in hits.columns.items()},
-            lines=None if hits.lines is None else hits.lines.astype(np.int64).tobytes(),
-            places=None if hits.places is None else hits.places.astype(np.int64).tobytes(),
-            others={name: cls.of(other) for name, other in hits.others.items()},
-        )
-
-    def hits(self) -> Hits:
-        return Hits(
-            system=self.system,
-            queries=self.queries.listed(),
-            offsets=_array(self.offsets, np.int64),
-            ids=self.ids.ids(),
-            score=_array(self.score, np.float64),
-            rank=_array(self.rank, np.float64),
-            docs=None if self.docs is None else self.docs.ids(),
-            columns={name: _decoded(values) for name, values in self.columns.items()},
-            lines=_array(self.lines, np.int64),
-            places=_array(self.places, np.int64),
-            others={name: other.hits() for name, other in self.others.items()},
-        )
-
-
-def _array(written: bytes | None, kind: Any) -> Any:
-    return None if written is None else np.frombuffer(written, kind).copy()
+def _restored(kind: str, content: Any) -> Any:
+    if kind == "hits":
+        return Hits(**{name: _restored(*inner) for name, inner in content.items()})
+    if kind == "dict":
+        return {name: _restored(*inner) for name, inner in content.items()}
+    if kind == "plain":
+        return content
+    if kind in ("list", "series"):
+        return _decoded(content) if kind == "list" else compact(_decoded(content))
+    return np.frombuffer(content, kind).copy()
 
 
 def _encoded(values: list[Any]) -> bytes:
@@ -386,7 +271,7 @@ class _SliceFile:
 
     def add(self, hits: Hits) -> int:
         """Append a slice and return its place."""
-        written = msgspec.msgpack.encode(_Stored.of(hits))
+        written = msgspec.msgpack.encode(_stored(hits))
         place = self._end
         try:
             self._file.seek(place)
@@ -405,4 +290,5 @@ class _SliceFile:
     def read(self, place: int) -> Hits:
         self._file.seek(place)
         size = int.from_bytes(self._file.read(_SIZE), "little")
-        return msgspec.msgpack.decode(self._file.read(size), type=_Stored).hits()
+        hits: Hits = _restored(*msgspec.msgpack.decode(self._file.read(size)))
+        return hits

@@ -1,17 +1,24 @@
-"""Files that are tables, one row a hit or a judgement: CSV, TSV and Parquet."""
+"""Files that are tables: CSV, TSV, Parquet, Delta, and folders of Parquet files (also `system=bm25/date=2025-06/`)."""
 
 from __future__ import annotations
 
+import glob
 import re
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from urllib.parse import unquote
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
+from karat.errors import InputError
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
-from karat.formats.table_file import ParquetColumns, read_table
+from karat.formats.layout import LISTS, has_role, is_gold, is_run, plain_title
+from karat.formats.parquet import ParquetRun
+from karat.formats.table_file import ParquetColumns, Scan, read_table
 from karat.formats.table_gold import gold_from_frame
 from karat.formats.table_run import FrameRun
-from karat.formats.tabular import has_role, is_gold, is_run, plain_title
 
 
 class TableFormat(Format):
@@ -33,13 +40,92 @@ class TableFormat(Format):
         return FrameRun(read_table(source), source.label, options.system, source, layout=options.layout)
 
     def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        frame = ParquetColumns(source) if source.head[:4] == b"PAR1" else read_table(source)
+        frame = ParquetColumns(source) if source.is_parquet else read_table(source)
         return gold_from_frame(frame, source.label, dataset_of(source), options.target, source)
+
+
+class ParquetFormat(Format):
+    """A Parquet file with a row a hit, or a row a query with the list of its hits in `topk`."""
+
+    name = "parquet"
+    kinds = frozenset({"run"})
+    order = 65
+
+    def recognises(self, source: Source, kind: Kind) -> bool:
+        return source.is_parquet and TableFormat().recognises(source, kind)
+
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
+        return ParquetRun(source.label, [Scan(str(source.path))], options.system, options.layout)
+
+
+class TableFolder(Format):
+    """A folder of Parquet files, parted by columns or not, or a Delta table."""
+
+    name = "table-folder"
+    kinds = frozenset({"run"})
+    order = 75
+
+    def recognises(self, source: Source, kind: Kind) -> bool:
+        return source.is_folder and (_is_delta(source.path) or bool(_files(source.path)))
+
+    def read_run(self, source: Source, options: ReadOptions) -> Run:
+        if _is_delta(source.path):
+            return ParquetRun(source.label, [Scan(source.label, delta=True)], options.system, options.layout)
+        files = _files(source.path)
+        if not files:
+            raise InputError("no Parquet file in this folder", code="no-such-file", file=source.label)
+        return files_run(source.label, files, options, source.path)
+
+
+def matching_files(run: str | PathLike[str]) -> list[Path] | None:
+    """The files that a pattern such as `runs/*.parquet` stands for; None where it is the name of one thing."""
+    text = str(run)
+    if re.match(r"[A-Za-z][\w+.-]+://", text):
+        hint = "add --engine spark, in Python engine='spark'; or copy the files here"
+        raise InputError("a remote path, which only Spark reads", code="remote-path", file=text, hint=hint)
+    try:
+        if not glob.has_magic(text) or not text.endswith(".parquet") or Path(text).exists():
+            return None
+    except (OSError, ValueError):
+        return None  # for others to say what is wrong with it
+    found = sorted(map(Path, glob.glob(text, recursive=True)))
+    if not found:
+        raise InputError(
+            "no file matches", code="no-such-file", file=text, hint="quote the pattern, and check the path before the *"
+        )
+    return [file for path in found for file in (_files(path) if path.is_dir() else [path])]
+
+
+def files_run(label: str, files: Iterable[Path], options: ReadOptions, root: Path | None = None) -> Run:
+    scans = []
+    for file in files:
+        with file.open("rb") as stream:
+            if stream.read(4) != b"PAR1":
+                hint = "several files are read as Parquet only"
+                raise InputError("this is no Parquet file", code="not-parquet", file=str(file), hint=hint)
+        scans.append(Scan(str(file), _constants(file if root is None else file.relative_to(root))))
+    return ParquetRun(label, scans, options.system, options.layout)
+
+
+def _is_delta(folder: Path) -> bool:
+    return (folder / "_delta_log").is_dir()
+
+
+def _files(folder: Path) -> list[Path]:
+    """In the order of their names, without what writers leave beside the data (`_SUCCESS`, `.part-0.crc`)."""
+    found = (p for p in folder.rglob("*.parquet") if p.is_file())
+    return sorted(p for p in found if not any(part.startswith(("_", ".")) for part in p.relative_to(folder).parts))
+
+
+def _constants(path: Path) -> dict[str, str]:
+    """What the folders of a file say: column=value."""
+    pairs = (part.partition("=") for part in path.parts[:-1])
+    return {name: unquote(value) for name, equals, value in pairs if equals and name}
 
 
 def _header(source: Source) -> list[str] | None:
     """The names of the columns; None for a Parquet file that does not say."""
-    if source.head[:4] != b"PAR1":
+    if not source.is_parquet:
         return [plain_title(c) for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
     import polars as pl
 
@@ -49,6 +135,13 @@ def _header(source: Source) -> list[str] | None:
         return None
 
 
+def is_bare_pairs(source: Source) -> bool:
+    """Whether a table has nothing that puts hits in order: queries and their items, which is how people write gold."""
+    header = _header(source) if not source.is_folder else None
+    listed = header is not None and LISTS in header
+    return header is not None and not listed and not has_role("score", header) and not has_role("rank", header)
+
+
 def columns_hint(source: Source, *kinds: Kind) -> str | None:
     """What a text that looks like a table lacks."""
     header = _header(source) or []
@@ -56,9 +149,9 @@ def columns_hint(source: Source, *kinds: Kind) -> str | None:
         return None
     last = {"run": "rank or score for a run", "gold": "grade for a gold set"}
     needs = f"a table needs the columns query_id, chunk_id (or doc_id) and {', '.join(last[kind] for kind in kinds)}"
-    return needs + "; --run-columns says which they are where they have other names" * ("run" in kinds)
+    return needs + "; --map says which they are where they have other names"
 
 
 def columns_of(source: Source) -> str | None:
     """The columns of a Parquet file, whose first line says nothing to anybody."""
-    return ", ".join(_header(source) or ["Parquet"]) if source.head[:4] == b"PAR1" else None
+    return ", ".join(_header(source) or ["Parquet"]) if source.is_parquet else None

@@ -1,15 +1,18 @@
-"""Tables as frames: read from CSV, TSV and Parquet files, or taken from polars, pandas and Arrow."""
+"""Tables as frames: read from CSV, TSV, Parquet and Delta, or taken from polars, pandas and Arrow."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from karat.errors import InputError
-from karat.formats.base import Source
+from karat.errors import InputError, MissingExtra
+from karat.formats.base import PARSED, Source
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,47 +55,92 @@ def _from_pandas(value: Any) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
+@dataclass(frozen=True)
+class Scan:
+    """One Parquet file, with what its folder's name says (`system=bm25/`), or one Delta table; or some of its rows."""
+
+    path: str
+    constants: dict[str, str] = field(default_factory=dict)
+    delta: bool = False
+    start: int = 0
+    stop: int | None = None
+
+    def lazy(self) -> pl.LazyFrame:
+        import polars as pl
+
+        if self.delta:
+            try:
+                import deltalake  # noqa: F401
+            except ImportError:
+                raise MissingExtra("reading a Delta table", "deltalake", "delta") from None
+            return pl.scan_delta(self.path)
+        frame = pl.scan_parquet(self.path, hive_partitioning=False, glob=False)
+        return frame.with_columns(pl.lit(value).alias(name) for name, value in self.constants.items())
+
+    def schema(self) -> pl.Schema:
+        schema: pl.Schema = self._read(lambda frame: frame.collect_schema())
+        return schema
+
+    def height(self) -> int:
+        import polars as pl
+
+        if self.stop is not None:
+            return self.stop
+        return int(self._read(lambda frame: frame.select(pl.len()).collect().item()))
+
+    def note_parsed(self, rows: int, share: float = 1.0) -> None:
+        """Count rows that were read; `share`: the share of columns."""
+        PARSED.add(round(rows * share * self._bytes_per_row))
+
+    @cached_property
+    def _bytes_per_row(self) -> float:
+        files = Path(self.path).rglob("*.parquet") if self.delta else [Path(self.path)]
+        return sum(file.stat().st_size for file in files) / max(replace(self, stop=None).height(), 1)
+
+    def rows(self, names: dict[str, str], at: int, size: int) -> pl.DataFrame:
+        """Some rows of the columns `names`, under their new names."""
+        frame: pl.DataFrame = self._read(lambda frame: frame.select(list(names)).slice(at, size).collect())
+        return frame.rename(names)
+
+    def _read(self, look: Callable[[pl.LazyFrame], Any]) -> Any:
+        import polars as pl
+
+        try:
+            return look(self.lazy())
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+            raise _unreadable(error, self.path) from error
+        except Exception as error:
+            if self.delta and type(error).__module__.partition(".")[0] in ("deltalake", "_internal"):
+                raise InputError(
+                    f"not a readable Delta table: {error}", code="unreadable-table", file=self.path
+                ) from error
+            raise
+
+
 class ParquetColumns:
     """A Parquet file of which some rows, or one column, are in memory at a time."""
 
     def __init__(self, source: Source) -> None:
-        import polars as pl
-
-        self._source = source
-        self._lazy = pl.scan_parquet(source.path, hive_partitioning=False, glob=False)
-        schema: pl.Schema = self._look(self._lazy.collect_schema)
-        self.columns, self._schema = schema.names(), schema
-        self.height: int = self._look(lambda: self._lazy.select(pl.len()).collect().item())
+        self._scan = Scan(source.label)
+        self._schema, self.height = self._scan.schema(), self._scan.height()
+        self.columns = self._schema.names()
 
     def __getitem__(self, name: str) -> pl.Series:
-        column: pl.Series = self._look(lambda: self._lazy.select(name).collect().to_series())
-        return column
+        return self._scan.rows({name: name}, 0, self.height)[name]
 
     def pieces(self, names: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
         """Rows of some columns, each piece with the number of its first. Numbers that are ids are seen as a whole."""
         numbered = any(self._schema[name].is_float() for name in names)
         size = self.height if numbered else _ROWS
         for at in range(0, self.height, max(size, 1)):
-            yield at, self._piece(names, at, size)
-
-    def _piece(self, names: list[str], at: int, size: int) -> pl.DataFrame:
-        piece: pl.DataFrame = self._look(lambda: self._lazy.select(names).slice(at, size).collect())
-        return piece
-
-    def _look(self, look: Callable[[], Any]) -> Any:
-        import polars as pl
-
-        try:
-            return look()
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-            raise _unreadable(error, self._source.label) from error
+            yield at, self._scan.rows({name: name for name in names}, at, size)
 
 
 def read_table(source: Source) -> pl.DataFrame:
     import polars as pl
 
     try:
-        if source.head[:4] == b"PAR1":
+        if source.is_parquet:
             source.note_parsed(source.path.stat().st_size)
             return pl.read_parquet(source.path)
         with source.open() as stream:
@@ -132,7 +180,7 @@ def records_of(source: Source) -> Iterator[tuple[int, bytes]]:
 
 def _bad_line(source: Source) -> InputError | None:
     """The first line of a text table that is no row of it; polars says only that there is one."""
-    if source.head[:4] == b"PAR1":
+    if source.is_parquet:
         return None
     columns = 0
     for line, record in records_of(source):

@@ -6,18 +6,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
-from karat.data.ids import PIECE, Floats, Ints, Packed, PackedIds
+from karat.data.ids import PIECE, Bools, Floats, Ints, Packed, PackedIds
 from karat.data.passages.passage import Passage
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
 from karat.formats.gold_records import TARGET_FIELD
-from karat.formats.table_file import ParquetColumns
-from karat.formats.tabular import CheckedTable, Runs, grouped_rows, in_order, runs_of
+from karat.formats.layout import CheckedTable, Runs, grouped_rows, in_order, runs_of
+from karat.formats.table_file import ParquetColumns, read_table
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+# Of what is said of a query, what is no tag.
+_LISTS = ("negatives", "entities")
+_FIELDS = ("query", "source", *_LISTS)
 
 
 def gold_from_frame(
@@ -28,16 +34,14 @@ def gold_from_frame(
     source: Source | None = None,
 ) -> Gold:
     """A row a judgement; other columns with one value a query become tags."""
+    told = {name.strip().lower(): name for name in frame.columns}
+    if "no_answer" in told and isinstance(frame, ParquetColumns) and source is not None:
+        frame = read_table(source)
     table = CheckedTable(frame, label, source)
     query = table.require("query_id")
     if target is not None and target not in frame.columns:
-        raise InputError(
-            "the target column is missing",
-            code="missing-column",
-            file=label,
-            field=target,
-            got=", ".join(frame.columns),
-        )
+        there = ", ".join(frame.columns)
+        raise InputError("the target column is missing", code="missing-column", file=label, field=target, got=there)
     item = target or table.find("chunk_id") or table.find("doc_id") or _target(frame) or table.require("chunk_id")
     # Only a name that says so fixes what an id names; a bare "docid" may hold chunks just as well.
     kind = CHUNK if item.lower() == "chunk_id" else DOC if item.lower() == "doc_id" else BARE
@@ -45,31 +49,58 @@ def gold_from_frame(
         kind = BARE
     grade = table.find("grade", taken=item)
     if grade is not None and grade.lower() == "score" and table.find("rank") is not None:
-        raise InputError(
-            "this looks like a run: it has ranks and scores",
-            code="swapped",
-            file=label,
-            expected="a column of grades",
-            hint=SWAPPED,
-        )
+        what, expected = "this looks like a run: it has ranks and scores", "a column of grades"
+        raise InputError(what, code="swapped", file=label, expected=expected, hint=SWAPPED)
+    bare = None
+    if "no_answer" in told and not isinstance(frame, ParquetColumns):
+        frame, bare = _without_items(frame, table, told["no_answer"], item, grade)
+        table = CheckedTable(frame, label, source)
     runs, ids, grades = _judgements(frame, table, query, item, grade)
     names, offsets, order = grouped_rows(*runs)
-    passages, told = _passages(table, item, kind)
+    passages, places = _passages(table, item, kind)
+    said = _QueryFacts(table, {query, item, grade, *places}, names, offsets, order)
+    grades = grades if order is None else grades[order]
+    answerless, counts, items = said.answerless(grades), np.diff(offsets), in_order(ids, order)
+    passages = passages if order is None or not passages else [passages[i] for i in order.tolist()]
+    if bare is not None:
+        kept = np.flatnonzero(~(bare if order is None else bare[order]))
+        counts = np.bincount(np.repeat(np.arange(len(names)), counts)[kept], minlength=len(names))
+        items, grades = in_order(items, kept), grades[kept]
+        passages = [passages[i] for i in kept.tolist()] if passages else passages
     builder = GoldBuilder(
         label,
         queries=names,
         lines=[None] * len(names),
-        counts=np.diff(offsets),
-        ids=in_order(ids, order),
-        grades=grades if order is None else grades[order],
+        counts=counts,
+        ids=items,
+        grades=grades,
         kinds=np.full(len(grades), kind, np.int8),
-        passages=passages if order is None or not passages else [passages[i] for i in order.tolist()],
-        k=np.zeros(len(names), np.int64),
-        no_answer=np.zeros(len(names), np.int64),
+        ungraded=np.full(len(grades), True) if grade is None else [],
+        passages=passages,
+        k=said.cutoffs(),
+        no_answer=answerless,
     )
-    for tag, values in _tag_columns(frame, {query, item, grade, *told}, offsets, order):
-        builder.say_all(tag, 0, values, tag=tag != "query")
+    for name, values in said.others():
+        builder.say_all(name, 0, values, tag=name not in _FIELDS)
     return builder.build(dataset)
+
+
+def _without_items(
+    frame: pl.DataFrame, table: CheckedTable, said: str, item: str, grade: str | None
+) -> tuple[pl.DataFrame, Bools | None]:
+    """Rows that only say of a query that it has no answer, filled so that they can be read, and which they are."""
+    import polars as pl
+
+    empty = table.texts(item).str.strip_chars().fill_null("") == ""
+    bare = table.truths(said) & empty.to_numpy()
+    if not bare.any():
+        return frame, None
+    rows = pl.Series(bare)
+    filled = [pl.when(rows).then(pl.lit("-")).otherwise(table.texts(item)).alias(item)]
+    if grade is not None:
+        kind = frame.schema[grade]
+        filled.append(pl.when(rows).then(pl.lit(0).cast(kind)).otherwise(pl.col(grade)).alias(grade))
+    return frame.with_columns(filled), bare
 
 
 def _judgements(
@@ -103,22 +134,20 @@ def _passages(table: CheckedTable, item: str, kind: int) -> tuple[list[Passage |
     told = [there[name] for name in ("quote", "start", "end") if name in there]
     if doc is None or not told:
         return [], []
-    rows = range(table.frame.height)
-    docs = table.texts(doc).to_list()
-    quotes: list[str | None] = table.texts(there["quote"]).to_list() if "quote" in there else [None for _ in rows]
-    starts, ends = (table.wholes(there.get(name)) for name in ("start", "end"))
+    docs, quotes = table.texts(doc).to_list(), [None] * table.frame.height
+    if "quote" in there:
+        quotes = table.texts(there["quote"]).to_list()
+    columns = (docs, quotes, *(table.wholes(there.get(name)) for name in ("start", "end")))
     found: list[Passage | None] = []
-    for row in rows:
-        start, end, words = starts[row], ends[row], quotes[row]
+    for row, (named, words, start, end) in enumerate(zip(*columns, strict=True)):
         quote = words if words and words.strip() else None
         if (start is None) != (end is None):
             lacking, hint = ("start", "end")[end is None], "start and end belong together, or leave both empty"
             raise table.error(row, lacking, "the field is empty", code="missing-value", hint=hint)
         if start is not None and end is not None and end <= start:
-            raise table.error(
-                row, there["end"], "bad offset", code="bad-value", expected=f"more than start ({start})", got=end
-            )
-        found.append(None if quote is None and start is None else Passage(docs[row], quote, start, end))
+            expected = f"more than start ({start})"
+            raise table.error(row, there["end"], "bad offset", code="bad-value", expected=expected, got=end)
+        found.append(None if quote is None and start is None else Passage(named, quote, start, end))
     return found, told
 
 
@@ -126,20 +155,78 @@ def _target(frame: pl.DataFrame | ParquetColumns) -> str | None:
     return next((c for c in frame.columns if TARGET_FIELD.fullmatch(c)), None)
 
 
-def _tag_columns(
-    frame: pl.DataFrame | ParquetColumns, used: set[str | None], offsets: Ints, order: Ints | None
-) -> Iterator[tuple[str, list[Any]]]:
+class _QueryFacts:
     """Columns that say one thing of each query."""
-    import polars as pl
 
-    first = offsets[:-1]
-    for column in frame.columns:
-        if column in used or column.lower() in ("iteration", "q0"):
-            continue
-        values = frame[column]
-        kind = values.dtype
-        if kind.is_nested() or kind in (pl.Binary, pl.Object) or (kind.is_float() and values.is_nan().any()):
-            continue
-        values = values if order is None else values.gather(order)
-        if values.eq_missing(values.gather(np.repeat(first, np.diff(offsets)))).all():
-            yield column, values.gather(first).to_list()
+    def __init__(
+        self, table: CheckedTable, used: set[str | None], queries: list[str], offsets: Ints, order: Ints | None
+    ) -> None:
+        """`used`: columns that say something else."""
+        self._table, self._queries, self._first, self._order = table, queries, offsets[:-1], order
+        self._of_row = np.repeat(np.arange(len(queries)), np.diff(offsets))
+        self._columns = [column for column in table.frame.columns if column not in used]
+        self._there = {column.strip().lower(): column for column in reversed(self._columns)}
+
+    def cutoffs(self) -> Ints | list[int]:
+        """`k` of each query, 0 where it has none; nothing where no query has one."""
+        column = self._there.get("k")
+        numbers = self._table.numbers(column, with_nan=True)
+        if column is None or numbers is None:
+            return []
+        bad = np.flatnonzero(~np.isnan(numbers) & ((numbers < 1) | (numbers != np.floor(numbers)) | (numbers > 2**53)))
+        if len(bad):
+            row, got = int(bad[0]), f"{float(numbers[bad[0]]):g}"
+            expected = "a whole number, 1 or more"
+            raise self._table.error(row, column, "bad cutoff", code="bad-value", expected=expected, got=got)
+        return self._one_each(np.nan_to_num(numbers), column)
+
+    def answerless(self, grades: Floats) -> Ints | list[int]:
+        """Which queries have no answer; nothing where no column says it. `grades`: of the rows in their order."""
+        column = self._there.get("no_answer")
+        if column is None:
+            return []
+        said = self._one_each(self._table.truths(column), column)
+        wrong = np.flatnonzero((said[self._of_row] > 0) & (grades > 0))
+        if len(wrong):
+            what, query = "no_answer and relevant gold contradict each other", self._queries[self._of_row[wrong[0]]]
+            hint = "remove one of them (grade 0 is fine)"
+            raise self._table.error(self._row(wrong[0]), column, what, code="contradiction", query=query, hint=hint)
+        return said
+
+    def _row(self, at: Any) -> int:
+        """The row of the table that is number `at` in the order of queries."""
+        return int(at if self._order is None else self._order[at])
+
+    def _one_each(self, values: NDArray[Any], column: str) -> Ints:
+        """The value of each query, which all of its rows must have."""
+        values = values if self._order is None else values[self._order]
+        of_query = values[self._first]
+        other = np.flatnonzero(of_query[self._of_row] != values)
+        if len(other):
+            what, query = "another value than in the first row of this query", self._queries[self._of_row[other[0]]]
+            hint = "write the same in every row of a query"
+            raise self._table.error(self._row(other[0]), column, what, code="contradiction", query=query, hint=hint)
+        return of_query.astype(np.int64)
+
+    def others(self) -> Iterator[tuple[str, list[Any]]]:
+        """Every other column with one value per query, or one list of them."""
+        import polars as pl
+
+        for column in self._columns:
+            if column.strip().lower() in ("k", "no_answer", "iteration", "q0"):
+                continue
+            values = self._table.frame[column]
+            kind = values.dtype
+            listed = isinstance(kind, (pl.List, pl.Array)) and not getattr(kind, "inner", kind).is_nested()
+            if (
+                (kind.is_nested() and not listed)
+                or kind in (pl.Binary, pl.Object)
+                or (kind.is_float() and values.is_nan().any())
+            ):
+                continue
+            values = values if self._order is None else values.gather(self._order)
+            first = values.gather(self._first)
+            repeated = first.gather(self._of_row)
+            if values.to_list() == repeated.to_list() if listed else values.eq_missing(repeated).all():
+                single = not listed and column in _LISTS
+                yield column, [None if v is None else [v] for v in first.to_list()] if single else first.to_list()

@@ -14,8 +14,18 @@ from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
 from karat.data.ids import Floats, Ints
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
-from karat.formats.layout import LATENCY, LISTS, Layout
-from karat.formats.tabular import CheckedTable, grouped_rows, is_gold, plain_title, refuse_other_system, runs_of
+from karat.formats.layout import (
+    LATENCY,
+    LISTS,
+    CheckedTable,
+    Layout,
+    grouped_rows,
+    is_gold,
+    plain_title,
+    refuse_other_system,
+    runs_of,
+)
+from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossible, with_times
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +33,8 @@ if TYPE_CHECKING:
 
 class FrameRun(Run):
     """A table of hits in memory, one or more systems, in any order."""
+
+    can_look = True
 
     def __init__(
         self,
@@ -43,30 +55,29 @@ class FrameRun(Run):
         frame = self._with_roles(columns)
         table = CheckedTable(frame, self.label, self._source, self._first)
         if is_gold([plain_title(c) for c in frame.columns]):
-            raise InputError(
-                "this looks like a gold set: it has grades, and neither ranks nor scores",
-                code="swapped",
-                file=self.label,
-                hint=SWAPPED,
-            )
+            what = "this looks like a gold set: it has grades, and neither ranks nor scores"
+            raise InputError(what, code="swapped", file=self.label, hint=SWAPPED)
         listed = self._layout.exploded(frame, self.label)
         query = table.ids(table.require("query_id"))
         if listed is not None:
             yield from self._listed(table, query, *listed, columns)
             return
-        whole = _hit_columns(table, columns)
+        whole, times = _hit_columns(table, columns), _latency(table, columns, query).get("total")
         for system, rows in self._systems(table):
             names, offsets, order = grouped_rows(*runs_of(query if rows is None else query.gather(rows)))
             if order is not None or rows is not None:
                 order = rows if order is None else order if rows is None else rows[order]
                 whole_rows = whole.select_rows(order, np.diff(offsets))  # type: ignore[arg-type]
-                yield replace(whole_rows, system=system, queries=names, places=order[offsets[:-1]])  # type: ignore[index]
+                first = order[offsets[:-1]]  # type: ignore[index]
+                part = replace(whole_rows, system=system, queries=names, places=first)
             else:
-                yield replace(whole, system=system, queries=names, offsets=offsets, places=offsets[:-1])
+                first = offsets[:-1]
+                part = replace(whole, system=system, queries=names, offsets=offsets, places=first)
+            # A time stands in every row of its query.
+            yield part if times is None else replace(part, latency={"total": times[first]})
 
-    @property
-    def can_look(self) -> bool:
-        return True
+    def may_say(self, column: str) -> bool:
+        return self._layout.may_say(self._frame.schema, column)
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
         frame = self._with_roles(columns)
@@ -102,7 +113,7 @@ class FrameRun(Run):
             whole,
             queries=query.to_list(),
             offsets=offsets,
-            latency=_latency(table, columns),
+            latency=_latency(table, columns, query),
             places=np.arange(len(query)),
         )
         for system, rows in self._systems(table):
@@ -110,7 +121,10 @@ class FrameRun(Run):
             keep[slice(None) if rows is None else rows] = True
             part = replace(whole if rows is None else whole.select_queries(keep), system=system)
             if len(set(part.queries)) < len(part.queries):
-                raise _repeated_query(part.queries, self.label)
+                twice = next(query for query, n in Counter(part.queries).items() if n > 1)
+                what = "two rows have a list for this query"
+                hint = "keep one row a query and system; of a table of many days read one day's partition"
+                raise InputError(what, code="duplicate-query", file=self.label, field=LISTS, query=twice, hint=hint)
             yield part
 
     def _systems(self, table: CheckedTable) -> Iterator[tuple[str, Ints | None]]:
@@ -144,27 +158,58 @@ def _hit_columns(table: CheckedTable, columns: frozenset[str]) -> Hits:
     )
 
 
-def _latency(table: CheckedTable, columns: frozenset[str]) -> dict[str, Floats]:
-    """Stage → ms, from a column that holds an object a query."""
-    if "latency" not in columns or LATENCY not in table.frame.columns:
+def _latency(table: CheckedTable, columns: frozenset[str], queries: pl.Series) -> dict[str, Floats]:
+    """Stage → ms of each query: as logged, else between its timestamps."""
+    if "latency" not in columns:
+        return {}
+    try:
+        logged = _logged_latency(table)
+        refuse_impossible(logged)
+        return with_times(logged, _timed(table))
+    except OddTime as odd:
+        raise InputError(
+            odd.what,
+            code="bad-value",
+            file=table.label,
+            field=odd.field,
+            query=str(queries[odd.at]),
+            expected=odd.expected,
+            got=odd.got,
+        ) from None
+
+
+def _timed(table: CheckedTable) -> dict[str, Floats]:
+    frame = table.frame
+    if not set(TIMES) & set(frame.columns):
+        return {}
+    said = (frame[name].to_list() if name in frame.columns else [None] * frame.height for name in TIMES)
+    return latencies(*said)
+
+
+def _logged_latency(table: CheckedTable) -> dict[str, Floats]:
+    """From a column that holds an object a query."""
+    if LATENCY not in table.frame.columns:
         return {}
     import polars as pl
 
     said = table.frame[LATENCY]
-    if not isinstance(said.dtype, pl.Struct):
+    if said.dtype.is_numeric() or said.dtype == pl.String:
+        total = table.numbers(LATENCY, with_nan=True)
+        return {} if total is None else {"total": total}
+    if isinstance(said.dtype, pl.Struct):
+        stages = CheckedTable(said.struct.unnest(), table.label, None)
+        return {stage: ms for stage in stages.frame.columns if (ms := stages.numbers(stage)) is not None}
+    said = said.to_physical()  # a map of Parquet is a list of pairs
+    pair = getattr(said.dtype, "inner", None)
+    if not isinstance(pair, pl.Struct) or [field.name for field in pair.fields] != ["key", "value"]:
         return {}
-    stages = CheckedTable(said.struct.unnest(), table.label, None)
-    return {stage: ms for stage in stages.frame.columns if (ms := stages.numbers(stage)) is not None}
-
-
-def _repeated_query(queries: list[str], label: str) -> InputError:
-    """A table with a list a query has two for one of them."""
-    twice = next(q for q, n in Counter(queries).items() if n > 1)
-    return InputError(
-        "two rows have a list for this query",
-        code="duplicate-query",
-        file=label,
-        field=LISTS,
-        query=twice,
-        hint="keep one row a query and system; of a table of many days read one day's partition",
-    )
+    rows = np.repeat(np.arange(len(said)), said.list.len().fill_null(0).to_numpy())
+    if not len(rows):
+        return {}
+    pairs = CheckedTable(said.filter(said.list.len() > 0).explode().struct.unnest(), table.label, None)
+    keys, numbers, found = pairs.texts("key"), pairs.numbers("value"), dict[str, Floats]()
+    for stage in keys.unique(maintain_order=True).drop_nulls().to_list() if numbers is not None else ():
+        of_stage = (keys == stage).fill_null(value=False).to_numpy()
+        found[stage] = np.full(len(said), np.nan)
+        found[stage][rows[of_stage]] = numbers[of_stage]  # type: ignore[index]
+    return found

@@ -1,27 +1,29 @@
-"""TREC run and qrels files. In a run the score decides, compared as float32, as trec_eval does."""
+"""TREC run and qrels files. In a run the score decides."""
 
 from __future__ import annotations
 
 import re
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
 from math import isfinite
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.gold import BARE, Gold, GoldBuilder
 from karat.data.hits import Hits, Run, Ungrouped
-from karat.data.ids import Floats, Ints, Packed, PackedIds, Seen, as_list
+from karat.data.ids import Floats, Ints, Packed, PackedIds, Seen
+from karat.data.native import native
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, ReadOptions, Source, source_parts
+from karat.formats.base import Format, Kind, ReadOptions, Source, changed_while_read, source_parts
 from karat.formats.dataset import dataset_of
+from karat.formats.layout import grouped_rows, in_order, refuse_other_system
 from karat.formats.records import line_starts, whole_lines
-from karat.formats.tabular import grouped_rows, in_order, refuse_other_system
-from karat.formats.trec_cells import cells, is_regular
+from karat.formats.trec_rows import TrecRows, read_float, read_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
 _SMALL = 16 << 20
 _BLOCK = 8 << 20
 _SMALL_BLOCK = 1 << 18
-# Average lines per query from which starts are guessed, and how many bytes a guess may be off.
-_FEW = 100
-_NEAR = 1 << 10
+_PIECE = 1 << 17
+_SPACE, _BREAK = b" \n"
 
 
 class TrecRunFormat(Format):
@@ -64,19 +65,10 @@ class QrelsFormat(Format):
     def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         rows, line = _Judgements(), 1
         for block in whole_lines(source, _SMALL_BLOCK):
-            if not rows.add_alike(block, line):
+            if not rows.add_block(block, line):
                 rows.add_one_by_one(block, line, source.label)
             line += block.count(b"\n")
         return rows.gold(source)
-
-
-def _alike(block: bytes, *, columns: int, number: int) -> tuple[Packed, Packed, Floats] | None:
-    """Queries, items and grades or scores of lines that are all alike; None for all else."""
-    row = cells(block, columns)
-    if row is None:
-        return None
-    queries, items, numbers = row.packed(0), row.packed(2), row.numbers(number)
-    return None if queries is None or items is None or numbers is None else (queries, items, numbers)
 
 
 class _Judgements:
@@ -87,20 +79,17 @@ class _Judgements:
         self._runs: list[str] = []  # queries as they come, and how many lines of each
         self._sizes, self._grades, self._items = array("q"), array("d"), PackedIds()
 
-    def add_alike(self, block: bytes, line: int) -> bool:
-        """Lines that are all alike, at once; False for all else."""
-        read = _alike(block, columns=4, number=3)
-        if read is None:
+    def add_block(self, block: bytes, line: int) -> bool:
+        """A block at once; False where it must be looked at line by line."""
+        rows = read_rows(block, columns=4, exactly=True, number=3)
+        if rows is None:
             return False
-        queries, items, grades = read
-        names, counts = _runs(queries)
-        ends = np.cumsum(counts)
-        for query, start in zip(names, (line + ends - counts).tolist(), strict=True):
+        for query, start in zip(rows.queries, (rows.lines + line).tolist(), strict=True):
             self._first.setdefault(query, start)
-        self._runs += names
-        self._sizes.extend(counts.tolist())
-        self._items.add_packed(items)
-        self._grades.frombytes(grades.tobytes())
+        self._runs += rows.queries
+        self._sizes.extend(rows.counts.tolist())
+        self._items.add_packed(rows.ids)
+        self._grades.frombytes(rows.numbers.tobytes())
         return True
 
     def add_one_by_one(self, block: bytes, line: int, label: str) -> None:
@@ -150,10 +139,13 @@ class TrecRun(Run):
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         refuse_other_system(self._system, [self._tag], self.label)
-        if self._source.path.stat().st_size < _SMALL or self._separator() is None:
-            yield self._read_cells() or self._read_lines()
-            return
-        yield from self._read_blocks()
+        small = self._source.path.stat().st_size < _SMALL
+        if native() is None and (small or self._separator() is None):
+            yield self._read_lines()
+        elif small and self._source.begin is not None:
+            yield self._read_whole() or self._read_lines()
+        else:
+            yield from self._read_blocks()
 
     @property
     def can_look(self) -> bool:
@@ -179,10 +171,10 @@ class TrecRun(Run):
                 if len(rows.queries) != number:
                     raise self._changed()
         if order:
-            yield self._made(rows.queries, rows.counts, rows.ids, _as_floats32(rows.scores), places[order])
+            yield self._made(rows.queries, rows.counts, rows.ids, np.array(rows.scores), places[order])
 
     def _changed(self) -> InputError:
-        return InputError("the file changed while it was read", file=self.label, hint="run the command again")
+        return changed_while_read(self.label)
 
     def parts(self, least: int) -> list[Run] | None:
         parts = source_parts(self._source, least, lambda line: line.split(maxsplit=1)[0] if line.strip() else b"")
@@ -205,26 +197,17 @@ class TrecRun(Run):
                 return separator
         return None
 
-    def _read_cells(self) -> Hits | None:
-        """Lines that are all alike, and those of a query together; None for all else."""
-        parts: list[tuple[Packed, Packed, Floats]] = []
-        starts: list[Ints] = []
-        begin = self._source.begin or 0
-        for block in whole_lines(self._source, _SMALL_BLOCK):
-            read = _alike(block, columns=6, number=4)
-            if read is None:
-                return None
-            parts.append(read)
-            starts.append(line_starts(block) + begin)
-            begin += len(block)
-        if not parts:  # an empty file
+    def _read_whole(self) -> Hits | None:
+        """A small file at once, if the lines of a query are together; None for all else."""
+        size = self._source.size
+        with self._source.open() as stream:
+            text = stream.read()
+        self._source.refuse_shorter(size, len(text))
+        rows = read_rows(text, columns=5, number=4)
+        if rows is None or len(set(rows.queries)) < len(rows.queries):
             return None
-        asked, ids, scores = map(np.concatenate, zip(*parts, strict=True))
-        names, counts = _runs(asked)
-        score = _as_floats32(scores)
-        if len(set(names)) < len(names) or not np.isfinite(score).all():
-            return None
-        return self._made(names, counts, ids, score, np.concatenate(starts)[np.cumsum(counts) - counts])
+        self._source.note_parsed(len(text))
+        return self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + (self._source.begin or 0))
 
     def _read_lines(self) -> Hits:
         """Any white space, any order of lines, and errors that name the line."""
@@ -241,7 +224,7 @@ class TrecRun(Run):
                         if row is None:
                             row = rows[parts[0]] = (parts[0].decode(), [], [], [])
                         row[1].append(parts[2].decode())
-                        row[2].append(_float(parts[4]))
+                        row[2].append(read_float(parts[4]))
                         if row is not last:
                             row[3].append(begin)
                             last = row
@@ -249,7 +232,7 @@ class TrecRun(Run):
             except (ValueError, IndexError):
                 raise self._line_error(raw, line) from None
             self._source.note_parsed(begin - first)
-        score = _as_floats32([s for _, _, scores, _ in rows.values() for s in scores])
+        score = np.array([s for _, _, scores, _ in rows.values() for s in scores])
         if not np.isfinite(score).all():
             raise self._infinite()
         queries, counts = [row[0] for row in rows.values()], [len(row[1]) for row in rows.values()]
@@ -277,27 +260,41 @@ class TrecRun(Run):
         return _columns(self.label, line, "6: query Q0 document rank score tag", len(found))
 
     def _infinite(self) -> InputError:
-        """All scores are numbers, and one is not finite, or too large for float32: which?"""
-        with self._source.open() as stream, np.errstate(over="ignore"):
+        """All scores are numbers, and one is not finite: which?"""
+        with self._source.open() as stream:
             found = ((line, raw.split(maxsplit=6)) for line, raw in enumerate(stream, 1) if not raw.isspace())
-            line, parts = next((n, p) for n, p in found if not np.isfinite(np.float32(float(p[4]))))
-        return _not_usable(parts[4], self.label, line, "score", "a finite number that fits into 32 bits")
+            line, parts = next((n, p) for n, p in found if not isfinite(float(p[4])))
+        return _not_usable(parts[4], self.label, line, "score", "a finite number")
 
     def _read_blocks(self) -> Iterator[Hits]:
-        done, separator, begin = Seen(), self._separator() or b" ", self._source.begin
-        for block in _whole_queries(self._source, separator):
-            frame = _frame(block, separator)
-            queries, offsets = _groups(frame)
-            if done.add(queries):
+        done, begin = Seen(), self._source.begin
+        for block in _whole_queries(self._source):
+            rows = read_rows(block, columns=5, number=4)
+            hits = self._framed(block) if rows is None else self._of_rows(block, rows)
+            if done.add(hits.queries):
                 raise Ungrouped
-            score = _as_floats32(frame["score"].to_numpy())
-            if frame["id"].null_count() or not np.isfinite(score).all():
-                raise Ungrouped  # a line that is too short, NaN or infinity
-            places = None
-            if begin is not None:
-                places = _query_starts(block, queries, offsets, separator) + begin
-                begin += len(block)
-            yield Hits(self._tag, queries, offsets, frame["id"], score, written=block, places=places)
+            if begin is None or hits.places is None:
+                yield replace(hits, places=None)
+                continue
+            yield replace(hits, places=hits.places + begin)
+            begin += len(block)
+
+    def _of_rows(self, block: bytes, rows: TrecRows) -> Hits:
+        made = self._made(rows.queries, rows.counts, rows.ids, rows.numbers)
+        return replace(made, written=block, places=rows.starts)
+
+    def _framed(self, block: bytes) -> Hits:
+        """The same by polars."""
+        separator = self._separator()
+        if separator is None:
+            raise Ungrouped
+        frame = _frame(block, separator)
+        queries, offsets = _groups(frame)
+        score = frame["score"].to_numpy()
+        if frame["id"].null_count() or not np.isfinite(score).all():
+            raise Ungrouped  # a line that is too short, NaN or infinity
+        places = line_starts(block)[offsets[:-1]]
+        return Hits(self._tag, queries, offsets, frame["id"], score, written=block, places=places)
 
 
 class _Rows:
@@ -319,7 +316,7 @@ class _Rows:
                 break
             if parts:
                 self.ids.append(parts[2].decode())
-                self.scores.append(_float(parts[4]))
+                self.scores.append(read_float(parts[4]))
         found = len(self.ids) - before
         if self.queries and self.queries[-1] == query:
             self.counts[-1] += found
@@ -329,49 +326,50 @@ class _Rows:
         return size
 
 
-def _query_starts(block: bytes, queries: list[str], offsets: Ints, separator: bytes) -> Ints:
-    """Offset of the first line of each query. Finding every line break costs a sixth of reading the block, so if
-    queries have many lines, the next query is searched for near its expected offset."""
-    if len(queries) * _FEW > offsets[-1]:
-        return line_starts(block)[offsets[:-1]]
-    starts, at = [0], 0
-    size = len(block) / int(offsets[-1])
-    names = [b"\n" + query.encode() + separator for query in queries]
-    for (before, name), lines in zip(pairwise(names), np.diff(offsets).tolist(), strict=False):
-        guess = at + int(lines * size)
-        found = block.find(name, max(at, guess - _NEAR), guess + _NEAR)
-        if found < 0 or not block.startswith(before[1:], block.rfind(b"\n", at, found) + 1 or at):
-            found = block.find(name, at)  # the guess was too far off
-        at = found + 1
-        starts.append(at)
-    return np.array(starts, np.int64)
-
-
-def _whole_queries(source: Source, separator: bytes) -> Iterator[bytes]:
+def _whole_queries(source: Source) -> Iterator[bytes]:
     """The file in blocks of whole lines that part no query from itself."""
+    whole, read = source.size, 0
     with source.open() as stream:
         line = b""  # the first of the next block
         while block := stream.read(_BLOCK):
             parts = [line, block, stream.readline()]
             last = block[block.rfind(b"\n") + 1 :] + parts[-1]
-            query = last.partition(separator)[0] + separator
-            while (line := stream.readline()).startswith(query):
+            query = last.split(maxsplit=1)[:1]
+            while (line := stream.readline()) and line.split(maxsplit=1)[:1] in ([], query):
                 parts.append(line)
             joined = b"".join(parts)
+            read += len(joined)
             source.note_parsed(len(joined))
             yield joined
         if line:
+            read += len(line)
             source.note_parsed(len(line))
             yield line
+    source.refuse_shorter(whole, read)
+
+
+def _is_regular(block: bytes, separator: bytes) -> bool:
+    """Whether every piece of white space in a block is one separator between two columns, or one line break."""
+    text = np.frombuffer(block, np.uint8)
+    pieces = (text[at : at + _PIECE + 1] for at in range(0, len(text), _PIECE))  # they overlap by a byte
+    return block[0] > _SPACE and all(_is_regular_piece(piece, ord(separator)) for piece in pieces)
+
+
+def _is_regular_piece(piece: NDArray[np.uint8], separator: int) -> bool:
+    white = piece <= _SPACE
+    if (white[1:] & white[:-1]).any():
+        return False
+    usual = np.count_nonzero(piece == separator) + np.count_nonzero(piece == _BREAK)
+    return bool(np.count_nonzero(white) == usual)
 
 
 def _frame(block: bytes, separator: bytes) -> pl.DataFrame:
     """Query, id and score of each line; anything unusual sends the file to the reader that copes or refuses."""
     import polars as pl
 
-    if not is_regular(block, separator):
+    if not _is_regular(block, separator):
         block = block.replace(b"\r\n", b"\n")
-        if not is_regular(block, separator):
+        if not _is_regular(block, separator):
             raise Ungrouped
     names = ("query", "q0", "id", "rank", "score", "tag")
     schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
@@ -399,11 +397,6 @@ def _groups(frame: pl.DataFrame) -> tuple[list[str], Ints]:
     return runs["value"].to_list(), np.append(0, ends)
 
 
-def _as_floats32(scores: Any) -> Floats:
-    with np.errstate(over="ignore"):
-        return np.asarray(scores, np.float64).astype(np.float32).astype(np.float64)
-
-
 def as_text(raw: bytes, label: str, line: int) -> str:
     try:
         return raw.decode()
@@ -415,24 +408,12 @@ def as_text(raw: bytes, label: str, line: int) -> str:
 
 def as_number(text: bytes, label: str, line: int, field: str) -> float:
     try:
-        value = _float(text)
+        value = read_float(text)
     except ValueError:
         value = float("nan")
     if not isfinite(value):
         raise _not_usable(text, label, line, field, "a finite number")
     return value
-
-
-def _runs(names: Packed) -> tuple[list[str], Ints]:
-    """Names that follow each other, and how often each is repeated."""
-    ends = np.append(np.flatnonzero(names[1:] != names[:-1]) + 1, len(names))
-    return as_list(names[ends - 1]), np.diff(ends, prepend=0)
-
-
-def _float(text: bytes) -> float:
-    if b"_" in text:  # 1_0 is a number for Python only
-        raise ValueError
-    return float(text)
 
 
 def _not_usable(text: bytes, label: str, line: int, field: str, expected: str) -> InputError:

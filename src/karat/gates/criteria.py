@@ -1,12 +1,18 @@
-"""`ship-criteria.yaml`: what must hold before a change may ship."""
+"""What must hold before a change may ship: `ship-criteria.yaml`, and gates as text.
+
+recall@5 >= 0.85
+ndcg@5 drop <= 0.02
+recall@5 >= 85% in language=pt-BR on bound
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,18 +25,29 @@ from karat.scoring.metrics.grammar import parse_metric
 DEFAULT_FILES = ("ship-criteria.yaml", "config/ship-criteria.yaml")
 Outcome = Literal["pass", "fail", "inconclusive", "invalid"]
 Policy = Literal["pass", "warn", "block"]
+_FORM = re.compile(
+    r"\s*(?P<metric>\S.*?)(?:\s+(?P<change>drop|rise))?\s*(?P<sign>>=|<=|≥|≤)"
+    r"\s*(?P<number>[-+.\d]+(?:e[-+]?\d+)?)\s*(?P<unit>%\s+of\s+(?:the\s+)?baseline|%|pp|ms)?"
+    r"(?:\s+in\s+(?:each\s+(?P<each>\S+)|(?P<attribute>[^\s=]+)=(?P<value>\S.*?)))?(?:\s+on\s+(?P<on>mean|bound))?"
+    r"(?:\s+by\s+(?P<labels>judge))?\s*",
+    re.I,
+)
+_HINT = "write it like 'recall@5 >= 0.85', 'ndcg@5 drop <= 0.02' or 'recall@5 >= 0.8 in language=pt-BR on bound'"
 
 
 class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One condition. It needs a metric (or a name that is one) and at least one of threshold, max, regression_max."""
+    """One condition. It needs a metric (or a name that is one) and at least one of threshold, max, regression_max and
+    regression_max_share."""
 
     name: str | None = None
     metric: str | None = None
     threshold: float | None = None  # the value must reach it
     max: float | None = None  # the value must not exceed it (latency, redundancy)
     regression_max: float | None = None  # it may not get worse than the baseline by more than this
+    regression_max_share: float | None = None  # the same as a share of the baseline's value: 0.1 is 10 % of it
     on: Literal["mean", "bound"] = "mean"  # what decides: the value itself, or the near end of its interval
     severity: Literal["error", "warning"] = "error"  # error blocks, warning tells
+    labels: Literal["gold", "judge"] = "gold"  # judge: the estimate from its labels, corrected by people's
     segment: dict[str, str | int | float | bool] | None = None  # only these queries
     each: str | None = None  # one gate for every value of this attribute
     inconclusive: Policy | None = None  # default: warn for `on: mean`, block for `on: bound`
@@ -44,6 +61,17 @@ class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     @property
     def title(self) -> str:
         return self.name or str(self.parsed)
+
+    @property
+    def compares(self) -> bool:
+        """Whether it looks at a baseline."""
+        return self.regression_max is not None or self.regression_max_share is not None
+
+    def most(self, baseline: float) -> float:
+        """How much worse than the baseline's value it may get."""
+        if self.regression_max is not None:
+            return self.regression_max
+        return (self.regression_max_share or 0.0) * abs(baseline)
 
     @property
     def policy(self) -> Policy:
@@ -108,94 +136,153 @@ def check_gates(gates: list[Gate]) -> list[Gate]:
 def _anchored(criteria: CriteriaFile, folder: Path) -> list[Gate]:
     """With the anchors' paths as seen from here."""
     for gate in criteria.gates:
-        anchor = gate.anchor or (criteria.anchor if gate.regression_max is not None else None)
+        anchor = gate.anchor or (criteria.anchor if gate.compares else None)
         gate.anchor = anchor if anchor is None or is_reference(anchor) else str(folder / anchor)
     return criteria.gates
 
 
 def _problems(criteria: CriteriaFile) -> Iterator[tuple[ConfigError, tuple[str | int, ...]]]:
-    """What types cannot say."""
+    """What types cannot say, and where it stands."""
     if not criteria.gates:
-        yield ConfigError("no gate", code="no-gates", hint="add one under `gates:`"), ("gates",)
+        yield _problem("gates", "no gate", "no-gates", hint="add one under `gates:`")
     if not 0 <= criteria.max_missing <= 1:
-        yield (
-            ConfigError("not a share", code="bad-value", expected="between 0 and 1", got=criteria.max_missing),
-            ("max_missing",),
-        )
+        share = criteria.max_missing
+        yield _problem("max_missing", "not a share", "bad-value", expected="between 0 and 1", got=share)
     for i, gate in enumerate(criteria.gates):
         for error, rest in _gate_problems(gate):
-            path: tuple[str | int, ...] = ("gates", i, *rest)
-            yield error, path
+            yield error, ("gates", i, *rest)
+
+
+def _problem(field: str | None, what: str, code: str, **more: Any) -> tuple[ConfigError, tuple[str, ...]]:
+    return ConfigError(what, code=code, **more), () if field is None else (field,)
 
 
 def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
     if gate.metric is None and gate.name is None:
-        yield ConfigError("a gate without a metric", code="missing-field", expected="metric: recall@5"), ()
+        yield _problem(None, "a gate without a metric", "missing-field", expected="metric: recall@5")
         return
     try:
         metric = gate.parsed
     except ConfigError as error:
         where = "metric" if gate.metric is not None else "name"
         hints = [error.hint, "a gate of another name says `metric: recall@5`" if gate.metric is None else None]
-        yield ConfigError(error.what, code=error.code, hint="; ".join(filter(None, hints)) or None), (where,)
+        yield _problem(where, error.what, error.code, hint="; ".join(filter(None, hints)) or None)
         return
-    if gate.threshold is None and gate.max is None and gate.regression_max is None:
-        yield (
-            ConfigError(
-                "a gate without a condition", code="missing-field", expected="threshold, max or regression_max"
-            ),
-            (),
-        )
-    if gate.threshold is not None and gate.max is not None:
-        yield ConfigError("threshold and max contradict each other", code="contradiction", hint="keep one"), ("max",)
-    if gate.threshold is not None and metric.direction == "lower":
-        yield (
-            ConfigError(
-                f"{metric} is better when lower", code="wrong-direction", hint="write max: instead of threshold:"
-            ),
-            ("threshold",),
-        )
-    if gate.max is not None and metric.direction == "higher":
-        yield (
-            ConfigError(
-                f"{metric} is better when higher", code="wrong-direction", hint="write threshold: instead of max:"
-            ),
-            ("max",),
-        )
-    for name in ("threshold", "max"):
-        value = getattr(gate, name)
-        low, high = metric.range
+    least, most, loss, (low, high) = gate.threshold, gate.max, gate.regression_max, metric.range
+    part = gate.regression_max_share
+    if least is None and most is None and not gate.compares:
+        expected = "threshold, max, regression_max or regression_max_share"
+        yield _problem(None, "a gate without a condition", "missing-field", expected=expected)
+    if least is not None and most is not None:
+        yield _problem("max", "threshold and max contradict each other", "contradiction", hint="keep one")
+    if least is not None and metric.direction == "lower":
+        hint = "write max: instead of threshold:"
+        yield _problem("threshold", f"{metric} is better when lower", "wrong-direction", hint=hint)
+    if most is not None and metric.direction == "higher":
+        hint = "write threshold: instead of max:"
+        yield _problem("max", f"{metric} is better when higher", "wrong-direction", hint=hint)
+    for name, value in (("threshold", least), ("max", most)):
         if value is not None and not (low <= value <= high and math.isfinite(value)):
             expected = f"between {low:g} and {high:g}" if math.isfinite(high) else f"{low:g} or more"
-            yield (
-                ConfigError(f"{metric} cannot take this value", code="bad-value", expected=expected, got=value),
-                (name,),
-            )
-    if gate.regression_max is not None and not 0 <= gate.regression_max < float("inf"):
-        yield (
-            ConfigError("not a size", code="bad-value", expected="0 or more", got=gate.regression_max),
-            ("regression_max",),
-        )
-    span = metric.range[1] - metric.range[0]
-    if gate.regression_max is not None and gate.regression_max >= span:
+            yield _problem(name, f"{metric} cannot take this value", "bad-value", expected=expected, got=value)
+    if loss is not None and not 0 <= loss < math.inf:
+        yield _problem("regression_max", "not a size", "bad-value", expected="0 or more", got=loss)
+    if part is not None and not 0 <= part < math.inf:
+        yield _problem("regression_max_share", "not a share", "bad-value", expected="0 or more; 0.1 is 10 %", got=part)
+    if part is not None and loss is not None:
+        what = "regression_max and regression_max_share contradict each other"
+        yield _problem("regression_max_share", what, "contradiction", hint="keep one")
+    if part is not None and part >= 1 and metric.direction == "higher":
+        what, expected = f"{metric} cannot drop by more than all of it", "less than 1; 0.1 is 10 %"
+        yield _problem("regression_max_share", what, "bad-value", expected=expected, got=part)
+    if loss is not None and loss >= high - low:
         what, hint = f"{metric} cannot drop by so much", "3 percentage points are 0.03 (as text: 3pp)"
-        yield (
-            ConfigError(what, code="bad-value", expected=f"less than {span:g}", got=gate.regression_max, hint=hint),
-            ("regression_max",),
-        )
+        expected = f"less than {high - low:g}"
+        yield _problem("regression_max", what, "bad-value", expected=expected, got=loss, hint=hint)
     if gate.min_queries is not None and gate.min_queries < 1:
-        yield (
-            ConfigError("not a number of queries", code="bad-value", expected="1 or more", got=gate.min_queries),
-            ("min_queries",),
-        )
-    if gate.anchor is not None and gate.regression_max is None:
-        yield (
-            ConfigError(
-                "an anchor without regression_max", code="missing-field", hint="say how much may be lost against it"
-            ),
-            ("anchor",),
-        )
+        wrong = gate.min_queries
+        yield _problem("min_queries", "not a number of queries", "bad-value", expected="1 or more", got=wrong)
+    if gate.anchor is not None and not gate.compares:
+        hint = "say how much may be lost against it"
+        yield _problem("anchor", "an anchor without regression_max", "missing-field", hint=hint)
+    if gate.labels == "judge":
+        yield from _judge_problems(gate, metric)
     if gate.segment is not None and gate.each is not None:
-        yield ConfigError("segment and each contradict each other", code="contradiction", hint="keep one"), ("each",)
+        yield _problem("each", "segment and each contradict each other", "contradiction", hint="keep one")
     if gate.segment is not None and not gate.segment:
-        yield ConfigError("an empty segment", code="missing-value", expected="such as {language: pt-BR}"), ("segment",)
+        yield _problem("segment", "an empty segment", "missing-value", expected="such as {language: pt-BR}")
+
+
+def _judge_problems(gate: Gate, metric: Metric) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
+    """What a corrected estimate cannot be asked: it is of all queries, and of one run."""
+    if metric.name not in ("precision", "ndcg", "rbp"):
+        hint = "labels of a judge count for precision, ndcg and rbp: other metrics need all that is relevant"
+        yield _problem("labels", f"{metric} is not estimated from labels of a judge", "bad-value", hint=hint)
+    for field in ("regression_max", "segment", "each"):
+        if getattr(gate, field) is not None:
+            hint = "use a threshold over all queries, or labels of people as gold (--gold-labels)"
+            yield _problem(field, f"a gate by labels of a judge has no {field}", "contradiction", hint=hint)
+
+
+def parse_gate(text: str) -> Gate:
+    """The gate that a text describes.
+
+    >>> gate = parse_gate("recall@5 >= 85% in language=pt-BR on bound")
+    >>> gate.metric, gate.threshold, gate.segment, gate.on
+    ('recall@5', 0.85, {'language': 'pt-BR'}, 'bound')
+    >>> parse_gate("ndcg@5 drop <= 2pp").regression_max, parse_gate("latency_p90 <= 60 ms").max
+    (0.02, 60.0)
+    >>> parse_gate("latency_p90 rise <= 10% of baseline").regression_max_share
+    0.1
+    >>> parse_gate("precision@5 >= 0.6 on bound by judge").labels
+    'judge'
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"cannot read the gate {text!r}", code="bad-gate", hint=_HINT)
+    at_most = found["sign"] in ("<=", "≤")
+    if found["change"] and not at_most:
+        what = f"a change for the worse is limited from above (in {text!r})"
+        raise ConfigError(what, code="wrong-direction", hint=_HINT)
+    unit = " ".join((found["unit"] or "").lower().replace("the ", "").split())
+    relative = "of" in unit
+    if relative and not found["change"]:
+        what = f"only a change can be limited by the baseline (in {text!r})"
+        raise ConfigError(what, code="wrong-unit", hint="write it like 'latency_p90 rise <= 10% of baseline'")
+    loss = "regression_max_share" if relative else "regression_max"
+    field = loss if found["change"] else "max" if at_most else "threshold"
+    segment = {found["attribute"]: found["value"].strip()} if found["attribute"] else None
+    gate = Gate(metric=found["metric"], on=(found["on"] or "mean").lower(), segment=segment, each=found["each"])  # type: ignore[arg-type]
+    gate.labels = "judge" if found["labels"] else "gold"
+    setattr(gate, field, _number(found["number"], text) / (100 if unit.startswith("%") or unit == "pp" else 1))
+    try:
+        _refuse_misreading(gate, found["change"], unit)
+        return check_gates([gate])[0]
+    except ConfigError as error:
+        error.what += f" (in {text!r})"
+        raise
+
+
+def _refuse_misreading(gate: Gate, change: str | None, unit: str) -> None:
+    """What has a meaning for other metrics only."""
+    metric = gate.parsed
+    worse = "drop" if metric.direction == "higher" else "rise"
+    if gate.threshold is not None and metric.direction == "lower":
+        what, hint = f"{metric} is better when lower", f"limit it from above: '{metric} <= …'"
+    elif gate.max is not None and metric.direction == "higher":
+        what, hint = f"{metric} is better when higher", f"ask for a least value: '{metric} >= …'"
+    elif change is not None and change.lower() != worse:
+        what, hint = f"{metric} gets worse when it {worse}s", f"limit its {worse}: '{metric} {worse} <= …'"
+    elif unit and "of" not in unit and not (metric.unit == "ms" if unit == "ms" else metric.range == (0.0, 1.0)):
+        hint = f"'{metric} {change} <= 10% of baseline'" if unit == "%" and change else "leave the unit out"
+        raise ConfigError(f"{metric} is not measured in {unit}", code="wrong-unit", hint=hint)
+    else:
+        return
+    raise ConfigError(what, code="wrong-direction", hint=hint)
+
+
+def _number(text: str, whole: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"no number in the gate {whole!r}", code="bad-gate", got=text, hint=_HINT) from None

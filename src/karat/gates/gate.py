@@ -6,22 +6,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Unpack
 
 from karat import __version__
 from karat.errors import ConfigError
-from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, read_criteria
-from karat.gates.text_form import parse_gate
+from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, parse_gate, read_criteria
 from karat.gates.verdicts import Baseline, GateJudge, Verdicts, overall
 from karat.options.option import takes
+from karat.results.analyses.base import Consumer
 from karat.results.comparison.compare import Comparison, compare_need, compare_results
-from karat.results.comparison.sides import as_results, refuse_different
+from karat.results.comparison.sides import SETTINGS, as_results, refuse_different
+from karat.results.doubts import gate_notes
+from karat.results.numbers import percent
 from karat.results.result import Result
 from karat.results.saved import is_reference, is_saved
+from karat.scoring.judged import Rules
 from karat.scoring.options import Options
+from karat.scoring.views import Need
 
 if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
+    from karat.results.analyses.base import Consumer
 
 _OLD = 90  # days after which a baseline is worth a note
 
@@ -42,7 +48,7 @@ def gate(
     asked = as_criteria(criteria)
     metrics = gate_metrics(asked)
     options = {"analyses": False, **options}
-    result = only_one(as_results(run, gold, metrics, options, [compare_need()]), "run")
+    result = only_one(as_results(run, gold, metrics, options, [compare_need(), *judge_needs(asked)]), "run")
     before = None
     if baseline is not None:
         measured = baseline_metrics(baseline, metrics)
@@ -79,9 +85,18 @@ def anchored(criteria: Criteria, anchor: str | None) -> Criteria:
     if anchor is None:
         return criteria
     for gate_ in criteria.gates:
-        if gate_.regression_max is not None and gate_.anchor is None:
+        if gate_.compares and gate_.anchor is None:
             gate_.anchor = anchor
     return criteria
+
+
+def judge_needs(criteria: Criteria) -> list[Consumer]:
+    """What gates by labels of a judge need of the run."""
+    if not any(gate_.labels == "judge" for gate_ in criteria.gates):
+        return []
+    from karat.gates.by_judge import judge_need
+
+    return [judge_need]
 
 
 def gate_metrics(criteria: Criteria) -> list[str]:
@@ -89,23 +104,34 @@ def gate_metrics(criteria: Criteria) -> list[str]:
     return list(dict.fromkeys(str(g.parsed) for g in criteria.gates))
 
 
+def gate_need(criteria: Criteria) -> Consumer:
+    """For `judge_result` without a breakdown: a proof must know whether the rankings are the same."""
+    proves = any(g.on == "bound" and g.compares for g in criteria.gates)
+    return lambda setup: Need(hashes=proves)
+
+
 def judge_result(result: Result, criteria: Criteria, baseline: Result | None, *, breakdown: bool = True) -> Verdicts:
     """`breakdown`: with what changed by tag and by query, which only some outputs show."""
-
-    said: list[str] = []
+    said = gate_notes(result.doubts)
+    metrics = gate_metrics(criteria)
+    result = result.also(metrics)
     judge = GateJudge(result, max_missing=criteria.max_missing)
-    comparison = None
+    comparison, segments = None, []
     if baseline is not None:
+        baseline = baseline.also(metrics)
         judge.baseline = Baseline(baseline.system or baseline.run, baseline)
-        said += _same_measure(baseline, result, "the baseline")
+        said += _same_measure(baseline, result, criteria, "the baseline")
         said += _age_note(baseline, result)
         compared = _breakdown(baseline, result, whole=breakdown)
         said += [note for note in compared.pairs[0].notes if note not in said]
+        said += _separate_notes(criteria, result.sampling.level)
         comparison = compared if breakdown else None
+    elif breakdown:
+        segments = [row for tag in result.telling_tags() for row in result.segment_by(tag)]
     for gate_ in criteria.gates:
         if gate_.anchor is not None and gate_.anchor not in judge.anchors:
             anchor = _anchor(gate_.anchor, criteria)
-            said += _same_measure(anchor.result, result, anchor.name)
+            said += _same_measure(anchor.result, result, criteria, anchor.name)
             judge.anchors[gate_.anchor] = anchor
     verdicts = judge.verdicts(criteria)
     outcome, exit_code = overall(verdicts)
@@ -122,18 +148,31 @@ def judge_result(result: Result, criteria: Criteria, baseline: Result | None, *,
         verdicts=verdicts,
         notes=said,
         comparison=comparison,
-        segments=[]
-        if baseline is not None or not breakdown
-        else [row for tag in result.telling_tags() for row in result.segment_by(tag)],
+        segments=segments,
     )
 
 
-def _same_measure(before: Result, result: Result, name: str) -> list[str]:
+def _same_measure(before: Result, result: Result, criteria: Criteria, name: str) -> list[str]:
     try:
         return refuse_different(before, result, force=False)
     except ConfigError as error:
-        error.hint = f"save {name} anew with the gold set and the settings of the run"
+        error.hint = f"save {name} again: {_saving(before, result, criteria)}"
         raise
+
+
+def _saving(before: Result, result: Result, criteria: Criteria) -> str:
+    """The command that saves a baseline with the settings of a result."""
+    asked = [f"-m {quote(metric)}" for metric in gate_metrics(criteria)]
+    if criteria.file:
+        asked = [f"--criteria {quote(str(criteria.file))}"]
+    usual, options = Rules(), []
+    for name in SETTINGS:
+        value = getattr(result.rules, name)
+        if value != getattr(usual, name):
+            option = "--" + name.replace("_", "-")
+            options.append(option if value is True else f"{option} {quote(str(value))}")
+    files = f"karat eval {quote(before.run)} --gold {quote(result.gold.label)}"
+    return " ".join([files, *asked, *options, "-o baseline.json"])
 
 
 def _breakdown(baseline: Result, result: Result, *, whole: bool) -> Comparison:
@@ -147,24 +186,41 @@ def _breakdown(baseline: Result, result: Result, *, whole: bool) -> Comparison:
 
 def _anchor(path: str, criteria: Criteria) -> Baseline:
     if not is_saved(path):
-        what = "not a saved result" if Path(path).exists() else "no such file"
+        there, expected = Path(path).exists(), "an anchor saved with `karat eval … -o release.json`"
+        what, code = ("not a saved result", "not-a-result") if there else ("no such file", "no-such-file")
         hint = f"it is named in {criteria.file}; " if criteria.file else ""
         hint += f"a pin of the history is named history:{Path(path).name}"
-        code = "not-a-result" if Path(path).exists() else "no-such-file"
-        raise ConfigError(
-            what, code=code, file=path, expected="an anchor saved with `karat eval … -o release.json`", hint=hint
-        )
+        raise ConfigError(what, code=code, file=path, expected=expected, hint=hint)
     name = f"the anchor {path if is_reference(path) else Path(path).name}"
-    return Baseline(name, only_one(as_results(path, None, None, {}), name.removeprefix("the ")))
+    saved = only_one(as_results(path, None, None, {}), name.removeprefix("the "))
+    return Baseline(name, saved.also(gate_metrics(criteria)))
 
 
 def only_one(results: list[Result], what: str) -> Result:
     if len(results) > 1:
-        systems = ", ".join(r.system for r in results)
-        raise ConfigError(
-            f"the {what} holds {len(results)} systems: {systems}", code="several-systems", hint="pick one with --system"
-        )
+        said = f"the {what} holds {len(results)} systems: {', '.join(r.system for r in results)}"
+        raise ConfigError(said, code="several-systems", hint="pick one with --system")
     return results[0]
+
+
+def _separate_notes(criteria: Criteria, level: float) -> list[str]:
+    """Gates that look at the values of one attribute one by one; nobody corrects for how many there are."""
+    groups: dict[tuple[str, str], int] = {}
+    for gate_ in criteria.gates:
+        if gate_.compares and gate_.on == "mean" and len(gate_.segment or {}) == 1:
+            (attribute,) = gate_.segment or {}
+            key = str(gate_.parsed), attribute
+            groups[key] = groups.get(key, 0) + 1
+    notes = []
+    for (metric, attribute), many in groups.items():
+        chance = 1 - ((1 + level) / 2) ** many  # a drop fails beyond one end of its interval
+        if chance > 1 - level:
+            notes.append(
+                f"{many} gates check {metric} for one {attribute} each. If each fails by chance in "
+                f"{percent((1 - level) / 2)} of comparisons, at least one does in {percent(chance)}; one gate with "
+                f"`each: {attribute}` allows for that."
+            )
+    return notes
 
 
 def _age_note(baseline: Result, result: Result) -> list[str]:

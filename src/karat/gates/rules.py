@@ -1,4 +1,5 @@
-"""When does a number pass: pure rules over estimates, in which higher is always better."""
+"""When does a number pass: pure rules over estimates, in which higher is always better; and what they say in words that
+a reader who is no engineer understands."""
 
 from __future__ import annotations
 
@@ -7,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from karat.gates.criteria import Outcome
+from karat.results.differences import Difference
+from karat.results.numbers import amount, counted, digits_apart, percent, rounded_up, size
+from karat.scoring.metrics.base import Metric
 
 Limits = tuple[float | None, float | None]
 _ROUNDING = 1e-9  # a mean of thirds that is 0.85 on paper may miss it in the last digit
@@ -19,6 +23,8 @@ class GatedValue:
     value: float
     limits: Callable[[float], Limits]
     n: int
+    alike: bool = False  # the same on every query: its interval shrinks with their number, not with the root of it
+    certain: Callable[[float], bool] = lambda level: True  # of a difference: whether p bears the interval out
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,14 @@ class Ruling:
     outcome: Outcome
     certain: bool = True  # False: the value decides, and the interval does not bear it out
     needed: int | None = None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much worse something may get, and the share of the baseline's value that this is, if it was said as one."""
+
+    most: float
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -46,15 +60,6 @@ def floor_on_mean(estimate: GatedValue, floor: float, levels: ConfidenceLevels) 
     return Ruling(outcome, not straddles, _needed(estimate, floor, levels.passing) if straddles else None)
 
 
-def floor_of_many(estimate: GatedValue, floor: float, levels: ConfidenceLevels) -> Ruling:
-    """The value decides, but of many segments only one that is surely under the floor is named as failing."""
-    by_value = floor_on_mean(estimate, floor, levels)
-    _, high = estimate.limits(levels.failing)
-    if by_value.outcome == "pass" or (high is not None and high < floor):
-        return by_value
-    return Ruling("inconclusive", False, _settled(estimate, floor, levels))
-
-
 def floor_on_bound(estimate: GatedValue, floor: float, levels: ConfidenceLevels) -> Ruling:
     """The near end of the interval must clear the floor."""
     low, _ = estimate.limits(levels.passing)
@@ -67,11 +72,11 @@ def floor_on_bound(estimate: GatedValue, floor: float, levels: ConfidenceLevels)
 
 
 def regression_on_mean(change: GatedValue, most: float, levels: ConfidenceLevels) -> Ruling:
-    """Effect plus evidence: fails when the drop exceeds the limit and is beyond chance."""
+    """Effect plus evidence: fails when the drop exceeds the limit and is beyond chance, by interval and p."""
     if change.value >= -most - _ROUNDING:
         return Ruling("pass")
     _, high = change.limits(levels.failing)
-    if high is not None and high < 0:
+    if high is not None and high < 0 and change.certain(levels.failing):
         return Ruling("fail")
     return Ruling("inconclusive", False, _needed(change, 0.0, levels.failing))
 
@@ -82,7 +87,7 @@ def regression_on_bound(change: GatedValue, most: float, levels: ConfidenceLevel
     _, high = change.limits(levels.failing)
     if low is not None and low > -most:
         return Ruling("pass")
-    if high is not None and high < -most:
+    if high is not None and high < -most and change.certain(levels.failing):
         return Ruling("fail")
     return Ruling("inconclusive", False, _settled(change, -most, levels))
 
@@ -98,7 +103,7 @@ def _needed(estimate: GatedValue, line: float, level: float) -> int | None:
     if low is None or high is None or gap < 1e-12:
         return None
     reach = estimate.value - low if estimate.value > line else high - estimate.value
-    return max(estimate.n + 1, math.ceil(estimate.n * (reach / gap) ** 2))
+    return max(estimate.n + 1, math.ceil(estimate.n * (reach / gap) ** (1 if estimate.alike else 2)))
 
 
 def failing_level(fails: Sequence[Callable[[float], bool]], level: float) -> float:
@@ -113,3 +118,69 @@ def failing_level(fails: Sequence[Callable[[float], bool]], level: float) -> flo
         if not fresh:
             return bar
         found |= fresh
+
+
+def floor_reason(
+    metric: Metric, unit: str, value: float, limits: Limits, line: float, is_max: bool, on: str, ruling: Ruling
+) -> str:
+    """One sentence: `recall@5 is 87.1%, at least 85.0% wanted.`"""
+    low, high = limits
+    near = (high if is_max else low) if on == "bound" else value
+    digits = max(digits_apart(v, line, unit) for v in (value, near) if v is not None)
+    wanted = f"at {'most' if is_max else 'least'} {amount(line, unit, digits)} wanted"
+    between = "" if low is None or high is None else f" ({amount(low, unit, digits)} to {amount(high, unit, digits)})"
+    said = f"{metric} is {amount(value, unit, digits)}{between}, {wanted}"
+    few = low is None or high is None
+    if on == "mean":
+        why = "too few queries for an interval" if few else "the interval holds the limit"
+        return f"{said}." if ruling.certain else f"{said}; not certain, {why}{_settle(ruling)}."
+    proof = {"pass": "proven", "fail": "ruled out"}.get(ruling.outcome, "not proven")
+    return f"{said}: {proof}{', too few queries for an interval' if few else ''}{_settle(ruling)}."
+
+
+def regression_reason(
+    metric: Metric, unit: str, change: Difference, limit: Limit, on: str, ruling: Ruling, other: str | None = None
+) -> str:
+    """One sentence: `recall@5 dropped from 87% to 81% (−6 pp, limit −3): …`; `other`: not the usual baseline."""
+    assert change.delta is not None
+    assert change.baseline is not None
+    assert change.candidate is not None
+    against = "" if other is None else f" against {other}"
+    falls = change.delta < 0
+    worse = falls == (metric.direction == "higher")
+    if abs(change.delta) < 1e-12:
+        said = f"{metric} stays at {amount(change.candidate, unit)}{against}"
+    else:
+        digits = max(digits_apart(abs(change.delta), limit.most, unit), digits_apart(limit.most, 0.0, unit))
+        allowed = f", limit {_limit(limit, falls, unit, digits)}" if worse else ""
+        said = (
+            f"{metric} {'dropped' if falls else 'rose'} from {amount(change.baseline, unit)} "
+            f"to {amount(change.candidate, unit)}{against} "
+            f"({'−' if falls else '+'}{size(change.delta, unit, digits)}{allowed})"
+        )
+    return f"{said}{_meaning(metric, ruling, on)}{_settle(ruling)}. {_queries(metric, change)}".rstrip()
+
+
+def _limit(limit: Limit, falls: bool, unit: str, digits: int) -> str:
+    said = f"{'−' if falls else '+'}{size(limit.most, unit, digits)}" if limit.most else "0"
+    return said if limit.share is None else f"{said}, {percent(limit.share)} of the baseline"
+
+
+def _meaning(metric: Metric, ruling: Ruling, on: str) -> str:
+    if ruling.outcome == "inconclusive":
+        worse = "drop" if metric.direction == "higher" else "rise"
+        return ": could be chance" if on == "mean" else f": a {worse} over the limit is not ruled out"
+    return ": beyond chance" if ruling.outcome == "fail" else ""
+
+
+def _queries(metric: Metric, change: Difference) -> str:
+    if not change.wins and not change.losses:
+        return ""
+    losses = counted(change.losses)
+    if metric.direction == "lower":
+        return f"{losses} got worse, {change.wins:,} better."
+    return f"{losses} lost, {change.wins:,} gained."
+
+
+def _settle(ruling: Ruling) -> str:
+    return "" if ruling.needed is None else f"; about {rounded_up(ruling.needed):,} queries would settle it"

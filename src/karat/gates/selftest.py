@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from karat.statistics.special import normal_quantile
 ROUNDS = 200
 _RESAMPLES = 1_000  # behind an interval of one round: what a round is off averages out over all
 _CAUGHT = 0.8
+_UNIT = "drawn together"
 _ALIKE = 0.5  # queries on which two versions score the same, where no baseline tells
 
 
@@ -72,17 +73,17 @@ def selftest(
     if rounds < 20:
         raise ConfigError("too few rounds to count alarms", got=rounds, expected="20 or more")
     sides = _Sides.of(result, baseline)
+    # Without anchors: a fixed result cannot be drawn anew together with the queries.
+    gates = [msgspec.structs.replace(gate, anchor=None) for gate in criteria.gates]
     tallies: dict[tuple[int, str | None], _Tally] = {}
     blocked = 0
     for number in range(rounds):
         judge = sides.drawn(np.random.default_rng([seed, number]), criteria.max_missing)
-        found = [(i, verdict) for i, gate in enumerate(criteria.gates) for verdict in judge.judge(_bare(gate))]
+        found = [(i, verdict) for i, gate in enumerate(gates) for verdict in judge.judge(gate)]
         blocked += any(verdict.blocks for _, verdict in found)
         for i, verdict in found:
             tallies.setdefault((i, verdict.segment), _Tally(criteria.gates[i])).add(verdict)
-    many: dict[int, int] = defaultdict(int)
-    for i, _ in tallies:
-        many[i] += 1
+    many = Counter(i for i, _ in tallies)
     order = sorted(tallies, key=lambda key: (key[0], key[1] or ""))
     return SelfTest(
         karat=__version__,
@@ -94,11 +95,6 @@ def selftest(
         blocked=blocked / rounds,
         alarms=[tallies[key].alarm(key[1], rounds, many[key[0]], result.sampling.level) for key in order],
     )
-
-
-def _bare(gate: Gate) -> Gate:
-    """Without its anchor: a fixed result cannot be drawn anew together with the queries."""
-    return msgspec.structs.replace(gate, anchor=None)
 
 
 @dataclass(frozen=True)
@@ -131,12 +127,9 @@ class _Sides:
         picked = rng.integers(0, len(self.units), len(self.units))
         at = np.concatenate([self.units[i] for i in picked])
         clusters = np.repeat(np.arange(len(picked)), [len(self.units[i]) for i in picked])
-        one, other = self._versions(at, rng)
         gold = self._gold(at)
-        candidate = self._result(gold, one, at, clusters)
-        return GateJudge(
-            candidate, Baseline("itself", self._result(gold, other, at, clusters)), max_missing=max_missing
-        )
+        one, other = (self._result(gold, values, at, clusters) for values in self._versions(at, rng))
+        return GateJudge(one, Baseline("itself", other), max_missing=max_missing)
 
     def _versions(self, at: Ints, rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Two versions of which neither is better."""
@@ -185,9 +178,6 @@ class _Sides:
         )
 
 
-_UNIT = "drawn together"
-
-
 def _borrowed(own: Floats, other: Floats) -> Floats:
     """Scores of other queries; on which queries a metric is defined stays as it is."""
     return np.where(np.isnan(own) | np.isnan(other), own, other)
@@ -227,7 +217,7 @@ class _Tally:
             inconclusive=share.get("inconclusive", 0.0),
             invalid=share.get("invalid", 0.0),
             blocked=self.blocked / rounds,
-            caught=_smallest(self._caught(many if self.gate.each else 1, level)),
+            caught=min(self._caught(many if self.gate.each else 1, level), default=None),
             unit=self.unit,
         )
 
@@ -237,12 +227,12 @@ class _Tally:
         gate = self.gate
         line = gate.max if gate.max is not None else gate.threshold
         if line is not None and len(self.values) > 1:
-            room = abs(float(np.mean(self.values)) - line)
-            beyond = float(np.mean(self.values)) < line if gate.max is None else float(np.mean(self.values)) > line
+            mean = float(np.mean(self.values))
+            room = mean - line if gate.max is None else line - mean
             proof = sure if gate.on == "bound" else 0.0
-            yield max(0.0, (-room if beyond else room) + (proof + often) * float(np.std(self.values)))
-        if gate.regression_max is not None and len(self.deltas) > 1:
-            yield self._caught_drop(gate.regression_max, sure, often)
+            yield max(0.0, room + (proof + often) * float(np.std(self.values)))
+        if gate.compares and len(self.deltas) > 1:
+            yield self._caught_drop(gate.most(float(np.mean(self.values))), sure, often)
 
     def _caught_drop(self, most: float, sure: float, often: float) -> float:
         shares = self.gate.parsed.range == (0.0, 1.0)
@@ -254,7 +244,3 @@ class _Tally:
             proof = (sure + often) * spread
             drop = most + proof if self.gate.on == "bound" else max(most + often * spread, proof)
         return drop
-
-
-def _smallest(drops: Iterable[float]) -> float | None:
-    return min(drops, default=None)

@@ -10,27 +10,18 @@ from typing import Any, Literal, cast
 import msgspec
 import numpy as np
 
-from karat.data.attributes import label_text, segment_labels
+from karat.data.attributes import label_text
 from karat.data.gold import Dataset
 from karat.data.ids import Ints
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, did_you_mean
+from karat.gates import rules
 from karat.gates.criteria import Criteria, Gate, Outcome
-from karat.gates.rules import (
-    ConfidenceLevels,
-    GatedValue,
-    Limits,
-    Ruling,
-    failing_level,
-    floor_of_many,
-    floor_on_bound,
-    floor_on_mean,
-    regression_on_bound,
-    regression_on_mean,
-)
-from karat.gates.wording import floor_reason, regression_reason
+from karat.gates.rules import ConfidenceLevels, GatedValue, Limit, Limits, Ruling
 from karat.results.comparison.compare import Comparison
+from karat.results.comparison.rankings import same_rankings
 from karat.results.differences import Difference, Paired
+from karat.results.doubts import invalid_reason
 from karat.results.numbers import counted
 from karat.results.result import Result
 from karat.results.saved import SegmentRow
@@ -127,30 +118,51 @@ class GateJudge:
 
     def judge(self, gate: Gate) -> list[GateVerdict]:
         """One verdict, or one for each value of the attribute that the gate goes by."""
+        if gate.labels == "judge":
+            return [self._by_judge(gate)]
         if gate.each is None:
             places = self._places(gate)
             if isinstance(places, str):
-                return [self._invalid(gate, _label(gate), places)]
-            return [
-                self._verdict(
-                    gate, _label(gate), places, dict.fromkeys(_KINDS, ConfidenceLevels(self.level, self.level))
-                )
-            ]
-        groups = self.result.groups(gate.each)
-        # Passing needs no correction, for all must pass; to be named as failing, one of many must be surely bad.
+                return [self._said(gate, _label(gate), "invalid", places, 0)]
+            levels = dict.fromkeys(_KINDS, ConfidenceLevels(self.level, self.level))
+            return [self._verdict(gate, _label(gate), places, levels)]
+        groups, levels = self.result.groups(gate.each), {}
+        # Passing needs no correction, for all must pass; to be named as failing, one of many must be surely bad. A
+        # floor on the mean goes by each value's mean, as it does for a single segment.
         usable = [at for _, at in groups if self._unusable(gate, at) is None]
-        levels = {}
         for kind in _KINDS:  # a missed floor is no evidence of a regression elsewhere
-            tests = [partial(self._fails, gate, at, kind) for at in usable]
-            levels[kind] = ConfidenceLevels(self.level, failing_level(tests, self.level))
+            by_chance = kind == "regression" or gate.on == "bound"
+            tests = [partial(self._fails, gate, at, kind) for at in usable] if by_chance else []
+            levels[kind] = ConfidenceLevels(self.level, rules.failing_level(tests, self.level))
         return [self._verdict(gate, f"{gate.each} {value}", at, levels) for value, at in groups]
+
+    def _by_judge(self, gate: Gate) -> GateVerdict:
+        """By the estimate from a judge's labels, with the interval that people's labels give it."""
+        from karat.gates.by_judge import judge_estimate
+
+        metric, line = gate.parsed, gate.threshold
+        if (unusable := self._unusable(gate, np.arange(len(self.result.rows)))) is not None:
+            return self._said(gate, None, "invalid", unusable, 0)
+        found = judge_estimate(self.result, metric)
+        if isinstance(found, str):
+            return self._said(gate, None, "invalid", found, 0)
+        assert line is not None
+        levels = ConfidenceLevels(self.level, self.level)
+        rule = rules.floor_on_bound if gate.on == "bound" else rules.floor_on_mean
+        limits = (found.low, found.high)
+        ruling = replace(rule(GatedValue(found.value, lambda _: limits, found.n), line, levels), needed=None)
+        reason = rules.floor_reason(metric, self._unit(metric), found.value, limits, line, False, gate.on, ruling)
+        reason = f"By the judge's labels, corrected by people's: {reason}"
+        parts = [Condition("floor", ruling.outcome, reason, ruling.certain)]
+        verdict = self._said(gate, None, ruling.outcome, reason, found.n, parts)
+        return msgspec.structs.replace(verdict, value=found.value, low=found.low, high=found.high, limit=line)
 
     @property
     def level(self) -> float:
         return self.result.sampling.level
 
     def _unit(self, metric: Metric) -> str:
-        return "pp" if metric.range == (0.0, 1.0) else metric.unit_by(self.result.rules)
+        return metric.told_in(self.result.rules)
 
     def _fails(self, gate: Gate, at: Ints, kind: str, level: float) -> bool:
         parts = self._parts(gate, at, dict.fromkeys(_KINDS, ConfidenceLevels(self.level, level)))
@@ -162,32 +174,21 @@ class GateJudge:
         n = _count(scores, metric)
         unusable = self._unusable(gate, at)
         if unusable is not None:
-            return self._invalid(gate, segment, unusable, n)
+            return self._said(gate, segment, "invalid", unusable, n)
         parts = self._parts(gate, at, levels)
         outcome = _worst(parts)
+        few = f" Too few to judge by: {counted(n)}." if n < FEW else ""
+        reason = " ".join(p.reason for p in sorted(parts, key=_gravity)) + few
+        limit = gate.threshold if gate.max is None else gate.max
+        found = self._said(gate, segment, outcome, reason, n, parts)
         low, high = self._limits(metric, at, self.level)
-        return GateVerdict(
-            gate=gate.title,
-            metric=str(metric),
-            segment=segment,
-            severity=gate.severity,
-            outcome=outcome,
-            blocks=_blocks(gate, outcome),
-            reason=" ".join(p.reason for p in sorted(parts, key=_gravity)) + _few(n),
-            value=scores.mean(metric),
-            low=low,
-            high=high,
-            n=n,
-            unit=self._unit(metric),
-            parts=parts,
-            limit=gate.threshold if gate.max is None else gate.max,
-        )
+        return msgspec.structs.replace(found, value=scores.mean(metric), low=low, high=high, limit=limit)
 
     def _parts(self, gate: Gate, at: Ints, levels: dict[str, ConfidenceLevels]) -> list[Condition]:
         parts = []
         if gate.threshold is not None or gate.max is not None:
             parts.append(self._floor(gate, at, levels["floor"]))
-        if gate.regression_max is not None:
+        if gate.compares:
             sides = [self.baseline, self.anchors.get(gate.anchor or "")]
             parts += [self._regression(gate, at, levels["regression"], side) for side in sides if side is not None]
             if self.baseline is None:
@@ -198,42 +199,50 @@ class GateJudge:
         metric = gate.parsed
         scores = self._scores(metric).select(at)
         value = scores.mean(metric)
+        line, sign = (gate.threshold, 1.0) if gate.max is None else (gate.max, -1.0)
         assert value is not None
-        sign = -1.0 if gate.max is not None else 1.0
-        line = gate.max if gate.max is not None else gate.threshold
         assert line is not None
-        estimate = GatedValue(
-            sign * value, lambda lv: _turned(self._limits(metric, at, lv), sign), _count(scores, metric)
-        )
-        rule = floor_on_bound if gate.on == "bound" else floor_of_many if gate.each else floor_on_mean
+
+        def turned(level: float) -> Limits:
+            return _turned(self._limits(metric, at, level), sign)
+
+        estimate = GatedValue(sign * value, turned, _count(scores, metric))
+        rule = rules.floor_on_bound if gate.on == "bound" else rules.floor_on_mean
         ruling = rule(estimate, sign * line, levels)
         limits = self._limits(metric, at, self.level)
-        reason = floor_reason(metric, self._unit(metric), value, limits, line, gate.max is not None, gate.on, ruling)
+        reason = rules.floor_reason(
+            metric, self._unit(metric), value, limits, line, gate.max is not None, gate.on, ruling
+        )
         return Condition("floor", ruling.outcome, reason, ruling.certain, ruling.needed)
 
     def _regression(self, gate: Gate, at: Ints, levels: ConfidenceLevels, side: Baseline) -> Condition:
-        metric, most = gate.parsed, gate.regression_max
-        assert most is not None
+        metric = gate.parsed
         if not self._shared(side, at):
             reason = f"The baseline has none of these queries for {metric}."
             return Condition("regression", "invalid", reason, baseline=side.name)
         shown = self._difference(side, metric, at, self.level)
-        if shown.delta is None:
+        if shown.delta is None or shown.baseline is None:
             reason = f"{metric} is undefined on every query that both have."
             return Condition("regression", "invalid", reason, baseline=side.name)
-        sign = 1.0 if metric.direction == "higher" else -1.0
-        change = GatedValue(
-            sign * shown.delta,
-            lambda lv: _turned(_ends(self._difference(side, metric, at, lv)), sign),
-            shown.n,
-        )
-        if shown.wins == shown.losses == 0:
+        sign, most = 1.0 if metric.direction == "higher" else -1.0, gate.most(shown.baseline)
+
+        def limits(level: float) -> Limits:
+            found = self._difference(side, metric, at, level)
+            seen = found.low, found.high
+            return _turned(seen if gate.on == "mean" else self._proof(side, metric, at, level, seen), sign)
+
+        def certain(level: float) -> bool:
+            return self._difference(side, metric, at, level).certain
+
+        alike = shown.wins == shown.losses == 0
+        if alike and self._same_rankings(side, metric, at):
             ruling = Ruling("pass")  # nothing changed: nothing to prove
         else:
-            rule = regression_on_mean if gate.on == "mean" else regression_on_bound
-            ruling = rule(change, most, levels)
+            rule = rules.regression_on_mean if gate.on == "mean" else rules.regression_on_bound
+            ruling = rule(GatedValue(sign * shown.delta, limits, shown.n, alike, certain), most, levels)
         other = None if side is self.baseline else side.name
-        reason = regression_reason(metric, self._unit(metric), shown, most, gate.on, ruling, other)
+        limit = Limit(most, gate.regression_max_share)
+        reason = rules.regression_reason(metric, self._unit(metric), shown, limit, gate.on, ruling, other)
         return Condition("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
 
     def _limits(self, metric: Metric, at: Ints, level: float) -> Limits:
@@ -250,6 +259,23 @@ class GateJudge:
             (self._known[key],) = self._paired(side, metric, at).differences(sampling, sampling.resamples)
         return cast(Difference, self._known[key])
 
+    def _proof(self, side: Baseline, metric: Metric, at: Ints, level: float, seen: Limits) -> Limits:
+        """Limits that a proof goes by: those that are shown, or wider ones where few queries differ.
+
+        Beside the shown interval each end is a one-sided bound that errs in at most 1 − level of all cases: the
+        default interval of 50 queries without any loss ends at −4.4 points, and a true drop of 4.5 shows none in 10 %.
+        """
+        key = ("proof", side.name, str(metric), at.tobytes(), level)
+        if key not in self._known:
+            sampling = replace(self._sampling(max(2 * level - 1, 0.01)), method="strict")
+            (found,) = self._paired(side, metric, at).differences(sampling, 0)
+            self._known[key] = _wider(seen, (found.low, found.high))
+        return cast(Limits, self._known[key])
+
+    def _same_rankings(self, side: Baseline, metric: Metric, at: Ints) -> bool:
+        theirs, mine = np.array(self._shared(side, at)).T
+        return same_rankings(side.result, self.result, theirs, mine, metric)
+
     def _sampling(self, level: float) -> Sampling:
         return replace(self.result.sampling, level=level)
 
@@ -260,12 +286,7 @@ class GateJudge:
         return [(i, place[side.result.queries[i]]) for i in had if side.result.queries[i] in place]
 
     def _paired(self, side: Baseline, metric: Metric, at: Ints) -> Paired:
-        if str(metric) not in side.result.values:
-            raise ConfigError(
-                f"the baseline {side.name} lacks {metric}",
-                code="missing-metric",
-                hint=f"it has {', '.join(side.result.values)}; save it again with -m {metric}",
-            )
+        _require(metric, side.result, f"the baseline {side.name}")
         theirs, mine = np.array(self._shared(side, at)).T
         before = _only(side.result.columns, metric).select(theirs)
         after = _only(self.result.columns, metric).select(mine)
@@ -275,42 +296,40 @@ class GateJudge:
         """The queries that a gate looks at, or what is wrong with its segment."""
         keep = np.ones(len(self.result.rows), np.bool_)
         for name, value in (gate.segment or {}).items():
-            of_gold = segment_labels(self.result.gold, name)
-            labels = [of_gold[row] for row in self.result.rows.tolist()]
+            groups = dict(self.result.groups(name))
             wanted = label_text(value)
-            if wanted not in labels:  # as text a truth value has no type
+            if wanted not in groups:  # as text a truth value has no type
                 wanted = {"true": "yes", "false": "no"}.get(wanted.lower(), wanted)
-            keep &= np.array([label == wanted for label in labels])
-            if wanted not in labels:
-                known = did_you_mean(wanted, dict.fromkeys(labels))
+            inside = np.zeros(len(keep), np.bool_)
+            inside[groups.get(wanted, np.zeros(0, np.int64))] = True
+            keep &= inside
+            if wanted not in groups:
+                known = did_you_mean(wanted, groups)
                 return f"No query has {name} {wanted}{f' ({known})' if known else ''}."
             if not keep.any():
                 return f"No query has {_label(gate)}."
         return np.flatnonzero(keep)
 
     def _scores(self, metric: Metric) -> Scores:
-        if str(metric) not in self.result.values:
-            has = ", ".join(self.result.values)
-            raise ConfigError(
-                f"the result lacks {metric}",
-                code="missing-metric",
-                hint=f"it has {has}; save it again with -m {metric}",
-            )
+        _require(metric, self.result, "the result")
         return self.result.columns
 
     def _unusable(self, gate: Gate, at: Ints) -> str | None:
         """Why these queries cannot be judged."""
         n = _count(self._scores(gate.parsed).select(at), gate.parsed)
         if n == 0:
-            return f"{gate.parsed} is undefined on every query{self._reason(gate.parsed)}."
+            instead = self.result.counterpart(gate.parsed)
+            text = f" The gold set has evidence texts: {instead} goes by them." if instead else ""
+            return f"{gate.parsed} is undefined on every query{self._reason(gate.parsed)}.{text}"
         if gate.min_queries is not None and n < gate.min_queries:
             return f"Only {counted(n)}, and the gate asks for {gate.min_queries}."
         if "prices" in gate.parsed.needs and (unknown := self._unpriced()):
             return unknown
         for name, result in self._lists(gate):
+            if (reason := invalid_reason(result.doubts, gate.parsed, name)) is not None:
+                return reason
             if result.missing_share > self.max_missing:
-                share = f"{result.missing_share:.1%}"
-                return f"{name} lacks {share} of the gold set's queries; {self.max_missing:.1%} are allowed."
+                return _lacking(name, result, self.max_missing)
         return None
 
     def _reason(self, metric: Metric) -> str:
@@ -328,26 +347,35 @@ class GateJudge:
     def _lists(self, gate: Gate) -> Iterator[tuple[str, Result]]:
         """The results that a gate hangs on: what a baseline lacks would look like a gain."""
         yield "The run", self.result
-        if gate.regression_max is not None and self.baseline is not None:
+        if gate.compares and self.baseline is not None:
             yield "The baseline", self.baseline.result
-        if gate.regression_max is not None and gate.anchor in self.anchors:
+        if gate.compares and gate.anchor in self.anchors:
             yield "The anchor", self.anchors[gate.anchor].result
 
-    def _invalid(self, gate: Gate, segment: str | None, reason: str, n: int = 0) -> GateVerdict:
+    def _said(
+        self,
+        gate: Gate,
+        segment: str | None,
+        outcome: Outcome,
+        reason: str,
+        n: int,
+        parts: list[Condition] | None = None,
+    ) -> GateVerdict:
+        """A verdict without its numbers; without parts: the data do not allow one."""
         return GateVerdict(
             gate=gate.title,
             metric=str(gate.parsed),
             segment=segment,
             severity=gate.severity,
-            outcome="invalid",
-            blocks=True,
+            outcome=outcome,
+            blocks=_blocks(gate, outcome),
             reason=reason,
             value=None,
             low=None,
             high=None,
             n=n,
             unit=self._unit(gate.parsed),
-            parts=[Condition("data", "invalid", reason)],
+            parts=[Condition("data", "invalid", reason)] if parts is None else parts,
         )
 
 
@@ -367,8 +395,24 @@ def overall(verdicts: Sequence[GateVerdict]) -> tuple[Outcome, int]:
     return "pass", 0
 
 
-def _few(n: int) -> str:
-    return f" Too few to judge by: {counted(n)}." if n < FEW else ""
+def _require(metric: Metric, result: Result, name: str) -> None:
+    if str(metric) not in result.values:
+        hint = f"it has {', '.join(result.values)}; save it again with -m {metric}"
+        raise ConfigError(f"{name} lacks {metric}", code="missing-metric", hint=hint)
+
+
+def _lacking(name: str, result: Result, allowed: float) -> str:
+    """An outage is not quality: what failed, with the first error, or what is missing."""
+    failed = next((entry for entry in result.audit if entry.code == "failed_queries"), None)
+    if failed is None:
+        share = f"{result.missing_share:.1%}"
+        return f"{name} lacks {share} of the gold set's queries; {allowed:.1%} are allowed."
+    error = failed.examples[0].partition(": ")[2] if failed.examples else "no reason is logged"
+    said = f"{failed.count:,} of {counted(len(result.rows))} failed: {error}"
+    missing = result.audit["missing_queries"] + result.audit["missing_skipped"]
+    more = f" {missing:,} more are missing." if missing else ""
+    start = "" if name == "The run" else f"{name}: "
+    return f"{start}{said.rstrip('.')}.{more} {allowed:.1%} are allowed."
 
 
 def _gravity(part: Condition) -> int:
@@ -391,15 +435,18 @@ def _label(gate: Gate) -> str | None:
 
 
 def _only(scores: Scores, metric: Metric) -> Scores:
-    return Scores([metric], scores.values, scores.weights, scores.clusters)
+    return replace(scores, metrics=[metric])
 
 
 def _count(scores: Scores, metric: Metric) -> int:
     return int((~np.isnan(scores.values[str(metric)])).sum())
 
 
-def _ends(difference: Difference) -> Limits:
-    return difference.low, difference.high
+def _wider(one: Limits, other: Limits) -> Limits:
+    """The outer ends of both; none where either has none."""
+    ends = [*one, *other]
+    known = [end for end in ends if end is not None]
+    return (min(known), max(known)) if len(known) == len(ends) else (None, None)
 
 
 def _turned(limits: Limits, sign: float) -> Limits:

@@ -1,4 +1,4 @@
-"""Runs as one file: to carry them from one history to another, and to keep them apart from any."""
+"""Runs as one file: to carry or send them from one history to another, and to keep them apart from any."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from karat import __version__
 from karat.data.saved import SavedObject
-from karat.errors import InputError
-from karat.files.atomic_write import write_whole
+from karat.errors import ConfigError, InputError, KaratError, shorten
 from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
+from karat.net.http import Http, HttpError, Response, Secrets, check_url, is_loopback
+from karat.net.timeouts import TooSlow
 from karat.results.kept_run import KeptRun, read_kept
 
 LARGEST = 512 << 20  # bytes of one run: a hundred times a run of 100,000 queries
+_LARGEST_ANSWER = 1 << 20
 _MANIFEST = "history.json"
 
 
@@ -48,8 +51,10 @@ class Manifest(SavedObject, frozen=True, kw_only=True):
     runs: list[ArchivedRun]
 
 
-def export_runs(store: Store, ids: Sequence[str], path: Path) -> None:
-    write_whole(path, pack(store, ids))
+class PushError(KaratError):
+    """A server that did not take the runs."""
+
+    code = "push-refused"
 
 
 def pack(store: Store, ids: Sequence[str]) -> bytes:
@@ -57,8 +62,17 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:  # Parquet is compressed already
         entries = []
         for run_id in ids:
-            content = _bytes(store.source(run_id))
-            entries.append(_entry(store, run_id, hashlib.sha256(content).hexdigest()))
+            source, row = store.source(run_id), store.row(run_id)
+            content = source if isinstance(source, bytes) else source.read_bytes()
+            entry = ArchivedRun(
+                id=run_id,
+                sha256=hashlib.sha256(content).hexdigest(),
+                saved_at=row.saved_at,
+                branch=row.head.branch,
+                tags=row.tags,
+                judgements=store.judgements(run_id),
+            )
+            entries.append(entry)
             file.writestr(f"{run_id}.parquet", content)
         manifest = Manifest(karat=__version__, runs=entries)
         file.writestr(_MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
@@ -67,27 +81,57 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
 
 def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
     """All runs of a file, or none: each is checked before the first is saved."""
-    checked = list(_checked(source, label))
-    return [store.save(run) if entry is None else _save(store, run, entry) for entry, run in checked]
+    return [
+        store.save(run, branch=said.branch, tags=said.tags, judgements=said.judgements, saved_at=said.saved_at or None)
+        for said, run in list(_checked(source, label))
+    ]
 
 
-def _save(store: Store, run: KeptRun, entry: ArchivedRun) -> Saved:
-    return store.save(run, branch=entry.branch, tags=entry.tags, judgements=entry.judgements, saved_at=entry.saved_at)
+def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tuple[str, bool]]:
+    """Send what `pack` gave to a server: ids of the runs, and whether each was new there.
+
+    Sent once, without redirects: the same command sends again what got lost. The token is in no message, and never
+    travels in the clear.
+    """
+    parts = urlsplit(check_url(url, hint=None, query=False))
+    if token and parts.scheme == "http" and not is_loopback(url):
+        raise ConfigError(
+            "the token would travel unencrypted", code="insecure-address", expected="an address with https://"
+        )
+    headers = {"Content-Type": "application/zip", "X-Karat": "1", "Accept": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    client = Http(Secrets(token or ""), extra=None, largest=_LARGEST_ANSWER)
+    target = parts._replace(path=f"{_root(parts.path)}/api/v1/runs").geturl()
+    try:
+        return _sent(client.send("POST", target, content, headers=headers, timeout=timeout))
+    except (HttpError, TooSlow) as error:
+        hint = error.hint or "is the server up, and the address right?"
+        raise PushError(f"{parts.hostname} did not answer: {error.what}", code="no-answer", hint=hint) from error
 
 
-def _entry(store: Store, run_id: str, digest: str) -> ArchivedRun:
-    row = store.row(run_id)
-    return ArchivedRun(
-        id=run_id,
-        sha256=digest,
-        saved_at=row.saved_at,
-        branch=row.head.branch,
-        tags=row.tags,
-        judgements=store.judgements(run_id),
-    )
+def _root(path: str) -> str:
+    """Where the server lies, also for those who give the address of a page of it.
+
+    >>> _root("/karat/"), _root("/karat/runs"), _root("/api/v1/runs/"), _root("")
+    ('/karat', '/karat', '', '')
+    """
+    return path.rstrip("/").removesuffix("/runs").removesuffix("/api/v1")
 
 
-def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun | None, KeptRun]]:
+def _sent(answer: Response) -> list[tuple[str, bool]]:
+    try:
+        found = answer.json()
+        if answer.status == 200:
+            return [(str(run["id"]), bool(run["new"])) for run in found]
+        what = shorten(str(found["error"]), 300)
+    except (ValueError, KeyError, TypeError):
+        what = "no answer of a `karat serve`"
+    hint = "KARAT_TOKEN or --token-file" if answer.status == 401 else None
+    raise PushError(f"the server refused the runs ({answer.status}): {what}", hint=hint)
+
+
+def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, KeptRun]]:
     if isinstance(source, Path):
         if not source.is_file():
             raise InputError("no such file", code="no-such-file", file=label)
@@ -96,7 +140,8 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun | N
     else:
         single = source[:4] == b"PAR1"
     if single:  # the file of one run, out of the folder of a history
-        yield None, _whole(read_kept(source, label), _id_in_name(source), label)
+        name = source.stem if isinstance(source, Path) and len(source.stem) == 64 else None
+        yield ArchivedRun(id="", sha256="", saved_at=""), _whole(read_kept(source, label), name, label)
         return
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
@@ -140,11 +185,3 @@ def _check_entry(entry: ArchivedRun, label: str) -> None:
             raise InputError("not a time of a history", code="bad-value", file=label, field="saved_at", got=time)
     for one in entry.judgements:
         msgspec.json.decode(one.document, type=_Gates)
-
-
-def _id_in_name(source: Path | bytes) -> str | None:
-    return source.stem if isinstance(source, Path) and len(source.stem) == 64 else None
-
-
-def _bytes(source: Path | bytes) -> bytes:
-    return source if isinstance(source, bytes) else source.read_bytes()

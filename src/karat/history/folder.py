@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
 
 from karat.files.atomic_write import umask
 from karat.history.statements import CURRENT, Connection
@@ -64,12 +63,8 @@ class FolderStore(Store):
         if not path.is_file():
             if not self._has(run_id):
                 raise gone(run_id)
-            raise StoreError(
-                f"the run {short(run_id)} has lost its file",
-                code="lost-run",
-                file=str(path),
-                hint="karat history check",
-            )
+            what = f"the run {short(run_id)} has lost its file"
+            raise StoreError(what, code="lost-run", file=str(path), hint="karat history check")
         return path
 
     def _document(self, run_id: str) -> str:
@@ -79,9 +74,8 @@ class FolderStore(Store):
         try:
             return str(pl.scan_parquet(path).select(DOCUMENT).head(1).collect().item())
         except (pl.exceptions.PolarsError, ValueError) as error:
-            raise StoreError(
-                f"the file of the run {short(run_id)} is damaged", code="damaged-history", file=str(path)
-            ) from error
+            what = f"the file of the run {short(run_id)} is damaged"
+            raise StoreError(what, code="damaged-history", file=str(path)) from error
 
     @contextmanager
     def _prepare(self, content: bytes) -> Iterator[bytes]:
@@ -103,7 +97,11 @@ class FolderStore(Store):
     def _put(self, connection: Connection, run_id: str, content: bytes, document: bytes) -> None:
         """Before the row is there for others: a kill in between leaves a file that nobody asks for, and no half run."""
         os.replace(os.fsdecode(content), self._path(run_id))
-        self._sync_folder()
+        handle = os.open(self._runs, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
     def _forget(self, run_id: str) -> None:
         with self.transaction(write=True) as connection:  # unless another process has saved it again meanwhile
@@ -180,29 +178,14 @@ class FolderStore(Store):
         try:
             yield
         except sqlite3.Error as error:
-            self._raise(error)
-
-    def _raise(self, error: sqlite3.Error) -> NoReturn:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        file = str(self._folder / CATALOGUE)
-        if code in _DAMAGED:
-            hint = f"move it away and take the runs in again: karat history import {self._runs}/*.parquet"
-            raise StoreError(
-                "the catalogue of the history is damaged", code="damaged-history", file=file, hint=hint
-            ) from error
-        raise StoreError(
-            f"the history cannot be used: {error}", code="unusable-history", file=file, hint=_HINTS.get(code)
-        ) from error
+            number = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            what, code, hint = f"the history cannot be used: {error}", "unusable-history", _HINTS.get(number)
+            if number in _DAMAGED:
+                what, code = "the catalogue of the history is damaged", "damaged-history"
+                hint = f"move it away and take the runs in again: karat history import {self._runs}/*.parquet"
+            raise StoreError(what, code=code, file=str(self._folder / CATALOGUE), hint=hint) from error
 
     def _cannot_write(self, error: OSError) -> StoreError:
         hint = _HINTS[sqlite3.SQLITE_FULL if error.errno in _NO_SPACE else sqlite3.SQLITE_READONLY]
-        return StoreError(
-            f"the history cannot be written: {error.strerror or error}", code="not-writable", file=self.label, hint=hint
-        )
-
-    def _sync_folder(self) -> None:
-        handle = os.open(self._runs, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        what = f"the history cannot be written: {error.strerror or error}"
+        return StoreError(what, code="not-writable", file=self.label, hint=hint)

@@ -28,6 +28,7 @@ from karat.scoring.views import Need
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _APART = ("over_k", "triage")  # sections that are made from what is kept apart
+_BEFORE_OVER_K = ("glance", "findings", "panel", "bands", "bounds")  # on a page
 WORST = 100  # failed queries that are kept with their hits
 
 
@@ -104,7 +105,8 @@ def kept_sections(store: Store, run_id: str) -> list[Section]:
         return full_sections(restored(store.kept(run_id)), without=("triage",))
     sweep = _typed(document.sweep, Sweep)
     if sweep is not None:
-        sections.insert(min(2, len(sections)), Section("over_k", "Over k", sweep_blocks(sweep)))
+        scores = [i for i, section in enumerate(sections, 1) if section.name in _BEFORE_OVER_K]
+        sections.insert(max(scores, default=0), Section("over_k", "Over k", sweep_blocks(sweep)))
     return sections
 
 

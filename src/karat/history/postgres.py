@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -41,15 +42,15 @@ class PostgresStore(Store):
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        import psycopg
-
+        psycopg = _driver()
         with self._lock:
             connection = self._connected()
             try:
                 with connection.transaction():
                     yield _Asking(connection)
             except psycopg.Error as error:
-                raise self._refused(error) from error
+                what = f"the history {self.label} cannot be used: {self._said(error)}"
+                raise StoreError(what, code="unusable-history") from error
 
     def source(self, run_id: str) -> bytes:
         return self._field("content", run_id)
@@ -65,18 +66,14 @@ class PostgresStore(Store):
             self._connection.close()
 
     def _field(self, name: str, run_id: str) -> bytes:
-        with self.transaction() as connection:
-            found = connection.execute(f"SELECT {name} FROM files WHERE run_id = ?", (run_id,)).fetchall()
+        found = self._rows(f"SELECT {name} FROM files WHERE run_id = ?", (run_id,))
         if not found:
             raise gone(run_id)
         return bytes(found[0][0])
 
     def _connected(self) -> psycopg.Connection[Any]:
         """The connection; a new one where the server went away in between."""
-        try:
-            import psycopg
-        except ImportError as error:
-            raise MissingExtra("a history in PostgreSQL", "psycopg", "postgres") from error
+        psycopg = _driver()
         if self._connection is None or self._connection.closed:
             try:
                 self._connection = psycopg.connect(
@@ -91,14 +88,8 @@ class PostgresStore(Store):
         if "password" in said or "authentication" in said or "no pg_hba" in said:
             hint = "are user and password of the URL right?"
             return StoreError(f"the history {self.label} does not let us in: {said}", code="denied", hint=hint)
-        return StoreError(
-            f"the history {self.label} cannot be reached: {said}",
-            code="unreachable",
-            hint="is the server up, and the address right?",
-        )
-
-    def _refused(self, error: Exception) -> StoreError:
-        return StoreError(f"the history {self.label} cannot be used: {self._said(error)}", code="unusable-history")
+        hint = "is the server up, and the address right?"
+        return StoreError(f"the history {self.label} cannot be reached: {said}", code="unreachable", hint=hint)
 
     def _said(self, error: Exception) -> str:
         """The last line that the driver has to say, and never the password."""
@@ -110,6 +101,14 @@ class PostgresStore(Store):
         except ValueError:
             return "the address cannot be read"
         return said
+
+
+def _driver() -> ModuleType:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingExtra("a history in PostgreSQL", "psycopg", "postgres") from error
+    return psycopg
 
 
 class _Asking:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from karat.errors import ConfigError, InputError, UnknownName
-from karat.history.rows import Filter, RunRow
+from karat.history.rows import Filter
 from karat.history.store import Store, short
 from karat.results.kept_run import SCORE, TAG, VOTE
 
@@ -97,19 +97,18 @@ def scores_of(
     `cases`: those whose hits are kept."""
     import polars as pl
 
-    frame = _scan(store, run_id)
-    names = frame.collect_schema().names()
-    if order != "given":
-        frame = frame.sort(_score(metric, names), descending=order == "best", nulls_last=True, maintain_order=True)
-    if text:
-        frame = frame.filter(_holds(text))
-    for name, value in (only or {}).items():
-        if TAG + name not in names:
-            raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
-        frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
-    if cases:
-        frame = frame.filter(pl.col("case").is_not_null())
-    with _readable(run_id):
+    with _scanned(store, run_id) as frame:
+        names = frame.collect_schema().names()
+        if order != "given":
+            frame = frame.sort(_score(metric, names), descending=order == "best", nulls_last=True, maintain_order=True)
+        if text:
+            frame = frame.filter(_holds(text))
+        for name, value in (only or {}).items():
+            if TAG + name not in names:
+                raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
+            frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
+        if cases:
+            frame = frame.filter(pl.col("case").is_not_null())
         total = int(frame.select(pl.len()).collect().item())
         found = frame.slice(max(offset, 0), _size(limit)).collect()
     return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
@@ -117,8 +116,7 @@ def scores_of(
 
 def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
     """All that a comparison in some metrics needs to know of every query."""
-    frame = _scan(store, run_id)
-    with _readable(run_id):
+    with _scanned(store, run_id) as frame:
         names = frame.collect_schema().names()
         told = [*(_score(metric, names) for metric in metrics), *(n for n in names if n.startswith(TAG))]
         votes = [VOTE + metric for metric in metrics if VOTE + metric in names]
@@ -136,9 +134,9 @@ def cases_of(store: Store, run_id: str, *, offset: int = 0, limit: int = 20) -> 
     import polars as pl
 
     wanted = store.document(run_id).cases[max(offset, 0) :][: _size(limit)]
-    frame = _scan(store, run_id).filter(pl.col("query_id").is_in(wanted)).select("query_id", "case")
-    with _readable(run_id):
-        texts = dict(frame.collect().iter_rows())
+    with _scanned(store, run_id) as frame:
+        found = frame.filter(pl.col("query_id").is_in(wanted)).select("query_id", "case")
+        texts = dict(found.collect().iter_rows())
     return [msgspec.json.decode(texts[query]) for query in wanted if texts.get(query)]
 
 
@@ -187,34 +185,37 @@ def query_over_time(
         found = _one(store, row.id, query_id, None)
         if found is not None:
             texts += [found["query"]] if found["query"] else []
-            points.append(_query_point(row, found))
+            head = row.head
+            points.append(
+                QueryPoint(run_id=row.id, saved_at=row.saved_at, system=head.system, branch=head.branch, **_told(found))
+            )
     return QueryHistory(query_id, texts[0] if texts else None, points, page.after)
 
 
-def _scan(store: Store, run_id: str) -> pl.LazyFrame:
+@contextmanager
+def _scanned(store: Store, run_id: str) -> Iterator[pl.LazyFrame]:
     import polars as pl
 
     source = store.source(run_id)
-    return pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+    with _readable(run_id):
+        yield pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
 
 
 def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) -> dict[str, Any] | None:
     import polars as pl
 
-    frame = _scan(store, run_id).filter(pl.col("query_id") == query_id)
-    if columns is None:
-        names = frame.collect_schema().names()
-        columns = ["query", "first_rank", "missing", "case", *(name for name in names if name.startswith(SCORE))]
-    with _readable(run_id):
-        rows = frame.select(columns).collect().to_dicts()
+    with _scanned(store, run_id) as frame:
+        if columns is None:
+            names = frame.collect_schema().names()
+            columns = ["query", "first_rank", "missing", "case", *(name for name in names if name.startswith(SCORE))]
+        rows = frame.filter(pl.col("query_id") == query_id).select(columns).collect().to_dicts()
     return rows[0] if rows else None
 
 
 def _column(store: Store, run_id: str, metric: str, place: int) -> pl.DataFrame:
     import polars as pl
 
-    frame = _scan(store, run_id)
-    with _readable(run_id):
+    with _scanned(store, run_id) as frame:
         score = _score(metric, frame.collect_schema().names())
         return frame.select(
             "query_id",
@@ -245,16 +246,16 @@ def _query(row: dict[str, Any]) -> QueryScores:
     return QueryScores(
         query_id=row["query_id"],
         query=row["query"],
-        first_rank=row["first_rank"],
-        missing=row["missing"],
-        has_case=row["case"] is not None,
         tags=tags,
-        scores=_scores(row),
+        **_told(row),
     )
 
 
-def _scores(row: dict[str, Any]) -> dict[str, float | None]:
-    return {name.removeprefix(SCORE): value for name, value in row.items() if name.startswith(SCORE)}
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """What is said of a query in one run, whichever list shows it."""
+    scores = {name.removeprefix(SCORE): value for name, value in row.items() if name.startswith(SCORE)}
+    has_case = row["case"] is not None
+    return {"first_rank": row["first_rank"], "missing": row["missing"], "has_case": has_case, "scores": scores}
 
 
 def _side(row: dict[str, Any], runs: int) -> SideRow:
@@ -264,19 +265,6 @@ def _side(row: dict[str, Any], runs: int) -> SideRow:
         values=[row[f"value{i}"] for i in range(runs)],
         first_ranks=[row[f"rank{i}"] for i in range(runs)],
         delta=row["delta"],
-    )
-
-
-def _query_point(row: RunRow, found: dict[str, Any]) -> QueryPoint:
-    return QueryPoint(
-        run_id=row.id,
-        saved_at=row.saved_at,
-        system=row.head.system,
-        branch=row.head.branch,
-        first_rank=found["first_rank"],
-        missing=found["missing"],
-        has_case=found["case"] is not None,
-        scores=_scores(found),
     )
 
 

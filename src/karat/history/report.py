@@ -11,7 +11,7 @@ from karat.errors import ConfigError
 from karat.history.rows import Measure, Page, Pin, RunRow, TrendPoint
 from karat.history.store import short
 from karat.report.blocks import Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
-from karat.report.cells import value_cell
+from karat.report.cells import queries_cell, value_cell
 from karat.report.sections.segments import leading_metrics
 from karat.results.numbers import titled, written
 from karat.results.summary import SummaryRow
@@ -20,11 +20,9 @@ from karat.scoring.metrics.grammar import parse_metric
 
 _SHOWN = 2  # metrics in a list: more do not fit a terminal
 _LINES = 3  # of a trend: with bands, more cannot be told apart
-_NAMED = 3  # systems without a line
+_NAMED = 3  # systems without a line, gold sets, and runs of one
 _RELEASE = re.compile(r"v?\d+(\.\d+)+\S*|release\S+", re.IGNORECASE)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_RUNS = 3  # of a gold set that are named
-_SETS = 3  # that are named
 _HASH = 8  # letters of one
 
 
@@ -39,7 +37,7 @@ def list_report(page: Page, total: int) -> Report:
             minute(row.saved_at),
             row.head.system or row.head.run,
             row.head.branch,
-            *(_mean(row.measures.get(str(metric)), metric) for metric in shown),
+            *(written(m.mean, one.unit) if (m := row.measures.get(str(one))) else None for one in shown),
             row.outcome,
             ", ".join([*row.tags, *(f"{pin.kind} {pin.name}" for pin in row.pins)]),
         ]
@@ -80,7 +78,7 @@ def trend_blocks(metric: str, points: Sequence[TrendPoint], segment: str | None 
             p.branch,
             p.code_version,
             _value(p.measure, parsed),
-            p.queries,
+            queries_cell(p.queries, [p.measure.n]),
             *on_several * (brief_gold_set(p.dataset),),
             *several * (p.measure.definition,),
         ]
@@ -94,8 +92,9 @@ def trend_chart(metric: str, points: Sequence[TrendPoint]) -> Chart:
     newest = list(dict.fromkeys(point.system for point in reversed(points)))
     shown = sorted(newest[:_LINES])
     named = [(float(place), _names(point)) for place, point in enumerate(points, 1) if point.system in shown]
+    left_out = newest[_LINES:]  # named, since a chart that is cut without a word looks whole
     return Chart(
-        f"{metric}, run by run, the oldest first{_left_out(newest[_LINES:])}",
+        f"{metric}, run by run, the oldest first{f'; not drawn: {_first(left_out)}' if left_out else ''}",
         "run",
         metric,
         [_line(system if len(newest) > 1 else metric, system, points) for system in shown],
@@ -110,33 +109,22 @@ def _names(point: TrendPoint) -> list[str]:
     return [*(pin.name for pin in point.pins), *(tag for tag in point.tags if _RELEASE.fullmatch(tag))]
 
 
-def _left_out(systems: Sequence[str]) -> str:
-    """Their names, since a chart that is cut without a word looks whole."""
-    if not systems:
-        return ""
-    more = len(systems) - _NAMED
-    return f"; not drawn: {', '.join(systems[:_NAMED])}{f' and {more:,} more' if more > 0 else ''}"
+def _first(names: Sequence[str]) -> str:
+    """The first few, and how many there are besides."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _line(name: str, system: str, points: Sequence[TrendPoint]) -> Series:
     """Broken where the gold set changes."""
-    own: list[tuple[float, TrendPoint | None]] = []
-    before: TrendPoint | None = None
+    own: list[tuple[float, float | None, float | None, float | None]] = []
+    breaks = {mark.x for mark in gold_set_marks(points, [system])}
     for place, point in enumerate(points, 1):
-        if point.system != system:
-            continue
-        if before is not None and other_gold(before, point):
-            own.append((float(place), None))
-        own.append((float(place), point))
-        before = point
-    found = [None if point is None else point.measure for _, point in own]
-    return Series(
-        name,
-        [place for place, _ in own],
-        [None if m is None else m.mean for m in found],
-        [None if m is None else m.low for m in found],
-        [None if m is None else m.high for m in found],
-    )
+        if point.system == system:
+            if place in breaks:
+                own.append((float(place), None, None, None))
+            own.append((float(place), point.measure.mean, point.measure.low, point.measure.high))
+    return Series(name, *map(list, zip(*own, strict=True)))
 
 
 def pins_report(pins: Sequence[Pin], rows: Mapping[str, RunRow]) -> Report:
@@ -192,13 +180,7 @@ def minute(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def _mean(measure: Measure | None, metric: Metric) -> Cell:
-    return None if measure is None else written(measure.mean, metric.unit)
-
-
-def _value(measure: Measure | None, metric: Metric) -> Cell:
-    if measure is None:
-        return None
+def _value(measure: Measure, metric: Metric) -> Cell:
     return value_cell(SummaryRow(str(metric), measure.n, 0, measure.mean, measure.low, measure.high), metric.unit)
 
 
@@ -231,7 +213,8 @@ def gold_set_note(points: Sequence[TrendPoint]) -> str:
     for point in reversed(points):
         if other_gold(point, newest):
             groups.setdefault(_identity(point.dataset), []).append(point)
-    told = [f"On {gold_set(runs[0].dataset)}: {_named(runs)}" for runs in list(groups.values())[:_SETS]]
+    found = list(groups.values())[:_NAMED]
+    told = [f"On {gold_set(runs[0].dataset)}: {_first([short(run.run_id) for run in runs])}" for runs in found]
     more = len(groups) - len(told)
     return (
         f"Not all runs are on the gold set of the newest ({gold_set(newest.dataset)}), and scores on different ones "
@@ -257,9 +240,3 @@ def _letters(dataset: Dataset) -> str:
 def _identity(dataset: Dataset) -> object:
     """The content decides; where nobody knows it, the name and the version."""
     return dataset.hash or (dataset.name, dataset.version)
-
-
-def _named(runs: Sequence[TrendPoint]) -> str:
-    shown = ", ".join(short(run.run_id) for run in runs[:_RUNS])
-    more = len(runs) - _RUNS
-    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -17,8 +17,11 @@ from karat.results.summary import SummaryRow
 ALL = ""  # the segment, and its value, that stands for all queries
 PinKind = Literal["baseline", "anchor"]
 Outcome = Literal["pass", "fail", "inconclusive", "invalid"]
+_ORIGIN = ("code_version", "code_date", "index_version", "chunker")  # what a run may say of where it comes from
 # What besides its version decides what a metric says; two runs that differ in it are not compared either.
 _SETTINGS = ("missing", "doc_of", "k", "fuzzy_threshold", "min_score", "top_k", "no_future")
+# Settings of later versions: told only where they differ from how it always was, so that old runs stay in one line.
+_LATER = {"score_width": 32, "ties": "id", "no_relevant": "undefined"}
 
 
 class RunHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +133,6 @@ class Choices(msgspec.Struct, frozen=True):
 
 def head_of(run: KeptRun, branch: str | None) -> RunHead:
     result = run.document.result
-    said = result.provenance
     return RunHead(
         system=result.system,
         run=result.run,
@@ -139,12 +141,9 @@ def head_of(run: KeptRun, branch: str | None) -> RunHead:
         queries=run.rows.height,
         dataset=result.dataset,
         branch=branch,
-        code_version=said.get("code_version"),
-        code_date=said.get("code_date"),
-        index_version=said.get("index_version"),
-        chunker=said.get("chunker"),
         seed=result.statistics.get("seed"),
         cases=len(run.document.cases),
+        **{name: result.provenance.get(name) for name in _ORIGIN},
     )
 
 
@@ -194,5 +193,6 @@ def _measures(rows: list[SummaryRow], prints: dict[str, str]) -> dict[str, Measu
 
 def _fingerprint(metric: str, result: SavedResult) -> str:
     settings = {name: result.settings.get(name) for name in _SETTINGS}
+    settings |= {name: said for name, usual in _LATER.items() if (said := result.settings.get(name, usual)) != usual}
     told = msgspec.json.encode([metric, result.definitions.get(metric), settings], order="deterministic")
     return hashlib.sha256(told).hexdigest()[:8]

@@ -9,18 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from karat.errors import ConfigError
-from karat.history.rows import (
-    Filter,
-    Judgement,
-    Measure,
-    Measures,
-    Pin,
-    RunHead,
-    RunRow,
-    TrendPoint,
-    dataset_name,
-    now,
-)
+from karat.history.rows import Filter, Judgement, Measure, Measures, Pin, RunHead, RunRow, TrendPoint, dataset_name, now
 
 _CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
 _METRICS: msgspec.json.Decoder[dict[str, Measure]] = msgspec.json.Decoder(dict[str, Measure])
@@ -120,18 +109,8 @@ def select_runs(
     connection: Connection, only: Filter, columns: str, join: str, joined: Sequence[Any], limit: int, after: str | None
 ) -> list[Any]:
     """By place and not by number: page 200 costs no more than page 1, and what is saved meanwhile shifts nothing."""
-    conditions, values = ["1 = 1"], [*joined]
-    for column in ("system", "branch", "dataset"):
-        if (wanted := getattr(only, column)) is not None:
-            conditions.append(f"{column} = ?")
-            values.append(wanted)
-    if only.tag is not None:
-        conditions.append("EXISTS (SELECT 1 FROM tags WHERE run_id = runs.id AND tag = ?)")
-        values.append(only.tag)
-    for bound, sign in ((only.since, ">="), (only.until, "<")):
-        if bound is not None:
-            conditions.append(f"saved_at {sign} ?")
-            values.append(bound)
+    conditions, values = _conditions(only)
+    values = [*joined, *values]
     if after is not None:
         place = _CURSOR.fullmatch(after)
         if place is None:
@@ -143,6 +122,30 @@ def select_runs(
     where = " AND ".join(conditions)
     statement = f"SELECT {columns} FROM runs {join} WHERE {where} ORDER BY saved_at DESC, runs.id DESC LIMIT ?"
     return connection.execute(statement, [*values, limit]).fetchall()
+
+
+def runs_by_branch(connection: Connection, only: Filter) -> list[tuple[str | None, int]]:
+    """Branches with how many runs they have, most first."""
+    conditions, values = _conditions(only)
+    statement = f"SELECT branch, count(*) FROM runs WHERE {' AND '.join(conditions)} GROUP BY branch"
+    found = [(branch, int(runs)) for branch, runs in connection.execute(statement, values).fetchall()]
+    return sorted(found, key=lambda one: (-one[1], one[0] or ""))
+
+
+def _conditions(only: Filter) -> tuple[list[str], list[Any]]:
+    conditions, values = ["1 = 1"], list[Any]()
+    for column in ("system", "branch", "dataset"):
+        if (wanted := getattr(only, column)) is not None:
+            conditions.append(f"{column} = ?")
+            values.append(wanted)
+    if only.tag is not None:
+        conditions.append("EXISTS (SELECT 1 FROM tags WHERE run_id = runs.id AND tag = ?)")
+        values.append(only.tag)
+    for bound, sign in ((only.since, ">="), (only.until, "<")):
+        if bound is not None:
+            conditions.append(f"saved_at {sign} ?")
+            values.append(bound)
+    return conditions, values
 
 
 def tags_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from karat.errors import ConfigError, UnknownName, shorten
+from karat.history import statements as sql
 from karat.history.rows import (
     ALL,
     Choices,
@@ -27,26 +27,14 @@ from karat.history.rows import (
     measures_of,
     now,
 )
-from karat.history.statements import (
-    CURRENT,
-    VERSIONS,
-    Connection,
-    add_judgements,
-    add_measures,
-    add_run,
-    add_tags,
-    all_pins,
-    described,
-    point_of,
-    select_runs,
-    tags_of,
-)
+from karat.history.statements import CURRENT, VERSIONS, Connection
 from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kept
 
 LATEST = "latest"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _PAGE, _MOST = 50, 500
+_DEFAULT_BRANCHES = ("main", "master", "trunk")
 
 
 class StoreError(ConfigError):
@@ -93,7 +81,7 @@ class Store(ABC):
 
     def _prepare(self, content: bytes) -> AbstractContextManager[bytes]:
         """Before the transaction: what takes long and must not make others wait."""
-        return _nothing(content)
+        return nullcontext(content)
 
     def _forget(self, run_id: str) -> None:
         """After the row of a run is gone."""
@@ -106,7 +94,7 @@ class Store(ABC):
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Writing
@@ -124,23 +112,23 @@ class Store(ABC):
         names = [checked_name(tag, "tag") for tag in tags]
         if self._has(run.id):
             with self.transaction(write=True) as connection:
-                add_tags(connection, run.id, names)
-                add_judgements(connection, run.id, judgements)
+                sql.add_tags(connection, run.id, names)
+                sql.add_judgements(connection, run.id, judgements)
             return Saved(run.id, new=False)
         head, measures = head_of(run, branch), measures_of(run.document.result)
         with self._prepare(run.to_parquet()) as content, self.transaction(write=True) as connection:
-            new = add_run(connection, run.id, head, saved_at or now())
+            new = sql.add_run(connection, run.id, head, saved_at or now())
             if new:
-                add_measures(connection, run.id, measures)
+                sql.add_measures(connection, run.id, measures)
                 self._put(connection, run.id, content, run.text)
-            add_tags(connection, run.id, names)
-            add_judgements(connection, run.id, judgements)
+            sql.add_tags(connection, run.id, names)
+            sql.add_judgements(connection, run.id, judgements)
         return Saved(run.id, new)
 
     def tag(self, run_id: str, tags: Iterable[str]) -> None:
         names = [checked_name(tag, "tag") for tag in tags]
         with self.transaction(write=True) as connection:
-            add_tags(connection, run_id, names)
+            sql.add_tags(connection, run_id, names)
 
     def untag(self, run_id: str, tags: Iterable[str]) -> None:
         with self.transaction(write=True) as connection:
@@ -152,7 +140,7 @@ class Store(ABC):
         """Let a name lead to this run; gives where it led before."""
         checked_name(name, "pin")
         with self.transaction(write=True) as connection:
-            before = next((pin for pin in all_pins(connection) if pin.name == name), None)
+            before = next((pin for pin in sql.all_pins(connection) if pin.name == name), None)
             if before is not None and before.kind != kind:
                 raise ConfigError(
                     f"{name} is pinned as {before.kind} already",
@@ -166,12 +154,12 @@ class Store(ABC):
     def unpin(self, name: str) -> None:
         with self.transaction(write=True) as connection:
             if not connection.execute("DELETE FROM pins WHERE name = ?", (name,)).rowcount:
-                raise NotThere("pin", name, [pin.name for pin in all_pins(connection)])
+                raise NotThere("pin", name, [pin.name for pin in sql.all_pins(connection)])
 
     def delete(self, run_id: str) -> None:
         """A pinned run is something that others rely on, and stays."""
         with self.transaction(write=True) as connection:
-            pinned = [pin.name for pin in all_pins(connection) if pin.run_id == run_id]
+            pinned = [pin.name for pin in sql.all_pins(connection) if pin.run_id == run_id]
             if pinned:
                 hint = f"karat history unpin {pinned[0]}"
                 raise ConfigError(
@@ -185,7 +173,7 @@ class Store(ABC):
     def find(self, reference: str) -> str:
         """The id that a pin, a tag (its newest run), `latest`, or an id or the beginning of one leads to."""
         with self.transaction() as connection:
-            pins, order = all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
+            pins, order = sql.all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
             if reference == LATEST:
                 ids = connection.execute(f"SELECT id FROM runs {order}").fetchall()
             elif found := [(pin.run_id,) for pin in pins if pin.name == reference]:
@@ -210,8 +198,8 @@ class Store(ABC):
         """The newest first."""
         size = min(max(limit, 1), _MOST)
         with self.transaction() as connection:
-            found = select_runs(connection, only or Filter(), "runs.id, saved_at, head", "", (), size + 1, after)
-            rows = described(connection, found[:size])
+            found = sql.select_runs(connection, only or Filter(), "runs.id, saved_at, head", "", (), size + 1, after)
+            rows = sql.described(connection, found[:size])
         last = rows[-1] if len(found) > size else None
         return Page(rows, None if last is None else f"{last.saved_at}~{last.id}")
 
@@ -220,51 +208,44 @@ class Store(ABC):
             found = connection.execute("SELECT id, saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()
             if not found:
                 raise gone(run_id)
-            return described(connection, found)[0]
+            return sql.described(connection, found)[0]
 
     def trend(
-        self,
-        metric: str,
-        only: Filter | None = None,
-        *,
-        segment: tuple[str, str] = (ALL, ALL),
-        limit: int = 200,
+        self, metric: str, only: Filter | None = None, *, segment: tuple[str, str] = (ALL, ALL), limit: int = 200
     ) -> list[TrendPoint]:
         """One metric over time, the oldest first; runs that do not have it are passed over."""
         points: list[TrendPoint] = []
         after, size = None, min(max(limit, 1), 2 * _MOST)
         join = "JOIN measures ON measures.run_id = runs.id AND segment = ? AND value = ?"
         with self.transaction() as connection:
-            pins = all_pins(connection)
+            pins = sql.all_pins(connection)
             while len(points) < size:
                 columns = "runs.id, saved_at, head, queries, metrics"
-                found = select_runs(connection, only or Filter(), columns, join, segment, size, after)
-                points += [p for row in found if (p := point_of(row, metric, pins)) is not None]
+                found = sql.select_runs(connection, only or Filter(), columns, join, segment, size, after)
+                points += [p for row in found if (p := sql.point_of(row, metric, pins)) is not None]
                 if len(found) < size:
                     break
                 after = f"{found[-1][1]}~{found[-1][0]}"
             points = points[:size][::-1]
-            tags = tags_of(connection, [point.run_id for point in points])
+            tags = sql.tags_of(connection, [point.run_id for point in points])
         return [msgspec.structs.replace(point, tags=tags.get(point.run_id, [])) for point in points]
 
     def segments(self, run_id: str) -> dict[str, list[str]]:
         """Segments that a trend can follow, with their values."""
         statement = "SELECT segment, value FROM measures WHERE run_id = ? AND segment <> '' ORDER BY segment, value"
         found: dict[str, list[str]] = {}
-        with self.transaction() as connection:
-            for segment, value in connection.execute(statement, (run_id,)).fetchall():
-                found.setdefault(segment, []).append(value)
+        for segment, value in self._rows(statement, (run_id,)):
+            found.setdefault(segment, []).append(value)
         return found
 
     def pins(self) -> list[Pin]:
         with self.transaction() as connection:
-            return all_pins(connection)
+            return sql.all_pins(connection)
 
     def judgements(self, run_id: str) -> list[Judgement]:
         """What gates said of a run, the newest first."""
         statement = "SELECT outcome, document, judged_at FROM verdicts WHERE run_id = ? ORDER BY judged_at DESC, digest"
-        with self.transaction() as connection:
-            found = connection.execute(statement, (run_id,)).fetchall()
+        found = self._rows(statement, (run_id,))
         return [Judgement(outcome=outcome, document=text, judged_at=at) for outcome, text, at in found]
 
     def judged(self, run_ids: Sequence[str]) -> set[str]:
@@ -272,8 +253,7 @@ class Store(ABC):
         if not run_ids:
             return set()
         statement = f"SELECT DISTINCT run_id FROM verdicts WHERE run_id IN ({', '.join('?' * len(run_ids))})"
-        with self.transaction() as connection:
-            return {row[0] for row in connection.execute(statement, run_ids).fetchall()}
+        return {row[0] for row in self._rows(statement, run_ids)}
 
     def choices(self) -> Choices:
         with self.transaction() as connection:
@@ -289,15 +269,21 @@ class Store(ABC):
                 datasets=distinct("dataset", "runs"),
             )
 
-    def count(self) -> int:
+    def main_branch(self, only: Filter | None = None) -> str | None:
+        """The branch that a trend of these runs follows: the usual default branch, else the one with most of them.
+        None where there is nothing to choose between, or where most have no branch."""
         with self.transaction() as connection:
-            return int(connection.execute("SELECT count(*) FROM runs").fetchall()[0][0])
+            found = sql.runs_by_branch(connection, only or Filter())
+        names = [branch for branch, _ in found]
+        usual = next((name for name in _DEFAULT_BRANCHES if name in names), None)
+        return usual or names[0] if len(names) > 1 else None
+
+    def count(self) -> int:
+        return int(self._rows("SELECT count(*) FROM runs")[0][0])
 
     def ids(self) -> list[str]:
         """Of all runs, the newest first."""
-        with self.transaction() as connection:
-            found = connection.execute("SELECT id FROM runs ORDER BY saved_at DESC, id DESC").fetchall()
-        return [row[0] for row in found]
+        return [row[0] for row in self._rows("SELECT id FROM runs ORDER BY saved_at DESC, id DESC")]
 
     def document(self, run_id: str) -> RunDocument:
         """All of a run but what is said query by query; quick, however many queries it has."""
@@ -309,11 +295,14 @@ class Store(ABC):
 
     # Shared parts
 
-    def _has(self, run_id: str) -> bool:
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         with self.transaction() as connection:
-            return bool(connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchall())
+            return connection.execute(statement, values).fetchall()
 
-    def _migrate(self, connection: Connection, up_to: int = CURRENT) -> None:
+    def _has(self, run_id: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM runs WHERE id = ?", (run_id,)))
+
+    def _migrate(self, connection: Connection, up_to: int) -> None:
         """To the current tables, inside of one transaction; a store of a newer Karat is left alone."""
         there = self.version(connection)
         for number, version in enumerate(VERSIONS[there:up_to], there + 1):
@@ -346,11 +335,6 @@ def checked_name(name: str, kind: str) -> str:
 
 def short(run_id: str, length: int = 10) -> str:
     return run_id[:length]
-
-
-@contextmanager
-def _nothing(content: bytes) -> Iterator[bytes]:
-    yield content
 
 
 def gone(run_id: str) -> NotThere:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from karat import __version__
-from karat.data.ids import Ints
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, did_you_mean
-from karat.labels.base import Key
-from karat.labels.labels_file import CONFLICT, Kind, Label, Labels
+from karat.labels.files import CONFLICT, Key, Kind, Label, Labels
 from karat.statistics.kappa import cohen_kappa, fleiss_kappa
 from karat.statistics.sampling import Sampling
+
+Measure = Literal["cohen", "fleiss"]
 
 
 class Annotator(msgspec.Struct, frozen=True):
@@ -33,13 +33,14 @@ class KappaRow(msgspec.Struct, frozen=True):
     """Agreement of some annotators on the pairs that they share; kappa is null where it is not defined."""
 
     annotators: list[str]
-    measure: Literal["cohen", "fleiss"]
+    measure: Measure
     of: Literal["grades", "relevant or not"]
     pairs: int
     agreed: float  # share of agreement
     kappa: float | None
     low: float | None
     high: float | None
+    inverted: bool = False  # surely: they agree less than chance would have it
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -94,27 +95,22 @@ def _conflicts(shared: dict[Key, dict[str, float]]) -> list[Conflict]:
 
 
 def _kappas(names: list[str], shared: dict[Key, dict[str, float]], sampling: Sampling) -> list[KappaRow]:
+    """Of the grades and, where they say more than that, of relevant or not."""
+    groups: list[tuple[Measure, list[str], dict[Key, dict[str, float]]]] = [
+        ("cohen", list(two), {key: grades for key, grades in shared.items() if all(name in grades for name in two)})
+        for two in combinations(names, 2)
+    ]
+    groups += [("fleiss", names, shared)] if len(names) > 2 else []
     rows = []
-    for two in combinations(names, 2):
-        both = {key: grades for key, grades in shared.items() if all(name in grades for name in two)}
-        if both:
-            rows += _rows("cohen", list(two), both, sampling)
-    if len(names) > 2 and shared:
-        rows += _rows("fleiss", names, shared, sampling)
+    for measure, of, pairs in groups:
+        binary = {key: {name: float(grade > 0) for name, grade in grades.items()} for key, grades in pairs.items()}
+        rows += [_row(measure, "grades", of, pairs, sampling)] if pairs else []
+        rows += [_row(measure, "relevant or not", of, binary, sampling)] if binary != pairs else []
     return rows
 
 
-def _rows(
-    measure: Literal["cohen", "fleiss"], names: list[str], pairs: dict[Key, dict[str, float]], sampling: Sampling
-) -> list[KappaRow]:
-    """Of the grades and, where they say more than that, of relevant or not."""
-    binary = {key: {name: float(grade > 0) for name, grade in grades.items()} for key, grades in pairs.items()}
-    rows = [_row(measure, "grades", names, pairs, sampling)]
-    return rows if binary == pairs else [*rows, _row(measure, "relevant or not", names, binary, sampling)]
-
-
 def _row(
-    measure: Literal["cohen", "fleiss"],
+    measure: Measure,
     of: Literal["grades", "relevant or not"],
     names: list[str],
     pairs: dict[Key, dict[str, float]],
@@ -122,28 +118,17 @@ def _row(
 ) -> KappaRow:
     queries: dict[str, int] = {}
     groups = np.array([queries.setdefault(key.query, len(queries)) for key in pairs], np.int64)
-    options = {"level": sampling.level, "resamples": sampling.resamples, "seed": sampling.seed}
+    options: dict[str, Any] = {"level": sampling.level, "resamples": sampling.resamples, "seed": sampling.seed}
+    known = sorted({grade for grades in pairs.values() for grade in grades.values()})
     if measure == "cohen":
-        one, other = _codes([[grades[name] for name in names] for grades in pairs.values()]).T
-        found = cohen_kappa(one, other, groups, **options)  # type: ignore[arg-type]
+        one, other = np.array([[known.index(grades[name]) for name in names] for grades in pairs.values()]).T
+        found = cohen_kappa(one, other, groups, **options)
     else:
-        found = fleiss_kappa(_counts([list(grades.values()) for grades in pairs.values()]), groups, **options)  # type: ignore[arg-type]
+        given = [list(grades.values()) for grades in pairs.values()]
+        counts = np.array([[grades.count(grade) for grade in known] for grades in given], np.int64)
+        found = fleiss_kappa(counts, groups, **options)
     kappa, low, high = (None if np.isnan(value) else round(value, 6) for value in found[:3])
-    return KappaRow(names, measure, of, len(pairs), found.observed, kappa, low, high)
-
-
-def _codes(grades: list[list[float]]) -> Ints:
-    """Grades as whole numbers from 0 on."""
-    return np.unique(np.array(grades), return_inverse=True)[1].reshape(len(grades), -1)
-
-
-def _counts(grades: list[list[float]]) -> Ints:
-    known = {grade: i for i, grade in enumerate(sorted({g for given in grades for g in given}))}
-    counts = np.zeros((len(grades), len(known)), np.int64)
-    for row, given in enumerate(grades):
-        for grade in given:
-            counts[row, known[grade]] += 1
-    return counts
+    return KappaRow(names, measure, of, len(pairs), found.observed, kappa, low, high, high is not None and high < 0)
 
 
 def settle(labels: Labels, adjudicator: str | None = None) -> list[Label]:
@@ -155,16 +140,13 @@ def settle(labels: Labels, adjudicator: str | None = None) -> list[Label]:
     by_pair: dict[Key, list[Label]] = {}
     for label in labels:
         by_pair.setdefault(label.key, []).append(label)
-    return [_one(_voters(of), adjudicator) for of in by_pair.values()]
-
-
-def _voters(labels: list[Label]) -> list[Label]:
-    """Those whose labels count: the graded ones of people, else those of models, else those that say why not."""
-    graded = [label for label in labels if label.grade is not None]
-    return [label for label in graded if label.kind == "human"] or graded or labels[:1]
+    return [_one(of, adjudicator) for of in by_pair.values()]
 
 
 def _one(labels: list[Label], adjudicator: str | None) -> Label:
+    """The graded labels of people count, else those of models, else one that says why there is none."""
+    graded = [label for label in labels if label.grade is not None]
+    labels = [label for label in graded if label.kind == "human"] or graded or labels[:1]
     if len(labels) == 1:
         return labels[0]
     by_adjudicator = [label for label in labels if label.annotator == adjudicator]

@@ -14,6 +14,7 @@ import msgspec
 from karat.data.saved import SavedObject
 from karat.errors import InputError
 from karat.formats.base import Source
+from karat.results.corrected import NoEstimate
 from karat.scoring.extra_labels import JudgedStratum, KnownJudge, Named
 
 SCHEMA: Literal["karat/calibration/1"] = "karat/calibration/1"
@@ -43,6 +44,7 @@ class JudgeRates(msgspec.Struct, frozen=True):
     corrected: Rate  # share that is relevant, by the judge's labels corrected
     by_people: Rate | None  # the same by the labels of people alone
     few: bool = False  # too few labels to judge by
+    inverted: bool = False  # surely: it calls relevant what people call irrelevant
 
 
 class CorrectedMetric(msgspec.Struct, frozen=True):
@@ -54,6 +56,7 @@ class CorrectedMetric(msgspec.Struct, frozen=True):
     gold_plus_judge: float | None
     corrected: Rate
     method: str
+    refused: NoEstimate | None = None  # why there is none
 
 
 class NextPair(msgspec.Struct, frozen=True):
@@ -63,6 +66,15 @@ class NextPair(msgspec.Struct, frozen=True):
     item: str
     judge: float  # its grade
     is_document: bool = False
+
+
+class PersonsLabel(msgspec.Struct, frozen=True):
+    """What people say of a pair that the judge labelled, too."""
+
+    query_id: str
+    item: str
+    grade: float
+    inclusion_probability: float | None = None
 
 
 class Calibration(SavedObject, frozen=True, kw_only=True):
@@ -88,6 +100,7 @@ class Calibration(SavedObject, frozen=True, kw_only=True):
     needed: int | None = None  # labels by people that bring it there; null: no number does
     next: list[NextPair] = []
     notes: list[str] = []
+    labels: list[PersonsLabel] = []  # by which the judge is corrected in other runs
 
 
 def labels_hash(grades: Mapping[Named, float]) -> str:
@@ -111,23 +124,14 @@ def read_calibration(path: str | PathLike[str]) -> Calibration:
         return msgspec.json.decode(text, type=Calibration)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = f"expected what `karat calibrate … -o` saves ({SCHEMA})"
-        raise InputError(
-            f"not a saved calibration: {error}", code="not-a-calibration", file=source.label, hint=hint
-        ) from error
+        what = f"not a saved calibration: {error}"
+        raise InputError(what, code="not-a-calibration", file=source.label, hint=hint) from error
 
 
-def known_judge(found: Calibration, judge_hash: str) -> KnownJudge:
-    """The judge as a saved calibration knows it. `judge_hash`: of the labels that it is to correct."""
+def known_judge(found: Calibration) -> KnownJudge:
+    """The judge as a saved calibration knows it."""
     rates = found.overall
     if rates.sensitivity.value is None or rates.specificity.value is None:
         what = "people called all pairs of this calibration relevant, or none: it says nothing about the judge's errors"
         raise InputError(what, code="one-sided-labels", hint="label more pairs and calibrate again")
-    return KnownJudge(
-        sensitivity=rates.sensitivity.value,
-        specificity=rates.specificity.value,
-        relevant=rates.relevant,
-        irrelevant=rates.labelled - rates.relevant,
-        rel=found.rel,
-        strata=found.strata,
-        same_labels=found.judge_hash == judge_hash,
-    )
+    return KnownJudge(rates.sensitivity.value, rates.specificity.value, found.rel)

@@ -1,10 +1,10 @@
-"""Where several people label at once, each at their own pace: pools, one labels file, and what judges said."""
+"""Labelling: one annotator's way through a pool, and a desk at which several label at once, each at their own pace."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain, count
@@ -15,14 +15,108 @@ import msgspec
 
 from karat.errors import ConfigError, InputError, is_whole
 from karat.files.atomic_write import refuse_overwriting
-from karat.labels.base import Key, Pair
-from karat.labels.labelling import Session
-from karat.labels.labels_file import Kind, Label, LabelLog, Labels, gathered, read_labels
-from karat.labels.pool_file import PoolEntry, by_key, read_pool
+from karat.labels.files import (
+    Key,
+    Kind,
+    Label,
+    LabelLog,
+    Labels,
+    PairTexts,
+    PoolEntry,
+    by_key,
+    gathered,
+    now,
+    read_labels,
+    read_pool,
+)
 
 LONGEST_NAME = 64
+SKIPPED = "skipped"
+_WORDS = {2: ("irrelevant", "partial", "strong"), 1: ("irrelevant", "relevant")}
 _ORDERS = 64  # annotators of a pool whose order is kept at hand
 _ENDING = re.compile(r"(\.jsonl?)?(\.gz|\.zst)?$")
+
+
+def grade_words(highest: int) -> tuple[str, ...]:
+    """What the grades from 0 on mean.
+
+    >>> grade_words(2), grade_words(4)
+    (('irrelevant', 'partial', 'strong'), ('irrelevant', '', '', '', 'perfect'))
+    """
+    return _WORDS.get(highest, ("irrelevant", *[""] * (highest - 1), "perfect"))
+
+
+class Session:
+    """One annotator's way through a pool. Everything is stored the moment it is given, and read again to go on."""
+
+    def __init__(
+        self, pool: Mapping[Key, PoolEntry], log: LabelLog, annotator: str, *, only_skipped: bool = False
+    ) -> None:
+        self.pool, self.annotator, self._log, self._only_skipped = pool, annotator, log, only_skipped
+        self._passed: set[Key] = set()  # skipped once more in this session
+        self._read()
+
+    def _read(self) -> None:
+        self.given = {pair: grade for pair, grade in self._log.given(self.annotator).items() if pair in self.pool}
+
+    @property
+    def current(self) -> PoolEntry | None:
+        waiting = (key for key in self.pool if key not in self.given)
+        if self._only_skipped:
+            waiting = (key for key in self.pool if self.given.get(key, 0) is None and key not in self._passed)
+        return next((self.pool[key] for key in waiting), None)
+
+    def grade_of_duplicate(self, entry: PoolEntry) -> float | None:
+        """What this annotator gave the pair of which another is nearly a copy."""
+        return self.given.get(Key(str(entry.query_id), entry.near_duplicate_of or ""))
+
+    def last(self, pair: Key | None = None) -> Label | None:
+        """What this annotator gave last, to any pair or to one."""
+        at = self._last(self.pool if pair is None else (pair,))
+        return None if at is None else self._log.lines[at]
+
+    def _last(self, pairs: Container[Key]) -> int | None:
+        lines = self._log.lines
+        own = (i for i in reversed(range(len(lines))) if lines[i].annotator == self.annotator)
+        return next((i for i in own if lines[i].key in pairs), None)
+
+    @property
+    def graded(self) -> int:
+        return sum(grade is not None for grade in self.given.values())
+
+    @property
+    def skipped(self) -> int:
+        return len(self.given) - self.graded
+
+    def give(self, grade: float | None, note: str | None = None, *, pair: Key | None = None) -> None:
+        """The grade of a pair, where none is named of the current one; None: skip it."""
+        entry = self.current if pair is None else self.pool[pair]
+        assert entry is not None
+        self._log.add(
+            Label(
+                query_id=entry.query_id,
+                chunk_id=entry.chunk_id,
+                doc_id=entry.doc_id,
+                grade=grade,
+                annotator=self.annotator,
+                reason=SKIPPED if grade is None else None,
+                note=note or None,
+                time=now(),
+                inclusion_probability=entry.inclusion_probability,
+            )
+        )
+        if grade is None:
+            self._passed.add(entry.key)
+        self._read()
+
+    def undo(self) -> bool:
+        """Take this annotator's last label back, also one of an earlier session; False where there is none."""
+        at = self._last(self.pool)
+        if at is None:
+            return False
+        self._passed.discard(self._log.drop(at).key)
+        self._read()
+        return True
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -34,14 +128,9 @@ class Progress(msgspec.Struct, frozen=True):
     left: int
 
 
-class ShownPair(Pair, kw_only=True, omit_defaults=True):
+class ShownPair(PairTexts, kw_only=True, omit_defaults=True):
     """What an annotator sees of a pair: neither where it comes from nor what anybody else said of it."""
 
-    query: str | None = None
-    title: str | None = None
-    text: str | None = None
-    language: str | None = None
-    near_duplicate_of: str | None = None
     graded_duplicate: float | None = None  # what the annotator gave that one
 
 
@@ -79,11 +168,8 @@ class PoolAtDesk:
 
     def _order(self, annotator: str) -> dict[Key, PoolEntry]:
         """At random, but always the same for one annotator, and the passages of a query together."""
-
-        def place(pair: Key) -> tuple[str, str]:
-            return _digest(annotator, pair.query), _digest(annotator, *pair)
-
-        return {pair: self.entries[pair] for pair in sorted(self.entries, key=place)}
+        place = {pair: (_digest(annotator, pair.query), _digest(annotator, *pair)) for pair in self.entries}
+        return {pair: self.entries[pair] for pair in sorted(self.entries, key=place.__getitem__)}
 
     @cached_property
     def by_mark(self) -> dict[str, Key]:
@@ -112,21 +198,24 @@ class Desk:
         """`skipped`: once more through what was skipped."""
         with self._lock:
             session = self._session(pool, annotator)
-            entry = session.longest_skipped if skipped else session.current
-            pair = None if entry is None else _shown(entry, session)
+            entry = session.current
+            if skipped:  # the one that has waited longest: skipped once more, it comes last
+                entry = next((pool.entries[key] for key, grade in session.given.items() if grade is None), None)
+            pair = None
+            if entry is not None:
+                shown = msgspec.convert(entry, ShownPair, from_attributes=True)
+                pair = msgspec.structs.replace(shown, graded_duplicate=session.grade_of_duplicate(entry))
             last = session.last()
             return Turn(_progress(session), pair, None if last is None else self._given(pool, last))
 
     def give(self, pool: PoolAtDesk, annotator: str, pair: Key, grade: float | None, note: str | None = None) -> Given:
         """Store a grade; None: skip. The same grade twice is one: a key may have been pressed twice."""
         if pair not in pool.entries:
-            raise InputError(
-                f"this pair is not in the pool {pool.name}", code="unknown-pair", query=pair.query, got=pair.item
-            )
+            what = f"this pair is not in the pool {pool.name}"
+            raise InputError(what, code="unknown-pair", query=pair.query, got=pair.item)
         if grade is not None and not 0 <= grade <= self.highest:
-            raise InputError(
-                "out of the scale", code="bad-value", field="grade", expected=f"0 to {self.highest}", got=grade
-            )
+            expected = f"0 to {self.highest}"
+            raise InputError("out of the scale", code="bad-value", field="grade", expected=expected, got=grade)
         with self._lock:
             session = self._session(pool, annotator)
             before = session.given.get(pair)
@@ -134,12 +223,8 @@ class Desk:
                 session.give(grade, note, pair=pair)
             elif before != grade:
                 hint = "undo goes back to it"
-                raise ConfigError(
-                    f"this pair has a grade of yours already: {before:g}",
-                    code="labelled-already",
-                    query=pair.query,
-                    hint=hint,
-                )
+                what = f"this pair has a grade of yours already: {before:g}"
+                raise ConfigError(what, code="labelled-already", query=pair.query, hint=hint)
             stored = session.last(pair)
             assert stored is not None
             return self._given(pool, stored)
@@ -175,11 +260,9 @@ class Desk:
         return gathered(lines, str(log.path)).of(pool.entries, kind)
 
     def judged_pairs(self, pool: PoolAtDesk) -> int:
-        """Pairs to which a judge gave a grade."""
         return sum(any(one.grade is not None for one in self._said.get(pair, ())) for pair in pool.entries)
 
     def judged(self, pool: PoolAtDesk) -> Labels:
-        """What judges said of this pool."""
         return self._judges.of(pool.entries)
 
     def _session(self, pool: PoolAtDesk, annotator: str) -> Session:
@@ -201,30 +284,20 @@ def open_desk(
     """Files of pools, the file that labels go to, and files of what judges said. Without a pool, an empty desk."""
     if not pools:
         if labels or judges:
-            raise ConfigError(
-                "labels, but nothing to label", code="missing-option", hint="--pool FILE; `karat pool` writes one"
-            )
+            hint = "--pool FILE; `karat pool` writes one"
+            raise ConfigError("labels, but nothing to label", code="missing-option", hint=hint)
         yield Desk()
         return
     if labels is None:
-        raise ConfigError(
-            "a pool, but no place for its labels",
-            code="missing-option",
-            hint="--labels FILE; it is continued if it is there",
-        )
+        hint = "--labels FILE; it is continued if it is there"
+        raise ConfigError("a pool, but no place for its labels", code="missing-option", hint=hint)
     refuse_overwriting(Path(labels), [*pools, *judges])
     read = {name: read_pool(path) for name, path in _named(pools).items()}
     said = read_labels(*judges, highest=highest)
     for label, place in zip(said.entries, said.places, strict=True):
         if label.kind != "judge":
             hint = "people label into --labels; what `karat judge` wrote says `kind: judge`"
-            raise InputError(
-                "a label of a person, not of a judge",
-                code="wrong-annotator",
-                file=place.file,
-                line=place.line,
-                hint=hint,
-            )
+            raise place.error("a label of a person, not of a judge", code="wrong-annotator", hint=hint)
     with LabelLog(labels, highest=highest) as log:
         own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may hold both
         yield Desk(read, log, Labels([*said.entries, *own.entries], [*said.places, *own.places]), highest)
@@ -260,11 +333,6 @@ def _named(paths: Sequence[str]) -> dict[str, str]:
         free = (n for n in chain([name], (f"{name}-{i}" for i in count(2))) if n not in found)
         found[next(free)] = path
     return found
-
-
-def _shown(entry: PoolEntry, session: Session) -> ShownPair:
-    shown = msgspec.convert(entry, ShownPair, from_attributes=True)
-    return msgspec.structs.replace(shown, graded_duplicate=session.grade_of_duplicate(entry))
 
 
 def _progress(session: Session) -> Progress:

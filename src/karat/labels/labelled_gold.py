@@ -1,11 +1,13 @@
-"""Gold with labels in it, so that everything that takes gold can use them."""
+"""Labels for an evaluation: gold with labels in it, and labels beside the gold set."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,21 +16,25 @@ import numpy as np
 from karat.data.audit import Audit
 from karat.data.gold import CHUNK, DOC, Dataset, Gold, GoldBuilder
 from karat.data.ids import DocRule
-from karat.errors import InputError, NoOverlap, shorten
-from karat.formats.base import Source
-from karat.formats.questions import is_bare, read_questions
+from karat.errors import ConfigError, InputError, NoOverlap, shorten
+from karat.formats.base import Source, SourcePlace
+from karat.formats.questions import bare_questions, is_bare
 from karat.formats.read import read_gold
-from karat.labels.base import Key, SourcePlace
-from karat.labels.labels_file import Label, Labels, read_labels
+from karat.labels.agreement import settle
+from karat.labels.calibration_file import is_calibration, known_judge, read_calibration
+from karat.labels.files import HIGHEST, Key, Kind, Label, Labels, contradiction, read_labels, read_pool
+from karat.scoring.extra_labels import Labelling, Named
+
+_SETTLE = "`karat agree FILE… -o settled.jsonl` lists conflicts and settles them by majority or by an adjudicator"
 
 
 def read_gold_or_queries(gold: Any, **options: Any) -> Gold:
     """A gold set, or a file of bare queries: a gold set in which nothing is judged yet."""
     if not isinstance(gold, (str, PathLike)) or not is_bare(gold, **options):
         return read_gold(gold, **options)
-    source = Source(str(gold))
+    source = Source(Path(gold))
     builder = GoldBuilder(source.label)
-    for question in read_questions(gold):
+    for question in bare_questions(source, options.get("columns")):
         builder.add(question.id, [], [])
         builder.say("query", question.text)
         for name, value in question.facts.items():
@@ -36,26 +42,89 @@ def read_gold_or_queries(gold: Any, **options: Any) -> Gold:
     return builder.build(Dataset(hash=source.content_hash()))
 
 
-def with_labels(gold: Gold, labels: Labels | str | PathLike[str] | Sequence[Label], *, doc_of: str = "#") -> Gold:
+def with_labels(
+    gold: Gold,
+    labels: Labels | str | PathLike[str] | Sequence[Label],
+    *,
+    doc_of: str = "#",
+    highest: float = HIGHEST,
+    gold_scale: float | None = None,
+) -> Gold:
     """The gold set with the items that labels judge. What the gold set says itself is not changed by a label.
 
     Labels without a grade, of queries that the gold set lacks, and those that contradict it are left out and counted.
-    Two grades for one pair are refused: somebody has to settle them first.
+    Two grades for one pair are refused: somebody has to settle them first. `highest`, `gold_scale`: as in `on_scale`.
     """
     if isinstance(labels, (str, PathLike)):
-        labels = read_labels(labels)
+        labels = read_labels(labels, highest=highest)
     elif not isinstance(labels, Labels):
         labels = Labels(list(labels), [SourcePlace("labels", None)] * len(labels))
-    grades = _one_grade(labels)
-    merging = _Merging(gold, DocRule(doc_of))
+    return _labelled(on_scale(gold, _grades(labels), highest=highest, gold_scale=gold_scale), labels, doc_of)
+
+
+def _grades(labels: Iterable[Label]) -> list[float]:
+    return [label.grade for label in labels if label.grade is not None]
+
+
+def on_scale(
+    gold: Gold, labels: Sequence[float] = (), *, highest: float = HIGHEST, gold_scale: float | None = None
+) -> Gold:
+    """The gold set on the scale of labels, which ends at `highest`.
+
+    Lists of ids say no grade: what they name is worth the highest. Grades that were given stay, and where they end
+    elsewhere that is counted; `gold_scale` says where their own scale ends, and stretches it. `labels`: their grades.
+    """
+    free = (np.zeros(len(gold.grades), np.bool_) if gold.ungraded is None else gold.ungraded) & (gold.grades > 0)
+    given = ~free & (gold.grades > 0)
+    top, audit = float(gold.grades[given].max(initial=0)), Audit.merged(gold.audit)
+    if gold_scale is not None and top > gold_scale:
+        what = f"the gold set has a grade above --gold-scale {gold_scale:g}"
+        raise ConfigError(what, code="bad-value", file=gold.label, expected=f"{top:g} or more", got=gold_scale)
+    factor = 1.0 if gold_scale is None else highest / gold_scale
+    audit.count("gold_raised", int(free.sum()) if highest != 1 else 0, [f"grade {highest:g}"])
+    audit.count("gold_stretched", int(given.sum()) if factor != 1 else 0, [f"by {factor:g}"])
+    if gold_scale is None and top != highest:
+        audit.count("gold_scale", int(given.sum()), [f"up to {top:g}, labels up to {highest:g}"])
+    if free.any() and max(labels, default=highest) < highest:
+        audit.count("labels_below_scale", len(labels), [f"up to {max(labels):g} of {highest:g}"])
+    return replace(
+        gold, grades=np.where(free, highest, np.where(given, gold.grades * factor, gold.grades)), audit=audit
+    )
+
+
+def _labelled(gold: Gold, labels: Labels, doc_of: str, *, by_people: bool = False) -> Gold:
+    """The gold set, which is on the scale of the labels, with what it does not judge itself."""
+    grades, rule, audit = _one_grade(labels), DocRule(doc_of), Audit.merged(gold.audit)
+    # What a chunk may be judged by: its own id, or its document's.
+    documents = gold.names_document(rule).tolist()
+    free = [False] * len(documents) if gold.ungraded is None else gold.ungraded.tolist()
+    rows = zip(gold.query_of_item.tolist(), gold.ids, documents, gold.grades.tolist(), free, strict=True)
+    said = {(query, item, doc): (grade, bare) for query, item, doc, grade, bare in rows}
+    known, added = 0, list[tuple[int, Key, float]]()
     for key, grade in grades.items():
-        merging.add(key, grade)
-    if grades and not merging.known:
+        at = gold.index.get(key.query)
+        if at is None:
+            audit.count("labels_unknown", 1, [key.query])
+            continue
+        known += 1
+        given = said.get((at, key.item, key.is_document))
+        if given is None and not key.is_document:
+            given = said.get((at, rule.doc(key.item), True))
+        if given is not None:
+            # An id without a grade only says that it is relevant.
+            contradicts = grade == 0 if given[1] else given[0] != grade
+            audit.count("labels_overruled", int(contradicts), [f"{key.query} {key.item}"])
+        elif grade > 0 and gold.no_answer[at]:
+            audit.count("labels_no_answer", 1, [f"{key.query} {key.item}"])
+        else:
+            added.append((at, key, grade))
+    if grades and not known:
         examples = f"{shorten(next(iter(grades)).query, 60)!r}, the gold set {shorten(gold.queries[0], 60)!r}"
         file, hint = labels.places[0].file, f"do the ids match? The labels have {examples}"
         raise NoOverlap(f"no query of the labels stands in {gold.label}", file=file, hint=hint)
-    merging.audit.count("labels_missing", len(labels) - len(labels.graded()))
-    return merging.build()
+    audit.count("labels_missing", len(labels) - len(labels.graded()))
+    audit.count("labels_added", len(added))
+    return replace(_with_items(gold, added, by_people), located=None, in_corpus=None, audit=audit)
 
 
 def _one_grade(labels: Labels) -> dict[Key, float]:
@@ -65,82 +134,131 @@ def _one_grade(labels: Labels) -> dict[Key, float]:
             continue
         before, where = found.setdefault(label.key, (label, place))
         if before.grade != label.grade:
-            raise _conflict(before, where, label, place)
+            what = f"{label.annotator} and {before.annotator} ({where}) disagree on {label.key.item}"
+            raise contradiction(what, before, label, place, _SETTLE)
     return {key: label.grade for key, (label, _) in found.items() if label.grade is not None}
 
 
-def _conflict(before: Label, where: SourcePlace, label: Label, place: SourcePlace) -> InputError:
-    return place.error(
-        f"{label.annotator} and {before.annotator} ({where}) disagree on {label.key.item}",
-        code="contradiction",
-        query=label.key.query,
-        field="grade",
-        expected=f"{before.grade:g}, as there",
-        got=label.grade,
-        hint="`karat agree FILE… -o settled.jsonl` lists conflicts and settles them by majority or by an adjudicator",
+def _with_items(gold: Gold, added: list[tuple[int, Key, float]], by_people: bool) -> Gold:
+    """Scores with other labels are scores on other data, so it gets another hash."""
+    query = np.append(gold.query_of_item, np.array([at for at, *_ in added], np.int64))
+    order = np.argsort(query, kind="stable")
+    ids = [*gold.ids, *(key.item for _, key, _ in added)]
+    kinds = np.append(gold.kinds, np.array([DOC if key.is_document else CHUNK for _, key, _ in added], np.int8))
+    passages = [*gold.passages, *([None] * len(added))] if gold.passages else []
+    counts = np.bincount(query, minlength=len(gold.queries))
+    before = np.zeros(len(gold.grades), np.bool_) if gold.by_people is None else gold.by_people
+    dataset = gold.dataset
+    if added:
+        top = float(gold.grades.max(initial=0))
+        content = msgspec.json.encode([dataset.hash, top, sorted((*key, grade) for _, key, grade in added)])
+        dataset = msgspec.structs.replace(dataset, hash="sha256:" + hashlib.sha256(content).hexdigest()[:16])
+    return replace(
+        gold,
+        offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+        items=[ids[i] for i in order.tolist()],
+        grades=np.append(gold.grades, [grade for *_, grade in added])[order],
+        kinds=kinds[order],
+        passages=[passages[i] for i in order.tolist()] if passages else [],
+        dataset=dataset,
+        ungraded=None if gold.ungraded is None else np.append(gold.ungraded, np.zeros(len(added), np.bool_))[order],
+        by_people=np.append(before, np.full(len(added), by_people))[order] if by_people or before.any() else None,
     )
 
 
-@dataclass
-class _Merging:
-    gold: Gold
-    rule: DocRule
-    known: int = 0
-    added: list[tuple[int, Key, float]] = field(default_factory=list)
-    audit: Audit = field(default_factory=Audit)
+def read_labelling(
+    judge: Sequence[str | PathLike[str]] = (),
+    calibration: str | PathLike[str] | None = None,
+    *,
+    bounds: bool = False,
+    pool: str | PathLike[str] | None = None,
+    borrow: bool = False,
+    doc_of: str = "#",
+    highest: int = HIGHEST,
+    gold_scale: float | None = None,
+    people: Sequence[str | PathLike[str]] = (),
+) -> Labelling:
+    """`judge`: labels of a judge; `people`: labels of people, which count as gold; `calibration`: labels of people for
+    some of the judge's pairs, or what `karat calibrate` saved; `bounds`: also ask how far unjudged hits could move each
+    score; `pool`: what other runs found; `borrow`: use the judge's error rates on other pairs where people labelled too
+    few of a run's own hits; `highest`, `gold_scale`: as in `on_scale`."""
+    if calibration is not None and not judge:
+        what = "a calibration corrects the labels of a judge"
+        raise ConfigError(what, code="missing-option", hint="give them with --labels")
+    if gold_scale is not None and not (judge or people):
+        what = "--gold-scale brings the gold set onto the scale of labels"
+        raise ConfigError(what, code="missing-option", hint="give them with --labels or --gold-labels")
+    pooled = [] if pool is None else [(entry.key.query, entry.key.item) for entry in read_pool(pool)]
+    if not (judge or people):
+        return Labelling(bounds=bounds, pooled=pooled)
+    as_gold, labels = _settled_files(people, highest, "human"), _settled_files(judge, highest, None)
+    given = _grades([*as_gold, *labels])
+    scaled = partial(on_scale, labels=given, highest=highest, gold_scale=gold_scale)
+    prepare = partial(_prepared, scaled=scaled, people=as_gold, doc_of=doc_of)
+    if not judge:
+        return Labelling(bounds=bounds, pooled=pooled, prepare=prepare, highest=highest)
+    grades = by_name(labels.entries)
+    said = Labelling(
+        bounds=bounds,
+        judge=grades,
+        with_judge=partial(_labelled, labels=labels, doc_of=doc_of),
+        prepare=prepare,
+        highest=highest,
+        pooled=pooled,
+        borrow=borrow,
+    )
+    if calibration is None:
+        return said
+    if is_calibration(Path(calibration)):
+        saved = read_calibration(calibration)
+        told = {(label.query_id, label.item): label for label in saved.labels}
+        drawn = {pair: x.inclusion_probability for pair, x in told.items() if x.inclusion_probability is not None}
+        shared = {pair: label.grade for pair, label in told.items() if pair in grades}  # none: it judged another set
+        return replace(said, human=shared, probability=drawn, known=known_judge(saved))
+    human = settled_labels(read_labels(calibration, highest=highest), str(calibration))
+    refuse_no_overlap(grades, by_name(human), str(calibration))
+    return replace(said, human=by_name(human), probability=chances(human))
 
-    def __post_init__(self) -> None:
-        # What a chunk may be judged by: its own id, or its document's.
-        ids, documents = self.gold.ids, self.gold.names_document(self.rule).tolist()
-        rows = zip(self.gold.query_of_item.tolist(), ids, documents, self.gold.grades.tolist(), strict=True)
-        self.said: dict[tuple[int, str, bool], float] = {(q, item, doc): grade for q, item, doc, grade in rows}
 
-    def add(self, key: Key, grade: float) -> None:
-        at = self.gold.index.get(key.query)
-        example = f"{key.query} {key.item}"
-        if at is None:
-            self.audit.count("labels_unknown", 1, [key.query])
-            return
-        self.known += 1
-        said = self._said(at, key)
-        if said is not None:
-            self.audit.count("labels_overruled", int(said != grade), [example])
-        elif grade > 0 and self.gold.no_answer[at]:
-            self.audit.count("labels_no_answer", 1, [example])
-        else:
-            self.added.append((at, key, grade))
+def _settled_files(files: Sequence[str | PathLike[str]], highest: float, kind: Kind | None) -> Labels:
+    """One label a pair; what is wrong with them is said of the files."""
+    if not files:
+        return Labels()
+    named = " and ".join(map(str, files))
+    settled = settled_labels(read_labels(*files, highest=highest, kind=kind), named)
+    return Labels(settled, [SourcePlace(named, None)] * len(settled))
 
-    def _said(self, at: int, key: Key) -> float | None:
-        own = self.said.get((at, key.item, key.is_document))
-        return own if own is not None or key.is_document else self.said.get((at, self.rule.doc(key.item), True))
 
-    def build(self) -> Gold:
-        gold, added = self.gold, self.added
-        self.audit.count("labels_added", len(added))
-        audit = Audit()
-        audit.merge(gold.audit)
-        audit.merge(self.audit)
-        query = np.append(gold.query_of_item, np.array([at for at, *_ in added], np.int64))
-        order = np.argsort(query, kind="stable")
-        ids = [*gold.ids, *(key.item for _, key, _ in added)]
-        kinds = np.append(gold.kinds, np.array([DOC if key.is_document else CHUNK for _, key, _ in added], np.int8))
-        passages = [*gold.passages, *([None] * len(added))] if gold.passages else []
-        counts = np.bincount(query, minlength=len(gold.queries))
-        return replace(
-            gold,
-            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            items=[ids[i] for i in order.tolist()],
-            grades=np.append(gold.grades, [grade for *_, grade in added])[order],
-            kinds=kinds[order],
-            passages=[passages[i] for i in order.tolist()] if passages else [],
-            located=None,
-            dataset=self._dataset(),
-            audit=audit,
-        )
+def _prepared(gold: Gold, scaled: Callable[[Gold], Gold], people: Labels, doc_of: str) -> Gold:
+    gold = scaled(gold)
+    return _labelled(gold, people, doc_of, by_people=True) if len(people) else gold
 
-    def _dataset(self) -> Dataset:
-        """Scores with other labels are scores on other data."""
-        if not self.added:
-            return self.gold.dataset
-        content = msgspec.json.encode([self.gold.dataset.hash, sorted((*key, grade) for _, key, grade in self.added)])
-        return msgspec.structs.replace(self.gold.dataset, hash="sha256:" + hashlib.sha256(content).hexdigest()[:16])
+
+def settled_labels(labels: Labels, file: str) -> list[Label]:
+    """One label a pair; those that nobody could give, or that are in conflict, are left out."""
+    graded = [label for label in settle(labels) if label.grade is not None]
+    if not graded:
+        hint = "a label is {query_id, chunk_id, grade, annotator}"
+        raise InputError("no label with a grade", code="no-labels", file=file, hint=hint)
+    return graded
+
+
+def by_name(labels: Sequence[Label]) -> dict[Named, float]:
+    return {(label.key.query, label.key.item): label.grade for label in labels if label.grade is not None}
+
+
+def chances(labels: Sequence[Label]) -> dict[Named, float]:
+    """With which each pair came to be labelled, where the labels say so."""
+    return {
+        (label.key.query, label.key.item): label.inclusion_probability
+        for label in labels
+        if label.inclusion_probability is not None
+    }
+
+
+def refuse_no_overlap(judge: dict[Named, float], human: dict[Named, float], file: str) -> None:
+    if not judge.keys() & human.keys():
+        (one, item), (other, another) = next(iter(human)), next(iter(judge))
+        hint = f"do the ids match? People have {one!r} with {item!r}, the judge {other!r} with {another!r}"
+        what = "no pair was labelled by people and by the judge"
+        raise InputError(what, code="no-common-pairs", file=file, hint=hint)

@@ -15,14 +15,29 @@ from rich.panel import Panel
 from rich.text import Text
 
 from karat.errors import ConfigError
-from karat.labels.labelling import Session, grade_words
-from karat.labels.pool_file import PoolEntry
-from karat.results.queries.highlight import shared_words
+from karat.labels.desk import Session, grade_words
+from karat.labels.files import PoolEntry
+from karat.results.queries.shown import shared_words
 
 _JOINERS = "\u200c\u200d\u00ad"  # invisible, and a part of words and emoji
 _END, _INTERRUPT = "\x04", "\x03"
 _ESCAPE = "\x1b"
 _PATIENCE = 0.05  # seconds in which the rest of an arrow key comes
+_WIDTH = 100
+
+
+class _Console(Console):
+    """rich ends the process with code 1 when its reader goes away; that is the command line's to decide."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def terminal_console() -> Console:
+    """Standard output: as wide as the terminal, but never over 100 columns."""
+    console = _Console(highlight=False, soft_wrap=False)
+    console.width = min(console.width, _WIDTH)
+    return console
 
 
 def escaped(text: str) -> str:
@@ -31,13 +46,11 @@ def escaped(text: str) -> str:
     >>> escaped("a\\x1b[2Jb\\u202ec\\td\\n")
     'a\\\\x1b[2Jb\\\\u202ec    d\\n'
     """
-    return "".join(_escape(c) for c in text.expandtabs(4))
 
+    def harmless(letter: str) -> bool:
+        return letter in "\n" + _JOINERS or not unicodedata.category(letter).startswith("C")
 
-def _escape(letter: str) -> str:
-    if letter in "\n" + _JOINERS or not unicodedata.category(letter).startswith("C"):
-        return letter
-    return letter.encode("unicode_escape").decode("ascii")
+    return "".join(c if harmless(c) else c.encode("unicode_escape").decode("ascii") for c in text.expandtabs(4))
 
 
 def _line(text: str) -> str:
@@ -70,19 +83,22 @@ def label_by_keys(session: Session, keys: Keyboard, console: Console, highest: i
 
 
 def _page(entry: PoolEntry, session: Session, highest: int, note: str, said: str) -> RenderableType:
-    done = len(session.given)
     head = f"{_line(session.annotator)}: {_count(session)}, of {len(session.pool):,}"
-    parts: list[RenderableType] = [Text(head, style="dim"), Text(), _query(entry), _passage(entry)]
-    parts += [Text(text, style="italic") for text in (_repeats(entry, session), note and f"note: {note}", said) if text]
-    return Group(*parts, _keys(highest, can_undo=done > 0))
+    query = Text.assemble(("query  ", "dim"), (escaped(entry.query or str(entry.query_id)), "bold"))
+    repeats = ""
+    if entry.near_duplicate_of is not None:
+        grade = session.grade_of_duplicate(entry)
+        yours = "" if grade is None else f", which you graded {grade:g}"
+        repeats = f"nearly the same text as {_line(entry.near_duplicate_of)}{yours}"
+    asides = [Text(text, style="italic") for text in (repeats, note and f"note: {note}", said) if text]
+    keys = [*((str(grade), word) for grade, word in enumerate(grade_words(highest))), ("s", "skip"), ("n", "note")]
+    keys += [("u", "undo")] * bool(session.given) + [("q", "quit")]
+    legend = Text("   ").join(Text.assemble((key, "bold reverse"), f" {word}".rstrip()) for key, word in keys)
+    return Group(Text(head, style="dim"), Text(), query, _passage(entry), *asides, legend)
 
 
 def _count(session: Session) -> str:
     return f"{session.graded:,} labelled, {session.skipped:,} skipped"
-
-
-def _query(entry: PoolEntry) -> Text:
-    return Text.assemble(("query  ", "dim"), (escaped(entry.query or str(entry.query_id)), "bold"))
 
 
 def _passage(entry: PoolEntry) -> Panel:
@@ -98,26 +114,9 @@ def _passage(entry: PoolEntry) -> Panel:
     )
 
 
-def _repeats(entry: PoolEntry, session: Session) -> str:
-    if entry.near_duplicate_of is None:
-        return ""
-    grade = session.grade_of_duplicate(entry)
-    yours = "" if grade is None else f", which you graded {grade:g}"
-    return f"nearly the same text as {_line(entry.near_duplicate_of)}{yours}"
-
-
-def _keys(highest: int, *, can_undo: bool) -> Text:
-    keys = [*((str(grade), word) for grade, word in enumerate(grade_words(highest))), ("s", "skip"), ("n", "note")]
-    keys += [("u", "undo")] * can_undo + [("q", "quit")]
-    return Text("   ").join(Text.assemble((key, "bold reverse"), f" {word}".rstrip()) for key, word in keys)
-
-
 def _end(session: Session, said: str) -> RenderableType:
-    parts = [
-        Text(f"No pair is left: {_count(session)}."),
-        Text("u takes the last label back; any other key ends.", style="dim"),
-    ]
-    return Group(*parts, *([Text(said, style="italic")] if said else []))
+    undo = Text("u takes the last label back; any other key ends.", style="dim")
+    return Group(Text(f"No pair is left: {_count(session)}."), undo, *([Text(said, style="italic")] if said else []))
 
 
 class Keyboard:
@@ -130,7 +129,10 @@ class Keyboard:
         """The next key; an arrow or function key is one key, whatever digits it sends; "" at the end of the input."""
         found = self._read()
         if found == _ESCAPE and self._more():
-            return found + self._rest()
+            rest = self._read()  # `[` or `O`, then up to a letter or a tilde
+            while rest[0] in "[O" and (len(rest) == 1 or not "@" <= rest[-1] <= "~") and self._more():
+                rest += self._read()
+            return found + rest
         return found
 
     def line(self) -> str:
@@ -156,13 +158,6 @@ class Keyboard:
     def _more(self) -> bool:
         return bool(select.select([self._handle], [], [], _PATIENCE)[0])
 
-    def _rest(self) -> str:
-        """What follows an escape: `[` or `O`, then up to a letter or a tilde."""
-        found = self._read()
-        while found[0] in "[O" and (len(found) == 1 or not "@" <= found[-1] <= "~") and self._more():
-            found += self._read()
-        return found
-
 
 @contextmanager
 def keyboard() -> Iterator[Keyboard]:
@@ -174,9 +169,8 @@ def keyboard() -> Iterator[Keyboard]:
         import termios
         import tty
     except ImportError:
-        raise ConfigError(
-            "labelling by keys needs a Unix terminal", code="no-terminal", hint="under Windows, use WSL"
-        ) from None
+        what = "labelling by keys needs a Unix terminal"
+        raise ConfigError(what, code="no-terminal", hint="under Windows, use WSL") from None
     handle = sys.stdin.fileno()
     usual = termios.tcgetattr(handle)
     try:

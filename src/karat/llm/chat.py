@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from karat.data.tokens import estimate_tokens
+from karat.data.prices import estimate_tokens
 from karat.errors import ConfigError, KaratError, shorten
 from karat.net.http import Http, HttpError, Retry, Secrets, check_token, check_url, is_loopback
 from karat.net.timeouts import TooSlow
@@ -106,25 +106,24 @@ class Chat:
             raise NoReply(error.what, lost=retry.again(error)) from None
 
     def _ask_once(self, request: Request) -> Reply:
-        self._wait_for_all()
-        settings = self._settings
+        left = self._not_before - time.monotonic()
+        if left > 0:
+            time.sleep(left + random.uniform(0.0, 0.1))  # not all in the same moment
+        settings, values = self._settings, {"temperature": 0, "max_tokens": request.max_tokens}
+        chosen = {sent: values[name] for name, sent in settings.items()}
+        body = {"model": self.model, "messages": request.messages, **chosen}
+        url = f"{self.url}/chat/completions"
         try:
-            return self._try(request, settings)
+            answer = self._http.send("POST", url, body, headers=self._headers, timeout=self.timeout)
+            return self._http.read(answer, lambda content: _reply(content, request.messages))
         except HttpError as error:
             self._refuse_hopeless(error)
             if error.status == 400 and self._adapted(error.what, settings):
                 return self._ask_once(request)  # there is little to adapt, so this ends
             if error.status == 429:
-                self._hold_all(error.wait)
+                with self._lock:  # whoever is told to slow down speaks for all
+                    self._not_before = max(self._not_before, time.monotonic() + (error.wait or 0.0))
             raise
-
-    def _try(self, request: Request, settings: dict[str, str]) -> Reply:
-        values: dict[str, Any] = {"temperature": 0, "max_tokens": request.max_tokens}
-        chosen = {sent: values[name] for name, sent in settings.items()}
-        body = {"model": self.model, "messages": request.messages, **chosen}
-        url = f"{self.url}/chat/completions"
-        answer = self._http.send("POST", url, body, headers=self._headers, timeout=self.timeout)
-        return self._http.read(answer, _Choice).reply(request.messages)
 
     def _refuse_hopeless(self, error: HttpError) -> None:
         if error.status in _WRONG:
@@ -147,49 +146,32 @@ class Chat:
                 self._settings = {**without, named: _OTHER_NAME} if renamed else without
         return True
 
-    def _hold_all(self, wait: float | None) -> None:
-        """Whoever is told to slow down speaks for all."""
-        with self._lock:
-            self._not_before = max(self._not_before, time.monotonic() + (wait or 0.0))
 
-    def _wait_for_all(self) -> None:
-        left = self._not_before - time.monotonic()
-        if left > 0:
-            time.sleep(left + random.uniform(0.0, 0.1))  # not all in the same moment
-
-
-class _Choice:
+def _reply(content: Any, messages: Messages) -> Reply:
     """The first choice of an answer, in whatever dialect it was given."""
+    try:
+        choice = content["choices"][0]
+        text, refusal = (_text(choice["message"].get(name)) for name in ("content", "refusal"))
+    except (TypeError, KeyError, IndexError, AttributeError):
+        raise HttpError(f"no answer of a chat model: {shorten(content, 200)}") from None
+    finish = choice.get("finish_reason")
+    if finish == "content_filter" and not refusal:
+        refusal = "the provider's content filter"
+    asked, said = (_tokens(content.get("usage"), name) for name in ("prompt_tokens", "completion_tokens"))
+    return Reply(
+        text=text or None,
+        refusal=refusal or None,
+        is_cut=finish == "length",
+        prompt_tokens=sum(estimate_tokens(m["content"]) for m in messages) if asked is None else asked,
+        completion_tokens=estimate_tokens(text) if said is None else said,
+        estimated=asked is None or said is None,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
-    def __init__(self, content: Any) -> None:
-        try:
-            choice = content["choices"][0]
-            self.message = choice["message"]
-            self.text = _text(self.message.get("content"))
-            self.refusal = _text(self.message.get("refusal"))
-        except (TypeError, KeyError, IndexError, AttributeError):
-            raise HttpError(f"no answer of a chat model: {shorten(content, 200)}") from None
-        self.finish = choice.get("finish_reason")
-        self.usage = content.get("usage") or {}
 
-    def reply(self, messages: Messages) -> Reply:
-        if self.finish == "content_filter" and not self.refusal:
-            self.refusal = "the provider's content filter"
-        asked, said = (self._tokens(name) for name in ("prompt_tokens", "completion_tokens"))
-        counted = asked is not None and said is not None
-        return Reply(
-            text=self.text or None,
-            refusal=self.refusal or None,
-            is_cut=self.finish == "length",
-            prompt_tokens=sum(estimate_tokens(m["content"]) for m in messages) if asked is None else asked,
-            completion_tokens=estimate_tokens(self.text or "") if said is None else said,
-            estimated=not counted,
-            time=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-
-    def _tokens(self, name: str) -> int | None:
-        value = self.usage.get(name) if isinstance(self.usage, dict) else None
-        return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
+def _tokens(usage: Any, name: str) -> int | None:
+    value = usage.get(name) if isinstance(usage, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 
 def _text(content: Any) -> str:

@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from karat.data.prices import Prices, Usage
-from karat.data.tokens import estimate_tokens
+from karat.data.prices import Prices, Usage, estimate_tokens
 from karat.errors import ConfigError, KaratError, shorten
 from karat.llm.chat import Chat, Halt, NoReply, Reply, Request
 from karat.llm.options import ModelOptions
@@ -25,9 +24,9 @@ create table if not exists replies (
     key text primary key, model text not null, time text not null, reply blob not null
 ) without rowid
 """
-T = TypeVar("T")
 _ASKED_AGAIN = 2  # times, where an answer cannot be used
 _ECHO = 2_000  # letters of a bad answer that the model is shown again
+T = TypeVar("T")
 J = TypeVar("J")
 R = TypeVar("R")
 _IN_A_ROW = 20
@@ -74,8 +73,8 @@ class Client:
         self._lock = threading.Lock()
 
     def ask(self, request: Request) -> Reply:
-        key = self._key(request)
-        found = None if self._fresh else self._cache.get(key)
+        key = key_of(self.model, request)
+        found = self._known(key)
         if found is not None:
             self._count(self._earlier, found)
             return found
@@ -84,14 +83,11 @@ class Client:
         self._count(self._now, reply)
         return reply
 
-    def has(self, request: Request) -> bool:
-        return not self._fresh and self._cache.get(self._key(request)) is not None
-
     def estimate(self, requests: Iterable[Request], said: int, prices: Prices | None) -> CostEstimate:
         """`said`: tokens of a usual answer."""
         calls = tokens = there = 0
         for request in requests:
-            if self.has(request):
+            if self._known(key_of(self.model, request)) is not None:
                 there += 1
             else:
                 calls += 1
@@ -106,8 +102,8 @@ class Client:
     def close(self) -> None:
         self._cache.close()
 
-    def _key(self, request: Request) -> str:
-        return key_of(self.model.url, self.model.model, request.messages)
+    def _known(self, key: str) -> Reply | None:
+        return None if self._fresh else self._cache.get(key)
 
     def _count(self, usage: Usage, reply: Reply) -> None:
         with self._lock:
@@ -135,9 +131,9 @@ def cost_of(used: Usage, prices: Prices | None) -> tuple[float | None, str | Non
     return (None, None) if prices is None or cost is None else (cost, prices.currency)
 
 
-def key_of(*parts: object) -> str:
+def key_of(model: Model, request: Request) -> str:
     """The same for the same model at the same address and the same words, prompt, query and passage among them."""
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+    return hashlib.sha256(msgspec.json.encode((model.url, model.model, request.messages))).hexdigest()
 
 
 class ReplyCache:
@@ -156,20 +152,22 @@ class ReplyCache:
             raise self._refusal(error) from None
 
     def get(self, key: str) -> Reply | None:
-        with self._lock:
-            try:
-                row = self._open.execute("select reply from replies where key = ?", (key,)).fetchone()
-                return None if row is None else msgspec.json.decode(row[0], type=Reply)
-            except (sqlite3.Error, msgspec.MsgspecError) as error:
-                raise self._refusal(error) from None
+        row = self._execute("select reply from replies where key = ?", key)
+        try:
+            return None if row is None else msgspec.json.decode(row[0], type=Reply)
+        except msgspec.MsgspecError as error:
+            raise self._refusal(error) from None
 
     def put(self, key: str, model: str, reply: Reply) -> None:
         row = (key, model, reply.time, msgspec.json.encode(reply))
-        with self._lock:
-            try:
-                self._open.execute("insert or replace into replies values (?, ?, ?, ?)", row)
-            except sqlite3.Error as error:
-                raise self._refusal(error) from None
+        self._execute("insert or replace into replies values (?, ?, ?, ?)", *row)
+
+    def _execute(self, command: str, *values: str | bytes) -> Any:
+        try:
+            with self._lock:
+                return self._open.execute(command, values).fetchone()
+        except sqlite3.Error as error:
+            raise self._refusal(error) from None
 
     def close(self) -> None:
         with self._lock:
@@ -177,9 +175,8 @@ class ReplyCache:
 
     def _refusal(self, error: Exception) -> ConfigError:
         hint = "name another file with --cache, or remove this one"
-        return ConfigError(
-            f"this cache of answers cannot be used: {error}", code="unusable-cache", file=str(self._path), hint=hint
-        )
+        what = f"this cache of answers cannot be used: {error}"
+        return ConfigError(what, code="unusable-cache", file=str(self._path), hint=hint)
 
 
 class UnusableReply(Exception):
@@ -220,41 +217,29 @@ def each(jobs: Sequence[J], work: Callable[[J], R], workers: int) -> Iterator[tu
     """
     if not jobs:
         return
-    first = _tried(work)(jobs[0])
+
+    def tried(job: J) -> R | Exception:
+        try:
+            return work(job)
+        except Exception as error:  # raised below, and not in a thread that nobody watches
+            return error
+
+    first = _unless_halted(tried(jobs[0]))
     if isinstance(first, NoReply) and first.lost:
         raise Halt(first.what, hint="is the address right, and the server there?")
-    yield jobs[0], _unless_halted(first)
+    yield jobs[0], first
     in_a_row = 0
-    for job, result in Workers(_tried(work), workers).each(jobs[1:]):
-        assert result is not None  # there is no time limit: the model has its own
+    for job, done in Workers(tried, workers).each(jobs[1:]):
+        assert done is not None  # there is no time limit: the model has its own
+        result = _unless_halted(done)
         in_a_row = in_a_row + 1 if isinstance(result, NoReply) else 0
         if in_a_row == _IN_A_ROW and isinstance(result, NoReply):
             what = f"{_IN_A_ROW} requests in a row failed, the last with: {result.what}"
             raise Halt(what, hint="the same command goes on from here")
-        yield job, _unless_halted(result)
+        yield job, result
 
 
-def _tried(work: Callable[[J], R]) -> Callable[[J], R | NoReply | KaratError]:
-    def tried(job: J) -> R | NoReply | KaratError:
-        try:
-            return work(job)
-        except KaratError as error:
-            return error
-        except Exception as error:  # of Karat itself: shown as what it is, and not in a thread that nobody watches
-            return _Broken(error)
-
-    return tried
-
-
-class _Broken(KaratError):
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-def _unless_halted(result: R | NoReply | KaratError) -> R | NoReply:
-    if isinstance(result, _Broken):
-        raise result.error
-    if isinstance(result, KaratError) and not isinstance(result, NoReply):
+def _unless_halted(result: R | Exception) -> R | NoReply:
+    if isinstance(result, Exception) and not isinstance(result, NoReply):
         raise result
     return result

@@ -16,6 +16,7 @@ _LONGEST, _STARTS = 50_000, 50  # no answer that is worth reading is longer, and
 _DECODER = json.JSONDecoder(strict=False)  # line breaks within strings are a common slip
 _TRAILING = re.compile(r",(\s*[}\]])")
 _LAST_NAME = re.compile(r'([,{])\s*"[^"\\]*"$')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?P<end>"?)', re.S)
 _CLOSING = {"{": "}", "[": "]"}
 
 
@@ -28,7 +29,9 @@ def marked(**texts: str) -> str:
     </passage ea3b837c52e4>
     """
     number = _number(list(texts.values()))
-    return "\n".join(f"<{name} {number}>\n{_harmless(text)}\n</{name} {number}>" for name, text in texts.items())
+    plain = {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
+    harmless = {name: _TURNS.sub(lambda found: found[0] + _BREAK, text) for name, text in plain.items()}
+    return "\n".join(f"<{name} {number}>\n{text}\n</{name} {number}>" for name, text in harmless.items())
 
 
 def _number(texts: list[str]) -> str:
@@ -39,10 +42,6 @@ def _number(texts: list[str]) -> str:
         if not any(number in text for text in texts):
             return number
     raise AssertionError  # count() never ends
-
-
-def _harmless(text: str) -> str:
-    return _TURNS.sub(lambda found: found[0] + _BREAK, text.encode("utf-8", "replace").decode())
 
 
 _QUOTES = str.maketrans("“”„«»‘’‚–—\u00a0", '"""""\'\'\'-- ', "\u200b\u200c\u200d\u2060\ufeff\u00ad")
@@ -73,10 +72,8 @@ def objects_in(text: str) -> list[dict[str, Any]]:
     [{'intent': 'to know', 'grade': 2, 'quote': 'it was cut o'}]
     """
     said = _THOUGHT.sub("", text)[:_LONGEST]
-    found = _whole(said) or _whole(_without_trailing(said))
-    if found or "{" not in said:
-        return found
-    return _whole(_closed(_without_trailing(said[said.index("{") :])))
+    tidy = _TRAILING.sub(r"\1", said)
+    return _whole(said) or _whole(tidy) or _whole(_closed(tidy[tidy.find("{") :] if "{" in tidy else ""))
 
 
 def _whole(text: str) -> list[dict[str, Any]]:
@@ -94,29 +91,17 @@ def _whole(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def _without_trailing(text: str) -> str:
-    return _TRAILING.sub(r"\1", text)
-
-
 def _closed(text: str) -> str:
     """With everything closed that was left open. A name without a value at the end is dropped."""
-    open_, in_string, escaped = [], False, False
-    for letter in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif letter == "\\":
-                escaped = True
-            elif letter == '"':
-                in_string = False
-        elif letter == '"':
-            in_string = True
-        elif letter in _CLOSING:
+    strings = list(_STRING.finditer(text))
+    is_cut = bool(strings) and not strings[-1]["end"]
+    text = text[: strings[-1].end()] if is_cut else text  # half an escape is left out
+    open_: list[str] = []
+    for letter in _STRING.sub("", text):
+        if letter in _CLOSING:
             open_.append(_CLOSING[letter])
         elif letter in "}]" and open_:
             open_.pop()
-    if escaped:
-        text = text[:-1]
-    text += '"' if in_string else ""
+    text += '"' if is_cut else ""
     text = _LAST_NAME.sub(lambda found: found[1], text.rstrip().removesuffix(":").rstrip())
     return text.removesuffix(",") + "".join(reversed(open_))

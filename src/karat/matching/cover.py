@@ -66,20 +66,14 @@ def _may_reach(evidence: str, chunk: str, threshold: float) -> bool:
     too_long = len(evidence) * len(chunk) > LIMIT
     # The fast subsequence is cheaper than counting letters, the slow one is not.
     fast = reaches_fast()
-    if (too_long or fast is None) and _shared_letters(evidence, chunk) < needed:
+    if (too_long or fast is None) and (_letters(evidence) & _letters(chunk)).total() < needed:
         return False
     if too_long:
         raise TooLong
     return (fast or reaches)(evidence, chunk, needed)
 
 
-def _shared_letters(one: str, other: str) -> int:
-    return (_letters(one) & _letters(other)).total()
-
-
-@lru_cache(maxsize=64)
-def _letters(text: str) -> Counter[str]:
-    return Counter(text)
+_letters: Callable[[str], Counter[str]] = lru_cache(maxsize=64)(Counter)
 
 
 def fewest_matches(length: int, threshold: float) -> int:

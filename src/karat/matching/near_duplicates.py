@@ -22,20 +22,16 @@ def near_duplicates(texts: Sequence[str | None], threshold: float = THRESHOLD) -
     """
     holders: dict[str, list[int]] = {}  # shingle → the new texts that have it
     sizes: dict[int, int] = {}
-    return [_place(at, shingles(text or ""), holders, sizes, threshold) for at, text in enumerate(texts)]
-
-
-def _place(
-    at: int, parts: frozenset[str], holders: dict[str, list[int]], sizes: dict[int, int], threshold: float
-) -> int | None:
-    shared = Counter(holder for part in parts for holder in holders.get(part, ()))
-    for holder in sorted(shared):
-        if shared[holder] >= threshold * (len(parts) + sizes[holder] - shared[holder]):
-            return holder
-    sizes[at] = len(parts)
-    for part in parts:
-        holders.setdefault(part, []).append(at)
-    return None
+    found: list[int | None] = []
+    for at, parts in enumerate(shingles(text or "") for text in texts):
+        shared = Counter(holder for part in parts for holder in holders.get(part, ()))
+        alike = (h for h in sorted(shared) if shared[h] >= threshold * (len(parts) + sizes[h] - shared[h]))
+        found.append(next(alike, None))
+        if found[-1] is None:
+            sizes[at] = len(parts)
+            for part in parts:
+                holders.setdefault(part, []).append(at)
+    return found
 
 
 def shingles(text: str) -> frozenset[str]:

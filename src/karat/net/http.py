@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import count
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from karat.errors import ConfigError, KaratError, MissingExtra, shorten
@@ -110,25 +111,21 @@ class Retry:
                     raise
                 wait = self._pause(error, tries)
                 if tries >= self.attempts or self.clock() - started + wait > self.limit:
-                    error.what += self._given_up(error, tries)
+                    if error.wait is not None and tries < self.attempts:
+                        error.what += f"; it asks to wait {error.wait:,.0f} s"
+                    error.what += f" (asked {tries} times)" if tries > 1 else ""
                     raise
             self.sleep(wait)
         raise AssertionError  # count() never ends
 
     def again(self, error: HttpError | TooSlow) -> bool:
         """Whether another try may do better."""
-        return isinstance(error, TooSlow) or error.lost or error.status in self.statuses
+        return error.lost or error.status in self.statuses
 
     def _pause(self, error: HttpError | TooSlow, tries: int) -> float:
-        asked = error.wait if isinstance(error, HttpError) else None
-        if asked is not None:
-            return asked + self.first * self.chance()
+        if error.wait is not None:
+            return error.wait + self.first * self.chance()
         return min(self.first * 2.0 ** min(tries - 1, 30), self.longest) * (0.5 + self.chance())
-
-    def _given_up(self, error: HttpError | TooSlow, tries: int) -> str:
-        asked = error.wait if isinstance(error, HttpError) else None
-        wait = "" if asked is None or tries >= self.attempts else f"; it asks to wait {asked:,.0f} s"
-        return wait + (f" (asked {tries} times)" if tries > 1 else "")
 
 
 class Response(NamedTuple):
@@ -180,11 +177,13 @@ class Http:
     def __init__(
         self, secrets: Secrets, retry: Retry | None = None, *, extra: str | None = "http", largest: int = _LARGEST
     ) -> None:
+        if extra is not None and find_spec("httpx2") is None:  # told now, not once for every query
+            raise MissingExtra("asking a server", "httpx2", extra)
         self.secrets, self.retry, self._extra, self._largest = secrets, retry or Retry(), extra, largest
 
     @cached_property
-    def _transport(self) -> _Transport:
-        return _OneByOne() if self._extra is None else _KeptOpen(self._extra)
+    def _transport(self) -> Transport:
+        return _send_alone if self._extra is None else _keeping_open()
 
     def send(
         self,
@@ -206,7 +205,7 @@ class Http:
         is_raw = payload is None or isinstance(payload, bytes)
         try:
             content = payload if is_raw else json.dumps(payload, allow_nan=False).encode()
-            answer = self._transport.send(method, url, content, {**sent, **(headers or {})}, deadline, self._largest)
+            answer = self._transport(method, url, content, {**sent, **(headers or {})}, deadline, self._largest)
         except TimeoutError:
             raise TooSlow(timeout, where) from None
         except _Failed as error:
@@ -270,31 +269,23 @@ class _Failed(Exception):
         self.lost, self.hint = lost, hint
 
 
-class _Transport(Protocol):
-    """Raises TimeoutError, _Failed, or ValueError where the request makes no sense."""
-
-    def send(
-        self, method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
-    ) -> Response: ...
+# (method, url, content, headers, deadline, largest answer) → answer; raises TimeoutError, _Failed, or ValueError where
+# the request makes no sense.
+Transport: TypeAlias = Callable[[str, str, bytes | None, dict[str, str], float, int], Response]
 
 
-class _KeptOpen:
+def _keeping_open() -> Transport:
     """httpx2, with one pool of connections."""
+    import httpx2
 
-    def __init__(self, extra: str) -> None:
-        try:
-            import httpx2
-        except ImportError:
-            raise MissingExtra("asking a server", "httpx2", extra) from None
-        self._httpx = httpx2
-        self._client = httpx2.Client(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
+    client = httpx2.Client(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
 
     def send(
-        self, method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
+        method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
     ) -> Response:
-        httpx2, left = self._httpx, max(deadline - time.monotonic(), 0.001)
+        left = max(deadline - time.monotonic(), 0.001)
         try:
-            with self._client.stream(method, url, content=content, headers=headers, timeout=left) as answer:
+            with client.stream(method, url, content=content, headers=headers, timeout=left) as answer:
                 found = {name.lower(): value for name, value in answer.headers.items()}
                 return Response(answer.status_code, found, _whole(answer.iter_bytes(), deadline, largest))
         except httpx2.TimeoutException:
@@ -304,37 +295,37 @@ class _KeptOpen:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ValueError(str(error)) from None
 
+    return send
 
-class _OneByOne:
+
+def _send_alone(
+    method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
+) -> Response:
     """The standard library; proxies as the environment has them, but not to this machine itself."""
+    from http.client import HTTPException, IncompleteRead, InvalidURL
+    from ssl import SSLCertVerificationError
+    from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
-    def send(
-        self, method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
-    ) -> Response:
-        from http.client import HTTPException, IncompleteRead, InvalidURL
-        from ssl import SSLCertVerificationError
-        from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
-
-        opener = OpenerDirector()  # with neither redirects nor files, which urllib would follow on its own
-        for handler in (ProxyHandler({} if is_loopback(url) else None), HTTPHandler(), HTTPSHandler()):
-            opener.add_handler(handler)
-        try:
-            request = Request(url, content, headers, method=method)
-            with opener.open(request, timeout=max(deadline - time.monotonic(), 0.001)) as answer:
-                found = {name.lower(): value for name, value in answer.headers.items()}
-                whole = _whole(iter(lambda: answer.read1(1 << 16), b""), deadline, largest)
-                if answer.length:
-                    raise IncompleteRead(b"", answer.length)
-                return Response(answer.status, found, whole)
-        except InvalidURL as error:
-            raise ValueError(str(error)) from None
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, TimeoutError):
-                raise TimeoutError from None
-            is_forged = isinstance(reason, SSLCertVerificationError)
-            hint = "SSL_CERT_FILE names the certificates to trust" if is_forged else None
-            raise _Failed(str(reason) or type(reason).__name__, lost=not is_forged, hint=hint) from None
+    opener = OpenerDirector()  # with neither redirects nor files, which urllib would follow on its own
+    for handler in (ProxyHandler({} if is_loopback(url) else None), HTTPHandler(), HTTPSHandler()):
+        opener.add_handler(handler)
+    try:
+        request = Request(url, content, headers, method=method)
+        with opener.open(request, timeout=max(deadline - time.monotonic(), 0.001)) as answer:
+            found = {name.lower(): value for name, value in answer.headers.items()}
+            whole = _whole(iter(lambda: answer.read1(1 << 16), b""), deadline, largest)
+            if answer.length:
+                raise IncompleteRead(b"", answer.length)
+            return Response(answer.status, found, whole)
+    except InvalidURL as error:
+        raise ValueError(str(error)) from None
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, TimeoutError):
+            raise TimeoutError from None
+        is_forged = isinstance(reason, SSLCertVerificationError)
+        hint = "SSL_CERT_FILE names the certificates to trust" if is_forged else None
+        raise _Failed(str(reason) or type(reason).__name__, lost=not is_forged, hint=hint) from None
 
 
 def _whole(chunks: Iterable[bytes], deadline: float, largest: int) -> bytes:

@@ -23,9 +23,10 @@ _GIVEN_UP = 64  # threads that hang are never freed
 
 
 class TooSlow(KaratError):
-    """Nobody waits any longer."""
+    """Nobody waits any longer. To whoever may try again it is a connection that was lost."""
 
     code = "too-slow"
+    status, wait, lost = None, None, True
 
     def __init__(self, timeout: float, where: str = "") -> None:
         super().__init__(f"{where}: no answer within {timeout:g} s".removeprefix(": "))

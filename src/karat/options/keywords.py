@@ -15,16 +15,23 @@ class LadderKeywords(TypedDict, total=False):
 
     missing: Literal["worst", "skip"]
     min_score: float | None
+    score_width: Literal[32, 64]
+    ties: Literal["id", "listed"]
+    scores: Literal["higher-is-better", "lower-is-better"] | None
+    no_relevant: Literal["undefined", "zero"]
     doc_of: str
     no_future: bool
     top_k: int | None
     fuzzy_threshold: float
     target_false_evidence: float
+    rerank_depth: int | None
     corpus_size: int | None
     method: Method
     level: float
     resamples: int
     seed: int
+    like: Literal["trec_eval", "ranx", "ir_measures", "ragas"] | None
+    normalize_ids: bool
     prices: Any
     no_answer: str | None
     segments: Iterable[str]
@@ -33,6 +40,7 @@ class LadderKeywords(TypedDict, total=False):
     raw: Any
     original: Any
     routes: Mapping[str, Any] | None
+    quality: Any
     run_format: str | None
     gold_format: str | None
     target: str | None
@@ -40,6 +48,7 @@ class LadderKeywords(TypedDict, total=False):
     system: str | None
     hits: Literal["topk", "raw", "topk_original"]
     run_columns: Any
+    columns: Any
     engine: Any
     spark_master: str | None
     labelling: Any
@@ -54,8 +63,8 @@ class EvaluateKeywords(LadderKeywords, total=False):
     corpus: Any
 
 
-class JudgeKeywords(TypedDict, total=False):
-    """Those of `judge`."""
+class ModelKeywords(TypedDict, total=False):
+    """Those of `model`."""
 
     base_url: str | None
     workers: int
@@ -65,6 +74,11 @@ class JudgeKeywords(TypedDict, total=False):
     cache: str | PathLike[str] | None
     fresh: bool
     seed: int
+
+
+class JudgeKeywords(ModelKeywords, total=False):
+    """Those of `judge`."""
+
     model: str | None
     judge: str | Callable[..., Any] | None
     prompt: Any
@@ -73,17 +87,9 @@ class JudgeKeywords(TypedDict, total=False):
     canaries: int
 
 
-class SynthesisKeywords(TypedDict, total=False):
+class SynthesisKeywords(ModelKeywords, total=False):
     """Those of `synthesis`."""
 
-    base_url: str | None
-    workers: int
-    timeout: float
-    retries: int
-    prices: Any
-    cache: str | PathLike[str] | None
-    fresh: bool
-    seed: int
     model: Required[str]
     n: int
     no_answer_share: float

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, wraps
 from numbers import Integral, Real
+from operator import ge, gt, le, lt
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -75,13 +76,8 @@ class Option:
             return True
         if not isinstance(value, (Integral if kind is int else Real)):
             return False
-        number = float(value)
-        return math.isfinite(number) and (
-            (self.ge is None or number >= self.ge)
-            and (self.gt is None or number > self.gt)
-            and (self.le is None or number <= self.le)
-            and (self.lt is None or number < self.lt)
-        )
+        number, checks = float(value), zip(self.limits, (ge, gt, le, lt), strict=True)
+        return math.isfinite(number) and all(end is None or holds(number, end) for end, holds in checks)
 
     def _expected(self) -> str:
         if self.choices:

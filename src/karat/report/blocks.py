@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from karat.errors import shorten
-
-# One number, with what may stand in it and behind it; no list of ids, which may begin and end with digits as well.
-_NUMBER = re.compile(r"\d(?:[\d./:→ +−-]|,(?! ))*(?:e[-+]?\d+)?(?: ?(?:ms|s|%))?")
-_NUMBERS = re.compile(r"(?:[-+−–\d.%\s]|,(?! )|\[[-+−–\d.,%\s]*\]|ms|pp)+")  # 0.318 [0.27, 0.37]
 Range: TypeAlias = tuple[float, float]
+TextKind: TypeAlias = Literal["plain", "note", "warning"]
 
 
 class Interval(msgspec.Struct, frozen=True, tag="interval"):
@@ -25,19 +20,24 @@ class Interval(msgspec.Struct, frozen=True, tag="interval"):
     high: float | None = None
 
 
-Cell: TypeAlias = str | float | int | Interval | None
+class Link(msgspec.Struct, frozen=True, tag="link"):
+    """A cell that leads to a section of the same report, where there are links: to the first of `to` that is there.
+    One without a text has the title of its section."""
+
+    to: Sequence[str]  # names of sections
+    text: str = ""
+
+
+Cell: TypeAlias = str | float | int | Interval | Link | None
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
-    """A paragraph."""
-
     text: str
-    kind: Literal["plain", "note", "warning"] = "plain"
+    kind: TextKind = "plain"
+    explains: str = ""  # a kind of interval; a page explains each kind once
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column: its heading, and how its numbers are written."""
-
     title: str
     style: Literal["text", "score", "count", "quantity"] = "text"
     help: str | None = None
@@ -55,6 +55,7 @@ class Table(msgspec.Struct, frozen=True, tag="table"):
     rows: Sequence[Sequence[Cell]]
     note: str | None = None
     layout: Literal["grid", "facts", "card"] = "grid"
+    intervals: str = ""  # of which kind those in its cells are, where a page must explain them
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture of numbers; where nothing can be drawn, a table of them (`figures.py`)."""
+    """A picture of numbers; where nothing can be drawn, a table of them."""
 
     told: bool = False  # a table beside it has the same numbers: shown only where it can be drawn
 
@@ -151,27 +152,25 @@ class Scatter(Figure, frozen=True, tag="scatter"):
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """One number for those who read only one."""
-
     name: str
     text: str
     detail: str = ""
 
 
 class Tiles(Figure, frozen=True, tag="tiles"):
-    """A few numbers in large type."""
-
     title: str
     tiles: Sequence[Tile]
 
 
-class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
-    """A decision with its reason."""
+SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}  # never colour alone
 
+
+class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
     outcome: Literal["pass", "fail", "inconclusive", "invalid"]
     title: str
     reason: str
     whole: bool = False  # the decision over all others
+    to: Sequence[str] = ()  # the section that explains it: the first of these names that is there
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -212,8 +211,6 @@ Block: TypeAlias = Text | Table | Picture | Verdict | Example | Listing
 
 
 class Section(msgspec.Struct, frozen=True):
-    """Blocks under one heading."""
-
     name: str
     title: str
     blocks: Sequence[Block]
@@ -221,64 +218,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything that one command has to say."""
-
     title: str
     sections: Sequence[Section]
     facts: dict[str, Any] = {}
-
-
-_LINE = 110  # letters of a hit's text in a table
-STATES = {"hit": "✓ hit", "miss": "✗ miss", "unjudged": "? unjudged", None: ""}  # never colour alone
-
-
-def listing_table(listing: Listing) -> Table:
-    """A list as a table, each text cut to a line or two."""
-    facts = list(dict.fromkeys(name for line in listing.lines for name in line.facts))
-    states = [Column("")] if any(line.state for line in listing.lines) else []
-    places = [Column("#")] if any(line.place for line in listing.lines) else []
-    columns = [*places, Column(listing.title), *states, *map(Column, facts), Column("text")]
-    rows = [
-        [
-            *(line.place for _ in places),
-            line.id,
-            *(STATES[line.state] for _ in states),
-            *(line.facts.get(name) for name in facts),
-            shorten(line.text or "", _LINE),
-        ]
-        for line in listing.lines
-    ]
-    return Table(columns, rows, listing.note)
-
-
-def write_cell(value: Cell, style: str) -> str:
-    """A cell as text: scores with four decimals, quantities with one, None as a dash.
-
-    >>> write_cell(0.65092, "score"), write_cell(None, "score"), write_cell(12, "count")
-    ('0.6509', '–', '12')
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, Interval):
-        return value.text
-    if isinstance(value, str):
-        return value
-    if style == "score":
-        return f"{value:.4f}"
-    if style == "quantity":
-        return f"{value:.1f}"
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-
-def is_unbroken(table: Table, column: int) -> bool:
-    """Whether its cells are nothing but numbers, intervals among them, which no line may break."""
-    cells = [write_cell(row[column], table.columns[column].style) for row in table.rows]
-    return is_numeric(table, column) or all(map(_NUMBERS.fullmatch, cells))
-
-
-def is_numeric(table: Table, column: int) -> bool:
-    """Whether a column is read as numbers, which stand at its right edge."""
-    if table.columns[column].style != "text":
-        return True
-    cells = [write_cell(row[column], "text") for row in table.rows if row[column] is not None]
-    return bool(cells) and all(c == "–" or _NUMBER.fullmatch(c) for c in cells)
+    page_title: str = ""  # a sentence with names, for a page where the title has paths

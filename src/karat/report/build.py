@@ -7,15 +7,21 @@ from collections.abc import Sequence
 import msgspec
 
 from karat.registry import Registry
-from karat.report.blocks import Block, Cell, Column, Dot, Dots, Report, Section, Table
+from karat.report.blocks import Block, Cell, Column, Dot, Dots, Report, Section, Table, Text
 from karat.report.cells import interval_column, value_cell
+from karat.report.overview import data_name, range_title, run_names, score_note, with_difference_note
+from karat.report.sections.audit import audit_line
 from karat.report.sections.base import ReportSection
+from karat.report.sections.doubts import DoubtsSection
 from karat.report.sections.findings import Glance, what_stands_out
 from karat.report.sections.labels import BoundsSection
 from karat.report.sections.panel import Panel
 from karat.report.sections.segments import leading_metrics
+from karat.results.numbers import amount, counted
 from karat.results.result import Result
+from karat.results.summary import FEW
 
+_MORE = "`--explain` prints every table, `-o report.html` writes a page with all of it."
 REGISTRY: Registry[ReportSection] = Registry("report section", "karat.report.sections", ReportSection)
 
 
@@ -24,9 +30,26 @@ def evaluation_report(result: Result) -> Report:
     return Report(_title(result), [Section(m.name, m.title, b) for m in _makers() if (b := m.blocks(result))])
 
 
+def short_report(result: Result) -> Report:
+    """What fits two screens: what was asked for, what stands out, and a line for each of the rest."""
+    sections: list[Section] = []
+    lines: list[list[Cell]] = []
+    for maker in _makers():
+        headline = maker.headline(result)
+        if headline:
+            lines.append([maker.title, headline])
+        elif headline is None and (blocks := maker.short_blocks(result)):
+            sections.append(Section(maker.name, maker.title, blocks))
+    if lines:
+        table = Table([Column("about"), Column("in short")], lines, layout="facts")
+        sections.append(Section("in_short", "In short", [table, Text(_MORE, "note")]))
+    return Report(_title(result), sections)
+
+
 def brief_report(result: Result) -> Report:
     """What fits one screen, and how far labels could move it where that was asked for."""
-    parts = [(Panel, Panel().blocks(result)), (BoundsSection, BoundsSection().blocks(result))]
+    parts: list[tuple[type[ReportSection], list[Block]]] = [(DoubtsSection, DoubtsSection().blocks(result))]
+    parts += [(Panel, [*audit_line(result), *Panel().blocks(result)]), (BoundsSection, BoundsSection().blocks(result))]
     parts.append((Glance, what_stands_out(result)))
     return Report(_title(result), [Section(part.name, part.title, blocks) for part, blocks in parts if blocks])
 
@@ -34,25 +57,37 @@ def brief_report(result: Result) -> Report:
 def full_report(results: Sequence[Result]) -> Report:
     """Everything, for a page; several systems side by side first, then each for itself."""
     if len(results) == 1:
-        return Report(_title(results[0]), full_sections(results[0]))
+        return Report(page_title(results[0]), full_sections(results[0]))
     sections = [Section("systems", "Side by side", _side_by_side(results))]
     for result in results:
-        part = result.system or result.run
+        part = run_names([result.system or result.run])[0]
         sections += [msgspec.structs.replace(section, part=part) for section in full_sections(result)]
-    return Report(f"{len(results)} systems against {results[0].gold.label}", sections)
+    return Report(_range_title(results), sections)
 
 
 def joined(reports: Sequence[Report]) -> Report:
     """Several reports as one, each a part of it."""
     if len(reports) == 1:
         return reports[0]
-    sections = [msgspec.structs.replace(s, part=report.title) for report in reports for s in report.sections]
+    titles = [report.page_title or report.title for report in reports]
+    sections = [
+        msgspec.structs.replace(s, part=title)
+        for report, title in zip(reports, titles, strict=True)
+        for s in report.sections
+    ]
     return Report(f"{len(reports)} reports", sections)
 
 
 def full_sections(result: Result, without: Sequence[str] = ()) -> list[Section]:
-    makers = [maker for maker in _makers() if maker.name not in without]
-    return [Section(m.name, m.title, blocks) for m in makers if (blocks := m.full_blocks(result))]
+    """What a page shows of a result: the overview, what to do, scores, details."""
+    makers = sorted((m for m in _makers() if m.name not in without), key=_place_on_page)
+    found = ((m, m.full_blocks(result)) for m in makers)
+    level = result.sampling.level
+    return [Section(m.name, m.title, with_difference_note(blocks, level)) for m, blocks in found if blocks]
+
+
+def _place_on_page(section: ReportSection) -> int:
+    return section.order if section.page_order is None else section.page_order
 
 
 def _makers() -> list[ReportSection]:
@@ -63,13 +98,35 @@ def _title(result: Result) -> str:
     return f"{result.system or result.run} against {result.gold.label}"
 
 
+def page_title(result: Result) -> str:
+    """A sentence with names: what was measured on what, the most telling score, and how much stands out.
+
+    `bm25 on helpdesk: recall@5 33.2%, 3 findings`
+    """
+    metric = leading_metrics(result.metrics)[0]
+    mean = result.means[str(metric)]
+    told = [counted(len(result.rows)) if mean is None else f"{metric} {amount(mean, metric.told_in(result.rules))}"]
+    if result.findings:
+        told.append(counted(len(result.findings), "finding"))
+    elif result.background and len(result.rows) >= FEW:
+        told.append("nothing stands out")
+    [name] = run_names([result.system or result.run])
+    return f"{name} on {data_name(result.gold.dataset, result.gold.label)}: {', '.join(told)}"
+
+
+def _range_title(results: Sequence[Result]) -> str:
+    gold, metric = results[0].gold, leading_metrics(results[0].metrics)[0]
+    means = {result.system or result.run: result.means.get(str(metric)) for result in results}
+    data = data_name(gold.dataset, gold.label)
+    return range_title(means, data, str(metric), metric.told_in(results[0].rules))
+
+
 def _side_by_side(results: Sequence[Result]) -> list[Block]:
     """The most telling metrics of all systems. Which is better, `karat compare` says: it looks query by query."""
-    names = [result.system or result.run for result in results]
+    names = run_names([result.system or result.run for result in results])
     found = [{row.metric: row for row in result.summary_rows} for result in results]
     shown = [m for m in leading_metrics(results[0].metrics) if all(str(m) in rows for rows in found)]
-    units = [m.unit_by(results[0].rules) for m in shown]
-    cells = [[value_cell(rows[str(m)], unit) for m, unit in zip(shown, units, strict=True)] for rows in found]
+    cells = [[value_cell(rows[str(m)], m.unit_by(results[0].rules)) for m in shown] for rows in found]
     columns = [interval_column(str(m), (row[i] for row in cells)) for i, m in enumerate(shown)]
     rows: list[list[Cell]] = [[name, *row] for name, row in zip(names, cells, strict=True)]
     pictures = [
@@ -78,4 +135,5 @@ def _side_by_side(results: Sequence[Result]) -> list[Block]:
         if m.range == (0.0, 1.0)
     ]
     note = "Intervals that overlap say little about which is better: `karat compare` looks query by query."
-    return [*pictures[:1], Table([Column("system"), *columns], rows, note)]
+    said = score_note(results[0].sampling.level, results[0].cluster)
+    return [*pictures[:1], Table([Column("system"), *columns], rows, note), said]

@@ -1,8 +1,11 @@
-"""The list of metrics as a report."""
+"""Reports of `karat metrics` and `karat check`."""
 
 from __future__ import annotations
 
-from karat.report.blocks import Block, Column, Report, Section, Table, Text
+from karat.report.blocks import Block, Cell, Report, Section, Text
+from karat.report.cells import count, table, texts
+from karat.results.check import Checked
+from karat.results.numbers import listed
 from karat.scoring.metrics.reference import OPTIONAL, Description, describe, describe_all
 
 
@@ -12,9 +15,9 @@ def metrics_report(name: str | None = None) -> Report:
         found = describe(name)
         return Report(found.name, [Section(found.name, found.written, _one(found))])
     rows = [[d.written, d.definition, d.trec_eval] for d in describe_all()]
-    table = Table([Column("metric"), Column("definition"), Column("trec_eval")], rows)
     note = Text("`karat metrics NAME` tells convention, parameters, aliases and an example.", "note")
-    return Report("Metrics", [Section("metrics", f"{len(rows)} metrics", [table, note])])
+    everything = table(["metric", "definition", "trec_eval"], rows)
+    return Report("Metrics", [Section("metrics", f"{len(rows)} metrics", [everything, note])])
 
 
 def _one(d: Description) -> list[Block]:
@@ -29,8 +32,19 @@ def _one(d: Description) -> list[Block]:
         *(["alias", f"{alias} = {text}"] for alias, text in d.aliases.items()),
         *([["trec_eval", d.trec_eval]] if d.trec_eval else []),
     ]
-    blocks: list[Block] = [Text(d.definition)]
-    if d.convention:
-        blocks.append(Text(d.convention))
-    blocks.append(Table([Column(""), Column("")], facts))
-    return [*blocks, Text(d.example)] if d.example else blocks
+    said = texts("plain", (True, d.definition), (d.convention, d.convention))
+    return [*said, table(["", ""], facts), *texts("plain", (d.example, d.example))]
+
+
+def checked_report(checked: list[Checked]) -> Report:
+    return Report("Files", [Section(c.file, c.file, _blocks(c)) for c in checked])
+
+
+def _blocks(checked: Checked) -> list[Block]:
+    if checked.error:
+        return [Text(f"cannot be used: {checked.error}", "warning")]
+    facts: list[list[Cell]] = [["format", checked.format]]
+    facts += [[name, value] for name, value in checked.holds.items() if value is not None]
+    rows = [[e.count, e.found, e.done, listed(e.examples) or None] for e in checked.audit]
+    repaired = table([count("count"), "found", "will be", "for example"], rows) if rows else Text("Nothing to repair.")
+    return [table([checked.kind, ""], facts), repaired]

@@ -1,14 +1,45 @@
-"""Cells with intervals, and where the bars in a column of them begin and end."""
+"""Tables and their cells: how they are made of numbers, pictures and lists, and how they are written."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
-from karat.report.blocks import Cell, Column, Interval, Range, Table
+import msgspec
+
+from karat.errors import shorten
+from karat.report.blocks import (
+    Bars,
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Dots,
+    Figure,
+    Interval,
+    Link,
+    Listing,
+    Picture,
+    Range,
+    Scatter,
+    Series,
+    Table,
+    Text,
+    TextKind,
+)
 from karat.results.differences import Difference
-from karat.results.numbers import difference, p_value, points, with_interval, written
+from karat.results.numbers import difference, interval, p_value, points, with_interval, written
 from karat.results.summary import SummaryRow
+from karat.scoring.metrics.base import Relevance
+from karat.scoring.metrics.grammar import parse_metric
+
+# One number, with what may stand in it and behind it; no list of ids, which may begin and end with digits as well.
+_NUMBER = re.compile(r"\d(?:[\d./:→ +−-]|,(?! ))*(?:e[-+]?\d+)?(?: ?(?:ms|s|%))?")
+_NUMBERS = re.compile(r"(?:[-+−–\d.%\s]|,(?! )|\[[-+−–\d.,%\s]*\]|ms|pp)+")  # 0.318 [0.27, 0.37]
+_LINE = 110  # letters of a hit's text in a table
+STATES = {"hit": "✓ hit", "miss": "✗ miss", "unjudged": "? unjudged", None: ""}  # never colour alone
 
 
 def value_cell(row: SummaryRow, unit: str = "") -> Interval:
@@ -39,10 +70,162 @@ def around(values: Iterable[float], zero: bool = False) -> Range:
     return (min(*finite, 0.0), max(*finite, 0.0)) if zero else (min(finite), max(finite))
 
 
-def difference_table(found: Sequence[Difference], before: str, after: str) -> Table:
+class _Group(Protocol):
+    """Queries that have something in common."""
+
+    @property
+    def value(self) -> str: ...
+    @property
+    def few(self) -> bool: ...
+
+
+def few_name(group: _Group) -> str:
+    """What the queries have in common, with a star where they are too few."""
+    return group.value + (" *" if group.few else "")
+
+
+def few_warning(groups: Iterable[_Group], what: str = "queries") -> list[Block]:
+    """What the star means, where there is one."""
+    return texts("warning", (any(group.few for group in groups), f"* too few {what} to judge by"))
+
+
+def queries_cell(queries: int, defined: Iterable[int]) -> Cell:
+    """How many queries of a group its numbers rest on; those without gold say nothing of a metric.
+
+    >>> queries_cell(30, [4, 4]), queries_cell(1200, [1200, 900]), queries_cell(30, [])
+    ('4 of 30', 1200, 30)
+    """
+    most = max(defined, default=queries)
+    return queries if most == queries else f"{most:,} of {queries:,}"
+
+
+def relevance_counts(rows: Iterable[SummaryRow | Difference]) -> list[int]:
+    """On how many queries each metric of what was found is defined; of other metrics where there is none such."""
+    listed = list(rows)
+    found = [row.n for row in listed if isinstance(parse_metric(row.metric), Relevance)]
+    return found or [row.n for row in listed]
+
+
+def difference_table(found: Sequence[Difference], before: str, after: str, note: str | None = None) -> Table:
     """Metrics of two kinds of lists beside each other, with what the second changes."""
     rows = [
-        [d.metric, written(d.baseline), written(d.candidate), points(d.delta, limits=(d.low, d.high)), p_value(d.p)]
+        [
+            d.metric,
+            written(d.baseline),
+            written(d.candidate),
+            points(d.delta, _unit(d.metric), (d.low, d.high)),
+            p_value(d.p),
+        ]
         for d in found
     ]
-    return Table([Column(c) for c in ("metric", before, after, "difference", "p")], rows)
+    shown = table(("metric", before, after, "difference", "p"), rows, note)
+    return msgspec.structs.replace(shown, intervals="difference")
+
+
+def _unit(name: str) -> str:
+    """Percentage points for shares; a number of documents is none."""
+    metric = parse_metric(name)
+    return "pp" if metric.range == (0.0, 1.0) else metric.unit
+
+
+def listing_table(listing: Listing) -> Table:
+    """A list as a table, each text cut to a line or two."""
+    facts = list(dict.fromkeys(name for line in listing.lines for name in line.facts))
+    states = [Column("")] if any(line.state for line in listing.lines) else []
+    places = [Column("#")] if any(line.place for line in listing.lines) else []
+    columns = [*places, Column(listing.title), *states, *map(Column, facts), Column("text")]
+    rows = [
+        [
+            *(line.place for _ in places),
+            line.id,
+            *(STATES[line.state] for _ in states),
+            *(line.facts.get(name) for name in facts),
+            shorten(line.text or "", _LINE),
+        ]
+        for line in listing.lines
+    ]
+    return Table(columns, rows, listing.note)
+
+
+def table(titles: Iterable[str | Column], rows: Sequence[Sequence[Cell]], note: str | None = None) -> Table:
+    return Table([title if isinstance(title, Column) else Column(title) for title in titles], rows, note)
+
+
+def count(title: str) -> Column:
+    return Column(title, "count")
+
+
+def texts(kind: TextKind, *said: tuple[object, str]) -> list[Block]:
+    """The texts whose conditions hold."""
+    return [Text(text, kind) for holds, text in said if holds]
+
+
+def as_table(figure: Picture) -> Table:
+    """The numbers of a picture, for terminals, for Markdown, and for those who do not see it."""
+    if isinstance(figure, Chart):
+        xs = sorted({x for series in figure.series for x in series.x})
+        marks = "; ".join(f"{figure.x_title} = {mark.x:g}: {mark.text}" for mark in figure.marks)
+        scores = (Column(series.name, "score") for series in figure.series)
+        values = [[f"{x:g}", *(_at(series, x) for series in figure.series)] for x in xs]
+        return table([figure.x_title, *scores], values, marks or None)
+    if isinstance(figure, Dots):
+        scores = (Column(name, "score") for name in figure.others)
+        return table(["what", figure.x_title, *scores], [[row.name, row.value, *row.others] for row in figure.rows])
+    if isinstance(figure, Bars):
+        rows: dict[str, list[Cell]] = {bar.name: [bar.name, *[None] * len(figure.kinds)] for bar in figure.bars}
+        for bar in figure.bars:
+            rows[bar.name][1 + bar.kind] = bar.text
+        return table(["what", *figure.kinds], list(rows.values()))
+    if isinstance(figure, Scatter):
+        scores = (Column(title, "score") for title in (figure.x_title, figure.y_title))
+        return table([*scores, count("queries")], [[spot.x, spot.y, spot.count] for spot in figure.spots])
+    return table(["what", "value", ""], [[tile.name, tile.text, tile.detail] for tile in figure.tiles])
+
+
+def _at(series: Series, x: float) -> Cell:
+    if x not in series.x:
+        return None
+    i = list(series.x).index(x)
+    y = series.y[i]
+    if y is None or series.low is None or series.high is None:
+        return y
+    low, high = series.low[i], series.high[i]
+    return Interval(f"{y:.4f} {interval(low, high)}", y, low, high)
+
+
+def without_repeats(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks for where nothing can be drawn: a picture whose numbers stand beside it is left out."""
+    return [block for block in blocks if not (isinstance(block, Figure) and block.told)]
+
+
+def write_cell(value: Cell, style: str) -> str:
+    """A cell as text: scores with four decimals, quantities with one, None as a dash.
+
+    >>> write_cell(0.65092, "score"), write_cell(None, "score"), write_cell(12, "count")
+    ('0.6509', '–', '12')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, (Interval, Link, str)):
+        return value if isinstance(value, str) else value.text
+    if style == "score":
+        return f"{value:.4f}"
+    if style == "quantity":
+        return f"{value:.1f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def is_unbroken(table: Table, column: int) -> bool:
+    """Whether its cells are nothing but numbers, intervals among them, which no line may break."""
+    cells = [write_cell(row[column], table.columns[column].style) for row in table.rows]
+    if table.rows and all(isinstance(row[column], Interval) for row in table.rows):
+        return True
+    return is_numeric(table, column) or all(map(_NUMBERS.fullmatch, cells))
+
+
+def is_numeric(table: Table, column: int) -> bool:
+    """Whether a column is read as numbers, which stand at its right edge."""
+    if table.columns[column].style != "text":
+        return True
+    cells = [write_cell(row[column], "text") for row in table.rows if row[column] is not None]
+    return bool(cells) and all(c == "–" or _NUMBER.fullmatch(c) for c in cells)

@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Literal
 
-import numpy as np
+import msgspec
 
-from karat.data.ids import Floats
 from karat.errors import shorten
-from karat.report.blocks import Block, Cell, Column, Dot, Dots, Interval, Report, Scatter, Section, Spot, Table, Text
-from karat.report.cells import around, difference_cell, interval_column
-from karat.report.fitting import WHOLE
-from karat.report.sections.artifacts import Artifacts
-from karat.report.sections.findings import finding_blocks
-from karat.report.sections.panel import panel_picture
+from karat.report.blocks import (
+    Block,
+    Cell,
+    Column,
+    Interval,
+    Report,
+    Section,
+    Table,
+    Text,
+    Tile,
+    Tiles,
+)
+from karat.report.cells import (
+    difference_cell,
+    few_name,
+    few_warning,
+    interval_column,
+    queries_cell,
+    relevance_counts,
+    table,
+    texts,
+)
+from karat.report.comparison_pictures import differences_picture, sides_pictures
+from karat.report.fit import WHOLE
+from karat.report.overview import data_name, difference_note, run_names, score_note, with_difference_note
+from karat.report.sections.audit import Artifacts
+from karat.report.sections.findings import finding_blocks, finding_lines, linked_findings
 from karat.report.sections.queries import ALL, SAMPLE, in_full
+from karat.report.sections.segments import leading_metrics
 from karat.report.triage import changed_blocks
-from karat.results.comparison.changes import Change, Moved
 from karat.results.comparison.compare import (
     CandidateComparison,
+    Change,
     Comparison,
+    Moved,
     SegmentDifferences,
     headline_metric,
-    paired_sides,
 )
 from karat.results.comparison.open_labels import BoundedDifference
-from karat.results.differences import SAME, Difference
-from karat.results.numbers import difference, p_value, points, titled, written
+from karat.results.differences import Difference
+from karat.results.numbers import amount, counted, difference, p_value, points, titled, written
 from karat.results.queries.changed import changed_queries
 from karat.results.result import Result
-from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 
 _SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
@@ -42,9 +60,12 @@ _BY_JUDGE = (
     "The judge's labels count where the gold has none. Metrics that are not here stay with the gold. A judge errs: "
     "`karat calibrate` tells how often."
 )
-_SPOTS = 400  # more are drawn on a grid
-_GRID = 40
+_ADJUSTED = (
+    "Many comparisons find something by chance. Holm: adjusted p for decisions (even one false find is "
+    "unlikely). BH (Benjamini–Hochberg): adjusted p for exploration (few of the finds are false)."
+)
 _SHOWN = 5
+_IN_A_TITLE = {"unclear": "no clear difference", "same": "the same", "too few": "too few queries to say"}
 _NOTE = (
     "strict bounds: between which ends any labels of the unjudged hits would leave the difference, the same labels for "
     "both runs. labels to flip: the fewest pairs that, if all were relevant, would leave the run that is ahead no "
@@ -54,50 +75,142 @@ _NOTE = (
 
 def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> Report:
     """`sides`: what was compared, in the same order; a page has pictures of it and tells what it was made from."""
-    several = len(comparison.pairs) > 1
-    sections: list[Section] = []
+    if sides:
+        return comparison_page(comparison, sides)
+    sections = [Section("all", "All comparisons", _all(comparison))] if len(comparison.pairs) > 1 else []
     for number, pair in enumerate(comparison.pairs, 1):
         title = f"{pair.candidate} against {comparison.baseline}"
-        blocks: list[Block] = [*_notes(pair), *differences_picture(comparison, pair)]
-        blocks += [_differences(comparison, pair.differences), *_judged(pair)]
-        if sides:
-            blocks += sides_pictures(pair, sides[0], sides[number])
-        sections.append(Section(f"pair-{number}", title, blocks))
-        if opened := open_label_blocks(pair):
-            sections.append(Section(f"bounds-{number}", f"What unjudged hits leave open: {title}", opened))
-        if pair.by_judge:
-            judged: list[Block] = [Text(_BY_JUDGE), _differences(comparison, pair.by_judge)]
-            sections.append(Section(f"by-judge-{number}", f"With the judge's labels: {title}", judged))
-        if pair.segments:
-            sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
-        sections += _by_query(comparison, pair, sides, number)
+        sections += _pair_sections(comparison, number, title)
         if pair.findings:
             sections.append(Section(f"findings-{number}", f"What to do: {title}", finding_blocks(pair.findings)))
-    if several:
-        sections.insert(0, Section("all", "All comparisons", _all(comparison)))
-    for name, side in zip([comparison.baseline, *(p.candidate for p in comparison.pairs)], sides, strict=False):
-        sections.append(Section("artifacts", f"Made from: {name}", Artifacts().full_blocks(side)))
     queries = {pair.queries for pair in comparison.pairs}
     on = f", {queries.pop():,} queries" if len(queries) == 1 else ""
     return Report(f"Compared with {comparison.baseline}{on}", sections)
+
+
+def comparison_page(comparison: Comparison, sides: Sequence[Result] = (), gold: str = "") -> Report:
+    """For pages: what changed at a glance, what to do, then the differences and everything behind them. `gold`: what
+    the gold set is called where it has no name."""
+    first, todo = list[Block](), list[Section]()
+    several = len(comparison.pairs) > 1
+    for number, (pair, title) in enumerate(zip(comparison.pairs, _titles(comparison), strict=True), 1):
+        first += [*texts("plain", (several, f"{title}:")), *_tiles(comparison, pair)]
+        first += [*_notes(pair), *finding_lines((pair.findings, [f"pair-{number}"]))]
+        if pair.findings:
+            cards = linked_findings((pair.findings, [f"pair-{number}"]))
+            todo.append(Section(f"findings-{number}", f"What to do: {title}" if several else "What to do", cards))
+    glance = Section("glance", "At a glance", first)
+    title = comparison_title(comparison, gold or (sides[0].gold.label if sides else ""))
+    return Report(title, [glance, *todo, *comparison_sections(comparison, sides)])
+
+
+def comparison_sections(comparison: Comparison, sides: Sequence[Result]) -> list[Section]:
+    """What a page shows of a comparison besides its overview and what to do."""
+    sections = [Section("all", "All comparisons", _all(comparison))] if len(comparison.pairs) > 1 else []
+    for number, title in enumerate(_titles(comparison), 1):
+        sections += _pair_sections(comparison, number, title, sides, page=True)
+    for name, side in zip(_names(comparison), sides, strict=False):
+        sections.append(Section("artifacts", f"Made from: {name}", Artifacts().full_blocks(side)))
+    level = comparison.statistics["level"]
+    return [msgspec.structs.replace(s, blocks=with_difference_note(s.blocks, level)) for s in sections]
+
+
+def _pair_sections(
+    comparison: Comparison, number: int, title: str, sides: Sequence[Result] = (), *, page: bool = False
+) -> list[Section]:
+    """`page`: what an overview tells is not told again, and nothing is explained twice."""
+    pair = comparison.pairs[number - 1]
+    blocks: list[Block] = [] if page else _notes(pair)
+    blocks += [*differences_picture(comparison, pair), *_differences(comparison, pair.differences, page)]
+    blocks += _judged(pair)
+    if sides:
+        blocks += sides_pictures(pair, sides[0], sides[number])
+        blocks.append(score_note(comparison.statistics["level"], sides[number].cluster))
+    sections = [Section(f"pair-{number}", title, blocks)]
+    if opened := _open_label_blocks(pair):
+        sections.append(Section(f"bounds-{number}", f"What unjudged hits leave open: {title}", opened))
+    if pair.by_judge:
+        judged: list[Block] = [Text(_BY_JUDGE), *_differences(comparison, pair.by_judge, page)]
+        sections.append(Section(f"by-judge-{number}", f"With the judge's labels: {title}", judged))
+    if pair.segments:
+        sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
+    return [*sections, *_by_query(comparison, pair, sides, number)]
+
+
+def _names(comparison: Comparison) -> list[str]:
+    """Of the baseline and of each candidate, as a page calls them."""
+    return run_names([comparison.baseline, *(pair.candidate for pair in comparison.pairs)])
+
+
+def _titles(comparison: Comparison) -> list[str]:
+    baseline, *candidates = _names(comparison)
+    return [f"{candidate} against {baseline}" for candidate in candidates]
+
+
+def comparison_title(comparison: Comparison, gold: str) -> str:
+    """`hybrid against bm25 on helpdesk: recall@5 from 33.2% to 36.8%, better`"""
+    data = data_name(comparison.dataset, gold)
+    found = [(pair, _headline(pair)) for pair in comparison.pairs]
+    if len(found) > 1:
+        return f"{len(found)} systems against {_names(comparison)[0]} on {data}, {counted(found[0][0].queries)}"
+    [(pair, d)], [title] = found, _titles(comparison)
+    if d is None or d.baseline is None or d.candidate is None:
+        return f"{title} on {data}: {counted(pair.queries)}"
+    unit = comparison.units[d.metric]
+    moved = f"{d.metric} from {amount(d.baseline, unit)} to {amount(d.candidate, unit)}"
+    return f"{title} on {data}: {moved}, {_IN_A_TITLE.get(_reading(comparison, d), _reading(comparison, d))}"
+
+
+def _headline(pair: CandidateComparison) -> Difference | None:
+    metric = headline_metric([parse_metric(d.metric) for d in pair.differences])
+    return next((d for d in pair.differences if metric is not None and d.metric == str(metric)), None)
+
+
+def _tiles(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
+    """The most telling differences, how sure they are, and on how many queries."""
+    telling = leading_metrics([parse_metric(d.metric) for d in pair.differences])
+    by_name = {d.metric: d for d in pair.differences}
+    tiles = []
+    for d in (by_name[str(metric)] for metric in telling):
+        unit = comparison.units[d.metric]
+        shown = "" if unit == "pp" else unit
+        digits = 1 if unit == "pp" else 2
+        change = f"{difference(d.delta, unit, (None, None), digits)} {unit}".rstrip()
+        limits = "" if d.low is None else difference(d.delta, unit, (d.low, d.high), digits).partition(" ")[2]
+        sides = f"{written(d.baseline, shown)} → {written(d.candidate, shown)}"
+        tiles.append(Tile(d.metric, change, f"{limits} {_reading(comparison, d)}\n{sides}".strip()))
+    found = Tiles("What changed most tellingly", [*tiles, Tile("queries", f"{pair.queries:,}")], told=True)
+    return [found, difference_note(comparison.statistics["level"], tested=_tested(pair.differences))]
+
+
+def _notes(pair: CandidateComparison) -> list[Block]:
+    return [
+        *(Text(note, "warning") for note in pair.notes),
+        *texts("plain", (pair.identical, f"Both score the same on every query{_although(pair)}.")),
+    ]
+
+
+def _although(pair: CandidateComparison) -> str:
+    """Equal scores of other lists are not the same as no change at all."""
+    if pair.other_lists is None:
+        return ""
+    if not pair.other_lists:
+        return " and return the same hits in the same order"
+    verb = "differs" if pair.other_lists == 1 else "differ"
+    return f", although the lists of {counted(pair.other_lists)} {verb}"
 
 
 def _by_query(comparison: Comparison, pair: CandidateComparison, sides: Sequence[Result], number: int) -> list[Section]:
     """On a page every list that changed can be looked at; elsewhere those that changed most are named."""
     blocks = _both_lists(pair, sides[0], sides[number]) if sides else []
     if blocks:
-        return [Section(f"queries-{number}", f"Query by query: {pair.candidate}", blocks)]
+        return [Section(f"queries-{number}", f"Query by query: {_names(comparison)[number]}", blocks)]
     if not pair.changes:
         return []
     title = f"Changed most by {pair.changes[0].metric}: {pair.candidate} against {comparison.baseline}"
     saved = [side.system or side.run for side in sides and (sides[0], sides[number]) if side.lists is None]
-    whose = " and ".join(saved)
-    notes = (
-        [Text(f"No lists to look at: of {whose} a saved result was given, which keeps no hits.", "note")]
-        if saved
-        else []
-    )
-    return [Section(f"changes-{number}", title, [_changes(comparison, pair), *notes])]
+    said = f"No lists to look at: of {' and '.join(saved)} a saved result was given, which keeps no hits."
+    return [Section(f"changes-{number}", title, [_changes(comparison, pair), *texts("note", (saved, said))])]
 
 
 def _both_lists(pair: CandidateComparison, baseline: Result, candidate: Result) -> list[Block]:
@@ -106,13 +219,6 @@ def _both_lists(pair: CandidateComparison, baseline: Result, candidate: Result) 
         return []
     found = changed_queries(baseline, candidate, metric, ALL, sample=SAMPLE, letters=WHOLE)
     return changed_blocks(found, baseline.system or baseline.run, pair.candidate, in_full(len(found.shown)))
-
-
-def _notes(pair: CandidateComparison) -> list[Block]:
-    blocks: list[Block] = [Text(note, "warning") for note in pair.notes]
-    if pair.identical:
-        blocks.append(Text("Both score the same on every query."))
-    return blocks
 
 
 def _judged(pair: CandidateComparison) -> list[Block]:
@@ -126,20 +232,26 @@ def _judged(pair: CandidateComparison) -> list[Block]:
     return [] if any(d.metric == f"judged@{found.k}" for d in pair.differences) else [Text(said, "note")]
 
 
-def _differences(comparison: Comparison, found: Sequence[Difference]) -> Table:
+def _differences(comparison: Comparison, found: Sequence[Difference], page: bool) -> list[Block]:
     tested = _tested(found)
     columns = ("metric", "baseline", "candidate", _level(comparison), *tested * ("p",), "+/=/−", "reading")
-    note = (
-        "p: chance of a difference this large if neither were better, for each metric alone. "
-        "reading: by the interval, the more careful of the two."
-    )
-    rows = [_row(comparison, d, tested) for d in found]
-    return Table([Column(c) for c in columns], rows, note if tested else "reading: by the interval.")
+    alpha = _alpha(comparison)
+    reading = f"reading: better or worse where the interval leaves out 0 and p is at most {alpha}, else unclear."
+    reading = reading if tested else "reading: by the interval, and p, which is not shown."
+    p = "p: chance of a difference this large if neither were better, for each metric alone. "
+    shown = table(columns, [_row(comparison, d, tested) for d in found])
+    if not page:
+        return [msgspec.structs.replace(shown, note=p * tested + reading)]
+    return [msgspec.structs.replace(shown, intervals="difference"), Text(reading, "note", explains="reading")]
 
 
 def _tested(found: Sequence[Difference]) -> bool:
     """Whether somebody asked for p-values: a column without any would tell nothing."""
     return any(d.p is not None for d in found) or not any(d.n for d in found)
+
+
+def _alpha(comparison: Comparison) -> str:
+    return f"{round(1 - float(comparison.statistics['level']), 6):g}"
 
 
 def _level(comparison: Comparison) -> str:
@@ -161,15 +273,14 @@ def _row(comparison: Comparison, d: Difference, tested: bool) -> list[Cell]:
 
 
 def _reading(comparison: Comparison, d: Difference) -> str:
-    """What the interval says, in a word."""
+    """What interval and p say together, in a word."""
     if d.delta is None:
         return "–"
     if d.few:
         return "too few"
     if not d.certain:
         return "same" if d.wins == d.losses == 0 else "unclear"
-    rises = d.delta > 0
-    return "better" if rises != (d.metric in comparison.lower_is_better) else "worse"
+    return "better" if (d.delta > 0) != (d.metric in comparison.lower_is_better) else "worse"
 
 
 def _all(comparison: Comparison) -> list[Block]:
@@ -186,19 +297,8 @@ def _all(comparison: Comparison) -> list[Block]:
         for pair in comparison.pairs
         for d in pair.differences
     ]
-    table = Table(
-        [Column(c) for c in columns], rows, "reading: by the interval of each alone, not adjusted for their number."
-    )
-    if not tested:
-        return [table]
-    return [
-        table,
-        Text(
-            "Many comparisons find something by chance. Holm: adjusted p for decisions (even one false find is "
-            "unlikely). BH (Benjamini–Hochberg): adjusted p for exploration (few of the finds are false).",
-            "note",
-        ),
-    ]
+    note = "reading: by the interval of each alone, not adjusted for their number."
+    return [table(columns, rows, note), *texts("note", (tested, _ADJUSTED))]
 
 
 def _segments(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
@@ -213,15 +313,13 @@ def _segments(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
             columns.append(interval_column(title, (row[2 + (1 + tested) * i] for row in rows)))
             columns += tested * [Column("p (BH)")]
         blocks.append(Table(columns, rows))
-    if any(group.few for group in pair.segments):
-        blocks.append(Text("* too few queries to judge by", "warning"))
-    told = Text("p (BH): adjusted for the number of segments; to explore, not to decide.", "note")
-    return [*blocks, told] if tested else blocks
+    told = "p (BH): adjusted for the number of segments; to explore, not to decide."
+    return [*blocks, *few_warning(pair.segments), *texts("note", (tested, told))]
 
 
 def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[str], tested: bool) -> list[Cell]:
     by_name = {d.metric: d for d in group.differences}
-    cells: list[Cell] = [group.value + (" *" if group.few else ""), group.queries]
+    cells: list[Cell] = [few_name(group), queries_cell(group.queries, relevance_counts(group.differences))]
     for name in shown:
         d = by_name[name]
         cells += [difference_cell(d, comparison.units[name]), *([p_value(d.p_bh)] if tested else [])]
@@ -231,23 +329,22 @@ def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[
 def _changes(comparison: Comparison, pair: CandidateComparison) -> Table:
     # Saved results keep no hits, and many gold sets no text: a column of dashes would tell nothing.
     lists = any(change.fell_out or change.came_in for change in pair.changes)
-    texts = any(change.query for change in pair.changes)
-    columns = ["query", pair.changes[0].metric, "change"]
-    columns += [*(["fell out", "came in"] if lists else []), *(["text"] if texts else [])]
-    rows = [_change_row(comparison, change, lists, texts) for change in pair.changes]
+    asked = any(change.query for change in pair.changes)
+    columns = ["query", pair.changes[0].metric, "change", *lists * ("fell out", "came in"), *asked * ("text",)]
+    rows = [_change_row(comparison, change, lists, asked) for change in pair.changes]
     depths = {change.k for change in pair.changes}
     top = f"the top {depths.pop()}" if len(depths) == 1 else "each query's top k"
     note = f"hits of {top}, relevant ones first, with their grade" if lists else None
-    return Table([Column(c) for c in columns], rows, note)
+    return table(columns, rows, note)
 
 
-def _change_row(comparison: Comparison, change: Change, lists: bool, texts: bool) -> list[Cell]:
+def _change_row(comparison: Comparison, change: Change, lists: bool, asked: bool) -> list[Cell]:
     return [
         change.query_id,
         f"{change.baseline:.2f} → {change.candidate:.2f}",
         points(change.delta, comparison.units[change.metric]),
         *([_moved(change.fell_out), _moved(change.came_in)] if lists else []),
-        *([None if change.query is None else shorten(change.query)] if texts else []),
+        *([None if change.query is None else shorten(change.query)] if asked else []),
     ]
 
 
@@ -257,61 +354,12 @@ def _moved(hits: list[Moved]) -> str | None:
     return ", ".join([*shown, *([f"{more} more"] if more else [])]) or None
 
 
-def differences_picture(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
-    """The differences of all shares, on one axis with zero on it."""
-    rows = [Dot(d.metric, difference_cell(d, "pp")) for d in pair.differences if comparison.units[d.metric] == "pp"]
-    shown = [row for row in rows if row.value.value is not None]
-    ends = around((v for row in shown for v in (row.value.low, row.value.high) if v is not None), zero=True)
-    title = f"What changed, with {comparison.statistics['level'] * 100:g} % intervals"
-    reach = max(*map(abs, ends), 1.0) * 1.05
-    axis = f"percentage points ({comparison.baseline} = 0)"
-    return [Dots(title, axis, shown, (-reach, reach), told=True)] if shown else []
-
-
-def sides_pictures(pair: CandidateComparison, baseline: Result, candidate: Result) -> list[Block]:
-    """The candidate's scores beside the baseline's, and query by query in the metric that decides what changed."""
-    blocks = panel_picture(candidate, baseline)
-    if metric := headline_metric([parse_metric(d.metric) for d in pair.differences]):
-        blocks.append(_scatter(metric, baseline, candidate))
-    return blocks
-
-
-def _scatter(metric: Metric, baseline: Result, candidate: Result) -> Scatter:
-    paired = paired_sides(baseline, candidate, force=True)  # whoever compares has asked already
-    before, after = (side.values[str(metric)] for side in (paired.baseline, paired.candidate))
-    defined = ~(np.isnan(before) | np.isnan(after))
-    first, other = (f"{metric} of {side.system or side.run}" for side in (baseline, candidate))
-    return Scatter(
-        f"{metric}, query by query",
-        first,
-        other,
-        _spots(before[defined], after[defined], metric.direction == "higher"),
-        around([*before[defined].tolist(), *after[defined].tolist(), *(e for e in metric.range if np.isfinite(e))]),
-    )
-
-
-def _spots(before: Floats, after: Floats, higher: bool) -> list[Spot]:
-    """Queries with the same pair of values together; very many different pairs are drawn on a grid."""
-    places = Counter(zip(before.round(4).tolist(), after.round(4).tolist(), strict=True))
-    if len(places) > _SPOTS:
-        step = max(float(np.ptp(np.concatenate([before, after]))), SAME) / _GRID
-        grid = zip(*((np.round(values / step) * step).round(4).tolist() for values in (before, after)), strict=True)
-        places = Counter(grid)
-    return [Spot(x, y, count, _kind(y - x, higher)) for (x, y), count in sorted(places.items())]
-
-
-def _kind(delta: float, higher: bool) -> Literal["gained", "lost", "same"]:
-    if abs(delta) <= SAME:
-        return "same"
-    return "gained" if (delta > 0) == higher else "lost"
-
-
-def open_label_blocks(pair: CandidateComparison) -> list[Block]:
+def _open_label_blocks(pair: CandidateComparison) -> list[Block]:
     if not pair.bounds:
         return []
     rows = [_bounds_row(found) for found in pair.bounds]
-    columns = [Column(c) for c in ("metric", "gold only (pp)", "strict bounds (pp)", "who is ahead", "labels to flip")]
-    return [Table(columns, rows, _NOTE), *_hangs_on(pair)]
+    columns = ("metric", "gold only (pp)", "strict bounds (pp)", "who is ahead", "labels to flip")
+    return [table(columns, rows), Text(_NOTE, "note", explains="bounds of differences"), *_hangs_on(pair)]
 
 
 def _hangs_on(pair: CandidateComparison) -> list[Block]:
@@ -327,9 +375,10 @@ def _hangs_on(pair: CandidateComparison) -> list[Block]:
 
 
 def _bounds_row(found: BoundedDifference) -> list[Cell]:
-    ends = difference(found.low, "pp", (None, None), 1), difference(found.high, "pp", (None, None), 1)
-    bounds = Interval(f"{ends[0]} to {ends[1]}", None, found.low, found.high)
-    return [found.metric, difference(found.delta, "pp", (None, None), 1), bounds, _bounds_reading(found), _flip(found)]
+    delta, low, high = (difference(v, "pp", (None, None), 1) for v in (found.delta, found.low, found.high))
+    bounds = Interval(f"{low} to {high}", None, found.low, found.high)
+    flip = None if found.flip is None else f"{'' if found.flip.exact else '≤ '}{found.flip.labels:,}"
+    return [found.metric, delta, bounds, _bounds_reading(found), flip]
 
 
 def _bounds_reading(found: BoundedDifference) -> str:
@@ -338,9 +387,3 @@ def _bounds_reading(found: BoundedDifference) -> str:
     if found.low == found.high:
         return "neither, whatever the labels"
     return "hangs on missing labels"
-
-
-def _flip(found: BoundedDifference) -> str | None:
-    if found.flip is None:
-        return None
-    return f"{'' if found.flip.exact else '≤ '}{found.flip.labels:,}"

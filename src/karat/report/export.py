@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from karat.files.atomic_write import check_writable, refuse_overwriting, write_w
 from karat.report.blocks import Column, Report, Section, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.markdown import render_markdown
+from karat.results.analyses.base import REGISTRY as ANALYSES
 from karat.results.kept_run import keep
 from karat.results.result import Result
 from karat.results.save import saved_form
@@ -31,10 +33,6 @@ def to_json(results: list[Result]) -> bytes:
     return b'{"schema": "%b", "results": [\n%b\n]}\n' % (SEVERAL.encode(), several)
 
 
-def to_markdown(results: list[Result]) -> bytes:
-    return "\n".join(render_markdown(evaluation_report(r)) for r in results).encode()
-
-
 def to_html(results: list[Result], command: str = "") -> bytes:
     """One page with everything, several systems in it side by side."""
     return page(full_report(results), command)
@@ -42,7 +40,7 @@ def to_html(results: list[Result], command: str = "") -> bytes:
 
 def page(report: Report, command: str = "") -> bytes:
     """A report as a page, cut to what one may weigh."""
-    from karat.report.fitting import fitted
+    from karat.report.fit import fitted
     from karat.report.renderers.html import block_weight, render_html
 
     return render_html(fitted(report, block_weight), command)
@@ -73,7 +71,7 @@ def export(results: list[Result], target: str, command: str = "") -> Path:
         content = keep(saved_form(_only_one(results))).to_parquet()
     else:
         name = table or "scores"
-        content = FRAMES[ending](_joined(results, TABLES[name]), name)
+        content = FRAMES[ending](_joined(results, TABLES[name] if name in TABLES else _found(name)), name)
     write_whole(path, content)
     return path
 
@@ -91,13 +89,29 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
         )
     if table == RESULT and path.suffix.lower() != ".parquet":
         raise ConfigError(f"a whole result is written to .json or .parquet, not to {path.suffix!r}", hint="-o out.json")
-    if table is not None and table not in (*TABLES, RESULT):
-        raise ConfigError(f"no table {table!r}", code="unknown-table", hint="there are: " + ", ".join(TABLES))
+    names = (*TABLES, *_FOUND, *sorted(ANALYSES.everything()))
+    if table is not None and table != RESULT and table.partition(".")[0] not in names:
+        raise ConfigError(f"no table {table!r}", code="unknown-table", hint="there are: " + ", ".join(names))
     if table is not None and path.suffix.lower() == PAGE:
         raise ConfigError(
             f"a page holds everything, not only {table!r}", code="unknown-output", hint=f"-o {path}, or {table}=out.md"
         )
     check_writable(path)
+
+
+_FOUND = ("bands", "findings")
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # of a table; anything else before a = belongs to a path
+
+
+def _found(name: str) -> Callable[[Result], pl.DataFrame]:
+    """A table of an analysis, such as `latency.stages`, of the bands or of the findings."""
+    from karat.report.tables import find_table, frame_of, tables_of
+
+    def frame(result: Result) -> pl.DataFrame:
+        found = {**result.analyses.found, **{kind: getattr(result, kind) for kind in _FOUND}}
+        return frame_of(find_table(tables_of(found), name))
+
+    return frame
 
 
 def _only_one(results: list[Result]) -> Result:
@@ -110,7 +124,7 @@ def _only_one(results: list[Result]) -> Result:
 
 def _split(target: str) -> tuple[str | None, Path]:
     name, equals, path = target.partition("=")
-    return (name, Path(path)) if equals and "/" not in name and "." not in name else (None, Path(target))
+    return (name, Path(path)) if equals and _NAME.fullmatch(name) else (None, Path(target))
 
 
 def _joined(results: list[Result], table: Callable[[Result], pl.DataFrame]) -> pl.DataFrame:
@@ -122,18 +136,10 @@ def _joined(results: list[Result], table: Callable[[Result], pl.DataFrame]) -> p
     return pl.concat(frames, how="diagonal")
 
 
-def _csv(frame: pl.DataFrame, name: str) -> bytes:
-    return frame.write_csv().encode()
-
-
 def _parquet(frame: pl.DataFrame, name: str) -> bytes:
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     return buffer.getvalue()
-
-
-def _rows(frame: pl.DataFrame, name: str) -> bytes:
-    return json_text(frame.to_dicts())
 
 
 def _markdown(frame: pl.DataFrame, name: str) -> bytes:
@@ -143,19 +149,21 @@ def _markdown(frame: pl.DataFrame, name: str) -> bytes:
 
 PAGE = ".html"
 RESULT = "result"  # the whole of it, as Parquet
-WHOLE = {".json": to_json, ".md": to_markdown}
-FRAMES = {".json": _rows, ".md": _markdown, ".csv": _csv, ".parquet": _parquet}
+WHOLE: dict[str, Callable[[list[Result]], bytes]] = {
+    ".json": to_json,
+    ".md": lambda results: "\n".join(render_markdown(evaluation_report(r)) for r in results).encode(),
+}
+FRAMES: dict[str, Callable[[pl.DataFrame, str], bytes]] = {
+    ".json": lambda frame, name: json_text(frame.to_dicts()),
+    ".md": _markdown,
+    ".csv": lambda frame, name: frame.write_csv().encode(),
+    ".parquet": _parquet,
+}
 
 
 def _audit_frame(result: Result) -> pl.DataFrame:
     import polars as pl
 
     rows = [(e.code, e.count, e.found, e.done, "; ".join(e.examples)) for e in result.audited]
-    kinds = {
-        "code": pl.String,
-        "count": pl.Int64,
-        "found": pl.String,
-        "done": pl.String,
-        "examples": pl.String,
-    }
-    return pl.DataFrame(rows, schema=kinds, orient="row")
+    texts = dict.fromkeys(("found", "done", "examples"), pl.String)
+    return pl.DataFrame(rows, schema={"code": pl.String, "count": pl.Int64, **texts}, orient="row")

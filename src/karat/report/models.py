@@ -6,10 +6,11 @@ from collections import Counter
 
 from karat.data.prices import Usage, money
 from karat.errors import shorten
-from karat.labels.judge.canaries import MEANING, CanaryCount
+from karat.labels.judge.canaries import MEANING
 from karat.labels.judge.judge import Judgements
 from karat.llm.client import CostEstimate, Spending
-from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text, Verdict
+from karat.report.blocks import Block, Cell, Report, Section, Text, Verdict
+from karat.report.cells import count, table, texts
 from karat.systems.synthesize.synthesize import Synthesis
 
 _NO_PRICE = "cost not known: --prices names a table with this model"
@@ -35,17 +36,15 @@ def estimate_text(estimate: CostEstimate) -> str:
 def spending_blocks(spent: Spending) -> list[Block]:
     rows = [_usage_row("this time", spent.now), _usage_row("earlier, used again", spent.earlier)]
     cost = _NO_PRICE if spent.cost is None else f"This time cost {money(spent.cost)} {spent.currency}"
-    blocks: list[Block] = [
-        Table([Column(""), *(Column(c, "count") for c in ("calls", "tokens in", "tokens out"))], rows),
+    note = f"The server did not count the tokens of {spent.estimated_calls:,} calls: estimated, 4 bytes a token."
+    return [
+        table(["", *map(count, ("calls", "tokens in", "tokens out"))], rows),
         Text(f"{cost[0].upper()}{cost[1:]}."),
+        *texts("note", (spent.estimated_calls, note)),
     ]
-    if spent.estimated_calls:
-        note = f"The server did not count the tokens of {spent.estimated_calls:,} calls: estimated, 4 bytes a token."
-        blocks.append(Text(note, "note"))
-    return blocks
 
 
-def _usage_row(name: str, used: Usage) -> list[str | float | int | None]:
+def _usage_row(name: str, used: Usage) -> list[Cell]:
     return [name, used.calls, used.prompt_tokens, used.completion_tokens]
 
 
@@ -60,39 +59,31 @@ def judging_report(done: Judgements) -> Report:
 
 def _labels(done: Judgements) -> list[Block]:
     pairs = len(done.labels)
-    rows: list[list[Cell]] = [[g, n, _share(n, pairs), _MEANS[g]] for g, n in done.grades.items()]
-    rows += [["missing", n, _share(n, pairs), why] for why, n in done.missing.items()]
-    columns = [Column("grade"), Column("pairs", "count"), Column("share"), Column("meaning")]
-    blocks: list[Block] = [Table(columns, rows)]
-    blocks += [Text(f"missing: {example}", "note") for example in done.missing_examples]
-    blocks += [Text(f"{note}.", "warning") for note in done.notes]
-    if done.prompt_version:
-        blocks.append(Text(f"prompt {done.prompt_version}", "note"))
-    return blocks
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}"
+    rows: list[list[Cell]] = [[g, n, f"{n / pairs:.0%}", _MEANS[g]] for g, n in done.grades.items()]
+    rows += [["missing", n, f"{n / pairs:.0%}", why] for why, n in done.missing.items()]
+    return [
+        table(["grade", count("pairs"), "share", "meaning"], rows),
+        *(Text(f"missing: {example}", "note") for example in done.missing_examples),
+        *(Text(f"{note}.", "warning") for note in done.notes),
+        *texts("note", (done.prompt_version, f"prompt {done.prompt_version}")),
+    ]
 
 
 def _canaries(done: Judgements) -> list[Block]:
     if not done.canaries:
         return [Text("None were mixed in: nothing tells whether the judge can be deceived.", "warning")]
-    rows = [_canary_row(count) for count in done.canaries]
-    titles = [Column("kind"), Column("asked", "count"), Column("fell", "count"), Column("no grade", "count")]
-    table = Table([*titles, Column("allowed"), Column("what it is")], rows)
-    return [table, _verdict(done)]
-
-
-def _canary_row(count: CanaryCount) -> list[Cell]:
-    allowed = "none" if not count.tolerated else f"up to {count.tolerated:.0%}"
-    return [count.kind, count.asked, count.fell, count.missing, allowed, MEANING[count.kind]]
+    counts = map(count, ("asked", "fell", "no grade"))
+    rows: list[list[Cell]] = []
+    for found in done.canaries:
+        allowed = "none" if not found.tolerated else f"up to {found.tolerated:.0%}"
+        rows.append([found.kind, found.asked, found.fell, found.missing, allowed, MEANING[found.kind]])
+    return [table(["kind", *counts, "allowed", "what it is"], rows), _verdict(done)]
 
 
 def _verdict(done: Judgements) -> Block:
     if done.fit is None:
         return Verdict("inconclusive", "fit to judge", "no canary got a grade")
-    failed = [count for count in done.canaries if count.is_passed is False]
+    failed = [found for found in done.canaries if found.is_passed is False]
     if not failed:
         return Verdict("pass", "fit to judge", "it withstood the canaries")
     said = "; ".join(
@@ -117,14 +108,13 @@ def _queries(done: Synthesis) -> list[Block]:
     rows: list[list[Cell]] = [
         [level, *(kinds[level, kind] for kind in types)] for level in dict.fromkeys(level for level, _ in kinds)
     ]
-    table = Table([Column(""), *(Column(kind, "count") for kind in types)], rows)
-    some: list[list[Cell]] = [
-        [query["tags"]["type"], _difficulty(query), query["query"]] for query in done.queries[:_SHOWN]
+    some = [[query["tags"]["type"], _difficulty(query), query["query"]] for query in done.queries[:_SHOWN]]
+    shown = [table(["", *map(count, types)], rows), table(["type", "difficulty", "for example"], some)]
+    return [
+        *(shown if rows else [Text("No draft was kept.")]),
+        *(Text(f"{note}.", "warning") for note in done.notes),
+        Text("Made up by a model: good for comparing systems, no measure of what people ask.", "note"),
     ]
-    shown = Table([Column("type"), Column("difficulty"), Column("for example")], some)
-    notes = [Text(f"{note}.", "warning") for note in done.notes]
-    said = Text("Made up by a model: good for comparing systems, no measure of what people ask.", "note")
-    return [table, shown, *notes, said]
 
 
 def _difficulty(query: dict[str, object]) -> str:
@@ -135,7 +125,6 @@ def _difficulty(query: dict[str, object]) -> str:
 def _rejected(done: Synthesis) -> list[Block]:
     if not done.rejected:
         return [Text(f"None of {done.drafts:,}.")]
-    rows: list[list[Cell]] = [[why, count] for why, count in done.rejected.items()]
-    note = f"of {done.drafts:,} drafts"
+    rows: list[list[Cell]] = [[why, drafts] for why, drafts in done.rejected.items()]
     examples = [Text(example, "note") for example in done.rejected_examples]
-    return [Table([Column("why"), Column("drafts", "count")], rows, note), *examples]
+    return [table(["why", count("drafts")], rows, f"of {done.drafts:,} drafts"), *examples]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from karat.report.blocks import Bar, Bars, Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
-from karat.report.cells import interval_column, value_cell
-from karat.results.numbers import points, with_interval
+from karat.report.blocks import Bar, Bars, Block, Cell, Chart, Mark, Report, Section, Series, Table, Text
+from karat.report.cells import count, few_name, few_warning, interval_column, queries_cell, table, texts, value_cell
+from karat.report.overview import data_name, run_names
+from karat.results.numbers import amount, points, with_interval
 from karat.results.power import Plan, PlanRow
 from karat.results.summary import SummaryRow
 from karat.results.sweep import Curve, Knee, Sweep
@@ -19,7 +20,16 @@ def sweep_report(sweep: Sweep) -> Report:
     sections = [Section("sweep", f"Over k, {everything.queries:,} queries", sweep_blocks(sweep))]
     if segments:
         sections.append(Section("segments", "Segments", _segments(segments)))
-    return Report(f"{sweep.system or sweep.run} against {sweep.gold}", sections)
+    return Report(f"{sweep.system or sweep.run} against {sweep.gold}", sections, page_title=_sentence(sweep))
+
+
+def _sentence(sweep: Sweep) -> str:
+    """`bm25 on helpdesk over k: recall 11.6% at 1, 46.8% at 10`"""
+    [name] = run_names([sweep.system or sweep.run])
+    points = sweep.curves[0].points
+    ends = [(point.k, point.recall.mean) for point in (points[:1] if len(points) < 2 else (points[0], points[-1]))]
+    told = [f"{amount(mean, 'pp')} at {k}" for k, mean in ends if mean is not None]
+    return f"{name} on {data_name(sweep.dataset, sweep.gold)} over k" + (f": recall {', '.join(told)}" if told else "")
 
 
 def sweep_blocks(sweep: Sweep) -> list[Block]:
@@ -32,19 +42,18 @@ def sweep_blocks(sweep: Sweep) -> list[Block]:
 
 
 def _chart(curve: Curve, level: float) -> Chart:
-    series = [_series(name, [getattr(point, name) for point in curve.points], curve) for name in _NAMES]
+    series = []
+    for name, title in _NAMES.items():
+        rows: list[SummaryRow] = [getattr(point, name) for point in curve.points]
+        values = [[row.mean for row in rows], [row.low for row in rows], [row.high for row in rows]]
+        series.append(Series(f"{title}@k", [point.k for point in curve.points], *values))
     knees: dict[int, list[str]] = {}
     for knee in curve.knees:
-        if knee.k != max(knee.chosen):  # a curve that still rises at its end has none
+        if not knee.rising:
             knees.setdefault(knee.k, []).append(_NAMES[knee.metric])
     marks = [Mark(k, f"knee of {' and '.join(names)}") for k, names in sorted(knees.items())]
     title = f"How deep to look: recall and nDCG over k, with {level * 100:g} % intervals"
     return Chart(title, "k", "score", series, marks, "log", (0.0, 1.0), told=True)
-
-
-def _series(name: str, rows: list[SummaryRow], curve: Curve) -> Series:
-    columns = [[row.mean for row in rows], [row.low for row in rows], [row.high for row in rows]]
-    return Series(f"{_NAMES[name]}@k", [point.k for point in curve.points], *columns)
 
 
 def _headroom(curve: Curve) -> Bars:
@@ -83,15 +92,14 @@ def _sentences(curve: Curve) -> list[Block]:
 
 
 def _knee(knee: Knee) -> str:
-    if knee.k == max(knee.chosen):
-        name, share = _NAMES[knee.metric], knee.chosen[knee.k]
-        return f"No knee of {name} up to k = {knee.k}: it still rises there (in {share:.0%} of the resamples)."
-    others = [f"k = {k} in {share:.0%}" for k, share in knee.chosen.items() if k != knee.k and share >= 0.005]
+    name, share = _NAMES[knee.metric], f"{knee.chosen[knee.k]:.0%}"
+    if knee.rising:
+        return f"No knee of {name} up to k = {knee.k}: it still rises there (in {share} of the resamples)."
+    others = [f"k = {k} in {part:.0%}" for k, part in knee.chosen.items() if k != knee.k and part >= 0.005]
     doubt = f"; {', '.join(others)}" if others else ""
-    name = _NAMES[knee.metric]
     return (
         f"Knee of {name}: k = {knee.k}, the smallest within 1 pp of the deepest "
-        f"(chosen in {knee.chosen[knee.k]:.0%} of the resamples{doubt})."
+        f"(chosen in {share} of the resamples{doubt})."
     )
 
 
@@ -100,36 +108,52 @@ def _segments(curves: list[Curve]) -> list[Block]:
     for segment, group in groupby(curves, lambda curve: curve.segment):
         rows = [_segment_row(curve) for curve in group]
         deepest = curves[0].points[-1].k
-        columns = (segment, "queries", "knee recall", "knee nDCG", "area under recall", f"recall@{deepest}", "lost")
-        blocks.append(Table([Column(c, "count" if c == "queries" else "text") for c in columns], rows))
-    if any(curve.few for curve in curves):
-        blocks.append(Text("* too few queries to judge by", "warning"))
-    return blocks
+        columns = (
+            segment,
+            count("queries"),
+            "knee recall",
+            "knee nDCG",
+            "area under recall",
+            f"recall@{deepest}",
+            "lost",
+        )
+        blocks.append(table(columns, rows))
+    rising = any(knee.rising for curve in curves for knee in curve.knees)
+    note = f"none: the curve still rises at k = {curves[0].points[-1].k} (in that share of the resamples)."
+    return [*blocks, *texts("note", (rising, note)), *few_warning(curves)]
 
 
 def _segment_row(curve: Curve) -> list[Cell]:
     knees = {knee.metric: knee for knee in curve.knees}
     return [
-        curve.value + (" *" if curve.few else ""),
-        curve.queries,
-        *(f"{knees[n].k} ({knees[n].chosen[knees[n].k]:.0%})" if n in knees else "–" for n in ("recall", "ndcg")),
+        few_name(curve),
+        queries_cell(curve.queries, [curve.points[-1].recall.n]),
+        *(_short_knee(knees[n]) if n in knees else "–" for n in ("recall", "ndcg")),
         with_interval(curve.auc_recall),
         with_interval(curve.points[-1].recall),
         f"{curve.headroom[-1].lost:.3f}" if curve.headroom else "–",
     ]
 
 
+def _short_knee(knee: Knee) -> str:
+    share = f"{knee.chosen[knee.k]:.0%}"
+    return f"none ({share})" if knee.rising else f"{knee.k} ({share})"
+
+
 def power_report(plan: Plan) -> Report:
-    wanted = plan.rows[0].detect
-    columns = ("metric", "queries", "spread", "detectable", f"for {wanted:g}: queries needed", "enough")
-    table = Table([Column(c, "count" if c == "queries" else "text") for c in columns], [_row(row) for row in plan.rows])
-    blocks: list[Block] = [table, Text(_how(plan), "note")]
-    if any(row.spread is not None and row.detectable is None for row in plan.rows):
-        blocks.append(Text("spread 0: the scores do not differ here, so nothing follows for other runs.", "warning"))
-    if any(row.few for row in plan.rows):
-        blocks.append(Text("too few queries to know the spread well: take these figures as rough.", "warning"))
-    title = f"{plan.run} against {plan.gold}"
-    return Report(title, [Section("power", "How sure can this set be", blocks)])
+    needed = f"for {plan.rows[0].detect:g}: queries needed"
+    columns = ("metric", count("queries"), "spread", "detectable", needed, "enough")
+    same = any(row.spread is not None and row.detectable is None for row in plan.rows)
+    warnings = texts(
+        "warning",
+        (same, "spread 0: the scores do not differ here, so nothing follows for other runs."),
+        (any(row.few for row in plan.rows), "too few queries to know the spread well: take these figures as rough."),
+    )
+    blocks = [table(columns, [_row(row) for row in plan.rows]), Text(_how(plan), "note"), *warnings]
+    [name] = run_names([plan.run])
+    sentence = f"How small a difference {data_name(plan.dataset, plan.gold)} can show, with {name}"
+    sections = [Section("power", "How sure can this set be", blocks)]
+    return Report(f"{plan.run} against {plan.gold}", sections, page_title=sentence)
 
 
 def _row(row: PlanRow) -> list[Cell]:
@@ -144,13 +168,11 @@ def _row(row: PlanRow) -> list[Cell]:
 
 
 def _how(plan: Plan) -> str:
-    found = f"detectable: the smallest true difference between two runs that is found in {plan.power:.0%} of cases"
-    found += f" (at {plan.level * 100:g} %). spread: standard deviation of the paired differences, "
-    if plan.against is not None:
-        found += f"measured against {plan.against}."
-    else:
-        found += (
-            f"assuming that the scores of two versions correlate by {plan.correlation:g}; "
-            "name a second run with --against to measure it."
-        )
-    return found + (f" Queries with the same {plan.cluster} count together." if plan.cluster else "")
+    spread = f"measured against {plan.against}."
+    if plan.against is None:
+        spread = f"assuming that the scores of two versions correlate by {plan.correlation:g}; "
+        spread += "name a second run with --against to measure it."
+    return (
+        f"detectable: the smallest true difference between two runs that is found in {plan.power:.0%} of cases"
+        f" (at {plan.level * 100:g} %). spread: standard deviation of the paired differences, {spread}"
+    ) + (f" Queries with the same {plan.cluster} count together." if plan.cluster else "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.report.blocks import Block, Cell, Report, Section, Table, Text
+from karat.report.cells import table, texts
+from karat.report.overview import data_name, run_names
 from karat.results.numbers import counted, difference, interval, p_value, points, titled, written
 from karat.systems.ladder import Ladder, Rung
 from karat.systems.stress.stress import Stress, StressRow
@@ -18,7 +20,9 @@ def ladder_report(ladder: Ladder) -> Report:
     if said:
         sections.append(Section("notes", "To know", said))
     size = ladder.corpus["size"]
-    return Report(f"Ladder over {ladder.corpus['name']} ({size:,} items), against {ladder.gold}", sections)
+    over = f"Ladder over {ladder.corpus['name']} ({size:,} items)"
+    sentence = f"{over}, on {data_name(ladder.dataset, ladder.gold)}"
+    return Report(f"{over}, against {ladder.gold}", sections, page_title=sentence)
 
 
 def _rung_table(ladder: Ladder, at: int, name: str) -> Table:
@@ -26,20 +30,16 @@ def _rung_table(ladder: Ladder, at: int, name: str) -> Table:
     level = f"{ladder.statistics['level'] * 100:g} % interval"
     unit = ladder.units[name]
     steps = [titled(title, unit) for title in ("above the next", "above bm25")]
-    columns = [Column(title) for title in ("system", "value", level, *steps)]
     rows = [_rung_row(rung, at, unit) for rung in reversed(ladder.rungs)]
     unit = "" if ladder.units[name] == "pp" else ladder.units[name]
     if ladder.ceilings.get(name) is not None:
         rows.insert(0, ["(a perfect ranking)", written(ladder.ceilings[name], unit), None, None, None])
     if ladder.floors.get(name) is not None:
         rows.append(["(chance, on average)", written(ladder.floors[name], unit), None, None, None])
-    return Table(columns, rows, _note(ladder))
-
-
-def _note(ladder: Ladder) -> str:
     runs = [rung.system for rung in ladder.rungs if not rung.baseline]
     given = f" → marks what was given: {', '.join(runs)}." if runs else ""
-    return f"above …: paired differences, query by query, with their intervals.{given}"
+    note = f"above …: paired differences, query by query, with their intervals.{given}"
+    return table(["system", "value", level, *steps], rows, note)
 
 
 def _rung_row(rung: Rung, at: int, unit: str) -> list[Cell]:
@@ -53,11 +53,14 @@ def _rung_row(rung: Rung, at: int, unit: str) -> list[Cell]:
 
 
 def stress_report(found: Stress) -> Report:
-    blocks: list[Block] = [Text(_what(found)), _rank_table(found), *(Text(note, "warning") for note in _notes(found))]
-    sections = [Section("stress", "Hard-negative stress", blocks)]
+    sections = [Section("stress", "Hard-negative stress", [Text(_what(found)), _rank_table(found), *_notes(found)])]
     if found.worst:
-        sections.append(Section("worst", "Queries that lost most", [_worst(found)]))
-    return Report(f"{found.system or found.run} against {found.gold}", sections)
+        rows = [[d.query_id, f"{d.before:.2f} → {d.after:.2f}", d.query] for d in found.worst]
+        worst = table(["query", found.metric, "text"], rows, "with all negatives together")
+        sections.append(Section("worst", "Queries that lost most", [worst]))
+    [name] = run_names([found.system or found.run])
+    sentence = f"{name} on {data_name(found.dataset, found.gold)} with hard negatives in its lists"
+    return Report(f"{found.system or found.run} against {found.gold}", sections, page_title=sentence)
 
 
 def _what(found: Stress) -> str:
@@ -71,18 +74,18 @@ def _what(found: Stress) -> str:
 
 def _rank_table(found: Stress) -> Table:
     titles = ["negatives at", "without", "with", f"change of {found.metric}", "p"]
-    reranked = found.reranker is not None
-    columns = [*titles, "before reranking"] if reranked else titles
-    note = "Where interval and p disagree, go by the interval: it is the more careful of the two."
-    if reranked:
+    note = "A change is beyond chance where the interval leaves out 0 and p is small: both must say so."
+    if found.reranker is not None:
+        titles.append("before reranking")
         note += " before reranking: the change that the reranker had to make good."
-    return Table([Column(c) for c in columns], [_rank_row(row) for row in found.rows], note)
+    return table(titles, [_rank_row(row) for row in found.rows], note)
 
 
 def _rank_row(row: StressRow) -> list[Cell]:
     change, bare = row.change, row.unranked
+    at = f"rank {row.at[0]}" if len(row.at) == 1 else f"ranks {', '.join(map(str, row.at))} together"
     cells: list[Cell] = [
-        _ranks(row.at),
+        at,
         written(change.baseline),
         written(change.candidate),
         points(change.delta, limits=(change.low, change.high)),
@@ -91,32 +94,22 @@ def _rank_row(row: StressRow) -> list[Cell]:
     return cells if bare is None else [*cells, points(bare.delta)]
 
 
-def _ranks(at: list[int]) -> str:
-    return f"rank {at[0]}" if len(at) == 1 else f"ranks {', '.join(map(str, at))} together"
-
-
-def _notes(found: Stress) -> list[str]:
-    left_out = ", ".join(f"{why} ({count:,})" for why, count in found.left_out.items())
-    told = (
-        (sum(found.left_out.values()), "{} of the gold set left out: " + left_out),
-        (found.fewer_negatives, "{} with fewer negatives than ranks: all together means as many as there are"),
+def _notes(found: Stress) -> list[Block]:
+    why, left_out = ", ".join(f"{why} ({n:,})" for why, n in found.left_out.items()), sum(found.left_out.values())
+    fewer, short, last = found.fewer_negatives, found.short_lists, found.rows[-1].at[-1]
+    return texts(
+        "warning",
+        (left_out, f"{counted(left_out)} of the gold set left out: {why}."),
+        (fewer, f"{counted(fewer)} with fewer negatives than ranks: all together means as many as there are."),
+        (short, f"{counted(short)} with a list that ends before rank {last}: the negative was put at its end instead."),
+        (found.moved, f"Negatives that stood in the list already, and were moved: {found.moved:,}."),
         (
-            found.short_lists,
-            f"{{}} with a list that ends before rank {found.rows[-1].at[-1]}: the negative was put at its end instead",
+            found.relevant_negatives,
+            f"Negatives that the gold set calls relevant, and were not used: {found.relevant_negatives:,}.",
         ),
+        (
+            found.without_text,
+            f"The reranker got {found.without_text:,} hits without text: --corpus lends it to them.",
+        ),
+        (found.rows[0].change.few, "Too few queries to judge by."),
     )
-    notes = [text.format(counted(count)) + "." for count, text in told if count]
-    if found.moved:
-        notes.append(f"Negatives that stood in the list already, and were moved: {found.moved:,}.")
-    if found.relevant_negatives:
-        notes.append(f"Negatives that the gold set calls relevant, and were not used: {found.relevant_negatives:,}.")
-    if found.without_text:
-        notes.append(f"The reranker got {found.without_text:,} hits without text: --corpus lends it to them.")
-    if found.rows[0].change.few:
-        notes.append("Too few queries to judge by.")
-    return notes
-
-
-def _worst(found: Stress) -> Table:
-    rows: list[list[Cell]] = [[d.query_id, f"{d.before:.2f} → {d.after:.2f}", d.query] for d in found.worst]
-    return Table([Column(c) for c in ("query", found.metric, "text")], rows, "with all negatives together")

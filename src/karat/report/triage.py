@@ -6,17 +6,21 @@ from collections.abc import Sequence
 
 import msgspec
 
-from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
+from karat.report.blocks import Block, Example, Line, Listing, Report, Section, Text
+from karat.report.overview import data_name, run_names
 from karat.report.sections.stages import WORDS
+from karat.results.numbers import counted
 from karat.results.queries.changed import ChangedQueries, ChangedQuery
-from karat.results.queries.highlight import MarkedText
-from karat.results.queries.shown import ShownGold, ShownHit
+from karat.results.queries.shown import MarkedText, ShownHit
 from karat.results.queries.triage import DEPTH, Case, Triage
 
 
 def triage_report(found: Triage) -> Report:
     section = Section("triage", "Where it fails", triage_blocks(found))
-    return Report(title=f"{found.system or found.run} against {found.gold}", sections=[section])
+    [name] = run_names([found.system or found.run])
+    where = f"Where {name} fails on {data_name(found.dataset, found.gold)}"
+    sentence = f"{where}: {found.nothing_found:,} of {counted(found.queries)} with nothing found"
+    return Report(f"{found.system or found.run} against {found.gold}", [section], page_title=sentence)
 
 
 def triage_blocks(found: Triage) -> list[Block]:
@@ -60,19 +64,18 @@ def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full
     return [Text(said), *(_changed(q, baseline, candidate, i < in_full) for i, q in enumerate(found.shown))]
 
 
-_OWN = ("outcome", "finding", "word search", "text")
+_OWN = ("outcome", "finding", "word search", "text", "page")
 _KINDS = {"lost": "lost", "gained": "gained", "changed": "have other hits and the same score"}
 
 
 def _changed(query: ChangedQuery, baseline: str, candidate: str, in_full: bool) -> Example:
-    left = query.gold_items - len(query.gold)
     return Example(
         query_id=query.query_id,
         query=query.query,
         facts={f"{query.metric} before": query.before, "after": query.after},
         labels=_tags(query.tags),
         listings=[
-            Listing("should be found", [_gold(item) for item in query.gold], f"and {left} more" if left else None),
+            _wanted(query),
             _side("before", baseline, query.baseline, in_full),
             _side("after", candidate, query.candidate, in_full),
         ],
@@ -88,9 +91,7 @@ def _side(when: str, system: str, hits: Sequence[ShownHit], in_full: bool) -> Li
 
 
 def _case(case: Case, k: int, in_full: bool) -> Example:
-    left = case.gold_items - len(case.gold)
-    listings = [Listing("should be found", [_gold(item) for item in case.gold], f"and {left} more" if left else None)]
-    listings.append(Listing("was found", _hits(case.hits), None if case.hits else "nothing"))
+    listings = [_wanted(case), Listing("was found", _hits(case.hits), None if case.hits else "nothing")]
     if case.bm25 is not None:
         listings.append(Listing("word search (BM25)", _hits(case.bm25), None if case.bm25 else "nothing"))
     return Example(
@@ -137,20 +138,21 @@ def _losses(case: Case, k: int) -> list[str]:
     return [f"Of {case.gold_items} relevant {items} {lost} {are} not in the top {k}: {'; '.join(stages)}."]
 
 
-def _gold(item: ShownGold) -> Line:
-    facts: dict[str, Cell] = {"grade": item.grade, "found at": item.rank}
-    return Line("", item.id, None, facts, *_text(item.passage))
+def _wanted(shown: Case | ChangedQuery) -> Listing:
+    left = shown.gold_items - len(shown.gold)
+    lines = [
+        Line("", item.id, None, {"grade": item.grade, "found at": item.rank}, *_text(item.passage))
+        for item in shown.gold
+    ]
+    return Listing("should be found", lines, f"and {left} more" if left else None)
 
 
 def _hits(hits: Sequence[ShownHit]) -> list[Line]:
-    return [Line(str(hit.rank), hit.id, hit.mark, _score(hit.score), *_text(hit.passage)) for hit in hits]
-
-
-def _score(score: float | None) -> dict[str, Cell]:
-    return {} if score is None else {"score": f"{score:.4g}"}
+    return [
+        Line(str(h.rank), h.id, h.mark, {} if h.score is None else {"score": f"{h.score:.4g}"}, *_text(h.passage))
+        for h in hits
+    ]
 
 
 def _text(passage: MarkedText | None) -> tuple[str | None, list[tuple[int, int]]]:
-    if passage is None:
-        return None, []
-    return passage.text, list(passage.marks)
+    return (None, []) if passage is None else (passage.text, list(passage.marks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,27 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
 from karat.errors import KaratError, MissingExtra
+from karat.scoring.views import View
 
 if TYPE_CHECKING:
     from karat.data.audit import Audit
     from karat.retrievers.bm25 import BM25
+    from karat.scoring.judged import Rules
+    from karat.scoring.table import JudgedTable
 
 LISTS = "bm25"  # what its lists are called among those of a run
-_DEPTH = 50  # as deep as `karat run` looks
+DEPTH = 50  # as deep as `karat run` looks
 _MOST = 20_000_000  # characters; to index so many takes some seconds, more nobody asked for
+
+
+def mark_depth(tables: Mapping[View, JudgedTable], rules: Rules) -> int:
+    """Hits per query that BM25 may return beside a run: as many as the longest list of the run has.
+
+    A threshold cuts by the run's own scores, which says nothing of how many hits were requested.
+    """
+    if rules.min_score is not None:
+        return rules.top_k or DEPTH
+    return max(int(tables[View.own(rules)].depth.max(initial=0)), 1)
 
 
 class NoWordSearch(KaratError):
@@ -46,8 +59,12 @@ class WordSearch(Run):
 
     label = "BM25 over the corpus"
 
-    def __init__(self, corpus: Corpus, gold: Gold) -> None:
-        self._corpus, self._gold = corpus, gold
+    def __init__(self, corpus: Corpus, gold: Gold, depth: int = DEPTH) -> None:
+        self._corpus, self._gold, self.depth = corpus, gold, depth
+
+    def to_depth(self, depth: int) -> WordSearch:
+        """The same search with as many hits per query."""
+        return WordSearch(self._corpus, self._gold, depth)
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         yield self._found
@@ -56,7 +73,7 @@ class WordSearch(Run):
     def _found(self) -> Hits:
         search, gold = self._search(), self._gold
         texts = map(gold.text, range(len(gold.queries)))
-        lists = [search.search(text or "", _DEPTH, language=language_of(gold, i)) for i, text in enumerate(texts)]
+        lists = [search.search(text or "", self.depth, language=language_of(gold, i)) for i, text in enumerate(texts)]
         hits = [hit for found in lists for hit in found]
         return Hits(
             system="",

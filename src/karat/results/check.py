@@ -9,13 +9,15 @@ import numpy as np
 
 from karat.data.audit import Audit, Entry
 from karat.data.gold import Gold
-from karat.data.hits import OPTIONAL_COLUMNS, Run, Ungrouped
-from karat.data.ids import may_repeat
+from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run, Ungrouped
+from karat.data.ids import DocRule, may_repeat
 from karat.errors import KaratError
 from karat.formats.base import Source
+from karat.formats.field_map import FieldMap
 from karat.formats.read import find_kind, read_gold, read_run
+from karat.scoring.doubts import NameWatch, SeenNames, SeenScores, judge_doubts, seen_scores
 from karat.scoring.judged import Judged, Rules, count_states, judge
-from karat.scoring.overlap import SharedItems, count_missing, count_no_shared_items
+from karat.scoring.overlap import count_missing
 from karat.scoring.ranking import drop_repeats, inspect_order
 
 
@@ -30,10 +32,11 @@ class Checked(msgspec.Struct):
     error: str | None = None
 
 
-def check_files(files: list[str], target: str | None = None) -> list[Checked]:
+def check_files(files: list[str], target: str | None = None, fields: FieldMap | None = None) -> list[Checked]:
+    """`fields`: a map of what fields are for, for all files."""
     golds: dict[str, Gold] = {}
     runs: dict[str, Run] = {}
-    checked = [_check(file, target, golds, runs) for file in files]
+    checked = [_check(file, target, fields, golds, runs) for file in files]
     if len(golds) == 1:
         (gold,) = golds.values()
         for found in checked:
@@ -42,15 +45,15 @@ def check_files(files: list[str], target: str | None = None) -> list[Checked]:
     return checked
 
 
-def _check(file: str, target: str | None, golds: dict[str, Gold], runs: dict[str, Run]) -> Checked:
+def _check(
+    file: str, target: str | None, fields: FieldMap | None, golds: dict[str, Gold], runs: dict[str, Run]
+) -> Checked:
     try:
-        source = Source(file)
-        kind, found = find_kind(source)
-        name = found.name
+        kind, name = find_kind(Source(file), fields)
         if kind == "gold":
-            golds[file] = gold = read_gold(file, target=target)
+            golds[file] = gold = read_gold(file, target=target, columns=fields)
             return Checked(file, "gold", name, _holds_gold(gold), list(gold.audit))
-        run = read_run(file)
+        run = read_run(file, columns=fields)
         holds, audit = _read_through(run)
         runs[file] = run
         return Checked(file, "run", name, holds, list(audit))
@@ -80,9 +83,9 @@ def _read_through(run: Run) -> tuple[dict[str, int | str | None], Audit]:
             queries += len(part.queries)
             hits += int(part.offsets[-1])
             count_states(part, audit)
-            inspect_order(part, audit)
+            inspect_order(part, audit, Rules())
             if may_repeat(part.ids, part.offsets):
-                drop_repeats(part, audit)
+                drop_repeats(part, audit, Rules())
     except Ungrouped:
         return _read_through(run.grouped())
     return {"systems": ", ".join(systems), "queries": queries, "hits": hits}, audit
@@ -93,7 +96,7 @@ def _match(found: Checked, run: Run, gold: Gold) -> None:
     systems: dict[str, _Covered] = {}
     try:
         for part in run.slices(frozenset(), audit):
-            systems.setdefault(part.system, _Covered(gold)).add(judge(part, gold, Rules(), audit))
+            systems.setdefault(part.system, _Covered(gold)).add(judge(part, gold, Rules(), audit), part)
     except Ungrouped:
         return _match(found, run.grouped(), gold)
     for covered in systems.values():
@@ -110,13 +113,16 @@ class _Covered:
     """What one system has of the gold set."""
 
     def __init__(self, gold: Gold) -> None:
-        self.gold, self.shared = gold, SharedItems(gold)
+        self.gold, self._watch = gold, NameWatch(gold, DocRule())
+        self._names, self._slopes = SeenNames(), SeenScores()
         self.seen = np.zeros(len(gold.queries), np.bool_)
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: Judged, hits: Hits) -> None:
         self.seen[judged.queries] = True
-        self.shared.look(judged)
+        self._names.add(self._watch.look(judged, hits))
+        if hits.turned is None:
+            self._slopes.add(seen_scores(hits))
 
     def report(self, audit: Audit) -> None:
-        count_no_shared_items(self.gold, self.shared.found, self.shared.seen, audit)
+        judge_doubts(self._names, self._slopes, self.gold, Rules(), None, audit)
         count_missing(self.gold, np.flatnonzero(~self.seen), audit)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
-from karat.results.summary import FEW, Scores, aggregate, mean_of, number
+from karat.results.summary import FEW, Limits, Scores, farthest, mean_limits, mean_of
 from karat.scoring.metrics.base import Metric
-from karat.statistics.intervals import mean_intervals
-from karat.statistics.quantile_difference import quantile_difference_interval
+from karat.statistics.distribution import quantile_difference_interval
+from karat.statistics.intervals import Range
 from karat.statistics.sampling import Sampling
 from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import sum_up
 
 SAME = 1e-9  # scores that differ by less differ by rounding
+_ROUNDING = 1e-12
+_MANY = 2_000  # differences, from which on flipped signs need not be drawn only to say whether p is small
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -37,11 +39,7 @@ class Difference(msgspec.Struct, frozen=True):
     few: bool = False  # too few queries to judge by
     p_holm: float | None = None  # adjusted for all comparisons of the table: for decisions
     p_bh: float | None = None  # adjusted for all comparisons of the table: for exploration
-
-    @property
-    def certain(self) -> bool:
-        """Whether the interval leaves no doubt about the sign."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+    certain: bool = False  # beyond chance: the interval leaves out 0 and p is at most 1 − level
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,66 +52,82 @@ class Paired:
     def select(self, rows: Ints) -> Paired:
         return Paired(self.baseline.select(rows), self.candidate.select(rows))
 
+    def of(self, metrics: list[Metric]) -> Paired:
+        """Only these metrics."""
+        return Paired(replace(self.baseline, metrics=metrics), replace(self.candidate, metrics=metrics))
+
     def deltas(self, metric: Metric) -> Floats:
         """Candidate − baseline, NaN where either is undefined."""
         return self.candidate.values[str(metric)] - self.baseline.values[str(metric)]
 
     def differences(self, sampling: Sampling, permutations: int) -> list[Difference]:
-        limits = self._limits(sampling)
-        return [self._difference(m, limits[str(m)], sampling, permutations) for m in self.baseline.metrics]
+        return [self._difference(metric, sampling, permutations) for metric in self.baseline.metrics]
 
-    def _difference(
-        self, metric: Metric, limits: tuple[float | None, float | None], sampling: Sampling, permutations: int
-    ) -> Difference:
-        name, deltas = str(metric), self.deltas(metric)
+    def _difference(self, metric: Metric, sampling: Sampling, permutations: int) -> Difference:
+        deltas = self.deltas(metric)
         there = ~np.isnan(deltas)
         better = deltas[there] if metric.direction == "higher" else -deltas[there]
-        before, after = (_value(side.select(np.flatnonzero(there)), metric) for side in (self.baseline, self.candidate))
+        before, after = (side.select(np.flatnonzero(there)).mean(metric) for side in (self.baseline, self.candidate))
         delta = None
         if before is not None and after is not None:
             delta = after - before if metric.aggregate is not None else mean_of(*self._moved(metric))
+        low, high = self._limits(metric, sampling)
+        p = self._p(metric, there, sampling.seed, permutations)
         return Difference(
-            metric=name,
+            metric=str(metric),
             n=len(better),
             baseline=before,
             candidate=after,
             delta=delta,
-            low=limits[0],
-            high=limits[1],
-            p=self._p(metric, there, sampling.seed, permutations),
+            low=low,
+            high=high,
+            p=p,
             wins=int((better > SAME).sum()),
             losses=int((better < -SAME).sum()),
             ties=int((np.abs(better) <= SAME).sum()),
             few=len(better) < FEW,
+            certain=self._is_certain(metric, there, sampling, (low, high), p),
         )
 
-    def _p(self, metric: Metric, there: Bools, seed: int, permutations: int) -> float | None:
+    def _is_certain(self, metric: Metric, there: Bools, sampling: Sampling, limits: Limits, p: float | None) -> bool:
+        """Whether interval and p both say that there is a difference. A quantile has no p: its interval decides."""
+        low, high = limits
+        if low is None or high is None or low <= 0 <= high:
+            return False
+        if metric.aggregate is None and p is None:
+            p = self._p(metric, there, sampling.seed, sampling.resamples, quick=True)
+        return p is None or p <= 1 - sampling.level + _ROUNDING
+
+    def _p(self, metric: Metric, there: Bools, seed: int, permutations: int, *, quick: bool = False) -> float | None:
         if metric.aggregate is not None or not there.any() or not permutations:
             return None
         deltas, votes = self._moved(metric)
         weighed = deltas if votes is None else deltas * votes
         clusters = None if self.baseline.clusters is None else self.baseline.clusters[there]
-        return sign_flip_p(np.where(np.abs(weighed[there]) <= SAME, 0.0, weighed[there]), permutations, seed, clusters)
+        flipped = np.where(np.abs(weighed[there]) <= SAME, 0.0, weighed[there])
+        return sign_flip_p(flipped, permutations, seed, clusters, normal_from=_MANY if quick else None)
 
-    def _limits(self, sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
-        return {
-            str(metric): self._mean_limits(metric, sampling)
-            if metric.aggregate is None
-            else self._quantile_limits(metric, metric.aggregate, sampling)
-            for metric in self.baseline.metrics
-        }
-
-    def _mean_limits(self, metric: Metric, sampling: Sampling) -> tuple[float | None, float | None]:
+    def _limits(self, metric: Metric, sampling: Sampling) -> Limits:
+        if metric.aggregate is not None:
+            there = ~np.isnan(self.deltas(metric))
+            before, after = (side.values[str(metric)][there] for side in (self.baseline, self.candidate))
+            found = quantile_difference_interval(before, after, metric.aggregate, sampling.tails, sampling.seed)
+            return found or (None, None)
         deltas, votes = self._moved(metric)
         sums = sum_up(deltas[:, None], None if votes is None else votes[:, None], self.baseline.clusters)
-        span = self._span(metric)
-        ((low, high),) = mean_intervals(sums, [(-span, span)], sampling).tolist()
-        return number(low), number(high)
+        return mean_limits(sums, self._ends(metric, ~np.isnan(deltas)), sampling)
 
-    def _quantile_limits(self, metric: Metric, at: float, sampling: Sampling) -> tuple[float | None, float | None]:
-        there = ~np.isnan(self.deltas(metric))
-        before, after = (side.values[str(metric)][there] for side in (self.baseline, self.candidate))
-        return quantile_difference_interval(before, after, at, sampling.tails, sampling.seed) or (None, None)
+    def _ends(self, metric: Metric, there: Bools) -> Range:
+        """A difference goes from one end of a query to the other, at most."""
+        if self._own_votes(metric):
+            return -math.inf, math.inf
+        known = [side.extremes for side in (self.baseline, self.candidate) if side.extremes is not None]
+        if len(known) < 2:
+            span = metric.range[1] - metric.range[0]
+            return -span, span
+        (low, high), (other_low, other_high) = (extremes.of(metric) for extremes in known)
+        span = farthest(low, np.maximum(high - other_low, other_high - low), there)[1]
+        return -span, span
 
     def _moved(self, metric: Metric) -> tuple[Floats, Floats | None]:
         """What each query adds to the difference of the means, and how much it counts there."""
@@ -129,16 +143,9 @@ class Paired:
         before, after = (side.weights.get(str(metric)) for side in (self.baseline, self.candidate))
         return before is not None and after is not None and not np.array_equal(before, after)
 
-    def _span(self, metric: Metric) -> float:
-        return math.inf if self._own_votes(metric) else metric.range[1] - metric.range[0]
-
 
 def _linear(side: Scores, metric: Metric, there: Bools) -> Floats:
     """Values without votes whose mean is the mean by votes, and whose spread is its spread (the delta method)."""
     values, votes = (np.where(there, column[str(metric)], np.nan) for column in (side.values, side.weights))
     mean, vote = mean_of(values, votes), mean_of(votes)
     return values if mean is None or vote is None else np.asarray(mean + votes * (values - mean) / vote)
-
-
-def _value(scores: Scores, metric: Metric) -> float | None:
-    return aggregate(metric, scores.values[str(metric)], scores.weights.get(str(metric)))

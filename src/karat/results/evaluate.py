@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from karat.data.attributes import CONVERSATION, cluster_numbers, segment_labels, segment_titles, with_no_answer
+from karat.data.attributes import CONVERSATION, cluster_numbers, segment_members, segment_titles, with_no_answer
 from karat.data.audit import Audit
-from karat.data.corpus import Corpus, DescribedRun
+from karat.data.corpus import DescribedRun
 from karat.data.gold import Gold
 from karat.data.hits import LentRun, NoLists, Run, Ungrouped
 from karat.data.ids import DocRule
+from karat.data.in_corpus import count_in_corpus
+from karat.data.normal_ids import IdNormalizer, NormalizedRun, normalized_gold
 from karat.data.passages.resolve import in_corpus, resolve
-from karat.errors import ConfigError, InputError, NoOverlap, shorten
+from karat.errors import ConfigError, InputError
 from karat.formats.read import read_gold, read_run
 from karat.formats.spill import HeldRun, Spilling
 from karat.options.option import part_of, takes
-from karat.results.analyses.analyse import needs_of_analyses
-from karat.results.analyses.base import Consumer, Lacking, Setup
-from karat.results.bm25_baseline import NoWordSearch, WordSearch
+from karat.results.analyses.base import Consumer, Lacking, Setup, needs_of_analyses
+from karat.results.bm25_baseline import NoWordSearch, WordSearch, mark_depth
 from karat.results.queries.lists import ListReader
+from karat.results.refusals import refuse_no_overlap, refuse_undated, refuse_unscored
 from karat.results.result import Context, Result
 from karat.scoring.collect import RunData, collect
-from karat.scoring.dates import NoVersions, with_versions
-from karat.scoring.engines.base import Engine
+from karat.scoring.dates import with_versions
+from karat.scoring.doubts import LOOKED, judge_doubts
+from karat.scoring.engines.base import Engine, Local
 from karat.scoring.engines.find import find_engine
-from karat.scoring.engines.local import Local
 from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.one_pass import Golds, PassRequest
 from karat.scoring.options import Options
-from karat.scoring.overlap import count_missing, count_no_shared_items
+from karat.scoring.overlap import count_missing, count_short_lists
+from karat.scoring.peers import metrics_like, options_like
+from karat.scoring.sources import may_say_source
 from karat.scoring.views import BM25, ORIGINAL, OWN, RAW, Need, View, route_lists
 from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
+    from karat.formats.corpora import Corpora
     from karat.options.keywords import EvaluateKeywords
 
 PANEL = (
@@ -63,7 +68,6 @@ BACKGROUND = ("recall@20", "recall@50", "rprecision", "route_accuracy")
 BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
 KEEP_LISTS = 20_000  # queries up to which lists to show are kept during the pass; of more, those shown are read again
 _NO_TIME = "to leave out newer documents, give queries an as_of, such as 2025-06-01"
-_NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
 
 
 @takes(Options)
@@ -72,13 +76,14 @@ def evaluate(
     gold: Any,
     metrics: Iterable[str | Metric] | None = None,
     *,
-    consumers: Sequence[Consumer] = (),
+    consumers: Sequence[Consumer] | None = None,
     **options: Unpack[EvaluateKeywords],
 ) -> Result:
     """Score one system's run against gold.
 
     `run` and `gold` are paths (any format), dicts, lists of records or frames; `metrics` are names such as
-    `recall@5` (default: the panel). `consumers`: what else the result will be asked for.
+    `recall@5` (default: the panel). `consumers`: what else the result will be asked for (default: to
+    be saved).
     """
     results = evaluate_all(run, gold, metrics, consumers=consumers, **options)
     if len(results) > 1:
@@ -96,52 +101,79 @@ def evaluate_all(
     gold: Any,
     metrics: Iterable[str | Metric] | None = None,
     *,
-    consumers: Sequence[Consumer] = (),
+    consumers: Sequence[Consumer] | None = None,
     **options: Unpack[EvaluateKeywords],
 ) -> dict[str, Result]:
     """Score every system of a run. Arguments are those of `evaluate`."""
-    return _evaluation(run, gold, metrics, Options(**options), consumers)
+    declared = [_hashes_need] if consumers is None else consumers
+    return _evaluation(run, gold, metrics, Options(**options_like(options)), declared)
+
+
+def _hashes_need(setup: Setup) -> Need:
+    """A result in memory may be saved later; hashing the lists of very many queries costs too much for a maybe."""
+    return Need(hashes=len(setup.gold.queries) <= KEEP_LISTS)
 
 
 def _evaluation(
     run: Any, gold: Any, metrics: Iterable[str | Metric] | None, asked: Options, consumers: Sequence[Consumer]
 ) -> dict[str, Result]:
+    asked = replace(asked, columns=asked.fields)
+    was_read = isinstance(gold, Gold) or isinstance(run, Run)
     engine = find_engine(asked.engine, run, asked.spark_master)
     logged, gold = engine.read_run(run, **asked.of_run), read_gold(gold, **asked.of_gold)
-    corpus, size = asked.corpus, asked.corpus_size
-    if corpus is not None:
-        from karat.formats.corpus import read_corpus
+    normal = IdNormalizer.of(gold, logged, DocRule(asked.doc_of)) if asked.normalize_ids else None
+    gold = gold if normal is None else normalized_gold(gold, normal)
+    corpora = corpus = None
+    if asked.corpus is not None:
+        from karat.formats.corpora import Corpora
 
-        cut = logged.opening().get("chunker")
-        corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, logged=cut)
-        gold, size = with_versions(gold, corpus, DocRule(asked.doc_of)), size or len(corpus) or None
+        corpora = Corpora(asked.corpus, logged, normal, asked.columns)
+        corpus = corpora.first
+        gold = with_versions(gold, corpus, DocRule(asked.doc_of))
     gold = gold if asked.no_answer is None else with_no_answer(gold, asked.no_answer)
+    if asked.quality is not None:
+        from karat.formats.signals import with_signal
+
+        gold = with_signal(gold, asked.quality)
+    if not any(gold.fields.get("query", ())):
+        gold = replace(gold, fields=dict(gold.fields))  # its texts come from the run, if it has them
+    labelling = asked.labelling or Labelling()
+    gold = gold if labelling.prepare is None else labelling.prepare(gold)
     if asked.no_future and not any(gold.as_of):
         raise InputError(
             "no query says what time it asks from", code="no-times", file=gold.label, field="as_of", hint=_NO_TIME
         )
     segmented_by = segment_titles(gold, asked.segments)
     for name in segmented_by:
-        segment_labels(gold, name)  # an unknown name is an error now, not after the scoring
+        segment_members(gold, name)  # an unknown name is an error now, not after the scoring
+    size = asked.corpus_size or (None if corpus is None else len(corpus) or None)
     rules = part_of(asked, Rules, prices=_prices(asked.prices), corpus_size=size)
     routes = asked.routes or {}
     others = {RAW: asked.raw, ORIGINAL: asked.original, BM25: asked.bm25}
     others |= {route_lists(name): other for name, other in routes.items()}
     lent: dict[str, Run] = {} if corpus is None else {BM25: WordSearch(corpus, gold)}
-    lent |= {name: read_run(other) for name, other in others.items() if other is not None}
+    lent |= {name: read_run(other, columns=asked.columns) for name, other in others.items() if other is not None}
+    if asked.columns is not None and not was_read:
+        asked.columns.refuse_unused()
+    analysed = metrics is None if asked.analyses is None else asked.analyses
+    may_analyse = analysed or any(declare is not _hashes_need for declare in consumers)
     evaluation = _Evaluation(
         engine=engine,
         gold=gold,
         rules=rules,
-        asked=parse_metrics(_panel(rules) if metrics is None else metrics),
+        asked=metrics_like(asked.like, metrics, _panel(rules)),
         keep_empty=metrics is not None,
         background=_background(gold, rules) if metrics is None and asked.analyses is not False else (),
         context=Context(
             corpus=corpus,
-            labelling=asked.labelling or Labelling(),
+            labelling=labelling,
             routes=tuple(routes),
-            analysed=metrics is None if asked.analyses is None else asked.analyses,
+            sourced=may_analyse and may_say_source(logged, corpus),
+            analysed=analysed,
         ),
+        normal=normal,
+        corpora=corpora,
+        counts_corpus=not asked.corpus_size,
         lent=lent,
         segmented_by=segmented_by,
         cluster=_cluster(gold, asked.cluster),
@@ -174,8 +206,10 @@ def _background(gold: Gold, rules: Rules) -> tuple[str, ...]:
 
 
 def panel_need(setup: Setup) -> Need:
-    """For `with_panel`."""
-    return Need(metrics=(*_panel(setup.rules), *_background(setup.gold, setup.rules)))
+    """For `with_panel`, and for analyses of the panel."""
+    panel = _panel(setup.rules)
+    own = Need(metrics=(*panel, *_background(setup.gold, setup.rules)))
+    return Need.union([own, *needs_of_analyses(replace(setup, metrics=parse_metrics([*panel, *setup.metrics])))])
 
 
 def with_panel(result: Result) -> Result:
@@ -214,6 +248,9 @@ class _Evaluation:
     keep_empty: bool  # metrics that were named are shown although nothing can be said
     background: tuple[str, ...]
     context: Context
+    normal: IdNormalizer | None  # where ids are compared in one form
+    corpora: Corpora | None
+    counts_corpus: bool  # the size of a system's corpus is that of its own
     lent: dict[str, Run]  # lists that other runs have for this one
     segmented_by: tuple[str, ...]
     cluster: str | None
@@ -224,7 +261,8 @@ class _Evaluation:
         views = self._views(plan)
         request = self._request(views, plan)
         if plan.lists > request.lists and not run.can_look:
-            run = Spilling(run, plan.lists)
+            scores = self.rules.scores
+            run = Spilling(run, plan.lists, None if scores is None else scores == "lower-is-better")
             request = replace(request, columns=request.columns | ({"text"} if plan.texts else frozenset()))
         run, golds = self._golds(self._described(run), views, request)
         systems, run = self._pass(run, request, golds)
@@ -232,9 +270,15 @@ class _Evaluation:
             raise InputError(
                 "no query in the run", code="no-queries", file=run.label, hint="it needs at least one line"
             )
+        self._lend_texts(systems)
+        if self.corpora is not None:
+            self.corpora.refuse_mixed(systems)
         for measured in systems.values():
-            self._refuse(measured, run)
+            refuse_no_overlap(measured, run.label, self.gold, (request.own,))
+        refuse_unscored(systems.values(), run.label, request.own)
+        refuse_undated(systems.values(), run.label, request.own)
         systems, no_bm25 = self._with_lent(systems, views, golds)
+        systems = {system: self._counted(measured) for system, measured in systems.items()}
         opened = {system: measured.opened for system, measured in systems.items()}
         provenance, context = run.provenance(), replace(self.context, no_bm25=no_bm25, opened=opened)
         return {
@@ -245,14 +289,28 @@ class _Evaluation:
     def _plan(self, consumers: Sequence[Consumer]) -> Need:
         """What everyone needs together."""
         context = self.context
-        setup = Setup(self.gold, self.rules, self.asked, context.corpus, context.labelling, context.routes)
+        setup = Setup(
+            self.gold, self.rules, self.asked, context.corpus, context.labelling, context.routes, context.sourced
+        )
         every = [Need(metrics=(*self.asked, *self.background)), *(declare(setup) for declare in consumers)]
         if context.analysed and BM25 in self.lent:
             shown = Need.union(every).metrics
             every.append(Need(views={View(lists=BM25, no_future=self.rules.no_future): shown}))
         if context.analysed:
             every += needs_of_analyses(setup)
+        if self._lacks_texts:
+            every.append(Need(facts=frozenset({"query"})))
         return Need.union(every)
+
+    @property
+    def _lacks_texts(self) -> bool:
+        return not any(self.gold.fields.get("query", ()))
+
+    def _lend_texts(self, systems: Mapping[str, RunData]) -> None:
+        """The run says what was asked where the gold set does not. All forms of this gold set share its fields."""
+        said = [measured.facts["query"] for measured in systems.values() if "query" in measured.facts]
+        if self._lacks_texts and said:
+            self.gold.fields["query"] = [next(filter(None, texts), None) for texts in zip(*said, strict=True)]
 
     def _views(self, plan: Need) -> dict[View, list[Metric]]:
         """Every view with its metrics."""
@@ -271,7 +329,8 @@ class _Evaluation:
         return DocRule(self.rules.doc_of)
 
     def _described(self, run: Run) -> Run:
-        return run if self.context.corpus is None else DescribedRun(run, self.context.corpus, self._rule)
+        run = run if self.normal is None or isinstance(run, WordSearch) else NormalizedRun(run, self.normal)
+        return run if self.corpora is None else DescribedRun(run, self.corpora.of, self._rule)
 
     def _golds(self, run: Run, views: Iterable[View], request: PassRequest) -> tuple[Run, Golds]:
         """The gold set as each view sees it; and the run, held in memory where its hits were looked at for that."""
@@ -287,9 +346,8 @@ class _Evaluation:
             golds.sets[level, labels] = gold.documents(self._rule, known) if level == "doc" else gold
         held: Run | None = None
         for lists, labels in {(view.lists, view.labels) for view in views if sets[view.labels].passages}:
-            located = None if corpus is None else in_corpus(sets[labels], corpus, self._rule)
-            if located is not None:
-                golds.sets["chunk", labels] = located
+            if self.corpora is not None and in_corpus(sets[labels], self.corpora.first, self._rule) is not None:
+                golds.located[lists, labels] = self.corpora.located(sets[labels], self._rule)
                 continue
             if lists not in self.lent:
                 held = held or HeldRun(run, request.columns | {"text"}, request.other_lists)
@@ -299,6 +357,16 @@ class _Evaluation:
             except (NoLists, NoWordSearch):
                 continue  # then there is no table of this view either
         return held or run, golds
+
+    def _counted(self, measured: RunData) -> RunData:
+        """With how many items of its own corpus each gold item of a system is."""
+        corpus = None if self.corpora is None else self.corpora.of(measured.system)
+        if corpus is None or not (self.counts_corpus or self.rules.corpus_size == len(corpus)):
+            return measured
+        known = {id(table.gold): table.gold for table in measured.tables.values()}
+        counted = {key: gold.counted(count_in_corpus(gold, corpus, self._rule)) for key, gold in known.items()}
+        tables = {view: replace(table, gold=counted[id(table.gold)]) for view, table in measured.tables.items()}
+        return replace(measured, tables=tables)
 
     def _source(self, lists: str, held: Run | None) -> Run:
         """The run that has these lists."""
@@ -324,6 +392,7 @@ class _Evaluation:
             open_levels=frozenset(levels),
             returned=plan.returned,
             hashes=plan.hashes,
+            near_every=max(1, len(self.gold.queries) // LOOKED),
         )
 
     def _columns(self, views: Mapping[View, Iterable[Metric]]) -> frozenset[str]:
@@ -349,39 +418,30 @@ class _Evaluation:
             here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists == lists}
             if not here:
                 continue
+            if lists == BM25:
+                depths = sorted({mark_depth(measured.tables, self.rules) for measured in systems.values()})
+                here = {view.but(top_k=depth): metrics for view, metrics in here.items() for depth in depths}
+                run = run.to_depth(depths[-1]) if isinstance(run, WordSearch) else run
             request = PassRequest(self.rules, View.own(self.rules), here, main=lists, columns=self._columns(here))
+            found: dict[str, RunData] = {}
             try:
-                found, _ = self._pass(self._described(LentRun(run, set(systems))), request, golds, Local())
+                for lent in self._lent_runs(run, systems):
+                    found |= self._pass(self._described(lent), request, golds, Local())[0]
             except NoWordSearch as error:
                 no_bm25 = str(error).replace("\nhint: ", "; ")
                 continue
             for system, measured in found.items():
-                self._refuse_no_overlap(measured, run, here)
+                refuse_no_overlap(measured, run.label, self.gold, here)
                 systems = systems | {system: systems[system].joined(measured)}
         return systems, no_bm25
 
-    def _refuse(self, measured: RunData, run: Run) -> None:
-        own = View.own(self.rules)
-        self._refuse_no_overlap(measured, run, (own,))
-        if not self.rules.no_future:
+    def _lent_runs(self, run: Run, systems: Iterable[str]) -> Iterator[Run]:
+        """Lists for the systems of the run; word search looks into the corpus of each."""
+        if self.corpora is None or not isinstance(run, WordSearch):
+            yield LentRun(run, set(systems))
             return
-        # Where no hit says how old it is, nothing was removed.
-        if measured.tables[own].undated:
-            if measured.odd_version is not None:
-                raise measured.odd_version.error(run.label)
-            raise NoVersions("no hit has a version", file=run.label, field="doc_version", hint=_NO_VERSION)
-
-    def _refuse_no_overlap(self, measured: RunData, run: Run, views: Iterable[View]) -> None:
-        tables = [measured.tables[view] for view in views if view in measured.tables]
-        if any(table.present.any() for table in tables):
-            return
-        of = f" (system {shorten(measured.system, 40)!r})" if measured.system else ""
-        entries = [entry for table in tables for entry in table.audit if entry.code == "unknown_queries"]
-        run_has = f", the run {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
-        raise NoOverlap(
-            f"no query of {run.label}{of} stands in {self.gold.label}",
-            hint=f"do the ids match? The gold set has {shorten(self.gold.queries[0], 60)!r}{run_has}",
-        )
+        for corpus, names in self.corpora.by_corpus(systems):
+            yield LentRun(WordSearch(corpus, self.gold, run.depth), names)
 
     def _lists(self, measured: RunData, run: Run, request: PassRequest) -> ListReader:
         return ListReader(
@@ -398,13 +458,17 @@ class _Evaluation:
     def _result(
         self, measured: RunData, run: Run, request: PassRequest, provenance: dict[str, Any], context: Context
     ) -> Result:
-        own = View.own(self.rules)
+        own, rules = View.own(self.rules), self.rules
         table = measured.tables[own]
+        if self.corpora is not None:
+            context = replace(context, corpus=self.corpora.of(measured.system))
+        if context.corpus is not None and self.counts_corpus:
+            rules = replace(rules, corpus_size=len(context.corpus) or None)
         empty = Result(
             system=measured.system,
             run=run.label,
             gold=table.gold,
-            rules=self.rules,
+            rules=rules,
             data=measured,
             view=own,
             rows=np.zeros(0, np.int64),
@@ -423,6 +487,7 @@ class _Evaluation:
         # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
         shown = [m for m in self.asked if self.keep_empty or str(m) not in silent]
         names = [str(m) for m in shown]
+        doubts = judge_doubts(measured.names, measured.slopes, result.gold, rules, context.corpus, result.audit)
         self._count(result, [f"{n}: {measured.lacking[n]}" for n in names if n in silent and n in measured.lacking])
         return replace(
             result,
@@ -430,16 +495,19 @@ class _Evaluation:
             values={name: result.values[name] for name in names},
             votes={name: votes for name, votes in result.votes.items() if name in names},
             background=self.background,
+            doubts=doubts,
             memo={},
         )
 
     def _count(self, result: Result, reasons: list[str]) -> None:
         """What is known of the audit only after the pass."""
         audit, table, gold = result.audit, result.data.tables[result.view], result.gold
-        count_no_shared_items(gold, result.data.shared, result.data.seen, audit)
         missing = np.flatnonzero(~table.present)
         count_missing(gold, missing, audit, "missing_skipped" if self.rules.missing == "skip" else "missing_queries")
         relevant = gold.count_items(gold.grades > 0)
         bare = result.rows[(relevant[result.rows] == 0) & (gold.no_answer[result.rows] == 0)]
-        audit.count("no_relevant_gold", len(bare), (gold.queries[i] for i in bare[:3]))
+        code = "no_relevant_zero" if self.rules.no_relevant == "zero" else "no_relevant_gold"
+        audit.count(code, len(bare), (gold.queries[i] for i in bare[:3]))
         audit.count("no_data", len(reasons), reasons)
+        if any(metric.counts_empty_places for metric in self.asked):
+            count_short_lists(self.asked, table.judged(result.rows, self.rules), audit)

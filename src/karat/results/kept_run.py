@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+import numpy as np
 
+from karat.data.ids import Ints
 from karat.errors import InputError
-from karat.results.saved import SavedResult
-from karat.results.tables_form import SavedTables
-from karat.results.tables_frame import PREFIX, columns_of, from_frame, outline
+from karat.results.saved import SavedResult, scores_by_query
+from karat.results.tables_form import SavedTables, from_hexadecimal, hexadecimal
 
 if TYPE_CHECKING:
     import polars as pl
 
-SCHEMA: Literal["karat/run/1"] = "karat/run/1"
 SCORE, VOTE, TAG = "score/", "vote/", "tag/"
+PREFIX = "tables/"  # of columns from which the run can be measured again
 DOCUMENT = "document"  # the column that holds the document, in its first row
 _PLACES = ("karat", "run", "gold")  # where files lay and who looked: not what was found
 # Of the gold, which the hash of the dataset tells from any other; and what it takes to measure the same run again.
@@ -34,7 +35,7 @@ _GROUP = 20_000  # rows that are read together; a page of queries costs one such
 class RunDocument(msgspec.Struct, kw_only=True):
     """Everything but what is said query by query: that stands in the rows."""
 
-    schema: Literal["karat/run/1"] = SCHEMA
+    schema: Literal["karat/run/1"] = "karat/run/1"
     result: SavedResult  # without scores, queries, attributes and votes
     triage: dict[str, Any] | None = None  # as `karat triage` saves it, without the cases
     cases: list[str] = []  # queries that have one, worst first
@@ -81,26 +82,23 @@ class KeptRun:
     def saved(self) -> SavedResult:
         """The saved form of the result, whole."""
         scores = {name: self.rows[SCORE + name].to_list() for name in columns_named(self.rows, SCORE)}
-        ids = self.rows["query_id"].to_list()
-        per_query = zip(*scores.values(), strict=True) if scores else (() for _ in ids)
-        decode = msgspec.json.Decoder().decode
         return msgspec.structs.replace(
-            self.document.result,
-            scores={q: dict(zip(scores, row, strict=True)) for q, row in zip(ids, per_query, strict=True)},
-            queries=dict(zip(ids, self.rows["query"].to_list(), strict=True)),
-            attributes={
-                name: [None if text is None else decode(text) for text in self.rows[TAG + name].to_list()]
-                for name in columns_named(self.rows, TAG)
-            },
-            votes={name: self.rows[VOTE + name].to_list() for name in columns_named(self.rows, VOTE)},
-            tables=self.tables,
+            self.without_scores(), scores=scores_by_query(self.rows["query_id"].to_list(), scores)
         )
 
-    @property
-    def tables(self) -> SavedTables | None:
-        """What it takes to measure the run again; a run that Karat 0.1 kept has none."""
-        outlined = self.document.result.tables
-        return None if outlined is None else from_frame(outlined, self.rows)
+    def without_scores(self, *, arrays: bool = False) -> SavedResult:
+        """The same but for the scores, of which there may be very many. A run that Karat 0.1 kept has no tables.
+
+        `arrays`: numbers of tables are arrays instead of lists, to be restored and not to be written.
+        """
+        rows, saved = self.rows, self.document.result
+        return msgspec.structs.replace(
+            saved,
+            queries=dict(zip(rows["query_id"].to_list(), rows["query"].to_list(), strict=True)),
+            attributes={name: decoded(rows[TAG + name].to_list()) for name in columns_named(rows, TAG)},
+            votes={name: rows[VOTE + name].to_list() for name in columns_named(rows, VOTE)},
+            tables=None if saved.tables is None else from_frame(saved.tables, rows, arrays=arrays),
+        )
 
     def cases(self) -> list[Any]:
         """Of the triage, worst first."""
@@ -129,7 +127,10 @@ def keep(
         "missing": pl.Series([q in missing for q in saved.scores], dtype=pl.Boolean),
         "first_rank": pl.Series(first_ranks or [None] * len(saved.scores), dtype=pl.Int64),
         "case": pl.Series(texts, dtype=pl.String),
-        **{SCORE + name: pl.Series(column, dtype=pl.Float64) for name, column in _scores(saved)},
+        **{
+            SCORE + name: pl.Series([scores[name] for scores in saved.scores.values()], dtype=pl.Float64)
+            for name in next(iter(saved.scores.values()), {})
+        },
         **{VOTE + name: pl.Series(votes, dtype=pl.Float64) for name, votes in saved.votes.items()},
         **{
             TAG + name: pl.Series(list(map(_json, values)), dtype=pl.String)
@@ -187,11 +188,6 @@ def _content(text: bytes) -> dict[str, Any]:
     return plain
 
 
-def _scores(saved: SavedResult) -> Iterator[tuple[str, list[float | None]]]:
-    names = next(iter(saved.scores.values()), {})
-    return ((name, [scores[name] for scores in saved.scores.values()]) for name in names)
-
-
 def columns_named(rows: pl.DataFrame, prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in rows.columns if name.startswith(prefix)]
 
@@ -204,3 +200,122 @@ def decoded(texts: list[str | None]) -> list[Any]:
 
 def _json(value: Any) -> str | None:
     return None if value is None else msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _kinds() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields of a gold set and of a view that become columns: of values, of lists, or of marks on some queries."""
+    import polars as pl
+
+    marks, lists = pl.Boolean, pl.List(pl.Int64)
+    of_gold = {
+        "items": pl.List(pl.String),
+        "grades": pl.List(pl.Float64),
+        "kinds": pl.List(pl.Int8),
+        "in_corpus": lists,
+    }
+    return of_gold, {"depth": pl.Int64, "absent": marks, "rank": lists, "item": lists, "by_document": marks}
+
+
+def columns_of(tables: SavedTables, size: int) -> dict[str, pl.Series]:
+    """All that has a value per query, or a list of values per query."""
+    import polars as pl
+
+    of_gold, of_view = _kinds()
+    found: dict[str, pl.Series] = {}
+    if tables.k:
+        found["k"] = pl.Series(tables.k, dtype=pl.Int64)
+    if tables.no_answer:
+        found["no_answer"] = _column(tables.no_answer, pl.Boolean, range(size))
+    for name, hashes in tables.hashes.items():
+        found[f"hash/{name}"] = pl.Series(from_hexadecimal(hashes))
+    for at, gold in enumerate(tables.golds):
+        for name, kind in of_gold.items():
+            if (values := getattr(gold, name)) is not None:
+                found[f"gold/{at}/{name}"] = _column(values, kind, gold.counts)
+    for at, view in enumerate(tables.views):
+        for name, kind in of_view.items():
+            if (values := getattr(view, name)) is not None:
+                found[f"view/{at}/{name}"] = _column(values, kind, view.counts)
+        for group in ("columns", "votes"):
+            for name, scores in getattr(view, group).items():
+                found[f"view/{at}/{group}/{name}"] = pl.Series(scores, dtype=pl.Float64)
+    return {PREFIX + name: column for name, column in found.items()}
+
+
+def _column(values: Sequence[Any], kind: Any, counts: Sequence[int]) -> pl.Series:
+    """`counts`: how many of the values each query has, where a query has several."""
+    import polars as pl
+
+    if kind == pl.Boolean:
+        marked = set(values)
+        values = [row in marked for row in range(len(counts))]
+    elif isinstance(kind, pl.List):
+        return _lists(pl.Series("list", values, dtype=kind.inner), np.array(counts, np.int64))
+    return pl.Series(values, dtype=kind)
+
+
+def _lists(values: pl.Series, counts: Ints) -> pl.Series:
+    """The values as lists of these lengths, without a Python object for each list."""
+    import polars as pl
+
+    filled = pl.DataFrame([pl.Series("row", np.repeat(np.arange(len(counts)), counts)), values])
+    lists = filled.group_by("row", maintain_order=True).agg("list")
+    every = pl.DataFrame({"row": np.arange(len(counts))}).join(lists, on="row", how="left", maintain_order="left")
+    return every["list"].fill_null(pl.Series([[]], dtype=every["list"].dtype))
+
+
+def _values(column: pl.Series, arrays: bool) -> Any:
+    """What `_column` was made from; as an array where that is wanted and possible."""
+    import polars as pl
+
+    if column.dtype == pl.Boolean:
+        return column.arg_true().to_list()
+    if isinstance(column.dtype, pl.List):
+        column = column.filter(column.list.len() > 0).explode()
+    return column.to_numpy() if arrays and column.dtype.is_numeric() else column.to_list()
+
+
+def outline(tables: SavedTables) -> SavedTables:
+    """What is left of saved tables when their columns are in a frame."""
+    of_gold, of_view = _kinds()
+    golds, views = [], []
+    for gold in tables.golds:
+        without: dict[str, Any] = {name: [] for name in of_gold if getattr(gold, name) is not None}
+        golds.append(msgspec.structs.replace(gold, counts=[], **without))
+    for view in tables.views:
+        emptied: dict[str, Any] = {name: [] for name in of_view if getattr(view, name) is not None}
+        scores: dict[str, Any] = {group: {n: [] for n in getattr(view, group)} for group in ("columns", "votes")}
+        views.append(msgspec.structs.replace(view, counts=[], **emptied, **scores))
+    return SavedTables(golds=golds, views=views, hashes={key: [] for key in tables.hashes})
+
+
+def from_frame(outlined: SavedTables, rows: pl.DataFrame, *, arrays: bool) -> SavedTables:
+    """The tables again."""
+    of_gold, of_view = _kinds()
+
+    def values(name: str) -> Any:
+        return _values(rows[PREFIX + name], arrays) if PREFIX + name in rows.columns else []
+
+    def counts(name: str) -> Any:
+        return _values(rows[PREFIX + name].list.len(), arrays)
+
+    golds, views = [], []
+    for at, gold in enumerate(outlined.golds):
+        parts = {name: values(f"gold/{at}/{name}") for name in of_gold if getattr(gold, name) is not None}
+        golds.append(msgspec.structs.replace(gold, counts=counts(f"gold/{at}/items"), **parts))
+    for at, view in enumerate(outlined.views):
+        one = f"view/{at}/"
+        parts = {name: values(one + name) for name in of_view if getattr(view, name) is not None}
+        scores = {
+            group: {name: values(f"{one}{group}/{name}") for name in getattr(view, group)}
+            for group in ("columns", "votes")
+        }
+        views.append(msgspec.structs.replace(view, counts=counts(one + "rank"), **parts, **scores))
+    hashes: dict[str, Any] = {name: rows[f"{PREFIX}hash/{name}"].to_numpy() for name in outlined.hashes}
+    return SavedTables(
+        golds=golds,
+        views=views,
+        k=values("k"),
+        no_answer=values("no_answer"),
+        hashes={name: column if arrays else hexadecimal(column) for name, column in hashes.items()},
+    )

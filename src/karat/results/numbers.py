@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Protocol
 
 from karat.data.prices import is_currency, money
-from karat.results.summary import SummaryRow
+from karat.results.summary import Limits, SummaryRow
 
-Limits: TypeAlias = tuple[float | None, float | None]
 _LARGE = 1e7  # past it the digits before the point are too many for a table
 _MOST_DIGITS = 6
 
@@ -88,7 +88,7 @@ def points(value: float | None, unit: str = "pp", limits: Limits = (None, None))
     """A difference with its sign and its limits: percentage points for shares, the metric's unit for anything else.
 
     >>> points(0.0312), points(-0.2, "pp", (-0.3, 0.0512)), points(3.25, "ms"), points(0.5, ""), points(None)
-    ('+3.12 pp', '−20.00 [−30.00, +5.12] pp', '+3.25 ms', '+0.50', '–')
+    ('+3.12 pp', '−20.00 [−30.00, +5.12] pp', '+3.25 ms', '+0.500', '–')
     """
     return "–" if value is None else f"{difference(value, unit, limits, 2)} {unit}".rstrip()
 
@@ -107,7 +107,7 @@ def difference(value: float | None, unit: str, limits: Limits, digits: int) -> s
 
 
 def _signed(value: float, unit: str, digits: int) -> str:
-    text = _plain(value * 100 if unit == "pp" else value, digits, "+")
+    text = _plain(value * 100 if unit == "pp" else value, digits if unit else digits + 1, "+")
     if is_currency(unit):
         text = f"{'+' if value > 0 else ''}{money(value)}"
     return text[1:] if not text.strip("+-0.") else text.replace("-", "−")
@@ -177,29 +177,15 @@ def percent(value: float, digits: int | None = None) -> str:
     return text[1:] if not text.strip("-0.%") and text[0] == "-" else text.replace("-", "−")
 
 
-def share_of(estimate: _Estimated) -> str:
-    """`37% (34% to 40%)`."""
-    return _between(estimate, percent)
-
-
-def points_of(estimate: _Estimated) -> str:
-    """`12 points (9 to 15)`."""
-    return _between(estimate, lambda value: f"{value * 100:.0f}", " points")
-
-
-def ms_of(estimate: _Estimated) -> str:
-    """`320 ms (290 to 350)`."""
-    return _between(estimate, "{:.0f}".format, " ms")
-
-
-def decimal_of(estimate: _Estimated) -> str:
-    """`0.71 (0.66 to 0.76)`."""
-    return _between(estimate, "{:.2f}".format)
-
-
 def _between(estimate: _Estimated, form: Callable[[float], str], unit: str = "") -> str:
     low, high = estimate.limits
     return f"{form(estimate.value)}{unit} ({form(low)} to {form(high)})"
+
+
+share_of = partial(_between, form=percent)  # 37% (34% to 40%)
+points_of = partial(_between, form=lambda value: f"{value * 100:.0f}", unit=" points")  # 12 points (9 to 15)
+ms_of = partial(_between, form="{:.0f}".format, unit=" ms")  # 320 ms (290 to 350)
+decimal_of = partial(_between, form="{:.2f}".format)  # 0.71 (0.66 to 0.76)
 
 
 def enumerated(names: Sequence[str], last: str = "and", most: int = 3) -> str:
@@ -214,13 +200,13 @@ def enumerated(names: Sequence[str], last: str = "and", most: int = 3) -> str:
 def amount(value: float, unit: str, digits: int = 1) -> str:
     """
     >>> amount(0.8712, "pp"), amount(61.25, "ms"), amount(3.0, ""), amount(0.84996, "pp", 2), amount(0.0040123, "USD")
-    ('87.1%', '61.2 ms', '3.00', '85.00%', '0.00401 USD')
+    ('87.1%', '61.2 ms', '3.000', '85.00%', '0.00401 USD')
     """
     if is_currency(unit):
         return f"{money(value, digits + 2)} {unit}"
     if unit == "pp":
         return f"{value * 100:.{digits}f}%"
-    return f"{value:.{digits}f} {unit}" if unit else f"{value:.{digits + 1}f}"
+    return f"{value:.{digits}f} {unit}" if unit else f"{value:.{digits + 2}f}"
 
 
 def size(value: float, unit: str, digits: int = 1) -> str:

@@ -72,11 +72,13 @@ def plan(
     _check(detect, power, correlation, level)
     metrics = [m for m in result.metrics if m.aggregate is None and m.range == (0.0, 1.0)]
     if against is None:
-        rows = [_row(m, _spread(result.columns, m, correlation), detect, level, power) for m in metrics]
+        # Two versions with the same spread, and this much alike, differ by so much of it.
+        apart = (2 * (1 - correlation)) ** 0.5
+        rows = [_row(m, result.values[str(m)], result.columns, detect, level, power, apart) for m in metrics]
     else:
         paired = paired_sides(result, against)
         metrics = [m for m in metrics if m in paired.baseline.metrics]
-        rows = [_row(m, _unit_spread(paired.deltas(m), paired.baseline, m), detect, level, power) for m in metrics]
+        rows = [_row(m, paired.deltas(m), paired.baseline, detect, level, power) for m in metrics]
     if not rows:
         raise ConfigError(
             "no metric that is a share between 0 and 1", code="unsuitable-metric", hint="name one, such as recall@5"
@@ -106,46 +108,28 @@ def _check(detect: float, power: float, correlation: float, level: float) -> Non
         raise ConfigError("the correlation lies between -1 and 1", got=correlation, expected="such as 0.5")
 
 
-class _Measured(msgspec.Struct):
-    n: int
-    units: int
-    spread: float | None
-
-
-def _spread(scores: Scores, metric: Metric, correlation: float) -> _Measured:
-    """Two versions with this spread each and this much alike differ by √(2 (1 − correlation)) of it."""
-    alone = _unit_spread(scores.values[str(metric)], scores, metric)
-    if alone.spread is not None:
-        alone.spread *= (2 * (1 - correlation)) ** 0.5
-    return alone
-
-
-def _unit_spread(values: Floats, scores: Scores, metric: Metric) -> _Measured:
-    """Standard deviation of what one unit (query, conversation) adds to the mean."""
-    sums = Scores([metric], {str(metric): values}, scores.weights, scores.clusters).sums([str(metric)])
-    n, units = int((~np.isnan(values)).sum()), int(sums.defined[0])
-    if units < 2:
-        return _Measured(n, units, None)
-    away = (sums.above - sums.estimate * sums.below)[:, 0] / sums.usual[0]
-    return _Measured(n, units, float(np.sqrt(sums.counts @ away**2 / (units - 1))))
-
-
-def _row(metric: Metric, found: _Measured, detect: float, level: float, power: float) -> PlanRow:
+def _row(
+    metric: Metric, values: Floats, scores: Scores, detect: float, level: float, power: float, apart: float = 1.0
+) -> PlanRow:
+    """`apart`: how much of the spread of the values is that of the difference."""
+    n, units, spread = int((~np.isnan(values)).sum()), *_unit_spread(metric, values, scores)
     detectable = needed = enough = None
+    if spread is not None:
+        spread *= apart
     # Where all units are alike nothing is known of how they could differ, and 0 would promise too much.
-    if found.spread is not None and found.spread > _NO_SPREAD:
-        detectable = detectable_difference(found.spread, found.units, level, power)
-        units = units_needed(found.spread, detect, level, power)
-        needed = -(-units * found.n // found.units)  # as many queries as these units hold, rounded up
-        enough = found.units >= units
-    return PlanRow(
-        metric=str(metric),
-        n=found.n,
-        units=found.units,
-        spread=found.spread,
-        detectable=detectable,
-        detect=detect,
-        needed=needed,
-        enough=enough,
-        few=found.n < FEW,
-    )
+    if spread is not None and spread > _NO_SPREAD:
+        detectable = detectable_difference(spread, units, level, power)
+        wanted = units_needed(spread, detect, level, power)
+        needed = -(-wanted * n // units)  # as many queries as these units hold, rounded up
+        enough = units >= wanted
+    return PlanRow(str(metric), n, units, spread, detectable, detect, needed, enough, few=n < FEW)
+
+
+def _unit_spread(metric: Metric, values: Floats, scores: Scores) -> tuple[int, float | None]:
+    """How many units (queries, conversations), and the standard deviation of what one of them adds to the mean."""
+    sums = Scores([metric], {str(metric): values}, scores.weights, scores.clusters).sums([str(metric)])
+    units = int(sums.defined[0])
+    if units < 2:
+        return units, None
+    away = (sums.above - sums.estimate * sums.below)[:, 0] / sums.usual[0]
+    return units, float(np.sqrt(sums.counts @ away**2 / (units - 1)))

@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from karat.data.attributes import cluster_numbers, label_order, segment_labels, segment_title
+from karat.data.attributes import cluster_numbers, label_order, segment_members, segment_title
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
 from karat.errors import UnknownName
 from karat.results.analyses.base import Lacking, Setup
+from karat.results.bm25_baseline import mark_depth
 from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
 from karat.results.queries.lists import ListReader
 from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
-from karat.scoring.ceilings import Bounds, Ceilings, Floors
+from karat.scoring.ceilings import Bounds, Ceilings, Extremes, Floors
 from karat.scoring.collect import RunData
+from karat.scoring.doubts import Doubts
 from karat.scoring.extra_labels import Labelling
-from karat.scoring.judged import Judged, Rules
-from karat.scoring.metrics.base import Metric
+from karat.scoring.judged import Judged, Rules, cutoffs
+from karat.scoring.metrics.base import Metric, share
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.unjudged import Lists, OpenPart, lists_of
 from karat.scoring.views import BM25, OWN, Level, View
@@ -37,7 +39,7 @@ from karat.statistics.sampling import Sampling
 if TYPE_CHECKING:
     import polars as pl
 
-    from karat.results.analyses.analyse import Analyses
+    from karat.results.analyses.base import Analyses
 
 _GROUPS, _TAGS = 15, 5
 _RERUN = "run `karat eval RUN --gold GOLD -o result.json` again"
@@ -53,6 +55,7 @@ class Precomputed:
     bm25: dict[str, float | None] = field(default_factory=dict)
     definitions: dict[str, int] = field(default_factory=dict)  # versions of the metrics when it was saved
     wrong_hits_judged: bool | None = None
+    says_score_width: bool = True  # files of older versions do not say how scores were compared
     bands: list[Reading] | None = None
     sweep: Sweep | None = None
     triage: Any = None
@@ -65,6 +68,7 @@ class Context:
     corpus: Corpus | None = None
     labelling: Labelling = field(default_factory=Labelling)
     routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
+    sourced: bool = False  # hits may say which source they are from
     no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
     analysed: bool = False  # whether the pass brought what analyses need
     opened: Mapping[str, Mapping[Level, list[OpenPart]]] = field(default_factory=dict)  # system → its unjudged hits
@@ -91,6 +95,7 @@ class Result:
     cluster: str | None = None  # the attribute by which queries belong together
     segmented_by: tuple[str, ...] = ()
     context: Context = field(default_factory=Context)
+    doubts: Doubts = field(default_factory=Doubts)  # why scores may say nothing about the retriever
     lists: ListReader | None = None  # the first hits of the queries; a result from a file has none
     known: Precomputed | None = None  # of a result from a file
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what was computed before
@@ -124,7 +129,9 @@ class Result:
     @property
     def setup(self) -> Setup:
         """What was known of the evaluation before the run was read."""
-        return Setup(self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.routes)
+        return Setup(
+            self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.routes, self.context.sourced
+        )
 
     @cached_property
     def depths(self) -> Ints:
@@ -159,11 +166,13 @@ class Result:
 
     @property
     def missing_share(self) -> float:
-        """Share of the answerable queries that the run lacks, whether they were scored as failed or skipped."""
+        """Share of the answerable queries that the run lacks, whether they were scored as failed or skipped, or for
+        which it reports an error."""
         skipped = self.audit["missing_skipped"]
         left_out = skipped + self.audit["missing_no_answer"] if self.rules.missing == "skip" else 0
         answerable = len(self.rows) + left_out - self.audit["no_answer_queries"]
-        return (self.audit["missing_queries"] + skipped) / max(answerable, 1)
+        lacking = self.audit["missing_queries"] + skipped + self.audit["failed_queries"]
+        return min(lacking / max(answerable, 1), 1.0)
 
     @property
     def wrong_hits_judged(self) -> bool | None:
@@ -178,6 +187,14 @@ class Result:
         now = {str(m): m.version for m in self.metrics}
         return now if self.known is None else now | self.known.definitions
 
+    def counterpart(self, metric: Metric) -> str | None:
+        """What to ask instead of an id-based metric that is undefined on every query: the same of evidence texts, where
+        the gold set has some."""
+        undefined = str(metric) in self.values and np.isnan(self.values[str(metric)]).all()
+        if metric.by_text is None or not undefined or not any(self.gold.fields.get("evidence", ())):
+            return None
+        return f"{metric.by_text}@{metric.k or self.rules.k}"
+
     def measure(self, metrics: Iterable[str | Metric], view: View | None = None) -> Result:
         """The same run in other metrics, or in another view. Raises Lacking where the pass did not bring it."""
         asked, at = parse_metrics(metrics), self.view if view is None else view
@@ -185,6 +202,18 @@ class Result:
         if key not in self.memo:
             self.memo[key] = self._measure(asked, at)
         return self.memo[key]  # type: ignore[no-any-return]
+
+    def also(self, metrics: Iterable[str | Metric]) -> Result:
+        """The same result with more metrics: those of them that it has the data for."""
+        more = [metric for metric in parse_metrics(metrics) if metric not in self.metrics and self._can_measure(metric)]
+        return self.measure([*self.metrics, *more]) if more else self
+
+    def _can_measure(self, metric: Metric) -> bool:
+        try:
+            self.measure([metric])
+        except Lacking:
+            return False
+        return True
 
     def _measure(self, asked: list[Metric], view: View) -> Result:
         table = self.data.tables.get(view)
@@ -245,7 +274,14 @@ class Result:
     def columns(self) -> Scores:
         """The scores with all that their means depend on."""
         clusters = None if self.cluster is None else cluster_numbers(self.gold, self.cluster)[self.rows]
-        return Scores(self.metrics, self.values, self.votes, clusters)
+        return Scores(self.metrics, self.values, self.votes, clusters, self._extremes)
+
+    @cached_property
+    def _extremes(self) -> Extremes | None:
+        """None for a result of Karat 0.1, which keeps no gold."""
+        if not self.data.tables:
+            return None
+        return Extremes(self.ceilings, cutoffs(self.gold, self.rows, self.rules))
 
     @cached_property
     def ceilings(self) -> Bounds:
@@ -281,10 +317,23 @@ class Result:
         """Metric → what plain word search scores on the same queries; empty where that is not known."""
         if self.known is not None and self.known.bm25:
             return self.known.bm25
+        found = self._by_bm25(self.values)
+        return {} if found is None else found.means
+
+    def bm25_scores(self, metrics: Sequence[str]) -> dict[str, Floats]:
+        """What plain word search scores on each query; empty where it was not run, or not on the same queries."""
+        found = self._by_bm25(metrics)
+        return {} if found is None or not np.array_equal(found.rows, self.rows) else found.values
+
+    def _by_bm25(self, metrics: Iterable[str]) -> Result | None:
+        """Word search in the same metrics, as deep as the run's own lists."""
+        if View.own(self.rules) not in self.data.tables:
+            return None
+        depth = mark_depth(self.data.tables, self.rules)
         try:
-            return self.measure(self.values, View(lists=BM25, no_future=self.rules.no_future)).means
+            return self.measure(metrics, View(lists=BM25, no_future=self.rules.no_future, top_k=depth))
         except Lacking:
-            return {}
+            return None
 
     @cached_property
     def segment_rows(self) -> list[SegmentRow]:
@@ -309,12 +358,15 @@ class Result:
         return self.memo[key]  # type: ignore[no-any-return]
 
     def _grouped(self, name: str) -> list[tuple[str, Ints]]:
-        labels = segment_labels(self.gold, name)
-        numbers: dict[str, int] = {}
-        of_query = [numbers.setdefault(label, len(numbers)) for label in labels]
-        number = np.array(of_query, np.int64)[self.rows]
-        order, counts = np.argsort(number, kind="stable"), np.bincount(number, minlength=len(numbers))
-        places = np.split(order, np.cumsum(counts)[:-1])
+        rows, labels = segment_members(self.gold, name)
+        numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+        number = np.fromiter(map(numbers.__getitem__, labels), np.int64, len(labels))
+        place = np.full(len(self.gold.queries), -1)
+        place[self.rows] = np.arange(len(self.rows))
+        here = np.flatnonzero(place[rows] >= 0)
+        number, place = number[here], place[rows[here]]
+        order, counts = np.lexsort((place, number)), np.bincount(number, minlength=len(numbers))
+        places = np.split(place[order], np.cumsum(counts)[:-1])
         return [(label, places[at]) for label in sorted(numbers, key=label_order) if len(places[at := numbers[label]])]
 
     def telling_tags(self) -> list[str]:
@@ -330,7 +382,7 @@ class Result:
     @cached_property
     def analyses(self) -> Analyses:
         """Stages, routes, time, cost …: what the run's own data tells beyond the scores."""
-        from karat.results.analyses.analyse import analyse
+        from karat.results.analyses.base import analyse
 
         if self.known is not None and self.known.analyses is not None:
             return self.known.analyses
@@ -356,7 +408,9 @@ class Result:
         if self.known is not None and self.known.bands is not None:
             return self.known.bands
         banded = [name for name in self.values if name in EDGES and name in self.ceilings]
-        return readings(self.summary_rows, {n: self.values[n] / self.ceilings[n] for n in banded})
+        if any(self.doubts.about(parse_metric(name)) for name in banded):
+            return []  # a number that says nothing about the retriever is neither poor nor good
+        return readings(self.summary_rows, {n: share(self.values[n], self.ceilings[n]) for n in banded})
 
     @cached_property
     def findings(self) -> list[Finding]:

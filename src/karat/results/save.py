@@ -16,11 +16,10 @@ from karat.data.gold import Gold
 from karat.data.ids import Floats
 from karat.errors import InputError
 from karat.options.option import options_in, values_of
-from karat.results.analyses.analyse import restore_analyses
-from karat.results.analyses.base import Setup
-from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, columns_named, decoded, read_kept
+from karat.results.analyses.base import Setup, restore_analyses
+from karat.results.kept_run import SCORE, KeptRun, columns_named, read_kept
 from karat.results.result import Precomputed, Result, nullable
-from karat.results.saved import SavedResult, read_saved
+from karat.results.saved import SavedResult, origin, read_saved, scores_by_query
 from karat.results.tables_form import SavedTables, restored_tables, saved_tables
 from karat.scoring.collect import RunData
 from karat.scoring.judged import Rules
@@ -38,27 +37,20 @@ def save_need(setup: Setup) -> Need:
 
 def saved_form(result: Result) -> SavedResult:
     """All that a file keeps of a result."""
-    from karat import __version__
-
-    columns = {name: nullable(values) for name, values in result.values.items()}
-    per_query = zip(*columns.values(), strict=True) if columns else ([] for _ in result.queries)
-    scores = {q: dict(zip(columns, row, strict=True)) for q, row in zip(result.queries, per_query, strict=True)}
+    names = attribute_names(result.gold, from_text=False)  # the texts are kept
+    rows, attributes = result.rows.tolist(), {name: attribute(result.gold, name) for name in names}
     return SavedResult(
-        karat=__version__,
-        system=result.system,
-        run=result.run,
-        gold=result.gold.label,
-        dataset=result.gold.dataset,
+        **origin(result),
         settings=values_of(result.rules),
         provenance=result.provenance,
         audit=list(result.audited),
         summary=result.summary_rows,
         bm25=result.bm25,
-        scores=scores,
-        queries={q: result.gold.text(i) for q, i in zip(result.queries, result.rows.tolist(), strict=True)},
+        scores=scores_by_query(result.queries, {name: nullable(values) for name, values in result.values.items()}),
+        queries={q: result.gold.text(i) for q, i in zip(result.queries, rows, strict=True)},
         statistics=result.sampling.saved(result.cluster),
         segments=result.segment_rows if result.segmented_by else [],
-        attributes=_attributes(result),
+        attributes={name: [column[i] for i in rows] for name, column in attributes.items()},
         votes={name: votes.tolist() for name, votes in result.votes.items()},
         definitions=result.definitions,
         missing=sorted(result.missing),
@@ -67,13 +59,9 @@ def saved_form(result: Result) -> SavedResult:
         analyses=result.analyses.found,
         lacking=result.analyses.lacking,
         wrong_hits_judged=result.wrong_hits_judged,
+        doubts=result.doubts,
         tables=saved_tables(result.data, result.gold, result.rows) if result.data.tables else None,
     )
-
-
-def _attributes(result: Result) -> dict[str, list[Any]]:
-    columns = {name: attribute(result.gold, name) for name in attribute_names(result.gold)}
-    return {name: [column[i] for i in result.rows.tolist()] for name, column in columns.items()}
 
 
 def restore(saved: SavedResult) -> Result:
@@ -123,6 +111,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         sampling=_settings(saved.statistics, Sampling),
         cluster=saved.statistics.get("cluster"),
         segmented_by=tuple(dict.fromkeys(row.segment for row in saved.segments)),
+        doubts=saved.doubts,
         known=Precomputed(
             analyses=restore_analyses(saved.analyses, saved.lacking),
             findings=saved.findings,
@@ -130,6 +119,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
             bm25=saved.bm25,
             definitions=saved.definitions,
             wrong_hits_judged=saved.wrong_hits_judged,
+            says_score_width="score_width" in saved.settings,
         ),
     )
 
@@ -139,7 +129,7 @@ def _with_answers(gold: Gold, tables: SavedTables) -> Gold:
     size = len(gold.queries)
     no_answer = np.zeros(size, np.int64)
     no_answer[[row for row in tables.no_answer if row < size]] = 1
-    own = np.array(tables.k or [0] * size, np.int64)
+    own = np.array(tables.k if len(tables.k) else [0] * size, np.int64)
     return replace(gold, k=own if len(own) == size else gold.k, no_answer=no_answer)
 
 
@@ -156,17 +146,9 @@ def load(path: str | PathLike[str]) -> Result | dict[str, Result]:
 
 def from_kept(run: KeptRun) -> Result:
     """A result out of its Parquet form, without a Python object for each score."""
-    rows, saved = run.rows, run.document.result
-    queries = rows["query_id"].to_list()
-    saved = msgspec.structs.replace(
-        saved,
-        queries=dict(zip(queries, rows["query"].to_list(), strict=True)),
-        attributes={name: decoded(rows[TAG + name].to_list()) for name in columns_named(rows, TAG)},
-        votes={name: rows[VOTE + name].to_list() for name in columns_named(rows, VOTE)},
-        tables=run.tables,
-    )
+    rows = run.rows
     values = {name: rows[SCORE + name].cast(float).to_numpy() for name in columns_named(rows, SCORE)}
-    return from_columns(saved, queries, values)
+    return from_columns(run.without_scores(arrays=True), rows["query_id"].to_list(), values)
 
 
 def _refuse_torn(saved: SavedResult) -> None:

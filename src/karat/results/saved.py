@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+from karat import __version__
 from karat.data.audit import Entry
 from karat.data.saved import SavedOfSystem
 from karat.errors import InputError
@@ -19,10 +21,27 @@ from karat.results.diagnosis.bands import Reading
 from karat.results.diagnosis.finding import Finding
 from karat.results.summary import SummaryRow
 from karat.results.tables_form import SavedTables
+from karat.scoring.doubts import Doubts
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 SCHEMA: Literal["karat/result/2"] = "karat/result/2"
 SEVERAL: Literal["karat/results/1"] = "karat/results/1"
 _SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
+
+
+def origin(result: Result) -> dict[str, Any]:
+    """What all objects that are saved of a result begin with: the version, and what was evaluated."""
+    system, gold = result.system, result.gold
+    return {"karat": __version__, "system": system, "run": result.run, "gold": gold.label, "dataset": gold.dataset}
+
+
+def scores_by_query(
+    queries: list[str], columns: Mapping[str, Sequence[float | None]]
+) -> dict[str, dict[str, float | None]]:
+    per_query = zip(*columns.values(), strict=True) if columns else (() for _ in queries)
+    return {q: dict(zip(columns, row, strict=True)) for q, row in zip(queries, per_query, strict=True)}
 
 
 class SegmentRow(msgspec.Struct, frozen=True):
@@ -60,6 +79,7 @@ class SavedResult(SavedOfSystem, frozen=True, kw_only=True):
     bm25: dict[str, float | None] = {}  # metric → what plain word search scores; empty where that is not known
     lacking: dict[str, str] = {}  # analyses that could not be made, and which data they miss
     wrong_hits_judged: bool | None = None  # the gold says of some items that they are not relevant; null: not known
+    doubts: Doubts = Doubts()  # why scores may say nothing about the retriever
     tables: SavedTables | None = None  # what it takes to measure the result again in other metrics and at other k
 
 

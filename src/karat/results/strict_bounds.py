@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from karat.data.ids import Floats, Ints
+from karat.results.differences import SAME
 from karat.scoring.metrics.base import Metric
 from karat.scoring.unjudged import OpenLists
 from karat.statistics.fewest import fewest_changes
 
-SAME = 1e-9  # sums that differ by less differ by rounding
 Bounds = tuple[Floats, Floats]
 
 
 def strict_bounds(metric: Metric, lists: OpenLists) -> Bounds | None:
     """(low, high) of `second − first` for every query, NaN where undefined; None for a metric without such bounds."""
-    influence = metric.influence(lists)
+    influence = None if metric.budget else metric.influence(lists)
     if influence is None:
         return None
     low, high = metric.lowest(lists, influence), -metric.lowest(lists.swapped, -influence)
@@ -38,7 +38,7 @@ def flip(metric: Metric, lists: OpenLists, rows: Ints) -> Flip | None:
 
     None where it is not ahead, and where no labels could take its lead.
     """
-    influence = metric.influence(lists)
+    influence = None if metric.budget else metric.influence(lists)
     if influence is None:
         return None
     known = metric.lowest(lists, influence, labels=0)[rows]
@@ -46,7 +46,8 @@ def flip(metric: Metric, lists: OpenLists, rows: Ints) -> Flip | None:
     if not known.sum() > SAME:
         return None
     lowered = [np.zeros(len(rows))]
-    best = known - metric.lowest(lists, influence, labels=_every(lists))[rows]
+    every = int(np.bincount(lists.query).max(initial=0))
+    best = known - metric.lowest(lists, influence, labels=every)[rows]
     while not np.allclose(lowered[-1], best, rtol=0, atol=1e-12):
         lowered.append(known - metric.lowest(lists, influence, labels=len(lowered))[rows])
     found = fewest_changes(np.column_stack(lowered), float(known.sum()))
@@ -56,7 +57,3 @@ def flip(metric: Metric, lists: OpenLists, rows: Ints) -> Flip | None:
     wanted[rows] = found.changes
     item, place = lists.place(influence)
     return Flip(item[place < wanted[lists.query[item]]], found.exact)
-
-
-def _every(lists: OpenLists) -> int:
-    return int(np.bincount(lists.query).max(initial=0))

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
-from karat.data.ids import Floats, Ints
-from karat.scoring.ceilings import Bounds
+from karat.data.ids import Bools, Floats, Ints
+from karat.scoring.ceilings import Bounds, Extremes
 from karat.scoring.metrics.base import Metric
-from karat.statistics.distribution import Distribution, describe, quantile_interval
-from karat.statistics.intervals import mean_intervals
+from karat.statistics.distribution import Distribution, describe, quantile_interval, quantiles
+from karat.statistics.intervals import Range, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import Sums, sum_up
 
+Limits: TypeAlias = tuple[float | None, float | None]  # null where there are too few queries to say
 FEW = 20  # under so many queries a number is shown, and said to be too little to judge by
 
 
@@ -43,6 +45,7 @@ class Scores:
     values: dict[str, Floats]  # one value a query, NaN where undefined
     weights: dict[str, Floats] = field(default_factory=dict)  # votes of each query, where not all have one
     clusters: Ints | None = None  # queries with the same number belong together
+    extremes: Extremes | None = None  # what each query can have at least and at most; None: the metric's range
 
     def select(self, rows: Ints) -> Scores:
         return Scores(
@@ -50,7 +53,14 @@ class Scores:
             {name: values[rows] for name, values in self.values.items()},
             {name: votes[rows] for name, votes in self.weights.items()},
             None if self.clusters is None else self.clusters[rows],
+            None if self.extremes is None else self.extremes.select(rows),
         )
+
+    def ends(self, metric: Metric) -> Range:
+        """Where the interval of the mean ends."""
+        if self.extremes is None:
+            return metric.range
+        return farthest(*self.extremes.of(metric), ~np.isnan(self.values[str(metric)]))
 
     def sums(self, names: Sequence[str]) -> Sums:
         """The given columns as sums over what is resampled."""
@@ -61,7 +71,12 @@ class Scores:
         return sum_up(values, np.column_stack([self.weights.get(name, ones) for name in names]), self.clusters)
 
     def mean(self, metric: Metric) -> float | None:
-        return aggregate(metric, self.values[str(metric)], self.weights.get(str(metric)))
+        """The one number that stands for a metric, a quantile of some; None where it is defined on no query."""
+        values = self.values[str(metric)]
+        if metric.aggregate is None:
+            return mean_of(values, self.weights.get(str(metric)))
+        defined = values[~np.isnan(values)]
+        return float(quantiles(defined, [metric.aggregate])[0]) if len(defined) else None
 
 
 def summarise(scores: Scores, sampling: Sampling, ceilings: Bounds, floors: Bounds) -> list[SummaryRow]:
@@ -69,26 +84,42 @@ def summarise(scores: Scores, sampling: Sampling, ceilings: Bounds, floors: Boun
     return [_row(m, scores, limits[str(m)], ceilings, floors) for m in scores.metrics]
 
 
-def intervals(scores: Scores, sampling: Sampling) -> dict[str, tuple[float | None, float | None]]:
+def intervals(scores: Scores, sampling: Sampling) -> dict[str, Limits]:
     """(low, high) of every metric."""
     return {str(metric): _limits(scores, metric, sampling) for metric in scores.metrics}
 
 
-def _limits(scores: Scores, metric: Metric, sampling: Sampling) -> tuple[float | None, float | None]:
+def _limits(scores: Scores, metric: Metric, sampling: Sampling) -> Limits:
     if metric.aggregate is not None:
         values = scores.values[str(metric)]
         return quantile_interval(values[~np.isnan(values)], metric.aggregate, sampling.level) or (None, None)
-    ((low, high),) = mean_intervals(scores.sums([str(metric)]), [metric.range], sampling).tolist()
+    return mean_limits(scores.sums([str(metric)]), scores.ends(metric), sampling)
+
+
+def farthest(low: Floats, high: Floats, defined: Bools) -> Range:
+    """The ends of a mean over queries that have ends of their own.
+
+    The farthest: with those of a usual query, intervals of queries whose ends differ would be too narrow
+    (docs/decisions/030-ends-of-intervals.md).
+    """
+    return float(low[defined].min(initial=np.inf)), float(high[defined].max(initial=-np.inf))
+
+
+def mean_limits(sums: Sums, ends: Range, sampling: Sampling) -> Limits:
+    ((low, high),) = mean_intervals(sums, [ends], sampling).tolist()
     return number(low), number(high)
 
 
-def _row(
-    metric: Metric,
-    scores: Scores,
-    limits: tuple[float | None, float | None],
-    ceilings: Bounds,
-    floors: Bounds,
+def mean_row(
+    name: str, values: Floats, clusters: Ints | None, sampling: Sampling, ends: Range = (0.0, 1.0)
 ) -> SummaryRow:
+    """The mean of a column, NaN where undefined, with its interval. Of 0 and 1 it is the share of the queries."""
+    n = int((~np.isnan(values)).sum())
+    limits = mean_limits(sum_up(values[:, None], None, clusters), ends, sampling)
+    return SummaryRow(name, n, len(values) - n, mean_of(values), *limits, few=n < FEW)
+
+
+def _row(metric: Metric, scores: Scores, limits: Limits, ceilings: Bounds, floors: Bounds) -> SummaryRow:
     name = str(metric)
     values, votes = scores.values[name], scores.weights.get(name)
     defined = values[~np.isnan(values)]
@@ -104,14 +135,6 @@ def _row(
         few=len(defined) < FEW,
         distribution=describe(defined),
     )
-
-
-def aggregate(metric: Metric, values: Floats, votes: Floats | None = None) -> float | None:
-    """The one number that stands for a metric; None where it is defined on no query."""
-    defined = ~np.isnan(values)
-    if metric.aggregate is None or not defined.any():
-        return mean_of(values, votes)
-    return float(np.quantile(values[defined], metric.aggregate))
 
 
 def mean_of(values: Floats, votes: Floats | None = None) -> float | None:

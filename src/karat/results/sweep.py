@@ -14,14 +14,15 @@ from karat.data.ids import Floats, Ints
 from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError
 from karat.results.analyses.base import Lacking
+from karat.results.saved import origin
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
-from karat.statistics.resampling import bayesian_sums
+from karat.statistics.resampling import NEARLY_NORMAL, bayesian_means
 from karat.statistics.sampling import Sampling
+from karat.statistics.sums import sum_up
 
 if TYPE_CHECKING:
     from karat.results.result import Result
 
-SCHEMA: Literal["karat/sweep/1"] = "karat/sweep/1"
 DEFAULT_KS = (1, 3, 5, 10, 20)
 ALL = "all queries"
 _CURVES: tuple[Literal["recall"], Literal["ndcg"]] = ("recall", "ndcg")
@@ -39,11 +40,17 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Knee(msgspec.Struct, frozen=True):
-    """The smallest k that is within a percentage point of the deepest, and how sure that is."""
+    """The smallest k that is within a percentage point of the deepest, and how sure that is; where it is the deepest k
+    itself, the curve still rises and has no knee."""
 
     metric: Literal["recall", "ndcg"]
     k: int
     chosen: dict[int, float]  # k → share of the resamples in which it is the knee
+
+    @property
+    def rising(self) -> bool:
+        """Whether the curve still rises at the deepest k, and so has no knee."""
+        return len(self.chosen) > 1 and self.k == max(self.chosen)
 
 
 class Headroom(msgspec.Struct, frozen=True):
@@ -83,12 +90,11 @@ class Sweep(SavedOfSystem, frozen=True, kw_only=True):
 
 def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
     """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
-    from karat import __version__
-
     wanted = checked_depths(ks)
     if not result.data.tables:
         raise Lacking("judged hits in the saved result: run `karat eval RUN --gold GOLD -o result.json` again")
-    measured = result.measure(_metrics(wanted))
+    names = (f"{name}@{k}" for k in wanted for name in (*_CURVES, "auc_recall"))
+    measured = result.measure([*names, f"recall@{_EVERYTHING}"])
     depth = int(result.depths.max(initial=0))
     ks, notes = measured_depths(wanted, depth)
     before = result.provenance.get("k_raw")
@@ -98,21 +104,13 @@ def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
     for by in result.segmented_by:
         groups += [(segment_title(result.gold, by), value, at) for value, at in result.groups(by)]
     return Sweep(
-        karat=__version__,
-        system=result.system,
-        run=result.run,
-        gold=result.gold.label,
-        dataset=result.gold.dataset,
+        **origin(result),
         statistics=result.sampling.saved(result.cluster),
         ks=ks,
         depth=depth,
         notes=notes,
         curves=[_curve(measured, *group, ks, depth) for group in groups],
     )
-
-
-def _metrics(ks: list[int]) -> list[str]:
-    return [*(f"{name}@{k}" for k in ks for name in (*_CURVES, "auc_recall")), f"recall@{_EVERYTHING}"]
 
 
 def checked_depths(ks: Iterable[int]) -> list[int]:
@@ -146,7 +144,7 @@ def _curve(measured: Result, segment: str, value: str, at: Ints, ks: list[int], 
         segment=segment,
         value=value,
         queries=len(at),
-        few=len(at) < FEW,
+        few=0 < rows[f"recall@{ks[-1]}"].n < FEW or len(at) < FEW,
         points=[Point(k, rows[f"recall@{k}"], rows[f"ndcg@{k}"]) for k in ks],
         auc_recall=rows[f"auc_recall@{ks[-1]}"],
         knees=knees,
@@ -155,11 +153,13 @@ def _curve(measured: Result, segment: str, value: str, at: Ints, ks: list[int], 
 
 
 def _knee(name: Literal["recall", "ndcg"], ks: list[int], scores: Scores, sampling: Sampling) -> Knee | None:
-    sums = scores.sums([f"{name}@{k}" for k in ks])
+    values = np.column_stack([scores.values[f"{name}@{k}"] for k in ks])
+    # Many units are drawn by their moments, for which they need not be sorted.
+    sums = sum_up(values, None, scores.clusters, distinct=len(values) <= NEARLY_NORMAL)
     if not sums.defined.all():
         return None
-    above, below = bayesian_sums(sums, sampling.seed, sampling.resamples)
-    chosen = np.bincount(_knees(above / below), minlength=len(ks)) / sampling.resamples
+    drawn = bayesian_means(sums, sampling.seed, sampling.resamples)
+    chosen = np.bincount(_knees(drawn), minlength=len(ks)) / sampling.resamples
     observed = int(_knees(sums.estimate[None, :])[0])
     return Knee(name, ks[observed], {k: round(float(share), 4) for k, share in zip(ks, chosen, strict=True)})
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.data.gold import Gold
 from karat.data.ids import Bools, Floats, Ints
@@ -18,6 +19,7 @@ from karat.scoring.table import JudgedTable
 from karat.scoring.views import Level, View
 
 Labels = Literal["gold", "judge"]
+_DIGITS = 16  # of a hash of 64 bits
 
 
 class SavedPassages(msgspec.Struct):
@@ -42,6 +44,7 @@ class SavedGold(msgspec.Struct):
     items: list[str]
     grades: list[float]
     kinds: list[int]
+    in_corpus: list[int] | None = None  # items of the corpus that each item is
     passages: SavedPassages | None = None
 
 
@@ -86,7 +89,7 @@ def saved_tables(data: RunData, gold: Gold, rows: Ints) -> SavedTables:
     hashes = {}
     if data.hashes is not None:
         names = [*map(str, DEPTHS), "all"]
-        hashes = {n: [f"{h:016x}" for h in data.hashes[rows, i].tolist()] for i, n in enumerate(names)}
+        hashes = {name: hexadecimal(data.hashes[rows, at]) for at, name in enumerate(names)}
     return SavedTables(
         golds=saved,
         views=views,
@@ -107,6 +110,7 @@ def _saved_gold(gold: Gold, view: View, rows: Ints) -> SavedGold:
         items=gold.ids if whole else [gold.ids[i] for i in items.tolist()],
         grades=gold.grades[items].tolist(),
         kinds=gold.kinds[items].tolist(),
+        in_corpus=None if gold.in_corpus is None else gold.in_corpus[items].tolist(),
         passages=None if gold.located is None else _saved_passages(gold.located, gold, rows),
     )
 
@@ -182,8 +186,23 @@ def _restored(saved: SavedTables, system: str, gold: Gold, missing: frozenset[st
         names = (*map(str, DEPTHS), "all")
         if any(len(saved.hashes[name]) != size for name in names):
             raise ValueError("hashes of lists")
-        hashes = np.array([[int(h, 16) for h in saved.hashes[name]] for name in names], np.uint64).T
+        hashes = np.column_stack([from_hexadecimal(saved.hashes[name]) for name in names])
     return RunData(system, tables, values, votes, hashes=hashes, missing=missing)
+
+
+def hexadecimal(hashes: NDArray[np.uint64]) -> list[str]:
+    """16 digits per hash."""
+    digits = hashes.astype(">u8").tobytes().hex()
+    return [digits[at : at + _DIGITS] for at in range(0, len(digits), _DIGITS)]
+
+
+def from_hexadecimal(hashes: Sequence[str] | NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The hashes again; an array of them is returned as it is. Raises ValueError for other texts."""
+    if isinstance(hashes, np.ndarray):
+        return hashes
+    if any(len(digits) != _DIGITS for digits in hashes):
+        raise ValueError("a hash that has not 16 digits")
+    return np.frombuffer(bytes.fromhex("".join(hashes)), ">u8").astype(np.uint64)
 
 
 def _column(values: list[float | None], size: int) -> Floats:
@@ -197,6 +216,8 @@ def _restored_gold(saved: SavedGold, gold: Gold) -> Gold:
 
     counts = np.array(saved.counts, np.int64)
     sizes = {int(counts.sum()), len(saved.items), len(saved.grades), len(saved.kinds)}
+    if saved.in_corpus is not None:
+        sizes.add(len(saved.in_corpus))
     if len(counts) != len(gold.queries) or len(sizes) > 1 or (counts < 0).any():
         raise ValueError("gold items")
     return replace(
@@ -205,6 +226,7 @@ def _restored_gold(saved: SavedGold, gold: Gold) -> Gold:
         items=saved.items,
         grades=np.array(saved.grades, np.float64),
         kinds=np.array(saved.kinds, np.int8),
+        in_corpus=None if saved.in_corpus is None else np.array(saved.in_corpus, np.int64),
         located=None if saved.passages is None else _located(saved.passages, len(saved.items), len(gold.queries)),
     )
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from karat.data.corpus import Corpus
 from karat.data.question import Question
@@ -73,7 +75,8 @@ class Retriever:
 
     def settings(self) -> dict[str, Any]:
         """What made this retriever what it is, for the run log."""
-        options = {name: _setting(getattr(self, name)) for name in parameters(type(self))}
+        given = {name: getattr(self, name) for name in parameters(type(self))}
+        options = {name: v.settings() if hasattr(v, "settings") else v for name, v in given.items()}
         return {"name": self.name} | {name: value for name, value in options.items() if value not in (None, {})}
 
     def depth(self, k: int) -> int:
@@ -85,19 +88,12 @@ REGISTRY: Registry[Retriever] = Registry("retriever", "karat.retrievers", Retrie
 
 
 def parameters(kind: type[Retriever]) -> dict[str, inspect.Parameter]:
-    """What the constructor takes."""
     found = dict(inspect.signature(kind.__init__).parameters)
     found.pop("self")
     return {name: p for name, p in found.items() if p.kind is not p.VAR_KEYWORD and p.kind is not p.VAR_POSITIONAL}
 
 
-def _setting(value: Any) -> Any:
-    return value.settings() if hasattr(value, "settings") else value
-
-
 class Stopwatch:
-    """Times the stages of one answer."""
-
     def __init__(self) -> None:
         self.latency_ms: dict[str, float] = {}
 
@@ -108,12 +104,12 @@ class Stopwatch:
         self.latency_ms[name] = (time.perf_counter() - started) * 1000
 
 
-def timed(retriever: Retriever, question: Question, k: int, stage: str = "retrieve") -> Found:
+def timed(retriever: Retriever, question: Question, k: int) -> Found:
     """An answer with its times: those of its stages where the retriever tells them, else one for all of it."""
     started = time.perf_counter()
     found = retriever.answer(question, k)
     if not found.latency_ms:
-        found.latency_ms = {stage: (time.perf_counter() - started) * 1000}
+        found.latency_ms = {"retrieve": (time.perf_counter() - started) * 1000}
     return found
 
 
@@ -121,6 +117,13 @@ def ranked(ids: Sequence[str], scores: Sequence[float], k: int) -> list[tuple[st
     """The k best, ties by id, descending, as everywhere in Karat."""
     pairs = sorted(zip(scores, ids, strict=True), reverse=True)[:k]
     return [(i, float(s)) for s, i in pairs]
+
+
+def best(ids: Sequence[str], scores: NDArray[np.float32], among: NDArray[np.intp], k: int) -> list[tuple[str, float]]:
+    """The k best documents among some, given the scores of all."""
+    if len(among) > k:  # everything that could be one of them, ties included; the exact order is settled after
+        among = among[scores[among] >= np.partition(scores[among], -k)[-k]]
+    return ranked([ids[i] for i in among.tolist()], scores[among].tolist(), k)
 
 
 def as_found(answer: Any) -> Found:
@@ -150,12 +153,12 @@ def _from_mapping(answer: Mapping[str, Any]) -> Found:
         fields = {name: answer[name] for name in _QUERY_FIELDS if answer.get(name) is not None}
         latency, raw = fields.pop("latency_ms", {}), fields.pop("raw", None)
         hits = as_found(answer[there[0]]).hits
-        return Found(hits, as_latency(latency), None if raw is None else as_hits(raw), fields)
+        return Found(hits, _latency(latency), None if raw is None else as_hits(raw), fields)
     scores = [_score(value, answer) for value in answer.values()]
     return Found(as_hits(ranked(list(map(str, answer)), scores, len(scores))))
 
 
-def as_latency(value: Any) -> dict[str, float]:
+def _latency(value: Any) -> dict[str, float]:
     """Stage → ms, as a retriever measured it."""
     try:
         return msgspec.convert(value, dict[str, float], strict=False)
@@ -169,16 +172,12 @@ def _as_hit(hit: Any) -> dict[str, Any]:
         if item and math.isfinite(score):
             return {"chunk_id": item, "score": score}
     if isinstance(hit, Mapping):
-        return _from_dict(hit)
+        named = next((hit[name] for name in _ID_FIELDS if hit.get(name) is not None), None)
+        others = {name: _plain(hit[name]) for name in _HIT_FIELDS if hit.get(name) is not None}
+        return {"chunk_id": _id(named, hit), **_scored(hit.get("score"), hit), **others}
     if isinstance(hit, (tuple, list)) and len(hit) == 2:
         return {"chunk_id": _id(hit[0], hit), **_scored(hit[1], hit)}
     return {"chunk_id": _id(hit, hit)}
-
-
-def _from_dict(hit: Mapping[str, Any]) -> dict[str, Any]:
-    found = next((hit[name] for name in _ID_FIELDS if hit.get(name) is not None), None)
-    others = {name: _plain(hit[name]) for name in _HIT_FIELDS if hit.get(name) is not None}
-    return {"chunk_id": _id(found, hit), **_scored(hit.get("score"), hit), **others}
 
 
 def _scored(score: Any, hit: Any) -> dict[str, float]:
@@ -211,6 +210,4 @@ def _wrong(what: str, got: Any) -> Unusable:
 
 def refuse_empty(corpus: Corpus) -> None:
     if not len(corpus):
-        raise Nothing(
-            "the corpus is empty", code="empty-corpus", file=corpus.label, hint="it needs at least one document"
-        )
+        raise Nothing("the corpus is empty", file=corpus.label, hint="it needs at least one document")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from karat.data.corpus import Corpus
 from karat.errors import ConfigError
-from karat.retrievers.base import Nothing, Retriever, ranked, refuse_empty
-from karat.retrievers.words import words
+from karat.retrievers.base import Nothing, Retriever, best, refuse_empty
+from karat.retrievers.words import ANALYZER, words
 
 _Floats = NDArray[np.float32]
 
@@ -20,6 +20,7 @@ _Floats = NDArray[np.float32]
 class BM25(Retriever):
     """Lexical search in title and text (or one of them: `bm25:title`), stemmed in the language that the corpus names.
 
+    How good it is beside bm25s and Lucene: benchmarks/BM25.md.
     Lucene's form of BM25: idf = ln(1 + (N − n + ½) / (n + ½)), and tf / (tf + k1 · (1 − b + b · length / mean length)).
     """
 
@@ -42,29 +43,26 @@ class BM25(Retriever):
         self._told = any(told)
         self._usual = self.language or next((name for name, _ in Counter(filter(None, told)).most_common(1)), None)
         languages = [language or self._usual for language in told] or [self._usual] * len(corpus)
-        texts = self._texts(corpus)
+        texts = corpus.titles if self.field == "title" else corpus.texts
+        if self.field == "all":
+            texts = [f"{title}\n{text}" for title, text in zip(corpus.titles, corpus.texts, strict=True)]
         if not any(map(str.strip, texts)):
             what = "titles" if self.field == "title" else "texts"
             raise Nothing(f"the {what} of the corpus are all empty", code="empty-corpus", file=corpus.label)
         self._ids = corpus.ids
         self._postings = _Postings(map(words, texts, languages), self.k1, self.b)
 
-    def _texts(self, corpus: Corpus) -> list[str]:
-        if self.field == "all":
-            return [f"{title}\n{text}" for title, text in zip(corpus.titles, corpus.texts, strict=True)]
-        return corpus.titles if self.field == "title" else corpus.texts
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "analyzer": ANALYZER}
 
     def search(self, query: str, k: int, *, language: str | None = None) -> list[tuple[str, float]]:
         # Where the corpus names no languages, a query that does would be stemmed in another way than the texts.
-        scores = self._postings.scores(words(query, (language if self._told else None) or self._usual))
+        language = (language if self._told else None) or self._usual
+        # Of a query that is all stop words ("Who are you?") those count that are in the index.
+        scores = self._postings.scores(words(query, language, asked=True) or words(query, language))
         if scores is None:
             return []
-        found = np.flatnonzero(scores > 0)
-        if len(found) > k:
-            # Everything that could be among the k best, ties included; the exact order is settled after.
-            least = np.partition(scores[found], -k)[-k]
-            found = found[scores[found] >= least]
-        return ranked([self._ids[i] for i in found.tolist()], scores[found].tolist(), k)
+        return best(self._ids, scores, np.flatnonzero(scores > 0), k)
 
 
 class _Postings:

@@ -1,14 +1,37 @@
-"""Search by meaning: the nearest vectors, found exactly."""
+"""Search by meaning: texts → vectors (a static model offline, sentence-transformers, or a service), nearest first.
+
+The static model is the mean of word-piece vectors, without a neural network at run time. Its weights come inside the
+`wordllama` package, so nothing is downloaded; they are read directly.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, cast
+
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.data.corpus import Corpus
 from karat.data.question import Question
-from karat.retrievers.base import Found, Nothing, Retriever, Stopwatch, as_hits, ranked, refuse_empty
-from karat.retrievers.embedding import STATIC, Embedder, Vectors, make_embedder
-from karat.retrievers.templates import Used, as_field
+from karat.errors import ConfigError, MissingExtra, shorten
+from karat.net.http import Http, HttpError, Secrets, check_url
+from karat.retrievers.base import Found, Nothing, Retriever, Stopwatch, as_hits, best, refuse_empty
+from karat.retrievers.templates import Used, as_field, used_by
+
+Vectors = NDArray[np.float32]
+STATIC = "static"
+_BATCH = 128  # texts a request
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_NO_WHEEL = (3, 14)  # from this Python on wordllama has none
 
 
 class Dense(Retriever):
@@ -46,9 +69,140 @@ class Dense(Retriever):
         return self._nearest(self._embedder.embed_query(query), k)
 
     def _nearest(self, vector: Vectors, k: int) -> list[tuple[str, float]]:
-        scores = self._vectors @ vector
-        found = np.arange(len(scores))
-        if len(scores) > k:
-            least = np.partition(scores, -k)[-k]
-            found = np.flatnonzero(scores >= least)
-        return ranked([self._ids[i] for i in found.tolist()], scores[found].tolist(), k)
+        return best(self._ids, self._vectors @ vector, np.arange(len(self._ids)), k)
+
+
+def normalised(vectors: Vectors) -> Vectors:
+    norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    units: Vectors = (vectors / norms).astype(np.float32)
+    return units
+
+
+class Embedder:
+    """Texts → unit vectors; `used` takes what a service tells of tokens. Some models treat a query in its own way."""
+
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors:
+        raise NotImplementedError
+
+    def embed_query(self, text: str, timeout: float | None = None, used: Used | None = None) -> Vectors:
+        (vector,) = self.embed([text], timeout, used)
+        return cast(Vectors, vector)
+
+
+def make_embedder(model: str, url: str | None = None, key: str | None = None) -> Embedder:
+    """`static`: the model that comes with karat[dense]; with `url` a service that speaks OpenAI's API; else a model of
+    sentence-transformers. `key` names the environment variable that holds the service's key."""
+    if url is not None:
+        return EmbeddingService(model, url, key)
+    return _static() if model == STATIC else SentenceModel(model)
+
+
+class EmbeddingService(Embedder):
+    """POST {url}/embeddings, as OpenAI and many others have it."""
+
+    def __init__(self, model: str, url: str, key: str | None) -> None:
+        self._model, self._url = model, check_url(url) + "/embeddings"
+        secrets = Secrets()
+        self._headers = {} if key is None else {"Authorization": f"Bearer {secrets.get(key)}"}
+        self._http = Http(secrets)
+
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors:
+        batches = [list(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
+        return normalised(np.concatenate([self._batch(batch, timeout, used) for batch in batches]))
+
+    def _batch(self, texts: list[str], timeout: float | None, used: Used | None) -> Vectors:
+        # Some services refuse an empty text; its vector means nothing either way.
+        body = {"model": self._model, "input": [text or " " for text in texts]}
+        said = self._http.ask("POST", self._url, body, self._read, headers=self._headers, timeout=timeout)
+        vectors, call = said.read
+        if vectors.ndim != 2 or len(vectors) != len(texts):
+            raise HttpError(f"{self._url}: {len(vectors)} vectors for {len(texts)} texts")
+        if used is not None:
+            used.append(call)
+        return vectors
+
+    def _read(self, content: Any) -> tuple[Vectors, dict[str, Any]]:
+        try:
+            rows = sorted(content["data"], key=lambda row: int(row["index"]))
+            vectors = np.array([row["embedding"] for row in rows], np.float32)
+        except (TypeError, KeyError, ValueError):
+            raise HttpError(f"{self._url}: no embeddings in the answer", got=shorten(content, 120)) from None
+        return vectors, used_by("embed", self._model, content)
+
+
+class SentenceModel(Embedder):
+    """A model that is on this machine is used without asking the network."""
+
+    def __init__(self, model: str) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise MissingExtra(f"the model {shorten(model, 60)!r}", "sentence-transformers", "models") from None
+        self._model: Any = _load(SentenceTransformer, model)
+        # Its tokenizer keeps the settings of a call in itself: two calls at once refuse or spoil each other.
+        self._one_at_a_time = Lock()
+
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Any = None) -> Vectors:
+        return self._encode("encode_document", texts)
+
+    def embed_query(self, text: str, timeout: float | None = None, used: Any = None) -> Vectors:
+        (vector,) = self._encode("encode_query", [text])
+        return cast(Vectors, vector)
+
+    def _encode(self, method: str, texts: Sequence[str]) -> Vectors:
+        # Since version 5 a model knows what to put before a query and before a document.
+        encode = getattr(self._model, method, self._model.encode)
+        with self._one_at_a_time:
+            found = encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
+        return normalised(np.asarray(found, np.float32))
+
+
+def _load(library: Any, model: str) -> Any:
+    on_disk = os.path.isdir(model)
+    with contextlib.suppress(Exception):  # not there, or not whole: the next attempt says what is wrong
+        return library(model, local_files_only=True)
+    try:
+        return library(model, local_files_only=on_disk)
+    except Exception as problem:  # whatever kind the library, its hub or the network raise
+        raise ConfigError(
+            f"the model {shorten(model, 60)!r} cannot be loaded",
+            code="not-loaded",
+            got=f"{type(problem).__name__}: {problem}".partition("\n")[0],
+            hint="give a folder with a model of sentence-transformers, or a name of its hub, which needs the network "
+            "once; `dense` alone uses the model that comes with karat[dense]",
+        ) from None
+
+
+class StaticEmbedder(Embedder):
+    def __init__(self) -> None:
+        folder = _package_folder()
+        try:
+            from safetensors.numpy import load_file
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingExtra("the static model", str(error.name), "dense") from None
+        (vectors,) = load_file(str(folder / _WEIGHTS)).values()
+        self._vectors: Vectors = vectors.astype(np.float32)
+        self._tokenizer: Any = Tokenizer.from_file(str(folder / _TOKENIZER))
+
+    def embed(self, texts: Sequence[str], timeout: float | None = None, used: Any = None) -> Vectors:
+        if not texts:
+            return np.zeros((0, self._vectors.shape[1]), np.float32)
+        encoded = [e.ids or [0] for e in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+        sizes = np.array([len(ids) for ids in encoded])
+        starts = np.cumsum(sizes) - sizes
+        sums = np.add.reduceat(self._vectors[np.concatenate(encoded)], starts, axis=0)
+        return normalised(sums / sizes[:, None])
+
+
+_static = cache(StaticEmbedder)
+
+
+def _package_folder() -> Path:
+    found = importlib.util.find_spec("wordllama")  # located, never imported: its own loader wants the network
+    if found is None or not found.submodule_search_locations:
+        missing = MissingExtra("the static model", "wordllama", "dense")
+        if sys.version_info >= _NO_WHEEL:
+            missing.hint = f"{missing.hint} with Python 3.11 to 3.13: wordllama has no wheel for newer ones"
+        raise missing
+    return Path(found.submodule_search_locations[0])

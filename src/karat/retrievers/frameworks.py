@@ -7,11 +7,35 @@ from typing import Any
 from karat.data.question import Question
 from karat.errors import ConfigError
 from karat.net.timeouts import settled
-from karat.registry import load_callable, title_of
+from karat.registry import load_callable, made_by, title_of
 from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, as_hits
 
+_COMPONENT = ("run", "run(…)", "component of Haystack")
 
-class LangChain(Retriever):
+
+class _Framework(Retriever):
+    """What `target` names, or makes when it is called: an object with the framework's own method."""
+
+    searches_corpus = False
+
+    def __init__(self, target: Any, id: str | None, method: str, expected: str, what: str) -> None:
+        self.target, self.id = target, id
+        self._retriever = _made(target, method, expected, what)
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"target": title_of(self.target)}
+
+
+def _made(target: Any, method: str, expected: str, what: str) -> Any:
+    found = load_callable(target)
+    if (isinstance(found, type) or not hasattr(found, method)) and callable(found):
+        found = made_by(found, f"name an object with {expected}, or a function without arguments that makes one")
+    if not hasattr(found, method):
+        raise ConfigError(f"{title_of(found)} is no {what}", code="bad-callable", expected=expected)
+    return found
+
+
+class LangChain(_Framework):
     """`langchain:module:retriever`: anything with `invoke(query) → [Document]`, or a function that makes one.
 
     `id` is the field of `metadata` that names a chunk (default: the document's own `id`). A retriever of a vector store
@@ -19,21 +43,9 @@ class LangChain(Retriever):
     """
 
     name = "langchain"
-    searches_corpus = False
 
     def __init__(self, target: Any, id: str | None = None) -> None:
-        self.target, self.id = target, id
-        found = load_callable(target)
-        self._retriever = found if hasattr(found, "invoke") else found()
-        if not hasattr(self._retriever, "invoke"):
-            raise ConfigError(
-                f"{title_of(self._retriever)} is no retriever of LangChain",
-                code="bad-callable",
-                expected="invoke(query)",
-            )
-
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"target": title_of(self.target)}
+        super().__init__(target, id, "invoke", "invoke(query)", "retriever of LangChain")
 
     def answer(self, question: Question, k: int) -> Found:
         # Only vector stores take k here; others would refuse it.
@@ -49,7 +61,7 @@ class LangChain(Retriever):
         return {"chunk_id": named, "text": document.page_content, "score": document.metadata.get("score")}
 
 
-class LlamaIndex(Retriever):
+class LlamaIndex(_Framework):
     """`llama_index:module:retriever`: anything with `retrieve(query) → [NodeWithScore]`, or a function that makes one.
 
     `id` is the field of `metadata` that names a chunk (default: the node's own id). A retriever with `similarity_top_k`
@@ -57,21 +69,9 @@ class LlamaIndex(Retriever):
     """
 
     name = "llama_index"
-    searches_corpus = False
 
     def __init__(self, target: Any, id: str | None = None) -> None:
-        self.target, self.id = target, id
-        found = load_callable(target)
-        self._retriever = found if hasattr(found, "retrieve") else found()
-        if not hasattr(self._retriever, "retrieve"):
-            raise ConfigError(
-                f"{title_of(self._retriever)} is no retriever of LlamaIndex",
-                code="bad-callable",
-                expected="retrieve(query)",
-            )
-
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"target": title_of(self.target)}
+        super().__init__(target, id, "retrieve", "retrieve(query)", "retriever of LlamaIndex")
 
     def answer(self, question: Question, k: int) -> Found:
         if getattr(self._retriever, "similarity_top_k", k) != k:
@@ -86,7 +86,7 @@ class LlamaIndex(Retriever):
         return {"chunk_id": named, "score": found.score, "text": node.get_content(), "doc_id": node.ref_doc_id}
 
 
-class Haystack(Retriever):
+class Haystack(_Framework):
     """`haystack:module:retriever`: a component with `run(query=…, top_k=…) → {documents}`, or a function making one.
 
     One that takes `query_embedding` needs `embedder`, a component with `run(text=…) → {embedding}`. `id` is the field
@@ -94,19 +94,16 @@ class Haystack(Retriever):
     """
 
     name = "haystack"
-    searches_corpus = False
 
     def __init__(self, target: Any, embedder: Any = None, id: str | None = None) -> None:
-        self.target, self.embedder, self.id = target, embedder, id
-        self._retriever = _component(target)
-        self._embedder = None if embedder is None else _component(embedder)
+        super().__init__(target, id, *_COMPONENT)
+        self.embedder = embedder
+        self._embedder = None if embedder is None else _made(embedder, *_COMPONENT)
         if self._embedder is not None and hasattr(self._embedder, "warm_up"):
             self._embedder.warm_up()
 
     def settings(self) -> dict[str, Any]:
-        named = {"target": self.target, "embedder": self.embedder}
-        texts = {n: v if v is None else title_of(v) for n, v in named.items()}
-        return super().settings() | texts
+        return super().settings() | {"embedder": None if self.embedder is None else title_of(self.embedder)}
 
     def answer(self, question: Question, k: int) -> Found:
         watch = Stopwatch()
@@ -123,11 +120,3 @@ class Haystack(Retriever):
         if named is None:
             raise Unusable(f"a document has no {self.id!r}", got=document.meta, hint="`id` names a field of `meta`")
         return {"chunk_id": named, "score": document.score, "text": document.content}
-
-
-def _component(target: Any) -> Any:
-    found = load_callable(target)
-    made = found if hasattr(found, "run") and not isinstance(found, type) else found()
-    if not hasattr(made, "run"):
-        raise ConfigError(f"{title_of(made)} is no component of Haystack", code="bad-callable", expected="run(…)")
-    return made

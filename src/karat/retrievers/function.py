@@ -12,7 +12,7 @@ from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError
 from karat.net.timeouts import settled
-from karat.registry import load_callable, title_of
+from karat.registry import load_callable, made_by, title_of
 from karat.retrievers.base import REGISTRY, Found, Retriever, as_found
 
 _METHODS = ("retrieve", "search")
@@ -65,11 +65,7 @@ class Function(Retriever):
 def _made(found: Any) -> Any:
     """The retriever itself: a class, or a function that takes nothing, makes it."""
     if isinstance(found, type) or (inspect.isroutine(found) and not _parameters(found)):
-        try:
-            return found()
-        except TypeError as error:
-            hint = "give a function without arguments that makes the retriever"
-            raise ConfigError(f"{title_of(found)} cannot be made: {error}", code="not-made", hint=hint) from error
+        return made_by(found, "give a function without arguments that makes the retriever")
     return found
 
 
@@ -86,28 +82,22 @@ def _callable(made: Any, title: str) -> Callable[[Question, int], Any]:
     method = next((getattr(made, name) for name in _METHODS if callable(getattr(made, name, None))), None)
     function = method or (made if callable(made) else None)
     if function is None:
-        raise ConfigError(
-            f"{title} is no retriever",
-            code="bad-callable",
-            expected="a function query → hits, or an object with `retrieve`",
-        )
+        expected = "a function query → hits, or an object with `retrieve`"
+        raise ConfigError(f"{title} is no retriever", code="bad-callable", expected=expected)
     known = _parameters(function)
     named = {p.name for p in known[1:]}
     cutoff = next((name for name in _K if name in named), None)
     # Whatever it is called, a second argument that must be given and is nothing that a query tells is k.
-    needed = known[1].name if len(known) > 1 and _must_be_given(known[1]) else None
+    must = [p.name for p in known[1:2] if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+    needed = must[0] if must else None
 
     def call(question: Question, k: int) -> Any:
-        told = {"query_id": question.id, "tags": question.facts, "language": None, **question.facts}
+        told = {"query_id": question.id, "language": None, **question.facts, "tags": question.facts}
         given = {name: value for name, value in told.items() if name in named}
         wanted = cutoff or (needed if needed not in told else None)
         return function(question.text, **given | ({} if wanted is None else {wanted: k}))
 
     return call
-
-
-def _must_be_given(parameter: inspect.Parameter) -> bool:
-    return parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
 
 
 def _parameters(function: Any) -> list[inspect.Parameter]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from karat.errors import ConfigError, InputError, UnknownName, did_you_mean, shorten
-from karat.files.yaml import load_yaml
+from karat.errors import ConfigError, UnknownName, did_you_mean, shorten
+from karat.files.yaml import read_document
 from karat.retrievers.base import REGISTRY, Retriever, parameters
 
 _SPEC = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?::(?P<first>[^()]*))?(?:\((?P<rest>.*)\))?", re.S)
@@ -22,8 +22,9 @@ YAML = (".yaml", ".yml")
 def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retriever:
     """From text, a mapping with `retriever` and its options, a callable, or a retriever itself.
 
-    >>> make_retriever("bm25:title(k1=1.2)").settings()
-    {'name': 'bm25', 'field': 'title', 'k1': 1.2, 'b': 0.75}
+    >>> settings = make_retriever("bm25:title(k1=1.2)").settings()
+    >>> settings["field"], settings["k1"]
+    ('title', 1.2)
     """
     given = dict(options or {})
     if isinstance(spec, Retriever):
@@ -31,9 +32,8 @@ def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retri
     if isinstance(spec, Mapping):
         inner = {name: value for name, value in spec.items() if name != "retriever"}
         if "retriever" not in spec:
-            raise ConfigError(
-                "no retriever is named", code="bad-retriever", field="retriever", expected="a retriever such as bm25"
-            )
+            expected = "a retriever such as bm25"
+            raise ConfigError("no retriever is named", code="bad-retriever", field="retriever", expected=expected)
         return make_retriever(spec["retriever"], inner | given)
     if not isinstance(spec, str):
         return build(REGISTRY.require("function"), [spec], given)
@@ -56,11 +56,8 @@ def parse(spec: str) -> tuple[str, list[str], dict[str, Any]]:
         return "http", [text], {}
     parts = _SPEC.fullmatch(text)
     if parts is None:
-        raise ConfigError(
-            f"no retriever: {shorten(spec)!r}",
-            code="bad-retriever",
-            expected="name, name(option=value), module:callable or http://…",
-        )
+        expected = "name, name(option=value), module:callable or http://…"
+        raise ConfigError(f"no retriever: {shorten(spec)!r}", code="bad-retriever", expected=expected)
     name, first, rest = parts["name"], parts["first"], parts["rest"]
     if first is not None and REGISTRY.get(name) is None:
         name, first = "function", f"{name}:{first}"
@@ -86,63 +83,42 @@ def _arguments(text: str) -> Iterator[str]:
             yield text[start:at].strip()
             start = at + 1
     if depth or (start and not text[start:].strip()):
-        raise ConfigError(
-            f"the brackets of {shorten(text)!r} do not match", code="bad-retriever", expected="name(option=value, …)"
-        )
+        what = f"the brackets of {shorten(text)!r} do not match"
+        raise ConfigError(what, code="bad-retriever", expected="name(option=value, …)")
     if text.strip():
         yield text[start:].strip()
 
 
 def read_options(path: str) -> dict[str, Any]:
     """A YAML file with the options of a retriever, and perhaps its name."""
-    try:
-        content = Path(path).read_bytes()
-        found, _ = load_yaml(content, path)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", code="unreadable", file=path) from error
-    except InputError as error:
-        raise ConfigError(
-            error.what, code=error.code, file=error.file, line=error.line, column=error.column, hint=error.hint
-        ) from error
+    found = read_document(Path(path)).value
     if not isinstance(found, dict):
-        raise ConfigError(
-            "no options of a retriever", code="wrong-type", file=path, expected="option: value, a line each", got=found
-        )
+        expected = "option: value, a line each"
+        raise ConfigError("no options of a retriever", code="wrong-type", file=path, expected=expected, got=found)
     return found
 
 
 def build(kind: type[Retriever], positional: list[Any], named: Mapping[str, Any]) -> Retriever:
     known = parameters(kind)
+    called = f"the retriever {kind.name!r}"
+    listed = f"its options are: {', '.join(known)}" if known else "it has no options"
     if len(positional) > len(known):
-        raise ConfigError(
-            f"the retriever {kind.name!r} takes {len(known)} options",
-            code="too-many-options",
-            got=positional[len(known)],
-            hint=_listed(known),
-        )
+        too_many = positional[len(known)]
+        raise ConfigError(f"{called} takes {len(known)} options", code="too-many-options", got=too_many, hint=listed)
     given = dict(zip(known, positional, strict=False))
     for name, value in named.items():
         if name not in known:
-            hint = did_you_mean(name, known) or _listed(known)
-            raise ConfigError(
-                f"the retriever {kind.name!r} has no option {shorten(name, 40)!r}", code="unknown-option", hint=hint
-            )
+            hint = did_you_mean(name, known) or listed
+            raise ConfigError(f"{called} has no option {shorten(name, 40)!r}", code="unknown-option", hint=hint)
         if name in given:
-            raise ConfigError(
-                f"the option {name!r} of {kind.name!r} is given twice", code="duplicate-option", got=value
-            )
+            what = f"the option {name!r} of {kind.name!r} is given twice"
+            raise ConfigError(what, code="duplicate-option", got=value)
         given[name] = value
     for name, parameter in known.items():
         if name not in given and parameter.default is parameter.empty:
-            raise ConfigError(
-                f"the retriever {kind.name!r} needs the option {name!r}", code="missing-option", hint=_listed(known)
-            )
+            raise ConfigError(f"{called} needs the option {name!r}", code="missing-option", hint=listed)
     hints = typing.get_type_hints(kind.__init__)
     return kind(**{name: _converted(kind, name, value, hints.get(name, Any)) for name, value in given.items()})
-
-
-def _listed(known: Mapping[str, Any]) -> str:
-    return f"its options are: {', '.join(known)}" if known else "it has no options"
 
 
 def _converted(kind: type[Retriever], name: str, value: Any, hint: Any) -> Any:
@@ -155,6 +131,5 @@ def _converted(kind: type[Retriever], name: str, value: Any, hint: Any) -> Any:
     except msgspec.ValidationError as error:
         choices = [str(choice) for choice in typing.get_args(hint) if isinstance(choice, str)]
         expected = " or ".join(choices) or str(error).partition(",")[0].removeprefix("Expected ").replace("`", "")
-        raise ConfigError(
-            f"option {name!r} of {kind.name!r}", code="wrong-type", expected=expected, got=value
-        ) from None
+        what = f"option {name!r} of {kind.name!r}"
+        raise ConfigError(what, code="wrong-type", expected=expected, got=value) from None

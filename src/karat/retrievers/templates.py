@@ -102,13 +102,11 @@ def hit_at(hit: Any, paths: Mapping[str, str]) -> dict[str, Any]:
 
 
 def list_at(found: Any, path: str, where: str) -> list[Any]:
-    """The list of hits in an answer."""
     hits = value_at(found, path)
     if not isinstance(hits, list):
         place = f"at {path!r}" if path else "as the whole answer"
-        raise Unusable(
-            f"{where}: no list of hits {place}", got=shorten(found, 120), hint="`hits` names the place of the list"
-        )
+        hint = "`hits` names the place of the list"
+        raise Unusable(f"{where}: no list of hits {place}", got=shorten(found, 120), hint=hint)
     return hits
 
 

@@ -11,41 +11,15 @@ from typing import Any
 
 from karat.errors import MissingExtra
 
-_LANGUAGES = {
-    "ar": "arabic",
-    "ca": "catalan",
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "en": "english",
-    "es": "spanish",
-    "et": "estonian",
-    "eu": "basque",
-    "fa": "persian",
-    "fi": "finnish",
-    "fr": "french",
-    "ga": "irish",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "hy": "armenian",
-    "id": "indonesian",
-    "it": "italian",
-    "lt": "lithuanian",
-    "nb": "norwegian",
-    "ne": "nepali",
-    "nl": "dutch",
-    "nn": "norwegian",
-    "no": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sr": "serbian",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-}
+_NAMES = """
+ar:arabic ca:catalan cs:czech da:danish de:german el:greek en:english es:spanish et:estonian eu:basque
+fa:persian fi:finnish fr:french ga:irish hi:hindi hu:hungarian hy:armenian id:indonesian it:italian
+lt:lithuanian nb:norwegian ne:nepali nl:dutch nn:norwegian no:norwegian pl:polish pt:portuguese ro:romanian
+ru:russian sr:serbian sv:swedish ta:tamil tr:turkish
+"""
+# How texts become words, as a run log says it: runs with different words are different runs.
+ANALYZER = {"least_letters": 2, "stop_words": "bm25s, en: Lucene, en queries: NLTK", "stemmer": "snowball, en: porter"}
+_LANGUAGES: dict[str, str] = dict(entry.split(":") for entry in _NAMES.split())
 # Thai, Lao, Myanmar, Khmer; Hangul, whose particles stick to the word; kana and Han.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\uac00-\ud7af\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -55,13 +29,16 @@ _UNSPACED = re.compile(
 _ACCENTS = re.compile("(?<!и)[\u0300-\u036f]+|(?<=и)[\u0300-\u0305\u0307-\u036f]+")
 
 
-def words(text: str, language: str | None = None) -> list[str]:
-    """The words to index; `language` is a code such as pt-BR, English where it is not given.
+def words(text: str, language: str | None = None, *, asked: bool = False) -> list[str]:
+    """The words of a text to index, or of a query (`asked`); `language` is a code such as pt-BR, by default English.
 
-    >>> words("The refunds of 2024"), words("日本語の本")
-    (['refund', '2024'], ['日本', '本語', '語の', 'の本'])
+    A single letter is no word: it is what an apostrophe leaves (what's, l'eau), or a pronoun. English queries lose
+    more words than texts do, because "what do you" in a question says nothing of what it is about.
+
+    >>> words("The refunds of 2024"), words("What's my refund?", asked=True), words("日本語の本")
+    (['refund', '2024'], ['refund'], ['日本', '本語', '語の', 'の本'])
     """
-    stems = _stems((language or "en").lower().replace("_", "-").partition("-")[0])
+    stems = _stems((language or "en").lower().replace("_", "-").partition("-")[0], asked)
     if text.isascii():
         found = re.findall(r"\w+", text.lower())
     else:
@@ -98,25 +75,22 @@ def _word() -> re.Pattern[str]:
 
 
 class _Stems(dict[str, str]):
-    """Word → its stem, empty for a stop word; every word is looked at once."""
+    """Word → its stem, empty for a stop word or a single letter; every word is looked at once."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, asked: bool) -> None:
         super().__init__()
         name = _LANGUAGES.get(language)
         self._stemmer = None if name is None else _stemmer(name)
-        self._dropped = frozenset() if name is None else _stop_words(name)
+        self._dropped = frozenset() if name is None else _stop_words(name, asked)
 
     def __missing__(self, word: str) -> str:
-        stem = self[word] = "" if word in self._dropped else self._stem(word)
+        letter = len(word) == 1 and word.isalpha() and not _UNSPACED.match(word)
+        stem = word if self._stemmer is None else str(self._stemmer.stemWord(word))
+        self[word] = stem = "" if letter or word in self._dropped else stem
         return stem
 
-    def _stem(self, word: str) -> str:
-        return word if self._stemmer is None else str(self._stemmer.stemWord(word))
 
-
-@cache
-def _stems(language: str) -> _Stems:
-    return _Stems(language)
+_stems = cache(_Stems)
 
 
 def _stemmer(name: str) -> Any:
@@ -124,13 +98,16 @@ def _stemmer(name: str) -> Any:
         import Stemmer
     except ImportError:
         raise MissingExtra("lexical search", "PyStemmer", "baselines") from None
+    name = "porter" if name == "english" else name  # the one of Lucene's English analyzer
     return Stemmer.Stemmer(name) if name in Stemmer.algorithms() else None  # older ones know fewer languages
 
 
-def _stop_words(name: str) -> frozenset[str]:
+def _stop_words(name: str, asked: bool) -> frozenset[str]:
+    """Those that bm25s lists for the language. Its short English list is Lucene's."""
     try:
         from bm25s import stopwords
     except ImportError:
         raise MissingExtra("lexical search", "bm25s", "baselines") from None
-    listed = getattr(stopwords, "STOPWORDS_EN" if name == "english" else f"STOPWORDS_{name.upper()}", ())
+    english = "EN_PLUS" if asked else "EN"
+    listed = getattr(stopwords, f"STOPWORDS_{english if name == 'english' else name.upper()}", ())
     return frozenset(fold(w) for w in listed)

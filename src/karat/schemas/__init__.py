@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import Any
 
-NAMES = (
-    *("agreement", "calibration", "comparison", "corpus", "gates", "gold", "labels", "ladder", "plan", "pool"),
-    *("pooling", "prices"),
-    *("result", "run-log", "selftest", "ship-criteria", "stress", "sweep", "triage"),
-    *("judgements", "synthesis"),
-)
+_KINDS = {
+    "agreement": "karat.labels.agreement:Agreement",
+    "calibration": "karat.labels.calibration_file:Calibration",
+    "comparison": "karat.results.comparison.compare:Comparison",
+    "corpus": "karat.formats.corpus:CorpusEntry",
+    "gates": "karat.gates.verdicts:Verdicts",
+    "gold": "karat.formats.gold_records:GoldEntry",
+    "labels": "karat.labels.files:Label",
+    "leaderboard": "karat.results.leaderboard:Leaderboard",
+    "ladder": "karat.systems.ladder:Ladder",
+    "merging": "karat.labels.merge:Merging",
+    "plan": "karat.results.power:Plan",
+    "pool": "karat.labels.files:PoolEntry",
+    "pooling": "karat.labels.pool:Pooling",
+    "prices": "karat.data.prices:Prices",
+    "result": "karat.results.saved:SavedResult",
+    "run-log": "karat.formats.run_records:RunRecord",
+    "selftest": "karat.gates.selftest:SelfTest",
+    "ship-criteria": "karat.gates.criteria:CriteriaFile",
+    "stress": "karat.systems.stress.stress:Stress",
+    "sweep": "karat.results.sweep:Sweep",
+    "triage": "karat.results.queries.triage:Triage",
+    "judgements": "karat.labels.judge.judge:Judgements",
+    "synthesis": "karat.systems.synthesize.synthesize:Synthesis",
+}
+NAMES = tuple(_KINDS)
 
 
 def schema_text(name: str) -> str:
@@ -22,50 +41,8 @@ def generate(name: str) -> str:
     """The schema made anew from the code; a test holds the shipped file to it."""
     import msgspec  # not for those who only print a schema
 
-    from karat.data.prices import Prices
-    from karat.formats.corpus import CorpusEntry
-    from karat.formats.gold_records import GoldEntry
-    from karat.formats.run_records import RunRecord
-    from karat.gates.criteria import CriteriaFile
-    from karat.gates.selftest import SelfTest
-    from karat.gates.verdicts import Verdicts
-    from karat.labels.agreement import Agreement
-    from karat.labels.calibration_file import Calibration
-    from karat.labels.judge.judge import Judgements
-    from karat.labels.labels_file import Label
-    from karat.labels.pool_file import PoolEntry
-    from karat.labels.pooling import Pooling
-    from karat.results.comparison.compare import Comparison
-    from karat.results.power import Plan
-    from karat.results.queries.triage import Triage
-    from karat.results.saved import SavedResult
-    from karat.results.sweep import Sweep
-    from karat.systems.ladder import Ladder
-    from karat.systems.stress.stress import Stress
-    from karat.systems.synthesize.synthesize import Synthesis
+    from karat.registry import load_callable
 
-    kinds: dict[str, Any] = {
-        "run-log": RunRecord,
-        "gold": GoldEntry,
-        "corpus": CorpusEntry,
-        "result": SavedResult,
-        "comparison": Comparison,
-        "sweep": Sweep,
-        "plan": Plan,
-        "ladder": Ladder,
-        "calibration": Calibration,
-        "labels": Label,
-        "pool": PoolEntry,
-        "pooling": Pooling,
-        "agreement": Agreement,
-        "ship-criteria": CriteriaFile,
-        "prices": Prices,
-        "gates": Verdicts,
-        "selftest": SelfTest,
-        "stress": Stress,
-        "triage": Triage,
-        "judgements": Judgements,
-        "synthesis": Synthesis,
-    }
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kinds[name])}
+    kind = load_callable(_KINDS[name])
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kind)}
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

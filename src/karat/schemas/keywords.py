@@ -6,19 +6,22 @@ import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from karat.labels.judge.options import JudgeOptions
+from karat.labels.options import JudgeOptions
+from karat.llm.options import ModelOptions
 from karat.options.option import options_in
 from karat.scoring.options import Options
 from karat.systems.synthesize.options import SynthesisOptions
 
 FILE = Path(__file__).parents[1] / "options" / "keywords.py"
 _OTHERWISE = {"k", "corpus"}  # what means something else in a ladder
+_MODEL = set(options_in(ModelOptions))
 # Who takes them → the list, what it is built on, and its names.
 _KEYWORDS: dict[str, tuple[type, str, set[str]]] = {
     "ladder": (Options, "TypedDict, total=False", set(options_in(Options)) - _OTHERWISE),
     "evaluate": (Options, "LadderKeywords, total=False", _OTHERWISE),
-    "judge": (JudgeOptions, "TypedDict, total=False", set(options_in(JudgeOptions))),
-    "synthesis": (SynthesisOptions, "TypedDict, total=False", set(options_in(SynthesisOptions))),
+    "model": (ModelOptions, "TypedDict, total=False", _MODEL),
+    "judge": (JudgeOptions, "ModelKeywords, total=False", set(options_in(JudgeOptions)) - _MODEL),
+    "synthesis": (SynthesisOptions, "ModelKeywords, total=False", set(options_in(SynthesisOptions)) - _MODEL),
 }
 _MODULES = {
     "Callable": "collections.abc",

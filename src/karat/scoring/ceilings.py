@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from karat.data.ids import Floats, Ints
+from karat.data.gold import DOC
+from karat.data.ids import Bools, Floats, Ints
 from karat.scoring.judged import Judged, Rules, judge_none
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
@@ -51,16 +53,38 @@ class _QueryBounds:
         """The queries without any of their hits, some at a time."""
         found = self._laid_out.get(level)
         if found is None:
-            table = self._tables[level]
-            starts = range(0, len(self._rows), _QUERIES)
-            found = [self._unanswered(table, self._rows[start : start + _QUERIES]) for start in starts]
+            found, table = [], self._tables[level]
+            for start in range(0, len(self._rows), _QUERIES):
+                rows = self._rows[start : start + _QUERIES]
+                matched = None if table.by_document is None else table.by_document[rows]
+                found.append(judge_none(table.gold, rows, matched, self._rules))
             if len(table.gold.grades) <= _SMALL:
                 self._laid_out[level] = found
         return found
 
-    def _unanswered(self, table: JudgedTable, rows: Ints) -> Judged:
-        matched = None if table.by_document is None else table.by_document[rows]
-        return judge_none(table.gold, rows, matched, self._rules)
+
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """The lowest and the highest value that a metric can have on each query: where its interval must end."""
+
+    ceilings: Bounds
+    k: Ints  # cutoff of each query for metrics that name none
+    rows: Ints | None = None  # only these of the queries
+
+    def select(self, rows: Ints) -> Extremes:
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def of(self, metric: Metric) -> tuple[Floats, Floats]:
+        low, high = (np.full(len(self.k), end) for end in metric.range)
+        if metric.counts_places and metric.budget is None:
+            high = self.k.astype(np.float64) if metric.k is None else np.full(len(self.k), float(metric.k))
+        elif str(metric) in self.ceilings:
+            best = self.ceilings[str(metric)]
+            if metric.direction == "higher":
+                high = np.where(np.isnan(best), high, best)
+            else:
+                low = np.where(np.isnan(best), low, best)
+        return (low, high) if self.rows is None else (low[self.rows], high[self.rows])
 
 
 class Ceilings(_QueryBounds):
@@ -80,7 +104,16 @@ class Floors(_QueryBounds):
         self._corpus_size = corpus_size
 
     def _bound(self, metric: Metric, judged: Judged) -> Floats:
-        # How many chunks a document has is not known.
-        if metric.budget or level_of(metric) == "doc":
+        if metric.budget:
             return np.full(judged.n, np.nan)
-        return metric.floor(judged, self._corpus_size)
+        return np.where(_countable(judged), metric.floor(judged, self._corpus_size), np.nan)
+
+
+def _countable(judged: Judged) -> Bools:
+    """Queries of which it is known how many items of the corpus each gold item is."""
+    gold = judged.gold
+    if gold.in_corpus is not None:
+        return np.ones(judged.n, np.bool_)
+    # Without the corpus an id counts as one item; how many chunks a document or a passage has is not known.
+    by_name: Bools = gold.count_items(gold.kinds == DOC)[judged.queries] == 0
+    return by_name if judged.by_document is None else by_name & ~judged.by_document

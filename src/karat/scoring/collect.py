@@ -12,6 +12,7 @@ from karat.data.audit import Audit
 from karat.data.hits import Hits, Ungrouped
 from karat.data.ids import Floats, Hashes, Ints
 from karat.scoring.dates import OddVersion
+from karat.scoring.doubts import SeenNames, SeenScores
 from karat.scoring.judged import judge_missing
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.one_pass import Golds, Part, PassRequest, measured_missing
@@ -34,8 +35,8 @@ class RunData:
     lacking: dict[str, str] = field(default_factory=dict)
     facts: dict[str, list[Any]] = field(default_factory=dict)
     stages: dict[str, Floats] = field(default_factory=dict)
-    shared: bool = False
-    seen: str | None = None
+    names: SeenNames = field(default_factory=SeenNames)
+    slopes: SeenScores = field(default_factory=SeenScores)
     odd_version: OddVersion | None = None
     hashes: Hashes | None = None  # 0 in the rows of queries that the run lacks
     places: Ints | None = None  # where each query can be read again, −1 = nowhere
@@ -78,8 +79,7 @@ class _Collector:
         self.lacking: dict[str, str] = {}
         self.facts: dict[str, list[Any]] = {}
         self.stages: dict[str, Floats] = {}
-        self.shared = False
-        self.seen: str | None = None
+        self.names, self.slopes = SeenNames(), SeenScores()
         self.odd_version: OddVersion | None = None
         self.hashes: Hashes | None = None
         self.places: Ints | None = None
@@ -114,7 +114,10 @@ class _Collector:
                 column[row] = value
         for stage, times in part.stages.items():
             self.stages.setdefault(stage, np.full(self.size, np.nan))[rows] = times
-        self.shared, self.seen = self.shared or part.shared, self.seen or part.seen
+        if part.names is not None:
+            self.names.add(part.names)
+        if part.slopes is not None:
+            self.slopes.add(part.slopes)
         self.odd_version = self.odd_version or part.odd_version
         if part.hashes is not None:
             if self.hashes is None:
@@ -147,8 +150,8 @@ class _Collector:
             lacking=self.lacking,
             facts=self.facts,
             stages=self.stages,
-            shared=self.shared,
-            seen=self.seen,
+            names=self.names,
+            slopes=self.slopes,
             odd_version=self.odd_version,
             hashes=self.hashes,
             places=self.places,

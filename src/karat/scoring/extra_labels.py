@@ -27,11 +27,7 @@ class KnownJudge(msgspec.Struct, frozen=True):
 
     sensitivity: float
     specificity: float
-    relevant: int  # pairs that people called so, which sensitivity was measured on
-    irrelevant: int
     rel: float | None  # lowest grade that counted as relevant; null: any above 0
-    strata: list[JudgedStratum]
-    same_labels: bool = False  # on these very labels: then what it says of each grade holds here, too
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,12 +39,20 @@ class Labelling:
     human: Mapping[Named, float] = field(default_factory=dict, repr=False)
     probability: Mapping[Named, float] = field(default_factory=dict, repr=False)  # with which people were asked
     known: KnownJudge | None = None
+    borrow: bool = False  # error rates from other pairs, where people labelled too few of a run's own hits
     with_judge: Callable[[Gold], Gold] | None = field(default=None, repr=False)
+    prepare: Callable[[Gold], Gold] | None = field(default=None, repr=False)  # scale, and people's labels
+    highest: int = 0  # grade of that scale; 0: there are no labels
     pooled: Sequence[Named] = field(default=(), repr=False)  # what other runs found
 
     @property
     def asked(self) -> bool:
         return self.bounds or bool(self.judge)
+
+    @property
+    def levels(self) -> list[float]:
+        """Every grade that a label may have, whether one has it yet or not; without labels nothing is known of that."""
+        return sorted({*self.judge.values(), *range(self.highest + 1 if self.highest else 0)})
 
     @property
     def weighted(self) -> bool:

@@ -27,8 +27,7 @@ from karat.data.ids import (
     take,
     take_list,
 )
-from karat.data.prices import Prices, unpriced
-from karat.data.tokens import estimate_tokens
+from karat.data.prices import Prices, estimate_tokens, unpriced
 from karat.data.versions import is_said
 from karat.errors import InputError
 from karat.matching.cover import THRESHOLD
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 
 _SIZED = ("tokens", "text")
-_EXACT = 2.0**52  # up to here every whole number is a float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +76,7 @@ class Judged:
     fuzzy_threshold: float = THRESHOLD
     hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
     prices: Prices | None = None
+    zero_without_gold: bool = False  # what queries without relevant gold score; False = they are undefined
 
     @property
     def n(self) -> int:
@@ -89,6 +88,11 @@ class Judged:
         if rel not in cache:
             cache[rel] = np.bincount(self.gold_query[relevance(self.gold_grade, rel)], minlength=self.n)
         return cache[rel]
+
+    @property
+    def without_gold(self) -> Floats | float:
+        """Score of a query without relevant gold; one that is said to have no answer stays undefined."""
+        return np.where(self.gold.no_answer[self.queries] > 0, np.nan, 0.0) if self.zero_without_gold else np.nan
 
     def per_query(self, query: Ints, values: Floats | None = None) -> Floats:
         """Sum of values (or count) by query."""
@@ -112,6 +116,7 @@ class Judged:
             hit_grade=self.gold_grade,
             hit_new=np.ones(len(self.gold_query), np.bool_),
             by_document=self.by_document,
+            zero_without_gold=self.zero_without_gold,
         )
 
     def once_a_hit(self, rows: Bools) -> Bools:
@@ -192,21 +197,23 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
     """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits; `start`: where
     in the gold set its queries begin, if they stand in that order."""
     hits, queries = _known_queries(hits, gold, audit, start)
+    hits = hits if rules.scores is None else hits.with_best_highest(rules.scores == "lower-is-better")
+    audit.count("turned_scores", len(hits.queries) if hits.turned else 0)
     count_states(hits, audit)
     _count_unpriced(hits, rules, audit)
-    inspect_order(hits, audit)
+    inspect_order(hits, audit, rules)
     hits = _prune(_cut(hits, rules, audit), rules, audit)
     _count_estimated(hits, audit)
     doc_rule = DocRule(rules.doc_of)
     hashed = hits.hashed
     if may_repeat(hits.ids, hits.offsets, hashed):
-        hits = drop_repeats(hits, audit)
+        hits = drop_repeats(hits, audit, rules)
         hashed = None
     if rules.no_future:
         hits, hashed = _drop_newer(hits, gold, queries, doc_rule, audit), None
     query = hits.query_of_row
     rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit, hashed)
-    order = rank_order(hits, query, rows, depth)
+    order = rank_order(hits, query, rows, depth, rules)
     place = places_of(order, rows)
     by_place = np.argsort(place) if gold.located is None else np.lexsort((-gold.grades[items], place))
     rows, items = rows[by_place], items[by_place]
@@ -231,6 +238,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
         fuzzy_threshold=rules.fuzzy_threshold,
         hit_item=items,
         prices=rules.prices,
+        zero_without_gold=rules.no_relevant == "zero",
     )
 
 
@@ -254,6 +262,7 @@ def judge_places(gold: Gold, queries: Ints, places: Ints, rules: Rules) -> Judge
         hit_grade=gold.grades[items[found]],
         hit_new=np.ones(len(found), np.bool_),
         hit_item=items[found],
+        zero_without_gold=rules.no_relevant == "zero",
     )
 
 
@@ -283,6 +292,7 @@ def _unanswered(gold: Gold, queries: Ints, rules: Rules, *, present: bool, by_do
         hit_grade=none.astype(np.float64),
         hit_new=none.astype(np.bool_),
         by_document=by_document,
+        zero_without_gold=rules.no_relevant == "zero",
     )
 
 
@@ -303,7 +313,7 @@ def count_states(hits: Hits, audit: Audit) -> None:
     """Queries that came back empty or failed."""
     empty = np.flatnonzero(np.diff(hits.offsets) == 0)
     audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
-    failed = [q for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
+    failed = [f"{q}: {e}" for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
     audit.count("failed_queries", len(failed), failed)
 
 
@@ -346,13 +356,17 @@ def _cut(hits: Hits, rules: Rules, audit: Audit) -> Hits:
     if not over.any():
         return hits
     audit.count("cut_hits", int(over.sum()))
-    order = rank_order(hits, query, np.zeros(0, np.int64), rules.top_k)
+    order = rank_order(hits, query, np.zeros(0, np.int64), rules.top_k, rules)
     kept = np.flatnonzero(~over)
     return hits.select_rows(kept if order is None else np.sort(order[kept]))
 
 
 def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
-    if rules.min_score is None or hits.score is None:
+    if rules.min_score is None:
+        return hits
+    unscored = len(hits.query_of_row) if hits.score is None else int(np.isnan(hits.score).sum())
+    audit.count("unscored_hits", unscored)
+    if hits.score is None:
         return hits
     low = hits.score < rules.min_score
     if not low.any():
@@ -413,8 +427,8 @@ def _match(
     more, by_doc = _find(_docs(hits, doc_rule, rest), gold_query[rest], gold, of_document)
     if not len(more):
         return rows, matched, by_document
-    documents = np.unique(by_doc)
-    audit.count("doc_level_gold", len(documents), (gold.ids[i] for i in documents[:3]))
+    documents = np.flatnonzero(np.bincount(by_doc))
+    audit.count("doc_level_gold", len(documents), take_list(gold.items, documents[:3]))
     by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
     by_document[query[rest[more]]] = True
     return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
@@ -453,14 +467,7 @@ def first_of_item(items: Ints) -> Bools:
 def gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
     """The queries of all gold items and their grades, the highest first in each."""
     counts = gold.offsets[queries + 1] - gold.offsets[queries]
-    query, grade = np.repeat(np.arange(len(queries)), counts), gold.grades[gold.items_of(queries)]
-    if not ((grade[1:] > grade[:-1]) & (query[1:] == query[:-1])).any():
-        return query, grade
-    span = grade.max() - grade.min() + 1
-    if len(queries) * span < _EXACT and (grade == np.round(grade)).all():
-        above = query * span  # whole numbers are sorted as one key, in a fifth of the time
-        return query, above - np.sort(above - grade)
-    return query, grade[np.lexsort((-grade, query))]
+    return np.repeat(np.arange(len(queries)), counts), gold.best_first[gold.items_of(queries)]
 
 
 def cutoffs(gold: Gold, queries: Ints, rules: Rules) -> Ints:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.data.ids import Hashes, Ids, Ints, Keys, as_list, hashes, pack, take
+from karat.data.ids import Hashes, Ids, Ints, as_list, hashes, take
+from karat.data.packed_ids import pack
 from karat.scoring.judged import Judged
 
 DEPTHS = (1, 3, 5, 10, 20)  # those of a sweep; the last column is the whole list
@@ -16,10 +17,10 @@ def list_hashes(judged: Judged) -> Hashes | None:
     """One row per query: hashes of its first ids in order, at each depth and of all of them.
 
     Two equal hashes mean the same ids in the same order. Below the deepest depth hits with the same score are in the
-    order of the file, so that two lists may be equal and their last hashes differ. None for dicts.
+    order of the file, so that two lists may be equal and their last hashes differ.
     """
     hits = judged.hits
-    if hits is None or isinstance(hits.ids, Keys):
+    if hits is None:
         return None
     found = np.zeros((judged.n, len(DEPTHS) + 1), np.uint64)
     query, rows = judged.top(DEPTHS[-1])
@@ -51,4 +52,8 @@ def stable_hashes(ids: Ids) -> Hashes:
     """The same in every process and for every container of ids: of the bytes of each id."""
     if isinstance(ids, np.ndarray):
         return hashes(ids)
-    return hashes(pack(as_list(ids)))
+    names = as_list(ids)
+    try:
+        return hashes(pack(names))
+    except UnicodeEncodeError:  # half a character, which UTF-8 has no bytes for
+        return hashes(pack([name.encode("utf-8", "backslashreplace").decode() for name in names]))

@@ -15,11 +15,13 @@ from karat.data.hits import Hits, Run
 from karat.data.ids import DocRule, Floats, Hashes, Ints, take
 from karat.errors import InputError
 from karat.scoring.dates import OddVersion, odd_versions
+from karat.scoring.doubts import NameWatch, SeenNames, SeenScores, seen_scores
 from karat.scoring.judged import Judged, Rules, judge
 from karat.scoring.list_hashes import DEPTHS, list_hashes
 from karat.scoring.metrics.base import INFINITE, Metric
-from karat.scoring.metrics.covering import LOOKED, Covering
-from karat.scoring.overlap import ReturnedNames, SharedItems
+from karat.scoring.metrics.evidence import LOOKED, Covering
+from karat.scoring.overlap import ReturnedNames
+from karat.scoring.sources import SOURCES, returned_sources
 from karat.scoring.table import TablePart
 from karat.scoring.unjudged import FAR, OpenPart
 from karat.scoring.views import OWN, Level, View
@@ -64,6 +66,7 @@ class PassRequest:
     open_levels: frozenset[Level] = frozenset()  # levels at which hits without a grade are collected
     returned: bool = False
     hashes: bool = False
+    near_every: int = 1  # one in so many queries is looked at for ids that are written in another way
 
     @property
     def other_lists(self) -> frozenset[str]:
@@ -99,8 +102,8 @@ class Part:
     lacking: dict[str, str] = field(default_factory=dict)  # metric → what it needs and the slice does not have
     facts: dict[str, list[Any]] = field(default_factory=dict)
     stages: dict[str, Floats] = field(default_factory=dict)
-    shared: bool = False  # is any relevant gold item among the hits so far
-    seen: str | None = None  # an id of the run
+    names: SeenNames | None = None  # whether they are the gold set's
+    slopes: SeenScores | None = None  # whether scores fall along the lists
     odd_version: OddVersion | None = None  # the first that cannot be compared with its query's
     unknown: list[str] = field(default_factory=list)  # queries that the gold set does not have
     hashes: Hashes | None = None  # a row per query: the ordered ids at each depth, and of the whole list
@@ -116,7 +119,7 @@ class Kernel:
 
     def __init__(self, request: PassRequest, golds: Golds) -> None:
         self.request, self.golds = request, golds
-        self._shared: dict[str, SharedItems] = {}
+        self._watches: dict[str, NameWatch] = {}
         self._next: dict[
             tuple[str, str], int
         ] = {}  # where in the gold set the next slice begins, if it keeps its order
@@ -158,10 +161,8 @@ class Kernel:
         """What is kept of the run's own lists besides their table."""
         request, system, settled = self.request, hits.system, own.hits
         assert settled is not None
-        if system not in self._shared:
-            self._shared[system] = SharedItems(own.gold)
-        shared = self._shared[system]
-        shared.look(own)
+        if system not in self._watches:
+            self._watches[system] = NameWatch(own.gold, own.doc_rule, request.near_every)
         odd = _odd_versions(own)
         returned = None
         if request.returned:
@@ -172,8 +173,8 @@ class Kernel:
             part,
             facts={name: said for name in sorted(request.facts) if (said := _said(own, settled, name))},
             stages=settled.latency,
-            shared=shared.found,
-            seen=shared.seen,
+            names=self._watches[system].look(own, hits),
+            slopes=None if hits.turned is not None or request.rules.scores else seen_scores(hits),
             odd_version=odd[0] if odd else None,
             unknown=unknown,
             hashes=list_hashes(own) if request.hashes else None,
@@ -192,6 +193,8 @@ def _odd_versions(judged: Judged) -> list[OddVersion]:
 
 
 def _said(judged: Judged, hits: Hits, name: str) -> list[Any]:
+    if name == SOURCES:
+        return returned_sources(judged)
     return Covering.of(judged).looked() if name == LOOKED else hits.fields.get(name, [])
 
 

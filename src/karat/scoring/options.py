@@ -33,6 +33,27 @@ class CountingOptions(OptionList):
     min_score: float | None = option(
         None, "Cut hits with a lower score before evaluation.", wrong="the score threshold is no number"
     )
+    score_width: Literal[32, 64] = option(
+        32,
+        "Bits in which scores are compared where they decide the order: 32 as trec_eval does, or 64.",
+        wrong="scores are compared in 32 or 64 bits",
+    )
+    ties: Literal["id", "listed"] = option(
+        "id",
+        "Order of hits with equal scores: by id from the highest down, as trec_eval does, or as listed.",
+        wrong="unknown choice for ties",
+    )
+    scores: Literal["higher-is-better", "lower-is-better"] | None = option(
+        None,
+        "What a score means where it decides the order; distances are negated.",
+        instead="as the run log says in score_order, else higher-is-better",
+        wrong="unknown meaning of scores",
+    )
+    no_relevant: Literal["undefined", "zero"] = option(
+        "undefined",
+        "Queries without relevant gold: undefined and left out of means, or zero as in trec_eval.",
+        wrong="unknown choice for queries without relevant gold",
+    )
     doc_of: str = option("#", "Separator between document id and chunk id, or a regular expression with a group.")
     no_future: bool = option(False, "Remove hits newer than their query's as_of before evaluation.")
     top_k: int | None = option(
@@ -54,6 +75,13 @@ class CountingOptions(OptionList):
         wrong="the target for false evidence is no share",
         expected="from 0 to under 1, such as 0.1",
     )
+    rerank_depth: int | None = option(
+        None,
+        "Raw candidates that the reranker was given, for its possible gain.",
+        ge=1,
+        instead="as logged, else 50",
+        wrong="the reranker's depth must be 1 or more",
+    )
     corpus_size: int | None = option(
         None,
         "Number of items in the corpus, for the random floor.",
@@ -65,6 +93,18 @@ class CountingOptions(OptionList):
 @dataclass(frozen=True, kw_only=True)
 class Options(Sampling, CountingOptions):
     """All that an evaluation may be told."""
+
+    like: Literal["trec_eval", "ranx", "ir_measures", "ragas"] | None = option(
+        None,
+        "Count as another tool does: sets --missing, --ties, --score-width, --no-relevant and what metrics leave open, "
+        "as docs/comparability.md lists it. What is said besides wins.",
+        wrong="unknown tool",
+    )
+
+    normalize_ids: bool = option(
+        False,
+        "Compare ids of run and gold set without case, white space, Unicode form, file extension and a common prefix.",
+    )
 
     # What is known beside the run and the gold set.
     prices: Any = option(
@@ -112,6 +152,12 @@ class Options(Sampling, CountingOptions):
         is_input=True,
     )
 
+    quality: Any = option(
+        None,
+        "Quality that users saw (thumbs, resolved …): a field of the gold set, a file with query_id, or FILE:FIELD.",
+        metavar="SIGNAL",
+    )
+
     # How the run and the gold set are read.
     run_format: str | None = option(None, "Format of the run (default: recognised from its content).", metavar="NAME")
     gold_format: str | None = option(None, "Format of the gold set (default: recognised).", metavar="NAME")
@@ -126,6 +172,15 @@ class Options(Sampling, CountingOptions):
         "YAML that says what the columns of a table are for, such as `query_id: request_id`.",
         metavar="FILE",
         is_input=True,
+    )
+
+    columns: Any = option(
+        None,
+        "What the fields of your files are for: query_id=id,topk=results,chunk_id=doc. With dots inside objects: "
+        "topk=response.hits. For one kind of file: gold.query_id=qid.",
+        flags=["--map"],
+        metavar="FIELD=NAME,…",
+        instead="karat.yaml's",
     )
 
     # Where it is worked out.
@@ -160,14 +215,24 @@ class Options(Sampling, CountingOptions):
         return self.sampling or part_of(self, Sampling)
 
     @property
+    def fields(self) -> Any:
+        """The map of fields, for every file that is read."""
+        if self.columns is None:
+            return None
+        from karat.formats.field_map import FieldMap
+
+        return FieldMap.of(self.columns)
+
+    @property
     def of_run(self) -> dict[str, Any]:
         """For `read_run`."""
-        return {"format": self.run_format, "system": self.system, "hits": self.hits, "columns": self.run_columns}
+        columns = self.fields if self.run_columns is None else self.run_columns
+        return {"format": self.run_format, "system": self.system, "hits": self.hits, "columns": columns}
 
     @property
     def of_gold(self) -> dict[str, Any]:
         """For `read_gold`."""
-        return {"format": self.gold_format, "target": self.target, "split": self.split}
+        return {"format": self.gold_format, "target": self.target, "split": self.split, "columns": self.fields}
 
 
 def named_sampling(options: Mapping[str, Any], own: Sampling) -> Sampling:

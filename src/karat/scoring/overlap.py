@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -22,11 +24,11 @@ from karat.data.ids import (
     equal,
     hashes,
     like,
-    pack,
     take,
-    take_list,
 )
+from karat.data.packed_ids import pack
 from karat.scoring.judged import Judged
+from karat.scoring.metrics.base import Metric
 
 
 def count_missing(gold: Gold, missing: Ints, audit: Audit, code: str = "missing_queries") -> None:
@@ -36,41 +38,12 @@ def count_missing(gold: Gold, missing: Ints, audit: Audit, code: str = "missing_
         audit.count(kind, len(rows), (gold.queries[i] for i in rows[:3]))
 
 
-class SharedItems:
-    """Whether any relevant gold item was returned, for whichever query.
-
-    Even a bad retriever returns one now and then. None at all means that run and gold name items in two ways,
-    which scores 0 everywhere and looks like an honest failure.
-    """
-
-    def __init__(self, gold: Gold) -> None:
-        self._gold = gold
-        self.found = False
-        self.seen: str | None = None  # an id of the run
-
-    def look(self, judged: Judged) -> None:
-        """Costs something only as long as nothing relevant was found."""
-        if self.found or judged.hits is None or not len(judged.hits.ids):
-            return
-        self.found = bool((judged.hit_grade > 0).any())
-        if not self.found:
-            rows = np.arange(len(judged.hits.ids))
-            ids = take_list(judged.hits.ids, rows)
-            self.seen = self.seen or ids[0]
-            wanted = set(self._relevant())
-            self.found = not (wanted.isdisjoint(ids) and wanted.isdisjoint(judged.docs_of(rows)))
-
-    def _relevant(self) -> list[str]:
-        return [self._gold.ids[i] for i in relevant_items(self._gold)]
-
-
-def count_no_shared_items(gold: Gold, shared: bool, seen: str | None, audit: Audit) -> None:
-    """`shared`: whether a relevant gold item was returned for any query; `seen`: an id of the run."""
-    if shared or seen is None:
-        return
-    relevant = [gold.ids[i] for i in relevant_items(gold)]
-    if relevant:
-        audit.count("no_shared_items", len(relevant), (f"gold {relevant[0]}", f"run {seen}"))
+def count_short_lists(metrics: Iterable[Metric], judged: Judged, audit: Audit) -> None:
+    """Lists with hits, but not as many as a metric has places for."""
+    limits = [metric.limit(judged) for metric in metrics if metric.counts_empty_places]
+    if limits:
+        short = np.flatnonzero((judged.depth > 0) & (judged.depth < np.max(limits, axis=0)))
+        audit.count("short_lists", len(short), (judged.gold.queries[i] for i in judged.queries[short[:3]]))
 
 
 class ThereFlags(NamedTuple):
@@ -90,7 +63,12 @@ class ReturnedNames:
         names, documents = gold.packed[np.flatnonzero(self._relevant)], documents_of(gold, rule)
         self._whole = names == documents  # items that name a document
         self._ids, self._documents = _Wanted(names), _Wanted(documents)
-        self._named_as_documents = _Wanted(names[~self._whole])  # chunks, but a log may call a document so
+        self._chunks = names[~self._whole]
+
+    @cached_property
+    def _named_as_documents(self) -> _Wanted:
+        """Chunks, but a log may call a document so."""
+        return _Wanted(self._chunks)
 
     def look(self, hits: Hits, judged: Judged) -> None:
         """`judged`: the same hits; what was found there by its id need not be looked for."""
@@ -117,13 +95,15 @@ class ReturnedNames:
 
     def taken(self) -> tuple[Ints, Ints, Ints]:
         """What was found since the last call: numbers of names, the same in every process."""
-        return self._ids.taken(), self._documents.taken(), self._named_as_documents.taken()
+        looked = "_named_as_documents" in self.__dict__
+        named = self._named_as_documents.taken() if looked else np.zeros(0, np.int64)
+        return self._ids.taken(), self._documents.taken(), named
 
     def flags(self, ids: Ints, documents: Ints, named_as_documents: Ints) -> ThereFlags:
         """For all that was taken."""
         there = self._documents.flags(documents)
         names = there & self._whole
-        names[~self._whole] = self._named_as_documents.flags(named_as_documents)
+        names[~self._whole] = len(named_as_documents) > 0 and self._named_as_documents.flags(named_as_documents)
         return ThereFlags(self._ids.flags(ids), names, there)
 
 
@@ -151,9 +131,13 @@ class _Wanted:
     def __init__(self, names: Packed) -> None:
         hashed = hashes(names)
         # In the order of their hashes, which is the same everywhere.
-        _, first, self._inverse = np.unique(hashed, return_index=True, return_inverse=True)
-        self._names = names[first]
-        self._found = np.zeros(len(first), np.bool_)
+        order = np.argsort(hashed)
+        ordered = hashed[order]
+        new = np.append(True, ordered[1:] != ordered[:-1])[: len(order)]
+        self._inverse = np.empty(len(order), np.int64)
+        self._inverse[order] = np.cumsum(new) - 1
+        self._names = names[order[new]]
+        self._found = np.zeros(len(self._names), np.bool_)
         self._told = self._found.copy()
         self._tables: dict[type, _NameTable] = {}
 

@@ -6,20 +6,25 @@ from __future__ import annotations
 
 from itertools import islice
 from operator import lt
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.hits import Hits
 from karat.data.ids import Bools, Floats, Ints, take_list
+from karat.scoring.options import CountingOptions
+
+_Key = NDArray[np.floating[Any]]
 
 
-def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int) -> Ints | None:
+def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int, rules: CountingOptions) -> Ints | None:
     """The row at each place of the ranking, or None where rows stand in ranking order already.
 
     Exact for the places of `rows` (the judged hits) and for the first `depth` places of every query.
     """
-    key = _sort_key(hits, query)
+    key = _sort_key(hits, query, rules)
     if key is None:
         return None
     order = _sorted(key, query)
@@ -27,21 +32,52 @@ def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int) -> Ints | None:
     tied = _neighbours(query, ordered[1:] == ordered[:-1])
     if tied.any() and (hits.rank is not None or hits.score is None):
         tied &= _scored(hits, query)[query[1:]]  # equal ranks stay as listed
-    return _settle_ties(hits, query, tied, order, rows, depth) if tied.any() else order
+    if rules.ties == "listed" or not tied.any():
+        return order
+    return _settle_ties(hits, query, tied, order, rows, depth)
 
 
-def inspect_order(hits: Hits, audit: Audit) -> None:
+def inspect_order(hits: Hits, audit: Audit, rules: CountingOptions) -> None:
     """Count what is odd about ranks and scores, before anything is cut or removed."""
     query = hits.query_of_row
     ranked, scored = _ranked(hits, query), _scored(hits, query)
     if hits.rank is not None:
         _inspect_ranks(hits, query, hits.rank, ranked, audit)
     if hits.score is not None and scored.any():
-        order = _sorted(-hits.score, query)
-        ordered = hits.score if order is None else hits.score[order]
-        tied = _neighbours(query, ordered[1:] == ordered[:-1])
-        _count_queries("score_ties", hits, query[1:][np.flatnonzero(tied)], audit, scored)
+        _inspect_scores(hits, query, hits.score, scored, audit, rules)
     _inspect_partial(hits, query, ranked | scored, audit)
+
+
+def score_slopes(hits: Hits) -> tuple[int, int, Ints]:
+    """Queries whose scores only rise along their lists, queries whose scores fall somewhere, and how many different
+    scores each of the first has. Only of lists whose order the score decides."""
+    if hits.score is None or len(hits.score) < 2:
+        return 0, 0, np.zeros(0, np.int64)
+    query, score, size = hits.query_of_row, hits.score, len(hits.queries)
+    decides, rising = _scored(hits, query), _neighbours(query, score[1:] > score[:-1])
+    if not rising.any():  # then scores fall where the last is lower than the first
+        filled = np.flatnonzero(decides & (np.diff(hits.offsets) > 0))
+        falling = score[hits.offsets[filled]] > score[hits.offsets[filled + 1] - 1]
+        return 0, int(falling.sum()), np.zeros(0, np.int64)
+    falls = np.bincount(query[1:][_neighbours(query, score[1:] < score[:-1])], minlength=size)
+    rises = np.bincount(query[1:][rising], minlength=size)
+    only = decides & (rises > 0) & (falls == 0)
+    return int(only.sum()), int((decides & (falls > 0)).sum()), rises[only] + 1
+
+
+def _inspect_scores(
+    hits: Hits, query: Ints, score: Floats, scored: Bools, audit: Audit, rules: CountingOptions
+) -> None:
+    key = -_compared(score, rules)
+    order = _sorted(key, query)
+    ordered = key if order is None else key[order]
+    tied = np.flatnonzero(_neighbours(query, ordered[1:] == ordered[:-1]))
+    if not len(tied):
+        return
+    code = "score_ties" if rules.ties == "id" else "listed_ties"
+    _count_queries(code, hits, query[1:][tied], audit, scored)
+    exact = score if order is None else score[order]
+    _count_queries("score_width", hits, query[1:][tied[exact[tied + 1] != exact[tied]]], audit, scored)
 
 
 def _inspect_ranks(hits: Hits, query: Ints, rank: Floats, ranked: Bools, audit: Audit) -> None:
@@ -67,10 +103,10 @@ def _inspect_partial(hits: Hits, query: Ints, settled: Bools, audit: Audit) -> N
     _count_queries("partial_order", hits, np.flatnonzero(said), audit, ~settled)
 
 
-def drop_repeats(hits: Hits, audit: Audit) -> Hits:
+def drop_repeats(hits: Hits, audit: Audit, rules: CountingOptions) -> Hits:
     """Keep the first place of every id in its query."""
     query = hits.query_of_row
-    order = rank_order(hits, query, np.arange(len(query)), 0)
+    order = rank_order(hits, query, np.arange(len(query)), 0, rules)
     ids = take_list(hits.ids, np.arange(len(query)))
     seen: set[tuple[int, str]] = set()
     keep = np.ones(len(query), np.bool_)
@@ -83,7 +119,15 @@ def drop_repeats(hits: Hits, audit: Audit) -> Hits:
     return hits.select_rows(np.flatnonzero(keep))
 
 
-def _sort_key(hits: Hits, query: Ints) -> Floats | None:
+def _compared(score: Floats, rules: CountingOptions) -> _Key:
+    """Scores as precisely as they are compared. What 32 bits cannot hold is infinite, as for trec_eval."""
+    if rules.score_width == 64:
+        return score
+    with np.errstate(over="ignore"):
+        return score.astype(np.float32)
+
+
+def _sort_key(hits: Hits, query: Ints, rules: CountingOptions) -> _Key | None:
     """What each hit is sorted by, lowest first: its rank, its negated score, or its position. None: as listed.
 
     Each query goes by what all of its hits have.
@@ -92,11 +136,11 @@ def _sort_key(hits: Hits, query: Ints) -> Floats | None:
     if hits.rank is not None and ranked.all():
         return hits.rank
     if hits.score is not None and scored.all():
-        return -hits.score
+        return -_compared(hits.score, rules)
     if not (ranked.any() or scored.any()):
         return None
     position = np.arange(len(query), dtype=np.float64)
-    by_score = position if hits.score is None else -hits.score
+    by_score = position if hits.score is None else -_compared(hits.score, rules)
     by_rank = position if hits.rank is None else hits.rank
     return np.where(ranked[query], by_rank, np.where(scored[query], by_score, position))
 
@@ -120,7 +164,7 @@ def _complete(column: Floats | None, query: Ints, size: int) -> Bools:
     return np.asarray(np.bincount(query[gaps], minlength=size) == 0)
 
 
-def _sorted(key: Floats, query: Ints) -> Ints | None:
+def _sorted(key: _Key, query: Ints) -> Ints | None:
     """Rows by query and key, equal ones as listed; None where they stand so already."""
     return np.lexsort((key, query)) if _neighbours(query, key[1:] < key[:-1]).any() else None
 
@@ -153,14 +197,10 @@ def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows:
     wrong = np.fromiter(map(lt, ids, islice(ids, 1, None)), np.bool_, len(ids) - 1) & (run[1:] == run[:-1])
     if wrong.any():
         unsorted = np.bincount(run[1:][wrong], minlength=len(starts)).astype(np.bool_)
-        _swap(order, starts[unsorted & (sizes == 2)])
+        pairs = starts[unsorted & (sizes == 2)]  # most ties are of two hits
+        order[pairs], order[pairs + 1] = order[pairs + 1], order[pairs]
         _sort_by_id(order, places, ids, run, np.flatnonzero((unsorted & (sizes > 2))[run]))
     return order
-
-
-def _swap(order: Ints, first: Ints) -> None:
-    """Most ties are of two hits."""
-    order[first], order[first + 1] = order[first + 1], order[first]
 
 
 def _sort_by_id(order: Ints, places: Ints, ids: list[str], run: Ints, among: Ints) -> None:

@@ -87,6 +87,12 @@ class JudgedTable:
         return bool(unknown and unknown == self.depth[dated].sum() + self.audit["future_hits"])
 
     @cached_property
+    def unscored(self) -> bool:
+        """Whether hits under a score should have been removed, and none of the hits has a score."""
+        unknown, removed = self.audit["unscored_hits"], self.audit["duplicate_hits"] + self.audit["future_hits"]
+        return bool(unknown and unknown == self.depth.sum() + removed and not self.audit["pruned_hits"])
+
+    @cached_property
     def places(self) -> Ints:
         """Rank of each item of the gold set in the list of its query, 0 = not in it."""
         places = np.zeros(len(self.gold.grades), np.int64)
@@ -120,4 +126,5 @@ class JudgedTable:
             fuzzy_threshold=rules.fuzzy_threshold,
             hit_item=self.item[kept],
             prices=rules.prices,
+            zero_without_gold=rules.no_relevant == "zero",
         )

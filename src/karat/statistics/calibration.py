@@ -2,7 +2,11 @@
 
 The judge's grades part all pairs into strata. What share of a stratum people call relevant is known from those that
 people labelled: this holds however these were picked within a stratum at random, a plain sample as well as one that
-prefers some grades. Everything else follows: the share of relevant pairs, sensitivity, specificity and kappa.
+prefers some grades, and with known chances for any other. Everything else follows: the share of relevant pairs,
+sensitivity, specificity and kappa.
+
+Pairs of one query are alike, so whole queries are resampled, with their labels: sizes of strata and shares in them are
+drawn together (docs/decisions/050-calibrated-intervals.md).
 """
 
 from __future__ import annotations
@@ -17,12 +21,12 @@ from numpy.typing import NDArray
 from karat.errors import ConfigError
 from karat.statistics.resampling import bayesian_sums
 from karat.statistics.sampling import Sampling
-from karat.statistics.special import normal_quantile
+from karat.statistics.special import normal_quantile, student_quantile
 from karat.statistics.sums import Floats, Ints, ratio
 
-LEAST_YOUDEN = 0.3  # under it a judge tells relevant from irrelevant so badly that correcting it blows up its noise
-
-
+# Sensitivity + specificity − 1, where 0 is a coin: under it correcting a judge blows up its noise.
+LEAST_YOUDEN = 0.3
+_FEWEST = 2  # units, without which there is no spread to look at
 FEW = 10  # labels of a stratum, under which its share is not known well enough to stand alone
 
 
@@ -33,91 +37,139 @@ class CalibratedValue(NamedTuple):
     low: float
     high: float
 
+    @property
+    def below_zero(self) -> bool:
+        """Whether the whole interval is below 0."""
+        return self.high < 0
+
+
+NOTHING = CalibratedValue(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class JudgedPairs:
+    """Pairs to which a judge gave a grade, and what people say of some of them."""
+
+    unit: Ints  # query or conversation of each pair, from 0
+    units: int
+    grade: Ints  # place among the judge's grades
+    positive: NDArray[np.bool_]  # of each grade: does the judge mean relevant by it
+    people: Floats  # 1 relevant, 0 not, NaN without a label
+    weight: Floats | None = None  # what each pair adds to the score
+    chance: Floats | None = None  # with which people were asked; NaN: not drawn by chance, so its label tells nothing
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        people = ~np.isnan(self.people)
+        return people if self.chance is None else people & ~np.isnan(self.chance)
+
+    def strata(self) -> Strata:
+        """A stratum for each grade. Where people labelled too few pairs of some grade, grades are taken together by
+        what the judge means by them: relevant or not."""
+        labelled, grades = self.labelled, len(self.positive)
+        counts, used = (np.bincount(self.grade[at], minlength=grades) for at in (labelled, labelled | True))
+        place = np.arange(grades)
+        if (counts[used > 0] < FEW).any():
+            place = np.unique(self.positive, return_inverse=True)[1]
+        size = int(place.max(initial=-1)) + 1
+        means = np.zeros(size, np.bool_)
+        means[place] = self.positive
+        weight = np.ones(len(self.grade)) if self.weight is None else self.weight
+        by_label = weight if self.chance is None else weight / np.where(labelled, self.chance, 1.0)
+        at = self.unit * size + place[self.grade]
+
+        def table(values: Floats) -> Floats:
+            return np.bincount(at, values, self.units * size).reshape(self.units, size).astype(np.float64)
+
+        return Strata(
+            size=table(weight),
+            labelled=table(np.where(labelled, by_label, 0.0)),
+            relevant=table(np.where(labelled & (self.people > 0), by_label, 0.0)),
+            positive=means,
+            pairs=np.bincount(place[self.grade], minlength=size),
+            labels=np.bincount(place, counts, size).astype(np.int64),
+            place=place,
+        )
+
 
 @dataclass(frozen=True)
 class Strata:
-    """One entry for each grade of the judge."""
+    """What the judge's grades hold, unit × stratum; a unit is a query or a conversation."""
 
-    pairs: Ints  # that the judge gave this grade
-    labelled: Ints  # of them by people
-    relevant: Ints  # of these
-    positive: NDArray[np.bool_]  # does the judge mean relevant by this grade
+    size: Floats  # what the pairs weigh
+    labelled: Floats  # the same of those with a label by people
+    relevant: Floats  # of these
+    positive: NDArray[np.bool_]  # does the judge mean relevant by it
+    pairs: Ints  # of each stratum
+    labels: Ints  # of them by people
+    place: Ints  # the stratum of each grade
 
     @property
     def shares(self) -> Floats:
         """What share of each stratum is relevant; NaN where nobody looked."""
-        return np.where(self.labelled > 0, self.relevant / np.maximum(self.labelled, 1), np.nan)
+        labelled = self.labelled.sum(axis=0)
+        return np.where(labelled > 0, self.relevant.sum(axis=0) / np.where(labelled > 0, labelled, 1), np.nan)
 
     @property
     def expected(self) -> Floats:
         """The same for planning, where a guess will do: drawn towards a half, the more the fewer looked."""
-        return (self.relevant + 0.5) / (self.labelled + 1)
+        return (np.nan_to_num(self.shares) * self.labels + 0.5) / (self.labels + 1)
 
     @property
     def told(self) -> bool:
         """Whether people have labelled something of every stratum; else nothing follows for the whole."""
-        return bool((self.labelled > 0).all())
+        return bool((self.labels[self.pairs > 0] > 0).all())
 
-    def draws(self, sampling: Sampling) -> Floats:
-        """Shares as they may be: Jeffreys' posterior of each."""
-        rng = np.random.default_rng([sampling.seed, 2])
-        wrong = self.labelled - self.relevant
-        return rng.beta(self.relevant + 0.5, wrong + 0.5, (sampling.resamples, len(self.pairs)))
+    @property
+    def usual(self) -> Floats:
+        """What the labels of one unit weigh on average, stratum by stratum."""
+        return np.asarray(self.labelled.sum(axis=0) / np.maximum((self.labelled > 0).sum(axis=0), 1))
 
 
-def strata_by(positive: NDArray[np.bool_], pairs: Ints, labelled: Ints, relevant: Ints) -> tuple[Strata, Ints]:
-    """A stratum for each grade of a judge, and where each grade belongs. Where people labelled too few pairs of some
-    grade, grades are taken together by what the judge means by them: relevant or not."""
-    place = np.arange(len(pairs))
-    if (labelled < FEW).any():
-        place = np.unique(positive, return_inverse=True)[1]
-    size = int(place.max(initial=-1)) + 1
-    means = np.zeros(size, np.bool_)
-    means[place] = positive
-    sums = [np.bincount(place, column, size).astype(np.int64) for column in (pairs, labelled, relevant)]
-    return Strata(sums[0], sums[1], sums[2], means), place
+def no_strata(units: int) -> Strata:
+    """Where nothing is left to a judge."""
+    table, none = np.zeros((units, 0)), np.zeros(0, np.int64)
+    return Strata(table, table, table, np.zeros(0, np.bool_), none, none, none)
+
+
+def independent(table: Floats) -> float:
+    """How many units of equal weight say as much as these of unequal weight (Kish), in the column with the fewest."""
+    used = table[:, table.any(axis=0)]
+    return float((used.sum(axis=0) ** 2 / (used**2).sum(axis=0)).min(initial=math.inf))
 
 
 @dataclass(frozen=True)
 class Rates:
-    """How a judge compares with people. Youden's index: sensitivity + specificity − 1; 0 is a coin."""
+    """How a judge compares with people."""
 
     sensitivity: CalibratedValue
     specificity: CalibratedValue
     kappa: CalibratedValue
 
-    @property
-    def youden(self) -> float:
-        return self.sensitivity.value + self.specificity.value - 1
-
 
 def rates(strata: Strata, sampling: Sampling) -> Rates:
     if not strata.told:
-        nothing = CalibratedValue(math.nan, math.nan, math.nan)
-        return Rates(nothing, nothing, nothing)
-    exact = _rates(strata, strata.shares[None, :])[:, 0]
-    drawn = _rates(strata, strata.draws(sampling))
-    if not strata.relevant.sum():
-        drawn[0] = exact[0] = np.nan  # people found nothing that it could have missed
-    if strata.relevant.sum() == strata.labelled.sum():
-        drawn[1] = exact[1] = np.nan
-    with np.errstate(invalid="ignore"):
-        low, high = np.quantile(drawn, sampling.tails, axis=1)
-        low, high = (
-            np.minimum(low, exact),
-            np.maximum(high, exact),
-        )  # with few labels the middle of all draws is elsewhere
-    found = (CalibratedValue(*map(float, values)) for values in zip(exact, low, high, strict=True))
-    return Rates(*found)
+        return Rates(NOTHING, NOTHING, NOTHING)
+    exact = _rates(strata.positive, strata.size.sum(axis=0)[None, :], np.nan_to_num(strata.shares)[None, :])[:, 0]
+    _, size, shares = _resampled(np.zeros((len(strata.size), 0)), strata, sampling)
+    drawn = _rates(strata.positive, size, shares)
+    right, wrong = strata.relevant.sum(axis=1), (strata.labelled - strata.relevant).sum(axis=1)
+    if not right.any():
+        exact[0] = np.nan  # people found nothing that it could have missed
+    if not wrong.any():
+        exact[1] = np.nan
+    looked, found, refused = (independent(t) for t in (strata.labelled, right[:, None], wrong[:, None]))
+    units = (min(looked, found), min(looked, refused), min(looked, found, refused))
+    ranges = ((0.0, 1.0), (0.0, 1.0), (-1.0, 1.0))
+    return Rates(*map(_with_limits, exact.tolist(), drawn, drawn, units, ranges, [sampling] * 3))
 
 
-def _rates(strata: Strata, shares: Floats) -> Floats:
-    """Sensitivity, specificity and kappa, a column for each row of shares."""
-    said, pairs = strata.positive, strata.pairs
-    right, wrong = shares * pairs, (1 - shares) * pairs
+def _rates(said: NDArray[np.bool_], size: Floats, shares: Floats) -> Floats:
+    """Sensitivity, specificity and kappa, a column for each row of sizes and shares."""
+    right, wrong = shares * size, (1 - shares) * size
     hits, misses = right[:, said].sum(axis=1), right[:, ~said].sum(axis=1)
     alarms, rejects = wrong[:, said].sum(axis=1), wrong[:, ~said].sum(axis=1)
-    total = pairs.sum()
+    total = size.sum(axis=1)
     agreed = (hits + rejects) / total
     chance = ((hits + misses) * (hits + alarms) + (alarms + rejects) * (misses + rejects)) / total**2
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -125,109 +177,88 @@ def _rates(strata: Strata, shares: Floats) -> Floats:
 
 
 def post_stratified(
-    known: Floats, open_: Floats, strata: Strata, sampling: Sampling, clusters: Ints | None = None
+    known: Floats, below: Floats, strata: Strata, sampling: Sampling, loose: Floats | None = None, guess: float = 0.0
 ) -> CalibratedValue:
-    """Mean over units (pairs, queries) of what is known plus what is open × the share of its stratum; NaN where people
-    have labelled nothing of a stratum.
+    """What is known plus size × share of each stratum, over `below`, as a mean over units; NaN where people have
+    labelled nothing of a stratum.
 
-    `open_`: unit × stratum. The interval allows for both: other units might have been drawn, and other pairs labelled.
+    `known`, `below`: sums of each unit. `loose`: sums of further pairs, any part of which may be relevant; `guess`: how
+    much of all of them counts in the value. The interval allows for other units, with other labels.
     """
-    if not strata.told:
-        return CalibratedValue(math.nan, math.nan, math.nan)
-    units = np.column_stack([known, open_])
-    sums = ratio(units, np.ones_like(units), clusters)
-    above, below = bayesian_sums(sums, sampling.seed, sampling.resamples)
-    drawn = np.column_stack([np.ones(sampling.resamples), _for_the_rest(strata, strata.draws(sampling))])
-    low_end, high_end = np.random.default_rng([sampling.seed, 1]).standard_gamma(0.5, (2, sampling.resamples))
-    size = sums.usual[0]  # half a unit at either end of the range, as every interval of a mean has it
-    means = ((above * drawn).sum(axis=1) + high_end * size) / (below[:, 0] + (low_end + high_end) * size)
-    value = float((units.sum(axis=0) / len(units)) @ np.concatenate([[1.0], strata.shares]))
-    low, high = np.quantile(means, sampling.tails)
-    return CalibratedValue(value, min(float(low), value), max(float(high), value))
+    if not strata.told or not len(known):
+        return NOTHING
+    more = np.zeros(len(known)) if loose is None else loose
+    value = float((known.sum() + (strata.size @ np.nan_to_num(strata.shares)).sum() + guess) / below.sum())
+    sums, size, shares = _resampled(np.column_stack([known, more, below]), strata, sampling)
+    ends = np.random.default_rng([sampling.seed, 1]).standard_gamma(0.5, (2, sampling.resamples)) * below.mean()
+    total = sums[:, 2] + ends.sum(axis=0)  # half a unit at either end of the range, as every interval of a mean has it
+    least = (sums[:, 0] + (size * shares).sum(axis=1) + ends[1]) / total
+    units = independent(np.column_stack([strata.labelled, below]))
+    return _with_limits(value, least, least + sums[:, 1] / total, units, (0.0, 1.0), sampling)
 
 
-def _for_the_rest(strata: Strata, drawn: Floats) -> Floats:
-    """Shares of the pairs without a label. What the labelled ones happen to be moves the known part in the same
-    direction: of n labels in N pairs the variance is that of n, and not (1 − n/N)² of it."""
-    share = np.minimum(strata.labelled / np.maximum(strata.pairs, 1), 0.999)  # where all are labelled, no rest is left
-    away = (drawn - strata.shares) * np.sqrt((1 + share) / (1 - share))
-    return np.asarray(np.clip(strata.shares + away, 0.0, 1.0))
+def _resampled(columns: Floats, strata: Strata, sampling: Sampling) -> tuple[Floats, Floats, Floats]:
+    """Sums of the columns, sizes of the strata, and shares in them, resample by resample: a Bayesian bootstrap over
+    units, with half a unit's labels of either kind in each stratum. So labels that all agree are not called certain."""
+    table = np.column_stack([columns, strata.size, strata.labelled, strata.relevant])
+    drawn, _ = bayesian_sums(ratio(table, np.ones((len(table), 1))), sampling.seed, sampling.resamples)
+    sums, size, labelled, relevant = np.split(drawn, columns.shape[1] + len(strata.pairs) * np.arange(3), axis=1)
+    shape = (2, sampling.resamples, len(strata.pairs))
+    more = np.random.default_rng([sampling.seed, 2]).standard_gamma(0.5, shape) * strata.usual
+    with np.errstate(invalid="ignore"):
+        shares = (relevant + more[1]) / (labelled + more.sum(axis=0))
+    return sums, size, np.nan_to_num(shares)  # no label in a stratum without pairs
 
 
-def prediction_powered(
-    judge_all: Floats, judge: Floats, human: Floats, probability: Floats, sampling: Sampling
+def _with_limits(
+    value: float, least: Floats, most: Floats, units: float, ends: tuple[float, float], sampling: Sampling
 ) -> CalibratedValue:
-    """PPI++ (Angelopoulos, Duchi and Zrnic 2023) for a mean, with labels that were drawn with unequal chances.
-
-    The judge's mean over all pairs, corrected by how far it is off on those that people labelled, each counted by the
-    inverse of its chance; the judge is trusted only as far as this narrows the interval.
-    """
-    weight = 1 / probability
-    weight = weight / weight.sum()
-
-    def spread(one: Floats, other: Floats) -> float:
-        return float((weight**2 * (one - weight @ one) * (other - weight @ other)).sum()) * _few(len(weight))
-
-    own = float(judge_all.var()) / len(judge_all)
-    total = own + spread(judge, judge)
-    trust = min(max(spread(human, judge) / total, 0.0), 1.0) if total else 0.0
-    left = human - trust * judge
-    value = trust * float(judge_all.mean()) + float(weight @ left)
-    error = math.sqrt(trust**2 * own + spread(left, left))
-    z = normal_quantile(sampling.tails[1])
-    return CalibratedValue(min(max(value, 0.0), 1.0), max(value - z * error, 0.0), min(value + z * error, 1.0))
+    """Quantiles of what was drawn, further from the value the fewer independent units there are: a bootstrap of m units
+    knows their spread as badly as Student's t says, and draws it too small by (m − 1) / (m + 1)."""
+    if math.isnan(value):
+        return NOTHING
+    if units < _FEWEST:
+        return CalibratedValue(value, *ends)
+    low, high = np.nanquantile(least, sampling.tails[0]), np.nanquantile(most, sampling.tails[1])
+    if math.isfinite(units):
+        upper, whole = sampling.tails[1], math.floor(units)
+        wider = student_quantile(upper, whole - 1) / normal_quantile(upper) * math.sqrt((whole + 1) / (whole - 1))
+        low, high = value + wider * (low - value), value + wider * (high - value)
+    # With few labels the middle of all draws is elsewhere.
+    return CalibratedValue(value, min(max(float(low), ends[0]), value), max(min(float(high), ends[1]), value))
 
 
-def _few(n: int) -> float:
-    return n / (n - 1) if n > 1 else 1.0
-
-
-def rogan_gladen(
-    positive: float,
-    pairs: int,
-    sensitivity: float,
-    relevant: float,
-    specificity: float,
-    irrelevant: float,
-    level: float,
-) -> CalibratedValue:
+def rogan_gladen(positive: float, sensitivity: float, specificity: float) -> float:
     """The share of relevant pairs from that which a judge of known sensitivity and specificity calls relevant.
 
-    Both come from another set, on `relevant` and `irrelevant` pairs of it (Rogan and Gladen 1978); the interval is that
-    of Lang and Reiczigel (2014). Refused where the judge hardly tells one from the other.
+    Both come from other pairs (Rogan and Gladen 1978), so the result is right only if the judge errs alike on these;
+    no interval can tell. Refused where the judge hardly tells relevant from irrelevant.
     """
-    if not sensitivity + specificity - 1 >= LEAST_YOUDEN:
+    youden = sensitivity + specificity - 1
+    if not youden >= LEAST_YOUDEN:
+        inverted = youden <= -LEAST_YOUDEN
+        said = f"sensitivity {sensitivity:.2f} + specificity {specificity:.2f} − 1 = {youden:.2f}".replace("-", "−")
         raise ConfigError(
-            f"this judge cannot be corrected: sensitivity {sensitivity:.2f} + specificity {specificity:.2f} − 1 = "
-            f"{sensitivity + specificity - 1:.2f} is under {LEAST_YOUDEN}",
-            code="not-correctable",
-            hint="its labels say too little about relevance: try another prompt or model, or label by hand",
+            f"this judge is inverted: {said}"
+            if inverted
+            else f"this judge cannot be corrected: {said} is under {LEAST_YOUDEN}",
+            code="inverted-judge" if inverted else "not-correctable",
+            hint="it calls relevant what people call irrelevant: is its scale, or the prompt, the wrong way round?"
+            if inverted
+            else "its labels say too little about relevance: try another prompt or model, or label by hand",
         )
-    z = normal_quantile((1 + level) / 2)
-    value = _uncovered(positive / pairs, sensitivity, specificity)
-    n, n_se, n_sp = pairs + z**2, relevant + 2, irrelevant + 2
-    p, se, sp = (positive + z**2 / 2) / n, (relevant * sensitivity + 1) / n_se, (irrelevant * specificity + 1) / n_sp
-    middle = _uncovered(p, se, sp)
-    of_se, of_sp = se * (1 - se) / n_se, sp * (1 - sp) / n_sp
-    shift = 2 * z**2 * (middle * of_se - (1 - middle) * of_sp)
-    error = math.sqrt(p * (1 - p) / n + middle**2 * of_se + (1 - middle) ** 2 * of_sp) / (se + sp - 1)
-    low, high = (_share(middle + shift + side * z * error) for side in (-1, 1))
-    return CalibratedValue(_share(value), low, high)
+    return min(max((positive + specificity - 1) / youden, 0.0), 1.0)
 
 
-def _uncovered(apparent: float, sensitivity: float, specificity: float) -> float:
-    return (apparent + specificity - 1) / (sensitivity + specificity - 1)
-
-
-def _share(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
-
-
-def standard_error(values: Floats, clusters: Ints | None) -> float:
-    """Of the mean of units, or of clusters of them, as drawn."""
+def standard_error(values: Floats, clusters: Ints | None, level: float) -> float:
+    """Of the mean of units, or of clusters of them, as drawn; larger where so few know their spread badly."""
     sums = ratio(values[:, None], np.ones((len(values), 1)), clusters)
+    if sums.units < _FEWEST:
+        return math.inf
     away = sums.above - sums.estimate * sums.below
-    return float(np.sqrt(sums.counts @ away**2)[0] / (sums.counts @ sums.below)[0])
+    upper = (1 + level) / 2
+    few = math.sqrt(sums.units / (sums.units - 1)) * student_quantile(upper, sums.units - 1) / normal_quantile(upper)
+    return few * float(np.sqrt(sums.counts @ away**2)[0] / (sums.counts @ sums.below)[0])
 
 
 def labels_for_width(strata: Strata, width: float, units_error: float, level: float) -> Ints | None:
@@ -242,4 +273,4 @@ def labels_for_width(strata: Strata, width: float, units_error: float, level: fl
         return None
     helps = strata.pairs / strata.pairs.sum() * np.sqrt(strata.expected * (1 - strata.expected))
     wanted = np.ceil(helps.sum() * helps / error).astype(np.int64)
-    return np.asarray(np.minimum(np.maximum(wanted, strata.labelled), strata.pairs))
+    return np.asarray(np.minimum(np.maximum(wanted, strata.labels), strata.pairs))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import msgspec
 import numpy as np
 
-from karat.statistics.special import binomial_cdf
+from karat.statistics.resampling import blocks
+from karat.statistics.special import binomial_cdf, normal_quantile
 from karat.statistics.sums import Floats
 
-_RESAMPLES = 2_000  # each one ranks all queries anew, and two digits are enough for milliseconds
+_RESAMPLES = 2_000  # each one ranks the queries again, and two digits are enough for milliseconds
+_MANY = 10_000  # queries from which on only those near a quantile are drawn one by one
+_SPREAD = 7.0  # standard deviations of a quantile's place that count as near
 
 
 class Distribution(msgspec.Struct, frozen=True):
@@ -31,8 +35,25 @@ def describe(values: Floats) -> Distribution | None:
     """
     if not len(values):
         return None
-    q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    q1, median, q3 = quantiles(values, (0.25, 0.5, 0.75)).tolist()
     return Distribution(q1, median, q3, float(np.mean(values == 0)), float(np.mean(values == 1)))
+
+
+def quantiles(values: Floats, at: Sequence[float]) -> Floats:
+    """One row of quantiles per wanted place, along the first axis; NaN where a value is NaN.
+
+    As `np.quantile`, to the last digit. That one loads a part of numpy which takes as long as a small evaluation.
+
+    >>> quantiles(np.array([0.0, 1.0, 4.0]), (0.5, 0.75)).tolist()
+    [1.0, 2.5]
+    """
+    ordered = np.sort(values.T)
+    place = np.asarray(at) * (len(values) - 1)
+    below = np.floor(place).astype(np.int64)
+    part = place - below
+    low, high = ordered[..., below], ordered[..., np.minimum(below + 1, len(values) - 1)]
+    between = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
+    return np.where(np.isnan(ordered[..., -1:]), np.nan, between).T
 
 
 def quantile_interval(values: Floats, at: float, level: float = 0.95) -> tuple[float, float] | None:
@@ -43,19 +64,104 @@ def quantile_interval(values: Floats, at: float, level: float = 0.95) -> tuple[f
     >>> quantile_interval(np.arange(35.0), 0.9), quantile_interval(np.arange(36.0), 0.9)
     (None, (28.0, 35.0))
     """
-    n, tail = len(values), (1 - level) / 2
-    low = _first(n, lambda rank: binomial_cdf(rank, n, at) > tail)  # most ranks under which only `tail` falls
-    high = _first(n, lambda rank: binomial_cdf(rank, n, at) >= 1 - tail)
-    if low < 1 or high >= n:
+    low, high = _ranks(len(values), at, level)
+    if low < 1 or high >= len(values):
         return None
     ordered = np.sort(values)
     return float(ordered[low - 1]), float(ordered[high])
 
 
-def _first(n: int, holds: Callable[[int], bool]) -> int:
-    """The smallest number from 0 to n for which a condition holds that stays true once it is."""
-    low, high = 0, n
+@cache
+def _ranks(n: int, at: float, level: float) -> tuple[int, int]:
+    """How many of n values lie under the limits of a quantile."""
+    tail = (1 - level) / 2
+    middle, far = n * at, normal_quantile(1 - tail) * (n * at * (1 - at)) ** 0.5
+    low = _first(n, middle - far, lambda rank: binomial_cdf(rank, n, at) > tail)  # most ranks with only `tail` below
+    high = _first(n, middle + far, lambda rank: binomial_cdf(rank, n, at) >= 1 - tail)
+    return low, high
+
+
+def _first(n: int, guess: float, holds: Callable[[int], bool]) -> int:
+    """The smallest number from 0 to n for which a condition holds that stays true once it is. It lies near `guess`."""
+    low = high = min(max(round(guess), 0), n)
+    step = 1
+    while high < n and not holds(high):
+        low, high, step = high + 1, min(high + step, n), 2 * step
+    step = 1
+    while low > 0 and holds(low - 1):
+        low, high, step = max(low - step, 0), low - 1, 2 * step
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)
     return low
+
+
+def quantile_difference_interval(
+    before: Floats, after: Floats, at: float, tails: tuple[float, float], seed: int
+) -> tuple[float, float] | None:
+    """Limits of the quantile of `after` minus that of `before`: Bayesian bootstrap, the same weights for both sides."""
+    if len(before) < 2:
+        return None
+    order = np.lexsort((after, before))  # the order of the queries must not change a digit
+    before, after = before[order], after[order]
+    rng = np.random.default_rng([seed, 2])
+    draw = _draw_all if len(before) <= _MANY else _draw_near
+    low, high = np.quantile(draw(before, after, at, rng), tails).tolist()
+    return low, high
+
+
+def _draw_all(before: Floats, after: Floats, at: float, rng: np.random.Generator) -> Floats:
+    drawn = []
+    for size in blocks(_RESAMPLES, len(before)):
+        weights = rng.standard_exponential((size, len(before)))
+        drawn.append(_quantiles(after, weights, at) - _quantiles(before, weights, at))
+    return np.concatenate(drawn)
+
+
+def _quantiles(values: Floats, weights: Floats, at: float) -> Floats:
+    """The weighted quantile of every row of weights."""
+    by_value = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[:, by_value], axis=1)
+    place = (reached < at * reached[:, -1:]).sum(axis=1)
+    found: Floats = values[by_value][np.minimum(place, len(values) - 1)]
+    return found
+
+
+class _Side:
+    """Values in order, and which of them may be the quantile of a resample."""
+
+    def __init__(self, values: Floats, at: float) -> None:
+        size = len(values)
+        self.by_value = np.argsort(values, kind="stable")
+        self.values = values[self.by_value]
+        reach = _SPREAD * np.sqrt(size * at * (1 - at)) + 1
+        self.first, self.end = max(0, int(at * size - reach)), min(size, int(at * size + reach) + 1)
+        self.place = np.empty(size, np.int64)
+        self.place[self.by_value] = np.arange(size)
+        self.near = (self.place >= self.first) & (self.place < self.end)
+        self.above = self.place >= self.end
+
+
+def _draw_near(before: Floats, after: Floats, at: float, rng: np.random.Generator) -> Floats:
+    """The same distribution for very many queries. A sum of n exponential weights is a Gamma of n: of queries that are
+    far from the quantile on both sides only these sums are drawn."""
+    sides = _Side(before, at), _Side(after, at)
+    near = np.flatnonzero(sides[0].near | sides[1].near)
+    far = ~(sides[0].near | sides[1].near)
+    groups = [(a, b, int((far & (sides[0].above == a) & (sides[1].above == b)).sum())) for a in (0, 1) for b in (0, 1)]
+    drawn = []
+    for size in blocks(_RESAMPLES, len(near)):
+        weights = rng.standard_exponential((size, len(near)))
+        sums = {(a, b): rng.standard_gamma(count, size) for a, b, count in groups}
+        total = weights.sum(axis=1) + sum(sums.values())
+        found = []
+        for which, side in enumerate(sides):
+            below = sum(amount for above, amount in sums.items() if not above[which])
+            below = below + weights[:, side.place[near] < side.first].sum(axis=1)
+            inside = np.flatnonzero(side.near[near])
+            inside = inside[np.argsort(side.place[near[inside]])]
+            reached = np.cumsum(weights[:, inside], axis=1) + below[:, None]
+            place = side.first + (reached < (at * total)[:, None]).sum(axis=1)
+            found.append(side.values[np.minimum(place, len(side.values) - 1)])
+        drawn.append(found[1] - found[0])
+    return np.concatenate(drawn)

@@ -13,12 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.statistics.resampling import blocks
-from karat.statistics.sums import Floats
-
-Ints = NDArray[np.int64]
+from karat.statistics.sums import Floats, Ints
 
 _ONE = 1e-9  # chance that agrees always, but for floating point
 

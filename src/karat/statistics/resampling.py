@@ -17,6 +17,7 @@ _ONE_THREAD = 1 << 18
 _FEWEST = 8  # resamples in a block that are worth a call
 MANY = 512  # units: the weights of no more than so many are kept, 40 MB for 10,000 resamples
 _STEP = 128
+NEARLY_NORMAL = 10_000  # units: means of more differ from a normal distribution by less than the noise of draws
 
 
 class Draw(Protocol):
@@ -36,6 +37,19 @@ def bayesian_sums(sums: Sums, seed: int, resamples: int) -> tuple[Floats, Floats
     drawn = np.concatenate([weights[:, start:end].T @ table for start, end in pairwise(ends)])
     width = sums.above.shape[1]
     return drawn[:, :width], drawn[:, width:]
+
+
+def bayesian_means(sums: Sums, seed: int, resamples: int) -> Floats:
+    """Ratios of the Bayesian bootstrap, resample × column.
+
+    Over very many units they are drawn from the normal distribution with the same means and covariances.
+    """
+    if sums.units <= NEARLY_NORMAL:
+        above, below = bayesian_sums(sums, seed, resamples)
+        return above / below
+    rest = (sums.above - sums.estimate * sums.below) / (sums.counts @ sums.below)
+    rng, spread = np.random.default_rng([seed, 4]), (rest.T * sums.counts) @ rest
+    return rng.multivariate_normal(sums.estimate, spread, resamples, method="eigh", check_valid="ignore")
 
 
 @lru_cache(maxsize=4)

@@ -14,12 +14,14 @@ _OFTEN = 64  # a difference that occurs so often has its number of pluses drawn 
 _SIGNS = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # byte → eight signs
 
 
-def sign_flip_p(differences: Floats, permutations: int, seed: int, clusters: Ints | None = None) -> float:
+def sign_flip_p(
+    differences: Floats, permutations: int, seed: int, clusters: Ints | None = None, *, normal_from: int | None = None
+) -> float:
     """Two-sided p-value of the mean of paired differences.
 
     If neither side were better, each difference could as well have had the other sign. Queries of one cluster flip
     together. The observed signs count as one of the permutations, so p is never 0. Ties never matter: they are 0
-    whatever their sign.
+    whatever their sign. From `normal_from` differences on, the limit of the same distribution is taken.
 
     >>> sign_flip_p(np.array([1.0, 1.0, 1.0, 0.0]), 1000, 0)  # all pluses or all minuses: 2 of 8
     0.25
@@ -31,6 +33,8 @@ def sign_flip_p(differences: Floats, permutations: int, seed: int, clusters: Int
     if counts.sum() <= _EXACT:
         sums = _every_sum(np.repeat(sizes, counts))
         return float(np.mean(np.abs(sums) >= observed - rounding))
+    if normal_from is not None and counts.sum() >= normal_from:
+        return 2 * (1 - normal_cdf(observed / math.sqrt(float(counts @ sizes**2))))
     sums = _drawn_sums(sizes, counts, permutations, np.random.default_rng(seed))
     return float((1 + np.count_nonzero(np.abs(sums) >= observed - rounding)) / (permutations + 1))
 

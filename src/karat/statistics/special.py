@@ -87,6 +87,17 @@ def normal_quantile(p: float) -> float:
     return _root(lambda x: normal_cdf(x), p, 0.0, 40.0)
 
 
+@cache
+def student_quantile(p: float, freedom: float) -> float:
+    """The value that Student's t stays under with chance p, from a half on.
+
+    >>> round(student_quantile(0.975, 9), 6)
+    2.262157
+    """
+    share = beta_quantile(2 * (1 - p), freedom / 2, 0.5)
+    return math.sqrt(freedom * (1 - share) / share) if share else math.inf
+
+
 def _root(rising: Callable[[float], float], wanted: float, low: float = 0.0, high: float = 1.0) -> float:
     """Where a rising function reaches `wanted`, by halving: sixty steps leave nothing to gain."""
     for _ in range(200):

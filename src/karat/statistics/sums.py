@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sums:
-    """Units that are all different, how often each stands, and what each adds to numerator and denominator."""
+    """Units, usually all different, how often each is there, and what each adds to numerator and denominator."""
 
     counts: Ints  # of each distinct unit
     above: Floats  # unit × column
@@ -55,19 +55,22 @@ class Sums:
         return _collapse(above[used, None], below[used, None], self.counts[used])
 
 
-def sum_up(values: Floats, weights: Floats | None = None, clusters: Ints | None = None) -> Sums:
+def sum_up(
+    values: Floats, weights: Floats | None = None, clusters: Ints | None = None, *, distinct: bool = True
+) -> Sums:
     """`values`: query × column, NaN where undefined; `weights`: of each value in its column's mean (default 1);
-    `clusters`: queries with the same number belong together."""
+    `clusters`: queries with the same number belong together; `distinct`: equal units become one, which takes time."""
     defined = ~np.isnan(values)
     below = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
-    return ratio(np.where(defined, values, 0.0) * below, below, clusters)
+    return ratio(np.where(defined, values, 0.0) * below, below, clusters, distinct=distinct)
 
 
-def ratio(above: Floats, below: Floats, clusters: Ints | None = None) -> Sums:
+def ratio(above: Floats, below: Floats, clusters: Ints | None = None, *, distinct: bool = True) -> Sums:
     """Numerators and denominators of each query, both query × column, where a query may add to one of them only."""
     if clusters is not None and len(clusters):
         above, below = by_cluster(above, clusters), by_cluster(below, clusters)
-    return _collapse(above, below, np.ones(len(above), np.int64))
+    counts = np.ones(len(above), np.int64)
+    return _collapse(above, below, counts) if distinct else Sums(counts, above, below)
 
 
 def _collapse_votes(values: Floats, defined: NDArray[np.bool_]) -> Sums:

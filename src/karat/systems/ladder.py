@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -12,7 +13,7 @@ import msgspec
 
 from karat import __version__
 from karat.data.corpus import Corpus
-from karat.data.gold import Dataset, Gold
+from karat.data.gold import Dataset
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, MissingExtra
 from karat.formats.corpus import read_corpus
@@ -29,7 +30,7 @@ from karat.retrievers.base import Nothing
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.options import Options
 from karat.statistics.sampling import Sampling
-from karat.systems.run import run_retriever
+from karat.systems.run import corpus_facts, run_retriever
 
 if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords, LadderKeywords
@@ -83,67 +84,55 @@ def baseline_ladder(
     `runs`: run files, records, or results. `baselines`: specs of retrievers. `keep`: a folder for the run logs of the
     baselines. A baseline that needs a package which is not installed is skipped, with a word.
     """
-    searched = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
     how = Options(**options)
+    how = replace(how, columns=how.fields)
+    searched = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, columns=how.columns)
     judged = read_gold(gold, **how.of_gold)
     parsed = parse_metrics(metrics)
     if not parsed:
         raise ConfigError("a ladder needs a metric", expected="such as recall@5")
     asked, k = list(map(str, parsed)), max(k, *(metric.k or 0 for metric in parsed))  # recall@100 needs a hundred
     sampling = how.intervals
-    scoring = cast("EvaluateKeywords", {**options, "corpus": searched})
-    results, skipped, notes = _baselines(searched, judged, asked, baselines, k, keep, progress, scoring)
-    own = set(results)
-    for run in runs:
-        for result in as_results(run, judged, asked, scoring):
-            results[_free(result.system or result.run, results)] = result
-    if not results:
-        raise ConfigError(
-            "no baseline can run here", code="no-baseline", hint="; ".join(f"{n}: {why}" for n, why in skipped.items())
-        )
-    ordered = sorted(results, key=lambda name: (_first(results[name]), name not in own, name))
-    first = results[ordered[0]]
-    return Ladder(
-        karat=__version__,
-        gold=judged.label,
-        dataset=judged.dataset,
-        corpus={"name": Path(searched.label).name, "size": len(searched), "hash": searched.hash},
-        statistics=sampling.saved(first.cluster),
-        units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit for m in first.metrics},
-        rungs=[_rung(name, ordered[:at], results, name in own, sampling) for at, name in enumerate(ordered)],
-        ceilings={row.metric: row.ceiling for row in first.summary_rows},
-        floors={row.metric: row.floor for row in first.summary_rows},
-        skipped=skipped,
-        notes=notes,
-    )
-
-
-def _baselines(
-    corpus: Corpus,
-    gold: Gold,
-    metrics: list[str],
-    baselines: Sequence[str],
-    k: int,
-    keep: str | None,
-    progress: Any,
-    scoring: EvaluateKeywords,
-) -> tuple[dict[str, Result], dict[str, str], list[str]]:
-    if not len(corpus):
-        raise ConfigError("the corpus is empty", code="empty-corpus", file=corpus.label)
-    questions = read_questions(gold)
+    scoring = cast("EvaluateKeywords", {**options, "corpus": searched, "columns": how.columns})
+    if not len(searched):
+        raise ConfigError("the corpus is empty", code="empty-corpus", file=searched.label)
+    questions = read_questions(judged)
     results: dict[str, Result] = {}
     skipped: dict[str, str] = {}
     notes: list[str] = []
     for spec in baselines:
         output = None if keep is None else Path(keep) / (re.sub(r"[^\w.-]+", "_", spec).strip("_") + ".jsonl")
         try:
-            done = run_retriever(spec, questions, corpus=corpus, k=k, output=output, progress=progress)
+            done = run_retriever(spec, questions, corpus=searched, k=k, output=output, progress=progress)
         except (MissingExtra, Nothing) as error:
             skipped[spec] = str(error).replace("\nhint: ", "; ")
             continue
         notes += [f"{spec}: {note}" for note in done.notes]
-        results[spec] = evaluate_all(done.run, gold, metrics, **scoring)[done.system]
-    return results, skipped, notes
+        results[spec] = evaluate_all(done.run, judged, asked, **scoring)[done.system]
+    own = set(results)
+    for run in runs:
+        for result in as_results(run, judged, asked, scoring):
+            results[_free(result.system or result.run, results)] = result
+    if how.columns is not None:
+        how.columns.refuse_unused()
+    if not results:
+        hint = "; ".join(f"{n}: {why}" for n, why in skipped.items())
+        raise ConfigError("no baseline can run here", code="no-baseline", hint=hint)
+    ordered = sorted(results, key=lambda name: (_first(results[name]), name not in own, name))
+    first = results[ordered[0]]
+    return Ladder(
+        karat=__version__,
+        gold=judged.label,
+        dataset=judged.dataset,
+        corpus=corpus_facts(searched),
+        statistics=sampling.saved(first.cluster),
+        units={str(m): m.told_in(first.rules) for m in first.metrics},
+        rungs=[_rung(name, ordered[:at], results, name in own, sampling) for at, name in enumerate(ordered)],
+        ceilings={row.metric: row.ceiling for row in first.summary_rows},
+        floors={row.metric: row.floor for row in first.summary_rows},
+        skipped=skipped,
+        notes=notes,
+    )
 
 
 def _first(result: Result) -> float:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import median
+from typing import Any
 
 import msgspec
 
 from karat.data.corpus import Corpus
 from karat.data.question import Question
-from karat.errors import ConfigError, shorten
+from karat.errors import ConfigError, KaratError, printable, shorten
 from karat.files.append_log import LineFile, NotContinued
 from karat.files.atomic_write import write_whole
 from karat.formats.corpus import read_corpus
 from karat.formats.questions import read_questions
-from karat.net.timeouts import TooSlow, Workers
-from karat.retrievers.base import Retriever
+from karat.formats.run_records import ranked_hits
+from karat.net.timeouts import TooSlow, Workers, settled
+from karat.registry import load_callable, title_of
+from karat.retrievers.base import Found, Retriever, Unusable, timed
 from karat.retrievers.specs import YAML, make_retriever
-from karat.systems.ask import Answered, Asker
 
 _WARM_UP, _TIMEOUT = 3, 30.0
 _HOPELESS = 25  # failures, and no answer before them: a wrong address is told now, not after ten thousand queries
 _EVERY = 0.5
+_EXAMPLES = 3
 
 
 class Finished(msgspec.Struct):
@@ -35,10 +39,15 @@ class Finished(msgspec.Struct):
     system: str
     queries: int
     asked: int  # now; the rest was in the file already
-    failed: int
+    failed: int  # of those that were asked now
     seconds: float
     notes: list[str]  # what must be said aloud
     first_error: str | None = None
+    failed_before: int = 0  # in an earlier try, and still in the file
+
+    @property
+    def failed_share(self) -> float:
+        return (self.failed + self.failed_before) / max(self.queries, 1)
 
 
 def run_retriever(
@@ -46,6 +55,7 @@ def run_retriever(
     queries: Any,
     *,
     corpus: Any = None,
+    split: str = "test",
     k: int = 50,
     output: str | PathLike[str] | None = None,
     system: str | None = None,
@@ -64,27 +74,27 @@ def run_retriever(
     """Ask a retriever every query of a gold set (or file of queries) and log its answers, times and errors.
 
     `retriever`: a spec such as `bm25` or `my_app:search`, a callable, or a `Retriever`; `options`: of the one that a
-    spec names. `corpus`: file, folder or `Corpus` to search. `k`: hits to log. `output`: a run log to write, or to
-    continue where an earlier try of the same run was ended; without it the records stay in memory. `workers`: queries
-    at once. `timeout`: seconds for one query. `warm_up`: queries asked beforehand and not counted. `repeat`: times that
-    each query is asked; the median time is logged. `min_score`: hits below are cut. `rewrite`: a callable query →
-    query, or its name; both queries and both lists are logged.
+    spec names. `corpus`: file, folder or `Corpus` to search. `split`: which queries of a BEIR folder. `k`: hits to log.
+    `output`: a run log to write, or to continue where an earlier try of the same run was ended; without it the records
+    stay in memory. `workers`: queries at once. `timeout`: seconds for one query. `warm_up`: queries asked beforehand
+    and not counted. `repeat`: times that each query is asked; the median time is logged. `min_score`: hits below are
+    cut. `rewrite`: a callable query → query, or its name; both queries and both lists are logged.
     """
     _check(k, workers, timeout, warm_up, repeat)
-    questions = queries if _are_questions(queries) else read_questions(queries)
+    are_questions = isinstance(queries, list) and queries and all(isinstance(q, Question) for q in queries)
+    questions = queries if are_questions else read_questions(queries, split=split)
     questions = [msgspec.structs.replace(question, timeout=timeout) for question in questions]
     found = make_retriever(retriever, options)
     searched = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
     if searched is None and found.searches_corpus:
-        raise ConfigError(
-            f"the retriever {found.name!r} needs a corpus to search", code="no-corpus", hint="--corpus names it"
-        )
+        what = f"the retriever {found.name!r} needs a corpus to search"
+        raise ConfigError(what, code="no-corpus", hint="--corpus names it")
     asker = Asker(found, searched, k, repeat, min_score, rewrite)
     named = system or _title(retriever, found)
     settings = asker.settings(named, index_version)
-    measured = {"workers": workers, "warm_up": warm_up, "repeat": repeat}
+    common = {**settings, "measured": {"workers": workers, "warm_up": warm_up, "repeat": repeat}}
     texts = {question.id: question.text for question in questions}
-    log: _Log = _Memory(texts)
+    log = _Records(texts)
     if output is not None:
         log = RunFile(Path(output), settings, texts, overwrite=overwrite, retry=retry_failed)
     started = time.monotonic()
@@ -92,78 +102,34 @@ def run_retriever(
         todo = [question for question in questions if question.id not in log.done]
         if todo and searched is not None:
             found.index(searched)
-        _ask(asker, todo, log, {**settings, "measured": measured}, workers, timeout, warm_up, progress)
+        whole = None if timeout is None else timeout * asker.askings
+        for _ in Workers(asker.ask, workers, whole).each(todo[:warm_up]):
+            pass
+        shown = nullcontext(lambda: None) if progress is None else progress(f"asking {named}", len(todo))
+        with shown as tick:
+            for asked, (question, answer) in enumerate(Workers(asker.ask, workers, whole).each(todo), 1):
+                answer = answer or Answered(None, {}, str(TooSlow(timeout or 0)))
+                log.write(asker.record(question, answer, common))
+                tick()
+                if asked == _HOPELESS < len(todo) and asker.counts["failed"] == asked:
+                    what = f"stopped, for the first {asked} queries failed: {asker.examples['failed'][0]}"
+                    hint = "mend it, then the same command with --retry-failed; without, it goes on after them"
+                    raise ConfigError(what, code="every-query-failed", hint=hint)
     finally:
         log.close()
     log.sort()
+    earlier = [f"{log.failed:,} queries failed in an earlier try; --retry-failed asks them again"] if log.failed else []
     return Finished(
-        run=log.records if isinstance(log, _Memory) else str(output),
+        run=log.records if output is None else str(output),
         system=named,
         queries=len(questions),
         asked=len(todo),
         failed=asker.counts["failed"],
         seconds=time.monotonic() - started,
-        notes=[*asker.notes(), *_earlier(log.failed)],
-        first_error=next(iter(asker.examples.get("failed", ())), None),
+        notes=asker.notes() + earlier,
+        first_error=next(iter(asker.examples.get("failed", ())), log.first_error),
+        failed_before=log.failed,
     )
-
-
-def _ask(
-    asker: Asker,
-    todo: Sequence[Question],
-    log: _Log,
-    common: dict[str, Any],
-    workers: int,
-    timeout: float | None,
-    warm_up: int,
-    progress: Callable[[str, int], AbstractContextManager[Callable[[], None]]] | None,
-) -> None:
-    whole = None if timeout is None else timeout * asker.askings
-    first = todo[:warm_up]
-    for _ in Workers(asker.warm, workers, whole).each(first):
-        pass
-    shown = nullcontext(lambda: None) if progress is None else progress(f"asking {common['system']}", len(todo))
-    with shown as tick:
-        for asked, (question, answer) in enumerate(Workers(asker.ask, workers, whole).each(todo), 1):
-            answer = answer or Answered(None, {}, str(TooSlow(timeout or 0)))
-            log.write(asker.record(question, answer, common))
-            tick()
-            if asked == _HOPELESS < len(todo) and asker.counts["failed"] == asked:
-                raise ConfigError(
-                    f"stopped, for the first {asked} queries failed: {asker.examples['failed'][0]}",
-                    code="every-query-failed",
-                    hint="mend it, then the same command with --retry-failed; without, it goes on after them",
-                )
-
-
-def _earlier(failed: int) -> list[str]:
-    return [f"{failed:,} queries failed in an earlier try; --retry-failed asks them again"] if failed else []
-
-
-class _Log(Protocol):
-    done: set[str]
-    failed: int
-
-    def write(self, record: dict[str, Any]) -> None: ...
-    def close(self) -> None: ...
-    def sort(self) -> None: ...
-
-
-class _Memory:
-    """Records that nobody wants in a file."""
-
-    def __init__(self, queries: Iterable[str]) -> None:
-        self._place = {query: i for i, query in enumerate(queries)}
-        self.done: set[str] = set()
-        self.failed = 0
-        self.records: list[dict[str, Any]] = []
-        self.write = self.records.append
-
-    def close(self) -> None:
-        pass
-
-    def sort(self) -> None:
-        self.records.sort(key=lambda record: self._place[record["query_id"]])
 
 
 def _title(spec: Any, found: Retriever) -> str:
@@ -171,10 +137,6 @@ def _title(spec: Any, found: Retriever) -> str:
     if not isinstance(spec, str):
         return str(getattr(found, "title", found.name))
     return Path(spec).stem if spec.endswith(YAML) else " ".join(spec.split())
-
-
-def _are_questions(queries: Any) -> bool:
-    return isinstance(queries, list) and bool(queries) and all(isinstance(q, Question) for q in queries)
 
 
 def _check(k: int, workers: int, timeout: float | None, warm_up: int, repeat: int) -> None:
@@ -186,7 +148,185 @@ def _check(k: int, workers: int, timeout: float | None, warm_up: int, repeat: in
         raise ConfigError("the time limit must be above 0, the warm-up 0 or more", got=f"{timeout}, {warm_up}")
 
 
-class RunFile:
+def corpus_facts(corpus: Corpus) -> dict[str, Any]:
+    return {"name": Path(corpus.label).name, "size": len(corpus), "hash": corpus.hash}
+
+
+class Answered(msgspec.Struct):
+    """One query with its answer, or with what went wrong."""
+
+    found: Found | None
+    latency_ms: dict[str, float]
+    error: str | None = None
+    rewritten: str | None = None
+    original: Found | None = None
+    steady: bool = True
+
+
+class Asker:
+    """A retriever with all that a run does around it."""
+
+    def __init__(
+        self, retriever: Retriever, corpus: Corpus | None, k: int, repeat: int, min_score: float | None, rewrite: Any
+    ) -> None:
+        self.retriever, self.corpus, self.k, self.repeat, self.min_score = retriever, corpus, k, repeat, min_score
+        self._rewrite = load_callable(rewrite)
+        self._rewriter = None if rewrite is None else title_of(rewrite)
+        self.askings = repeat + (rewrite is not None)
+        self.counts: Counter[str] = Counter()
+        self.examples: dict[str, list[str]] = {}
+
+    def settings(self, system: str, index_version: str | None) -> dict[str, Any]:
+        """The fields that all lines share, and that a run must have in common to be continued."""
+        described, corpus = self.retriever.settings(), self.corpus
+        fields = {
+            "system": system,
+            "k_raw": self.retriever.depth(self.k),
+            "k": self.k,
+            "retriever": described,
+            "reranker": described.get("reranker"),
+            "rewriter": self._rewriter,
+            "min_score": self.min_score,
+            "corpus": None if corpus is None else corpus_facts(corpus),
+            "chunker": None if corpus is None else corpus.chunker,
+            "index_version": index_version or (corpus.hash if corpus and self.retriever.searches_corpus else None),
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def ask(self, question: Question) -> Answered:
+        try:
+            return self._answered(question)
+        except BaseException as error:  # whatever foreign code raises belongs to its query, sys.exit included
+            return Answered(None, {}, _said(error))
+
+    def _answered(self, question: Question) -> Answered:
+        asked, stages, original = question, dict[str, float](), None
+        if self._rewrite is not None:
+            started = time.perf_counter()
+            text = settled(self._rewrite(question.text), question.timeout)
+            stages["rewrite"] = (time.perf_counter() - started) * 1000
+            if not isinstance(text, str) or not text.strip():
+                raise ConfigError("the rewriter returned no query", code="bad-answer", expected="text", got=text)
+            asked = msgspec.structs.replace(question, text=text)
+        answers = [timed(self.retriever, asked, self.k) for _ in range(self.repeat)]
+        if self._rewrite is not None:
+            original = self.retriever.answer(question, self.k)
+        times = {name: median(a.latency_ms.get(name, 0.0) for a in answers) for name in answers[0].latency_ms}
+        steady = all(answer.ids == answers[0].ids for answer in answers)
+        rewritten = asked.text if asked is not question else None
+        answered = Answered(answers[0], stages | times, None, rewritten, original, steady)
+        _refuse_unwritable(answered)
+        return answered
+
+    def record(self, question: Question, answer: Answered, common: dict[str, Any]) -> dict[str, Any]:
+        found = answer.found or Found([])
+        record: dict[str, Any] = {"query_id": question.id, **common, "query": question.text}
+        record |= found.fields
+        if answer.rewritten is not None:
+            record["rewritten_query"] = answer.rewritten
+        record["topk"] = self._final(question, found.hits)
+        if answer.original is not None:
+            record["topk_original"] = ranked_hits(self._pruned(question, answer.original.hits[: self.k]))
+        if found.raw is not None:
+            record["raw"] = ranked_hits(found.raw)
+        if answer.error is None:
+            record["latency_ms"] = {name: round(ms, 4) for name, ms in answer.latency_ms.items()}
+        else:
+            record["error"] = answer.error
+        self._count(question, answer, found)
+        return record
+
+    def _final(self, question: Question, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if len(hits) > self.k:
+            self._note("more", question.id)
+        return ranked_hits(self._pruned(question, hits[: self.k]))
+
+    def _pruned(self, question: Question, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The hits that reach `min_score`: of both lists, for what a rewriter does must not look like a threshold."""
+        if self.min_score is None:
+            return hits
+        if any("score" not in hit for hit in hits):
+            what = "a score threshold needs scores"
+            raise ConfigError(what, code="no-scores", query=question.id, hint="leave --min-score out")
+        return [hit for hit in hits if hit["score"] >= self.min_score]
+
+    def _count(self, question: Question, answer: Answered, found: Found) -> None:
+        if answer.error is not None:
+            self._note("failed", f"{question.id}: {answer.error}")
+            return
+        ids = found.ids[: self.k]
+        wrong = {"empty": not ids, "repeated": len(set(ids)) < len(ids), "unsteady": not answer.steady}
+        for what in (what for what, is_so in wrong.items() if is_so):
+            self._note(what, question.id)
+        if self.corpus is not None:
+            self._note("strange", *(item for item in ids if item not in self.corpus.index))
+
+    def _note(self, what: str, *examples: str) -> None:
+        self.counts[what] += len(examples)
+        listed = self.examples.setdefault(what, [])
+        listed += examples[: _EXAMPLES - len(listed)]
+
+    def notes(self) -> list[str]:
+        return [
+            f"{self.counts[what]:,} {said}: {'; '.join(map(_first_line, self.examples[what]))}"
+            for what, said in _NOTES.items()
+            if self.counts[what]
+        ]
+
+
+_NOTES = {
+    "failed": "queries failed, and are logged with their error",
+    "empty": "queries got no hit",
+    "more": "queries got more hits than were asked for, cut",
+    "repeated": "queries got a hit more than once, which counts once",
+    "strange": "hits are not in the corpus",
+    "unsteady": "queries got other hits when they were asked again",
+}
+
+
+def _first_line(example: str) -> str:
+    """What follows in an error is its hint."""
+    return shorten(example.partition("\n")[0], 160)
+
+
+def _refuse_unwritable(answer: Answered) -> None:
+    """What cannot be written must fail its query, and not the run."""
+    try:
+        msgspec.json.encode(answer)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Unusable(f"the answer cannot be written as JSON: {error}", code="bad-answer") from error
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, KaratError):
+        return str(error)
+    text = " ".join(str(error).split())
+    return printable(shorten(f"{type(error).__name__}: {text}" if text else type(error).__name__, 300))
+
+
+class _Records:
+    """Records of one run in memory, for those who want no file."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+        self._place = {query: i for i, query in enumerate(texts)}
+        self.done: set[str] = set()  # queries of an earlier try
+        self.failed = 0  # of them
+        self.first_error: str | None = None  # of them
+        self.records: list[dict[str, Any]] = []
+
+    def write(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+
+    def close(self) -> None:
+        pass
+
+    def sort(self) -> None:
+        """In the order of the queries, whoever came first."""
+        self.records.sort(key=lambda record: self._place[record["query_id"]])
+
+
+class RunFile(_Records):
     """Lines of one run, those of an earlier try included.
 
     `settings` are the fields that all lines share; a file whose lines have others is never continued, for it would be a
@@ -196,7 +336,8 @@ class RunFile:
     def __init__(
         self, path: Path, settings: Mapping[str, Any], texts: Mapping[str, str], *, overwrite: bool, retry: bool
     ) -> None:
-        self._path, self._texts = path, texts
+        super().__init__(texts)
+        self._path = path
         # As they come back from a file: a tuple is a list there.
         self._settings = msgspec.json.decode(msgspec.json.encode(settings))
         self._file = LineFile(path, overwrite=overwrite)
@@ -205,15 +346,18 @@ class RunFile:
         except NotContinued:
             raise self._refusal("it is no run log") from None
         checked = list(map(self._checked, lines))
-        kept = {query: line for query, line, failed in checked if not (failed and retry)}
+        kept = {query: line for query, line, error in checked if error is None or not retry}
         self.done = set(kept)
-        self.failed = 0 if retry else sum(failed for *_, failed in checked)  # in an earlier try
+        errors = [] if retry else [(query, error) for query, _, error in checked if error is not None]
+        self.failed = len(errors)
+        self.first_error = f"{errors[0][0]}: {errors[0][1]}" if errors else None
         if len(kept) < len(lines):
             self._file.replace(b"".join(kept.values()))
         self._waiting: list[bytes] = []
         self._written = time.monotonic()
 
-    def _checked(self, line: bytes) -> tuple[str, bytes, bool]:
+    def _checked(self, line: bytes) -> tuple[str, bytes, str | None]:
+        """The query of a line, the line, and its error."""
         try:
             found = msgspec.json.decode(line)
             query = found["query_id"]
@@ -225,15 +369,13 @@ class RunFile:
                 raise self._refusal(f"its `{name}` is {was}, this run's is {now}")
         if self._texts.get(query) != found.get("query"):
             raise self._refusal(f"it asks another question as {shorten(query, 40)!r} than this set of queries")
-        return query, line, found.get("error") is not None
+        error = found.get("error")
+        return query, line, None if error is None else shorten(error, 300)
 
     def _refusal(self, why: str) -> ConfigError:
-        return ConfigError(
-            f"this file cannot be continued: {why}",
-            code="not-continued",
-            file=str(self._path),
-            hint="--overwrite starts anew; -o names another file",
-        )
+        what = f"this file cannot be continued: {why}"
+        hint = "--overwrite starts anew; -o names another file"
+        return ConfigError(what, code="not-continued", file=str(self._path), hint=hint)
 
     def write(self, record: dict[str, Any]) -> None:
         self._waiting.append(msgspec.json.encode(record) + b"\n")
@@ -253,10 +395,8 @@ class RunFile:
         self._file.close()
 
     def sort(self) -> None:
-        """In the order of the queries, whoever came first."""
-        place = {query: i for i, query in enumerate(self._texts)}
         lines = self._path.read_bytes().splitlines(keepends=True)
-        ordered = sorted(lines, key=lambda line: place[msgspec.json.decode(line, type=_Named).query_id])
+        ordered = sorted(lines, key=lambda line: self._place[msgspec.json.decode(line, type=_Named).query_id])
         if ordered != lines:
             write_whole(self._path, b"".join(ordered))
 

@@ -92,10 +92,8 @@ def read_users(file: str) -> dict[str, tuple[str, str]]:
         if line.strip() and not line.startswith("#"):
             found = _USER.fullmatch(line.strip())
             if found is None:
-                hint = f"karat users {file} NAME writes such a line"
-                raise ConfigError(
-                    "not a user", code="bad-user", file=file, line=number, expected="name:scrypt:salt:hash", hint=hint
-                )
+                hint, expected = f"karat users {file} NAME writes such a line", "name:scrypt:salt:hash"
+                raise ConfigError("not a user", code="bad-user", file=file, line=number, expected=expected, hint=hint)
             users[found["name"]] = (found["salt"], found["hash"])
     if not users:
         raise ConfigError("no user", code="no-users", file=file, hint=f"karat users {file} NAME adds one")
@@ -117,9 +115,8 @@ def _text(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"cannot be read: {getattr(error, 'strerror', None) or 'not text'}", code="unreadable", file=file
-        ) from error
+        said = f"cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
+        raise ConfigError(said, code="unreadable", file=file) from error
 
 
 def _hash(cookie: str) -> str:

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 
+from karat.history import queries
 from karat.history.archive import import_runs, pack
-from karat.history.queries import (
-    Order,
-    QueryHistory,
-    QueryPage,
-    SidePage,
-    case_of,
-    cases_of,
-    query_over_time,
-    scores_of,
-    side_by_side,
-)
 from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKind, RunRow, TrendPoint, now, utc
 from karat.history.store import Store
 from karat.results.kept_run import RunDocument
 from karat.results.saved import SavedResult
-from karat.web.endpoints import Endpoint
+from karat.web.endpoints import ZIP, Answer, Endpoint
 
 PREFIX = "/api/v1"
-_ZIP = "application/zip"
+_DOCUMENT = "All of a run but what is said query by query."
+_EXPORT = "The run as a file, for `karat history import`."
+_JUDGEMENTS = "What gates said of it, the newest first."
+_SEGMENTS = "Segments that a trend can follow."
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=100_000_000)]
 _Text = Annotated[str, msgspec.Meta(max_length=500)]
 
 
 class Only(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs."""
-
     system: _Text | None = None
     branch: _Text | None = None
     tag: _Text | None = None
@@ -43,26 +35,16 @@ class Only(msgspec.Struct, frozen=True, kw_only=True):
 
     def filter(self) -> Filter:
         """`since` and `until` in the form of the catalogue."""
-        return Filter(
-            system=self.system,
-            branch=self.branch,
-            tag=self.tag,
-            dataset=self.dataset,
-            since=utc(self.since, "since"),
-            until=utc(self.until, "until"),
-        )
+        given = {name: getattr(self, name) for name in Filter.__struct_fields__}
+        return Filter(**given | {name: utc(given[name], name) for name in ("since", "until")})
 
 
 class ListRuns(Only, frozen=True, kw_only=True):
-    """A page of a list."""
-
     limit: _Limit = 50
     after: _Text | None = None
 
 
 class AskTrend(Only, frozen=True, kw_only=True):
-    """A metric, and of which queries."""
-
     metric: _Text
     segment: _Text = ALL
     value: _Text = ALL
@@ -73,7 +55,7 @@ class AskQueries(msgspec.Struct, frozen=True, kw_only=True):
     """Some queries of a run; `tag` as name=value."""
 
     metric: _Text | None = None
-    order: Order = "given"
+    order: queries.Order = "given"
     text: _Text = ""
     tag: list[_Text] = []
     cases: bool = False
@@ -86,29 +68,23 @@ class AskSides(msgspec.Struct, frozen=True, kw_only=True):
 
     run: Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=10)]
     metric: _Text
-    order: Order = "changed"
+    order: queries.Order = "changed"
     text: _Text = ""
     offset: _Offset = 0
     limit: _Limit = 50
 
 
 class AskQuery(Only, frozen=True, kw_only=True):
-    """One query."""
-
     query_id: _Text
     limit: Annotated[int, msgspec.Meta(ge=1, le=50)] = 20
     after: _Text | None = None
 
 
 class AskCase(msgspec.Struct, frozen=True, kw_only=True):
-    """One query of a run."""
-
     query_id: _Text
 
 
 class AskCases(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the triage queue."""
-
     offset: _Offset = 0
     limit: _Limit = 20
 
@@ -154,33 +130,26 @@ def _trend(store: Store, path: dict[str, str], asked: AskTrend, body: None) -> l
     return store.trend(asked.metric, asked.filter(), segment=(asked.segment, asked.value), limit=asked.limit)
 
 
-def _queries(store: Store, path: dict[str, str], asked: AskQueries, body: None) -> QueryPage:
-    return scores_of(
-        store,
-        store.find(path["run"]),
-        metric=asked.metric,
-        order=asked.order,
-        text=asked.text,
-        only={name: value for name, _, value in (tag.partition("=") for tag in asked.tag)},
-        cases=asked.cases,
-        offset=asked.offset,
-        limit=asked.limit,
-    )
+def _queries(store: Store, path: dict[str, str], asked: AskQueries, body: None) -> queries.QueryPage:
+    only = {name: value for name, _, value in (tag.partition("=") for tag in asked.tag)}
+    wanted = msgspec.structs.asdict(asked)
+    del wanted["tag"]
+    return queries.scores_of(store, store.find(path["run"]), only=only, **wanted)
 
 
-def _sides(store: Store, path: dict[str, str], asked: AskSides, body: None) -> SidePage:
+def _sides(store: Store, path: dict[str, str], asked: AskSides, body: None) -> queries.SidePage:
     ids = [store.find(run) for run in asked.run]
-    said = {"order": asked.order, "text": asked.text, "offset": asked.offset, "limit": asked.limit}
-    return side_by_side(store, ids, asked.metric, **said)  # type: ignore[arg-type]
+    where = {"offset": asked.offset, "limit": asked.limit}
+    return queries.side_by_side(store, ids, asked.metric, order=asked.order, text=asked.text, **where)
 
 
-def _query(store: Store, path: dict[str, str], asked: AskQuery, body: None) -> QueryHistory:
-    return query_over_time(store, asked.query_id, asked.filter(), limit=asked.limit, after=asked.after)
+def _query(store: Store, path: dict[str, str], asked: AskQuery, body: None) -> queries.QueryHistory:
+    return queries.query_over_time(store, asked.query_id, asked.filter(), limit=asked.limit, after=asked.after)
 
 
 def _cases(store: Store, path: dict[str, str], asked: AskCases, body: None) -> Cases:
     run_id = store.find(path["run"])
-    found = cases_of(store, run_id, offset=asked.offset, limit=asked.limit)
+    found = queries.cases_of(store, run_id, offset=asked.offset, limit=asked.limit)
     return Cases(store.row(run_id).head.cases, found)
 
 
@@ -190,16 +159,17 @@ def _pin(store: Store, path: dict[str, str], asked: None, body: NewPin) -> Pin:
     return Pin(path["name"], body.kind, run_id, now())
 
 
-def _tag(store: Store, path: dict[str, str], asked: None, body: None) -> RunRow:
-    run_id = store.find(path["run"])
-    store.tag(run_id, [path["tag"]])
-    return store.row(run_id)
+def _tagged(change: Callable[[Store, str, list[str]], None]) -> Answer:
+    def answer(store: Store, path: dict[str, str], asked: None, body: None) -> RunRow:
+        run_id = store.find(path["run"])
+        change(store, run_id, [path["tag"]])
+        return store.row(run_id)
+
+    return answer
 
 
-def _untag(store: Store, path: dict[str, str], asked: None, body: None) -> RunRow:
-    run_id = store.find(path["run"])
-    store.untag(run_id, [path["tag"]])
-    return store.row(run_id)
+def _of_run(told: Callable[[Store, str], Any]) -> Answer:
+    return lambda store, path, asked, body: told(store, store.find(path["run"]))
 
 
 def _unpin(store: Store, path: dict[str, str], asked: None, body: None) -> Done:
@@ -207,9 +177,17 @@ def _unpin(store: Store, path: dict[str, str], asked: None, body: None) -> Done:
     return Done()
 
 
-def _delete(store: Store, path: dict[str, str], asked: None, body: None) -> Done:
-    store.delete(store.find(path["run"]))
+def _delete(store: Store, run_id: str) -> Done:
+    store.delete(run_id)
     return Done()
+
+
+def _result(store: Store, run_id: str) -> SavedResult:
+    return store.kept(run_id).saved()
+
+
+def _case(store: Store, path: dict[str, str], asked: AskCase, body: None) -> CaseOf:
+    return CaseOf(queries.case_of(store, store.find(path["run"]), asked.query_id))
 
 
 def _upload(store: Store, path: dict[str, str], asked: None, body: bytes) -> list[Uploaded]:
@@ -218,63 +196,23 @@ def _upload(store: Store, path: dict[str, str], asked: None, body: bytes) -> lis
 
 ENDPOINTS = (
     Endpoint("GET", "/runs", "Runs, the newest first.", Page, _list, ListRuns),
-    Endpoint(
-        "POST", "/runs", "Take in runs: a file of `karat history export`.", list[Uploaded], _upload, takes_file=True
-    ),
+    Endpoint("POST", "/runs", "Take in runs: a file of `karat history export`.", list[Uploaded], _upload, takes=bytes),
     Endpoint("GET", "/choices", "What runs can be filtered by.", Choices, lambda s, p, q, b: s.choices()),
-    Endpoint("GET", "/runs/{run}", "One run.", RunRow, lambda s, p, q, b: s.row(s.find(p["run"]))),
-    Endpoint("DELETE", "/runs/{run}", "Delete a run that is not pinned.", Done, _delete),
-    Endpoint(
-        "GET",
-        "/runs/{run}/document",
-        "All of a run but what is said query by query.",
-        RunDocument,
-        lambda s, p, q, b: s.document(s.find(p["run"])),
-    ),
-    Endpoint(
-        "GET",
-        "/runs/{run}/result",
-        "The saved form of its result, whole.",
-        SavedResult,
-        lambda s, p, q, b: s.kept(s.find(p["run"])).saved(),
-    ),
-    Endpoint(
-        "GET",
-        "/runs/{run}/export",
-        "The run as a file, for `karat history import`.",
-        bytes,
-        lambda s, p, q, b: pack(s, [s.find(p["run"])]),
-        file=_ZIP,
-    ),
-    Endpoint("GET", "/runs/{run}/queries", "Its queries, one page at a time.", QueryPage, _queries, AskQueries),
+    Endpoint("GET", "/runs/{run}", "One run.", RunRow, _of_run(Store.row)),
+    Endpoint("DELETE", "/runs/{run}", "Delete a run that is not pinned.", Done, _of_run(_delete)),
+    Endpoint("GET", "/runs/{run}/document", _DOCUMENT, RunDocument, _of_run(Store.document)),
+    Endpoint("GET", "/runs/{run}/result", "The saved form of its result, whole.", SavedResult, _of_run(_result)),
+    Endpoint("GET", "/runs/{run}/export", _EXPORT, bytes, _of_run(lambda s, run: pack(s, [run])), file=ZIP),
+    Endpoint("GET", "/runs/{run}/queries", "Its queries, one page at a time.", queries.QueryPage, _queries, AskQueries),
     Endpoint("GET", "/runs/{run}/cases", "Its failed queries, worst first.", Cases, _cases, AskCases),
-    Endpoint(
-        "GET",
-        "/runs/{run}/case",
-        "One failed query with gold and hits.",
-        CaseOf,
-        lambda s, p, q, b: CaseOf(case_of(s, s.find(p["run"]), q.query_id)),
-        AskCase,
-    ),
-    Endpoint(
-        "GET",
-        "/runs/{run}/judgements",
-        "What gates said of it, the newest first.",
-        list[Judgement],
-        lambda s, p, q, b: s.judgements(s.find(p["run"])),
-    ),
-    Endpoint(
-        "GET",
-        "/runs/{run}/segments",
-        "Segments that a trend can follow.",
-        dict[str, list[str]],
-        lambda s, p, q, b: s.segments(s.find(p["run"])),
-    ),
-    Endpoint("PUT", "/runs/{run}/tags/{tag}", "Give a run a tag.", RunRow, _tag),
-    Endpoint("DELETE", "/runs/{run}/tags/{tag}", "Take a tag from a run.", RunRow, _untag),
+    Endpoint("GET", "/runs/{run}/case", "One failed query with gold and hits.", CaseOf, _case, AskCase),
+    Endpoint("GET", "/runs/{run}/judgements", _JUDGEMENTS, list[Judgement], _of_run(Store.judgements)),
+    Endpoint("GET", "/runs/{run}/segments", _SEGMENTS, dict[str, list[str]], _of_run(Store.segments)),
+    Endpoint("PUT", "/runs/{run}/tags/{tag}", "Give a run a tag.", RunRow, _tagged(Store.tag)),
+    Endpoint("DELETE", "/runs/{run}/tags/{tag}", "Take a tag from a run.", RunRow, _tagged(Store.untag)),
     Endpoint("GET", "/trend", "One metric over time, the oldest first.", list[TrendPoint], _trend, AskTrend),
-    Endpoint("GET", "/side-by-side", "One metric of several runs, query by query.", SidePage, _sides, AskSides),
-    Endpoint("GET", "/query", "One query across runs, the newest first.", QueryHistory, _query, AskQuery),
+    Endpoint("GET", "/side-by-side", "One metric of several runs, query by query.", queries.SidePage, _sides, AskSides),
+    Endpoint("GET", "/query", "One query across runs, the newest first.", queries.QueryHistory, _query, AskQuery),
     Endpoint("GET", "/pins", "Baselines and anchors.", list[Pin], lambda s, p, q, b: s.pins()),
     Endpoint("PUT", "/pins/{name}", "Let a name lead to a run.", Pin, _pin, takes=NewPin),
     Endpoint("DELETE", "/pins/{name}", "Remove a pin; its run stays.", Done, _unpin),

@@ -21,16 +21,13 @@ from karat.history.store import Store
 from karat.labels.desk import Desk
 from karat.web.access import SESSION, Access
 from karat.web.api import ENDPOINTS, PREFIX
-from karat.web.endpoints import Endpoint, Problem, as_json, openapi, read_body, read_parameters, refusal
-from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, cookie_of, next_page
-from karat.web.label_api import LABEL_ENDPOINTS
-from karat.web.label_pages import label_routes, visit_of
-from karat.web.pages.common import front_page, problem_page, static_file
-from karat.web.pages.comparing import compare_page
+from karat.web.endpoints import Endpoint, Problem, as_json, openapi, problem_of, read_body, read_parameters
+from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, cookie_of, next_page, set_cookie
+from karat.web.labels import LABEL_ENDPOINTS, label_routes, visit_of
+from karat.web.page import front_page, page, problem_page, static_file
+from karat.web.pages.compare import compare_page
 from karat.web.pages.queries import queries_page, query_page, triage_page
-from karat.web.pages.runs import pins_page, run_page, runs_page
-from karat.web.pages.trend import trend_page
-from karat.web.rendering import page
+from karat.web.pages.runs import pins_page, run_page, runs_page, trend_page
 
 PAGES: dict[str, Callable[[Store, Request], Response]] = {
     "/": front_page,
@@ -49,16 +46,13 @@ PAGES: dict[str, Callable[[Store, Request], Response]] = {
 def create_app(store: Store, access: Access, desk: Desk | None = None) -> Starlette:
     """`store` and `desk` stay open as long as the application runs."""
     visit = partial(visit_of, store, desk or Desk(), access)
-    routes = [
-        *_api(ENDPOINTS, lambda request: store),
-        *_api(LABEL_ENDPOINTS, visit),
-        *label_routes(visit, problem_page),
-    ]
-    routes.append(Route(f"{PREFIX}/openapi.json", _described))
-    routes += [Route(path, _showing(store, show)) for path, show in PAGES.items()]
     return Starlette(
         routes=[
-            *routes,
+            *_api(ENDPOINTS, lambda request: store),
+            *_api(LABEL_ENDPOINTS, visit),
+            *label_routes(visit),
+            Route(f"{PREFIX}/openapi.json", _described),
+            *(Route(path, _showing(store, show)) for path, show in PAGES.items()),
             Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
             Route(LOGOUT, _log_out(access), methods=["POST"]),
         ],
@@ -96,18 +90,13 @@ def _log_in(access: Access) -> Callable[[Request], Awaitable[Response]]:
             wanted = form.get(NEXT, "")
             cookie = await run_in_threadpool(access.log_in, name, password)
             if cookie is not None:
-                return _welcome(next_page(wanted), cookie, secure=request.headers.get("x-forwarded-proto") == "https")
+                response = RedirectResponse(next_page(wanted), 303)
+                set_cookie(request, response, COOKIE, cookie, SESSION)
+                return response
             wrong = True
-        status, wanted = 403 if wrong else 200, next_page(wanted)
-        return page("login.html", "Log in", status=status, store="", alone=True, wrong=wrong, next=wanted)
+        return page("login.html", "Log in", status=403 if wrong else 200, wrong=wrong, next=next_page(wanted))
 
     return log_in
-
-
-def _welcome(wanted: str, cookie: str, *, secure: bool) -> Response:
-    response = RedirectResponse(wanted, 303)
-    response.set_cookie(COOKIE, cookie, max_age=int(SESSION), httponly=True, samesite="strict", secure=secure)
-    return response
 
 
 def _log_out(access: Access) -> Callable[[Request], Response]:
@@ -129,14 +118,11 @@ def _answering(
         endpoint = methods["GET" if request.method == "HEAD" else request.method]
         try:
             asked = read_parameters(endpoint.parameters, request)
-            body: Any = None
-            if endpoint.takes is not None:
-                body = read_body(endpoint.takes, await request.body())
-            elif endpoint.takes_file:
-                body = await request.body()
+            body = None if endpoint.takes is None else read_body(endpoint.takes, await request.body())
             found = await run_in_threadpool(endpoint.answer, place(request), dict(request.path_params), asked, body)
         except KaratError as error:
-            return refusal(error)
+            status, problem = problem_of(error)
+            return as_json(problem, status)
         return Response(found, media_type=endpoint.file) if endpoint.file else as_json(found)
 
     return answer
@@ -153,8 +139,9 @@ def _document() -> bytes:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    problem = Problem(error.detail)
     if not request.url.path.startswith(PREFIX):
-        return page("problem.html", "Not there", status=error.status_code, store="", error=error.detail, hint=None)
-    response = as_json(Problem(error.detail), error.status_code)
+        return page("problem.html", "Not there", status=error.status_code, problem=problem)
+    response = as_json(problem, error.status_code)
     response.headers.update(error.headers or {})
     return response

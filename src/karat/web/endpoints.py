@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import msgspec
 from starlette.requests import Request
@@ -15,6 +15,9 @@ from karat.errors import InputError, KaratError, UnknownName
 from karat.history.store import NotThere, StoreError
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
+ZIP = "application/zip"
+_JSON = "application/json"
+_BINARY = {"type": "string", "format": "binary"}
 _TEMPLATE = "#/components/schemas/{name}"
 _REFUSALS = {
     "400": "The request is not one that can be answered.",
@@ -23,6 +26,9 @@ _REFUSALS = {
     "404": "Not there.",
     "503": "The history does not answer.",
 }
+
+
+Answer: TypeAlias = Callable[[Any, dict[str, str], Any, Any], Any]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -47,10 +53,9 @@ class Endpoint:
     path: str
     summary: str
     gives: Any
-    answer: Callable[[Any, dict[str, str], Any, Any], Any]
+    answer: Answer
     parameters: type[msgspec.Struct] = NoParameters
-    takes: Any = None  # of the body, in JSON
-    takes_file: bool = False  # or a file of runs
+    takes: Any = None  # of the body, in JSON; bytes: a file of runs
     file: str | None = None  # media type, where it gives a file
 
     @property
@@ -60,16 +65,15 @@ class Endpoint:
 
 def read_parameters(kind: type[msgspec.Struct], request: Request) -> Any:
     """From texts to the types that the struct names; what it does not know is refused, so that no typo passes."""
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    lists = {field.name: _is_list(field.type) for field in msgspec.structs.fields(kind)}
     given: dict[str, Any] = {}
-    for name in dict.fromkeys(request.query_params.keys()):
-        if name not in fields:
-            raise UnknownName("parameter", name, fields)
+    for name in request.query_params:
+        if name not in lists:
+            raise UnknownName("parameter", name, lists)
         values = request.query_params.getlist(name)
-        several = _is_list(fields[name].type)
-        if len(values) > 1 and not several:
+        if len(values) > 1 and not lists[name]:
             raise InputError("given more than once", code="duplicate-value", field=name)
-        given[name] = values if several else values[0]
+        given[name] = values if lists[name] else values[0]
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -83,6 +87,8 @@ def _is_list(kind: Any) -> bool:
 
 
 def read_body(kind: Any, content: bytes) -> Any:
+    if kind is bytes:
+        return content
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
@@ -90,20 +96,20 @@ def read_body(kind: Any, content: bytes) -> Any:
 
 
 def as_json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(msgspec.json.encode(value), status, media_type=_JSON)
 
 
-def refusal(error: KaratError) -> Response:
+def problem_of(error: KaratError) -> tuple[int, Problem]:
     """404 for what is not there, 503 for a store that does not answer, 400 for everything else."""
     status = 404 if isinstance(error, NotThere) else 503 if isinstance(error, StoreError) else 400
-    text = str(error).partition("\nhint: ")[0]
-    return as_json(Problem(text, error.hint), status)
+    return status, Problem(str(error).partition("\nhint: ")[0], error.hint)
 
 
 def openapi(endpoints: Sequence[Endpoint], prefix: str) -> dict[str, Any]:
     from karat import __version__
 
-    kinds = [e.gives for e in endpoints if e.file is None] + [e.takes for e in endpoints if e.takes] + [Problem]
+    kinds = [e.gives for e in endpoints if e.file is None]
+    kinds += [*(e.takes for e in endpoints if e.takes not in (None, bytes)), Problem]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_TEMPLATE)
     known = dict(zip(map(str, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -113,39 +119,29 @@ def openapi(endpoints: Sequence[Endpoint], prefix: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Karat", "version": __version__, "description": "Runs of a retriever, and what they scored."},
         "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-            },
-        },
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"token": []}],
     }
 
 
 def _operation(endpoint: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
-    media = endpoint.file or "application/json"
-    schema = {"type": "string", "format": "binary"} if endpoint.file else known[str(endpoint.gives)]
-    problem = {"application/json": {"schema": known[str(Problem)]}}
+    problem = {_JSON: {"schema": known[str(Problem)]}}
+    schema = _BINARY if endpoint.file else known[str(endpoint.gives)]
     found: dict[str, Any] = {
         "summary": endpoint.summary,
         "operationId": _name(endpoint),
         "parameters": [*_in_path(endpoint.path), *_in_query(endpoint.parameters), *_header(endpoint)],
         "responses": {
-            "200": {"description": "As asked for.", "content": {media: {"schema": schema}}},
+            "200": {"description": "As asked for.", "content": {endpoint.file or _JSON: {"schema": schema}}},
             **{code: {"description": text, "content": problem} for code, text in _REFUSALS.items()},
         },
     }
     if endpoint.writes:
         found["responses"]["413"] = {"description": "The body is too large.", "content": problem}
-    if endpoint.takes is not None:
-        found["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": known[str(endpoint.takes)]}},
-        }
-    if endpoint.takes_file:
-        binary = {"schema": {"type": "string", "format": "binary"}}
-        found["requestBody"] = {"required": True, "content": {"application/zip": binary}}
+    if endpoint.takes is bytes:
+        found["requestBody"] = {"required": True, "content": {ZIP: {"schema": _BINARY}}}
+    elif endpoint.takes is not None:
+        found["requestBody"] = {"required": True, "content": {_JSON: {"schema": known[str(endpoint.takes)]}}}
     return found
 
 
@@ -156,8 +152,7 @@ def _in_path(path: str) -> list[dict[str, Any]]:
 
 
 def _in_query(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
-    _, components = msgspec.json.schema_components([kind], ref_template=_TEMPLATE)
-    schema = components[kind.__name__]
+    schema = msgspec.json.schema_components([kind], ref_template=_TEMPLATE)[1][kind.__name__]
     needed = schema.get("required", [])
     return [
         {"name": name, "in": "query", "required": name in needed, "schema": described}

@@ -6,6 +6,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -137,6 +138,12 @@ def cookie_of(headers: Headers) -> str:
     except CookieError:
         return ""
     return "" if found is None else found.value
+
+
+def set_cookie(request: Request, response: Response, name: str, value: str, seconds: float) -> None:
+    """Out of reach of scripts and of other sites; only over TLS where the request came that way."""
+    secure = request.headers.get("x-forwarded-proto") == "https"
+    response.set_cookie(name, value, max_age=int(seconds), httponly=True, samesite="strict", secure=secure)
 
 
 def _limit(scope: Scope) -> int:

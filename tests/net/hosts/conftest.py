@@ -18,7 +18,7 @@ import pytest
 from loopback import Handler, Loopback
 
 from karat.net.hosts.base import Outcome
-from karat.net.hosts.posting import PATIENCE, find_host, post
+from karat.net.hosts.comments import PATIENCE, find_host, post
 from karat.net.http import Retry
 
 TOKEN = "tok-0123456789abcdef"

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from karat.errors import InputError
-from karat.net.hosts.body import _NOTE as NOTE
-from karat.net.hosts.body import cut, read_body, utf8
+from karat.net.hosts.base import _NOTE as NOTE
+from karat.net.hosts.base import cut, utf8
+from karat.net.hosts.comments import read_body
 
 
 def test_a_short_text_is_left_alone() -> None:

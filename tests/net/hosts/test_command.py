@@ -14,12 +14,13 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 MARK = "<!-- karat:karat -->"
+BODY = "## May not ship\n\nRecall fell by 6 pp — naïve 👩‍🚀"
 TOKEN = "tok-0123456789abcdef"
 
 
 @pytest.fixture
 def body(tmp_path: Path) -> str:
-    (tmp_path / "comment.md").write_text("## May not ship\n\nRecall fell by 6 pp — naïve 👩‍🚀\n", encoding="utf-8")
+    (tmp_path / "comment.md").write_text(f"{BODY}\n", encoding="utf-8")
     return str(tmp_path / "comment.md")
 
 
@@ -36,7 +37,7 @@ def test_an_event_file_and_a_name(github: Any, body: str) -> None:
     github.event.write_text(json.dumps({"pull_request": {"number": 7}}))
     done = github.karat(body, "--name", "de", GITHUB_REF="refs/heads/main", GITHUB_EVENT_PATH=str(github.event))
     assert done.returncode == 0, done.stderr
-    assert github.bodies()[0].startswith("<!-- karat:de -->\n## May not ship\n\nRecall fell by 6 pp — naïve 👩‍🚀")
+    assert github.bodies()[0].startswith(f"<!-- karat:de -->\n{BODY}")
 
 
 def test_a_fork(github: Any, body: str) -> None:

@@ -11,7 +11,7 @@ from refusals import refused
 
 from karat.errors import ConfigError
 from karat.net.hosts.base import HostClient, HostError
-from karat.net.hosts.posting import find_host, plan
+from karat.net.hosts.comments import find_host, plan
 
 MARK = "<!-- karat:karat -->"
 TOKEN = "tok-0123456789abcdef"
@@ -19,8 +19,8 @@ TOKEN = "tok-0123456789abcdef"
 
 def test_created_once_then_updated(server: Any) -> None:
     server.add("alice", "nice")
-    assert server.post("first").done.startswith("created the comment: https://git")
-    assert server.post("second\n").done.startswith("updated the comment: https://git")
+    assert server.post("first").done.startswith("created ")
+    assert server.post("second\n").done.startswith("updated ")
     assert server.bodies() == ["nice", f"{MARK}\nsecond\n"]
 
 
@@ -257,7 +257,7 @@ def test_the_token_is_taken_out_of_the_text(server: Any) -> None:
 
 def test_no_object_shows_the_token(server: Any) -> None:
     host = find_host(server.environment())
-    assert TOKEN not in repr(host) + repr(HostClient(host.headers(), host.token, 1)) + plan(host, "karat", "x")
+    assert TOKEN not in repr(host) + repr(HostClient(host.headers, host.token, 1)) + plan(host, "karat", "x")
 
 
 @pytest.mark.parametrize("bad", ["secret\nX-Evil: 1", "sec ret", "secrét", "secret\x00"])

@@ -11,7 +11,7 @@ from refusals import refused
 
 from karat.errors import ConfigError
 from karat.net.hosts.base import HostError
-from karat.net.hosts.posting import find_host
+from karat.net.hosts.comments import find_host
 
 MARK = "<!-- karat:karat -->"
 FORK = (403, "Resource not accessible by integration")
@@ -19,7 +19,8 @@ FORK = (403, "Resource not accessible by integration")
 
 def number(github: Any, event: object, ref: str = "refs/heads/main") -> int:
     github.event.write_text(event if isinstance(event, str) else json.dumps(event))
-    return find_host(github.environment() | {"GITHUB_REF": ref, "GITHUB_EVENT_PATH": str(github.event)}).number
+    found = find_host(github.environment() | {"GITHUB_REF": ref, "GITHUB_EVENT_PATH": str(github.event)})
+    return int(found.comments_url.split("/")[-2])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_an_event_file_that_is_not_there_is_named(github: Any) -> None:
     environment = github.environment() | {"GITHUB_REF": "", "GITHUB_EVENT_PATH": "/no/such.json"}
     with refused("unreadable", ConfigError, file="/no/such.json"):
         find_host(environment)
-    assert find_host(environment, number=5).number == 5
+    assert "/issues/5/" in find_host(environment, number=5).comments_url
 
 
 @pytest.mark.parametrize("repository", ["acme", "acme/search/x", "../x?y", "acme/sea rch"])

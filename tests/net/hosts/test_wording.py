@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from golden import check
-from karat.net.hosts.body import cut, read_body
-from karat.net.hosts.posting import find_host, plan, post
+from karat.net.hosts.base import cut
+from karat.net.hosts.comments import find_host, plan, post, read_body
 from karat.net.timeouts import Workers
 from wording import file, refusals
 
@@ -79,6 +79,10 @@ def test_errors_of_hosts(github: Any, gitlab: Any, tmp_path: Path) -> None:
         gitlab.faults["whoami"] = [{"status": 200, "body": "<html>"}]
         gitlab.post()
 
+    def endless() -> None:
+        gitlab.paging = lambda page, more: {"X-Next-Page": str(page + 1)}
+        gitlab.post()
+
     groups: dict[str, dict[str, Case]] = {
         "Answers": {
             "a server that fails": met({"status": 503}, 9, limit=5),
@@ -93,6 +97,7 @@ def test_errors_of_hosts(github: Any, gitlab: Any, tmp_path: Path) -> None:
                 {"status": 422, "body": json.dumps({"message": "Validation Failed"})}, method="POST"
             ),
             "a server that does not say whose token it is": foreign,
+            "comments without end": endless,
             "a fork without a summary": fork(""),
             "a summary that cannot be written": fork(Path("no/summary.md")),
             "a summary that is full": full,

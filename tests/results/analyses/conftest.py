@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import karat
-from karat.report.blocks import Table, Text, write_cell
+from karat.report.blocks import Table, Text
 from karat.report.build import evaluation_report
+from karat.report.cells import write_cell
 
 
 @pytest.fixture

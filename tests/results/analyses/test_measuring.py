@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.corpus import Corpus
 from karat.errors import InputError
 from karat.report.export import export
-from karat.results.analyses.analyse import REGISTRY
-from karat.results.analyses.base import Lacking, pair
+from karat.results.analyses.base import REGISTRY, Lacking, pair
 from karat.results.save import restore
 from karat.results.saved import read_result
 from karat.scoring.views import ORIGINAL, RAW, Need, View
@@ -44,9 +44,9 @@ def test_a_query_without_raw_hits_says_nothing_about_reranking() -> None:
 
 
 def test_a_log_without_such_lists_says_which_field_it_lacks() -> None:
-    with pytest.raises(Lacking, match="`topk_original` in the run log"):
+    with pytest.raises(Lacking, match="`topk_original`"):
         result().measure(["mrr"], View(lists=ORIGINAL))
-    with pytest.raises(Lacking, match="`raw` in the run log"):
+    with pytest.raises(Lacking, match="`raw`"):
         karat.evaluate({"q": ["a"]}, GOLD, ["mrr"], analyses=True).measure(["mrr"], View(lists=RAW))
 
 
@@ -66,7 +66,7 @@ def test_a_view_exists_where_somebody_needed_it() -> None:
     assert first.means == {"mrr": 0.5}
     with pytest.raises(Lacking):
         first.measure(["mrr"], View(min_score=1.2))
-    with pytest.raises(Lacking, match="coverage@5 in the evaluation: it looks at the hits themselves"):
+    with pytest.raises(Lacking, match="coverage@5"):
         first.measure(["coverage@5"])
 
 
@@ -79,8 +79,9 @@ def test_a_saved_result_keeps_its_analyses(tmp_path: Path) -> None:
     assert again.found["reranker"].rescued == 0
     assert again.lacking == first.analyses.lacking
     saved.analyses["reranker"]["k"] = "five"
-    with pytest.raises(InputError, match="the saved analysis 'reranker' cannot be read"):
+    with refused("damaged-result", InputError) as caught:
         restore(saved)
+    assert "'reranker'" in caught.value.what
 
 
 def test_every_analysis_has_a_title_and_a_section_of_its_name() -> None:
@@ -106,7 +107,7 @@ def columns(run: Any, *names: str) -> dict[str, list[Any]]:
     from karat.data.ids import DocRule
     from karat.formats.read import read_run
 
-    (hits,) = DescribedRun(read_run(run), CORPUS, DocRule("#")).slices(frozenset(names), Audit())
+    (hits,) = DescribedRun(read_run(run), lambda system: CORPUS, DocRule("#")).slices(frozenset(names), Audit())
     return hits.columns
 
 

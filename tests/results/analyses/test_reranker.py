@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import karat
 from karat.cli.main import karat_command
@@ -50,6 +53,51 @@ def test_what_was_possible_and_what_was_won() -> None:
     assert gain.captured.mean == pytest.approx((1 / np.log2(3)) / (ideal - 1))
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_possible_gain_is_that_of_the_best_permutation_of_the_candidates(seed: int, depth: int) -> None:
+    rng = random.Random(seed)
+    raw = rng.sample("abcdef", 6)
+    gold = {"q": {item: rng.randint(0, 2) for item in rng.sample("abcdefg", 4)} | {raw[3]: 2}}
+    orders = ([*head, *raw[depth:]] for head in permutations(raw[:depth]))
+    best = max(karat.evaluate({"q": order}, gold, ["ndcg@3"]).means["ndcg@3"] or 0.0 for order in orders)
+    plain = karat.evaluate({"q": raw}, gold, ["ndcg@3"]).means["ndcg@3"] or 0.0
+    run = log(topk={"q": raw[:3]}, raw={"q": raw})
+    for lines, options in (
+        (run, {"rerank_depth": depth}),
+        ([{**line, "rerank_depth": depth} for line in run], {}),
+        ([{**line, "retriever": {"name": "rerank", "top_n": depth}} for line in run], {}),
+        ([{**line, "rerank_depth": 6} for line in run], {"rerank_depth": depth}),
+    ):
+        gain = found(karat.evaluate(lines, gold, k=3, **options)).gain
+        assert gain is not None
+        assert (gain.rerank_depth, gain.best, gain.possible) == (
+            depth,
+            pytest.approx(best),
+            pytest.approx(best - plain, abs=1e-12),
+        )
+
+
+@pytest.mark.parametrize(
+    ("place", "final", "depth"), [(40, False, 50), (60, False, 50), (60, True, 60), (50, True, 50)]
+)
+def test_fifty_candidates_unless_one_came_from_further_down(place: int, final: bool, depth: int) -> None:
+    raw = [f"x{i}" for i in range(1, 101)]
+    run = log(topk={"q": [f"x{place}", "x1"] if final else ["x1", "x2"]}, raw={"q": raw})
+    gain = found(karat.evaluate(run, {"q": [f"x{place}"]})).gain
+    assert gain is not None
+    assert (gain.rerank_depth, gain.best) == (depth, 1.0 if place <= depth else 0.0)
+
+
+def test_the_depth_can_be_given_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text(json.dumps({"query_id": "q", "topk": ["x"], "raw": ["x", "y", "r"]}) + "\n")
+    (tmp_path / "gold.jsonl").write_text(json.dumps({"query_id": "q", "gold": ["r"]}) + "\n")
+    files = [str(tmp_path / "run.jsonl"), "--gold", str(tmp_path / "gold.jsonl"), "--json"]
+    for depth, best in (("2", 0.5), ("3", 1.0)):
+        done = CliRunner().invoke(karat_command, ["eval", *files, "--rerank-depth", depth])
+        assert json.loads(done.stdout)["analyses"]["reranker"]["gain"]["best"] == best
+
+
 def test_what_the_raw_list_lacks_no_order_wins() -> None:
     run = log(topk={"q": ["x", "r1"]}, raw={"q": ["x", "r1"]})
     gain = found(karat.evaluate(run, {"q": {"r1": 1, "gone": 2}})).gain
@@ -72,7 +120,7 @@ def test_nothing_to_win(shown: Shown) -> None:
     gain = found(result).gain
     assert gain is not None
     assert (gain.possible, gain.captured) == (0.0, None)
-    assert "nothing to win" in shown(result, "reranker")
+    assert "captured" not in shown(result, "reranker")
 
 
 @settings(max_examples=60)
@@ -93,7 +141,6 @@ def test_the_best_order_is_that_of_a_sorted_list(data: st.DataObject) -> None:
 def test_no_reranker_is_said_in_one_line(shown: Shown) -> None:
     result = karat.evaluate(DEMO / "bm25.jsonl", GOLD)
     assert not found(result).reordered
-    assert "No reranker is at work" in shown(result, "reranker")
     assert "difference" not in shown(result, "reranker")
     assert found(karat.evaluate(DEMO / "bm25_rerank.jsonl", GOLD)).reordered
 
@@ -132,12 +179,12 @@ def test_queries_without_a_raw_list_are_left_out_and_counted(shown: Shown) -> No
     assert (reranked.queries, reranked.without_raw) == (1, 2)  # d is in no list at all
     assert reranked.raw[0].mean == 1.0
     assert {d.n for d in reranked.differences} == {1}
-    assert "2 queries without a raw list" in shown(result, "reranker")
+    assert "2 queries " in shown(result, "reranker")
 
 
 def test_raw_lists_of_queries_that_the_gold_lacks_are_none() -> None:
     run = [{"query_id": "a", "topk": ["r"]}, {"query_id": "unknown", "topk": ["r"], "raw": ["r"]}]
-    assert karat.evaluate(run, {"a": ["r"]}).analyses.lacking["reranker"] == "`raw` in the run log"
+    assert karat.evaluate(run, {"a": ["r"]}).analyses.lacking["reranker"]
 
 
 def test_a_threshold_is_for_final_scores() -> None:
@@ -180,12 +227,12 @@ def test_raw_lists_serve_the_system_of_their_name_or_all() -> None:
     by_name = karat.evaluate_all(finals, gold, raw=own)
     assert [found(result).raw_depth for result in by_name.values()] == [1, 2]
     strangers = [{"query_id": "q", "system": name, "topk": ["r"]} for name in ("three", "four")]
-    with pytest.raises(karat.KaratError, match="several systems"):
+    with refused("several-systems"):
         karat.evaluate_all(finals, gold, raw=strangers)
 
 
 def test_another_run_without_any_common_query_is_an_error() -> None:
-    with pytest.raises(karat.KaratError, match="no query of run stands in gold"):
+    with refused("no-overlap"):
         karat.evaluate({"q": ["r"]}, {"q": ["r"]}, raw={"other": ["r"]})
 
 
@@ -207,14 +254,16 @@ def test_the_command_takes_lists_of_other_runs(tmp_path: Path) -> None:
     assert analyses["reranker"]["raw_depth"] == 2
     assert analyses["rewriter"]["differences"][0]["baseline"] == 0.5
     assert analyses["router"]["regret"]["against"] == ["faq"]
-    assert "would be overwritten" in str(run_eval(final, "-g", gold, *others, "-o", f"summary={faq}").exception)
+    overwriting = run_eval(final, "-g", gold, *others, "-o", f"summary={faq}").exception
+    assert isinstance(overwriting, karat.KaratError)
+    assert overwriting.code == "would-overwrite"
 
 
 @pytest.mark.parametrize("given", ["faq", "faq=", "=run.jsonl"])
 def test_a_route_without_name_or_run(given: str) -> None:
     done = run_eval("run", "-g", "gold", "--route", given)
     assert done.exit_code == 2
-    assert "is not of the form NAME=RUN" in done.output
+    assert "NAME=RUN" in done.output
 
 
 def test_the_page_about_components_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

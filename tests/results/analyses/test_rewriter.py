@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import karat
 from karat.results.analyses.rewriter import Rewritten
@@ -86,17 +88,17 @@ def test_original_lists_of_another_run() -> None:
 
 def test_what_is_lacking_is_named() -> None:
     lacking = karat.evaluate([{"query_id": "q", "topk": ["r"]}], {"q": ["r"]}).analyses.lacking
-    assert lacking["rewriter"] == "`topk_original` in the run log"
+    assert "`topk_original`" in lacking["rewriter"]
 
 
 def test_the_report(shown: Shown) -> None:
     text = shown(karat.evaluate(RUN, GOLD), "rewriter")
-    assert "rewriting harmed 25% [" in text
-    assert "1 query without a list of the original query" in text
-    assert "worse | harmed | 1.00 → 0.00 | what is worse | something else" in text
+    assert " 25% [" in text
+    assert "1 query " in text
+    assert re.search(r"worse \| .* \| 1\.00 → 0\.00 \| what is worse \| something else", text)
 
 
 @pytest.mark.parametrize("field", ["rewritten_query", "query"])
 def test_a_wording_of_the_wrong_type(field: str) -> None:
-    with pytest.raises(karat.KaratError, match=rf"{field}: wrong type: expected text or null, got 5"):
+    with refused("wrong-type", field=field, got="5"):
         karat.evaluate([{"query_id": "q", "topk": ["r"], field: 5}], {"q": ["r"]})

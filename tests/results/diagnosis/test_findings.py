@@ -66,10 +66,11 @@ def test_they_are_the_last_words_before_where_it_came_from(demo: dict[str, karat
 def test_silence_is_said_aloud() -> None:
     fine = {f"q{i}": ["a", "b", "c", "d", "e"] for i in range(30)}
     few = {query: fine[query] for query in list(fine)[:5]}
-    for run, expected in ((fine, NOTHING), (few, "Too few queries to say: 5 of the 20 that it takes.")):
+    for run, numbers in ((fine, []), (few, ["5", "20"])):  # how many there are, and how many it takes
         report = evaluation_report(karat.evaluate(run, {query: ["a"] for query in run}))
         (blocks,) = [section.blocks for section in report.sections if section.name == "findings"]
-        assert [block.text for block in blocks] == [expected]
+        assert [re.findall(r"\d+", block.text) for block in blocks] == [numbers]
+        assert (blocks[0].text == NOTHING) == (run is fine)
 
 
 def test_metrics_that_were_asked_for_by_name_cost_nothing_more() -> None:
@@ -107,11 +108,11 @@ def test_text_from_data_stands_in_a_title_as_it_is() -> None:
 
 
 def test_every_rule_says_when_it_fires() -> None:
-    entries = [*rules.TABLE.rules, *changes.TABLE.rules]
+    entries = [*rules.TABLE, *changes.TABLE]
     assert len({rule.code for rule in entries}) == len(entries)
     assert all(rule.when.endswith((".", ")")) and rule.what_to_try for rule in entries)
-    told = [rule.code for rule in rules.TABLE.rules]
-    for place, rule in enumerate(rules.TABLE.rules):
+    told = [rule.code for rule in rules.TABLE]
+    for place, rule in enumerate(rules.TABLE):
         assert rule.unless <= set(told[:place]), "`unless` names a rule that comes later or not at all"
 
 

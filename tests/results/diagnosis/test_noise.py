@@ -10,7 +10,7 @@ import pytest
 
 from karat.data.ids import Floats
 from karat.results.diagnosis.evidence import Evidence
-from karat.results.diagnosis.rules import find
+from karat.results.diagnosis.rules import TABLE
 from karat.statistics.intervals import Sampling
 
 DRAWS = 200
@@ -105,7 +105,7 @@ def weak_segment(rng: np.random.Generator) -> Evidence:
 )
 def test_on_the_line_a_rule_seldom_speaks(population: Any) -> None:
     rng = np.random.default_rng(7)
-    spoke = [population.__name__ in [f.code for f in find(population(rng))] for _ in range(DRAWS)]
+    spoke = [population.__name__ in [f.code for f in TABLE.apply(population(rng))] for _ in range(DRAWS)]
     assert np.mean(spoke) <= MOST
 
 
@@ -113,4 +113,4 @@ def test_past_the_line_the_same_rule_speaks() -> None:
     """Else the test above would pass for a rule that never does."""
     rng = np.random.default_rng(7)
     past: Iterator[Evidence] = (evidence(recalls(rng, r5=0.5, r50=0.5)) for _ in range(20))
-    assert all("not_found" in [f.code for f in find(e)] for e in past)
+    assert all("not_found" in [f.code for f in TABLE.apply(e)] for e in past)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import karat
+from golden import check
 from karat.data.corpus import Corpus
 from karat.results.diagnosis import changes, rules
+from karat.results.save import restore, saved_form
 
 Ranks = Sequence[int | None]  # of each relevant item, None: not in the list
 
@@ -96,15 +100,17 @@ def evaluated(
     ranks: Callable[[np.random.Generator, int], Ranks],
     corpus_size: int | None = None,
     renamed: Callable[[int], str] | None = None,
+    bm25: Any = None,
     **how: Any,
 ) -> Any:
-    """`renamed`: the corpus has the gold's chunk of query i under another name."""
+    """`renamed`: the corpus has the gold's chunk of query i under another name. `bm25`: the ranks of word search."""
     run, gold = make(ranks, **how)
     corpus = None
     if renamed:
         ids = [renamed(i) for i in range(len(gold))]
         corpus = Corpus("corpus", ids, [""] * len(ids), [""] * len(ids))
-    return karat.evaluate(run, gold, corpus=corpus, corpus_size=corpus_size)
+    other = None if bm25 is None else make(bm25, **how)[0]
+    return karat.evaluate(run, gold, corpus=corpus, corpus_size=corpus_size, bm25=other)
 
 
 def codes(result: Any) -> list[str]:
@@ -152,8 +158,10 @@ def restored(i: int, hits: list[str]) -> list[str]:
 
 
 FIRES: dict[str, dict[str, Any]] = {
+    "loses_to_bm25": {"ranks": single(r5=0.5, r50=0.97), "bm25": GOOD},
     "labels_gone": {"ranks": single(r50=0.05), "renamed": lambda i: f"doc{i}.0#{1 if i % 3 else 2}"},
-    "worse_than_random": {"ranks": single(r50=0.05), "corpus_size": 20, "depth": 5},
+    "worse_than_random": {"ranks": single(r5=0.05), "corpus_size": 20, "depth": 5},
+    "no_better_than_random": {"ranks": single(r5=0.1, r50=0.1), "corpus_size": 50, "depth": 5, "n": 2000},
     "short_lists": {"ranks": GOOD, "change": lambda i, hits: hits[:2] if i % 5 == 0 else hits},
     "repeated_hits": {"ranks": GOOD, "change": lambda i, hits: [*hits, hits[0], hits[1]]},
     "unjudged": {"ranks": GOOD, "wrong": 2},
@@ -185,8 +193,10 @@ FIRES: dict[str, dict[str, Any]] = {
 
 # As near to the case as a rule must tell apart.
 SILENT: dict[str, dict[str, Any]] = {
+    "loses_to_bm25": {"ranks": GOOD, "bm25": single(r5=0.93, r50=0.97)},  # the run is ahead
     "labels_gone": {"ranks": single(r50=0.05), "renamed": lambda i: f"{'gone' if i % 3 else 'doc'}{i}.0#p1"},
     "worse_than_random": {"ranks": single(r50=0.05), "depth": 5},  # how large the corpus is, is not known
+    "no_better_than_random": {"ranks": single(r5=0.2, r50=0.2), "corpus_size": 50, "depth": 5, "n": 2000},
     "short_lists": {"ranks": single(r1=0.9), "depth": 3},  # three hits are all that was asked for
     "repeated_hits": {"ranks": GOOD},
     "unjudged": {"ranks": GOOD},  # the gold lists what is relevant, and nothing else was judged
@@ -216,8 +226,16 @@ SILENT: dict[str, dict[str, Any]] = {
 
 
 def test_every_rule_is_here() -> None:
-    names = [rule.code for rule in rules.TABLE.rules]
+    names = [rule.code for rule in rules.TABLE]
     assert names == list(FIRES) == list(SILENT)
+
+
+def test_what_the_rules_say() -> None:
+    said = []
+    for code, how in FIRES.items():
+        (found, *_) = [f for f in karat.diagnose(evaluated(**how)) if f.code == code]
+        said.append(f"# {code}\n{found.title}\n{found.evidence}\n" + "".join(f"- {t}\n" for t in found.what_to_try))
+    check("wording/findings.txt", "\n".join(said))
 
 
 @pytest.mark.parametrize("code", FIRES)
@@ -253,7 +271,7 @@ def test_credit_for_documents_that_did_not_exist_is_named() -> None:
     assert numbers["newer than as_of, top 5"] == pytest.approx(0.02)
     assert numbers["recall@5 earned with newer hits"] > 0.05
     assert numbers["relevant gold items newer than as_of"] == numbers["recall@5 earned with newer hits"] * 200
-    assert "a label or an as_of is wrong" in found.evidence
+    assert "as_of" in found.evidence
 
 
 def test_the_threshold_is_suggested_with_what_it_costs() -> None:
@@ -261,8 +279,7 @@ def test_the_threshold_is_suggested_with_what_it_costs() -> None:
     (found,) = [f for f in karat.diagnose(result) if f.code == "no_threshold"]
     threshold = result.analyses.found["no_answer"].chosen.threshold
     assert f"--min-score {threshold}" in found.what_to_try[0]
-    assert "get no relevant hit instead of" in found.evidence
-    assert "chosen on these" in found.what_to_try[-1]
+    assert len(found.what_to_try) > 1
 
 
 def test_where_queries_without_an_answer_get_no_hits_scores_need_not_tell() -> None:
@@ -276,9 +293,7 @@ def test_labels_that_are_gone_are_not_blamed_on_the_retriever() -> None:
     """Right documents and wrong passages: so it looks where the gold names chunks of another cut."""
     found = karat.diagnose(evaluated(**FIRES["labels_gone"], one_document=True))
     assert [f.code for f in found if f.code in ("chunking", "not_found", "worse_than_random")] == []
-    assert found[0].evidence.startswith(
-        "Of 200 chunks that the gold set names, 200 are gone or changed, such as doc0.0#p1"
-    )
+    assert re.findall(r"\b200\b|doc0\.0#p1", found[0].evidence)[:3] == ["200", "200", "doc0.0#p1"]
 
 
 def test_a_good_system_has_no_findings() -> None:
@@ -289,7 +304,7 @@ def test_what_was_not_looked_at_is_not_said_to_be_missing() -> None:
     """Ten hits a query: that more stand further down is possible, and the finding says so."""
     (shallow,) = [f for f in karat.diagnose(evaluated(single(r10=0.4, r50=0.95), depth=10)) if f.code == "not_found"]
     assert shallow.sure == "likely"
-    assert "further down than 10 hits" in shallow.evidence
+    assert " 10 hits" in shallow.evidence
     assert "raw" in shallow.what_to_try[0]
     assert all("@50" not in number.name for number in shallow.numbers)
     assert "not_found" not in codes(evaluated(single(r10=0.4, r50=0.95), depth=50))
@@ -302,7 +317,7 @@ def test_where_the_log_keeps_raw_lists_they_decide_whether_anything_is_lost() ->
         cut = [{**entry, "raw": entry["topk"], "topk": entry["topk"][:10]} for entry in run]
         findings = [f for f in karat.evaluate(cut, gold).findings if f.code == "not_found"]
         assert {f.code for f in findings} == codes_there
-        assert all("first 50 hits before reranking" in f.evidence for f in findings)
+        assert all(" 50 hits" in f.evidence for f in findings)
 
 
 def test_lists_that_are_deeper_than_what_was_asked_for_are_no_short_lists() -> None:
@@ -314,7 +329,7 @@ def test_a_passage_may_stand_below_the_end_of_a_short_list() -> None:
     """Right documents in ten hits, and not their passages: these could be the eleventh."""
     (found,) = [f for f in karat.diagnose(evaluated(**FIRES["chunking"], depth=10)) if f.code == "chunking"]
     assert found.sure == "likely"
-    assert "further down than 10 hits" in found.evidence
+    assert " 10 hits" in found.evidence
 
 
 def test_the_ceiling_is_allowed_for() -> None:
@@ -334,16 +349,16 @@ def test_a_better_order_is_worth_what_five_places_can_hold() -> None:
 
 def test_slow_names_the_stage() -> None:
     (found,) = karat.diagnose(evaluated(**FIRES["slow"]))
-    assert found.title == "Answers take long, and most of the time goes into rerank."
+    assert "rerank" in found.title
     assert "83%" in found.evidence
     (found,) = karat.diagnose(evaluated(GOOD, latency=times(200)))
-    assert found.title == "Answers take long."
-    assert "log the time of each stage" in found.what_to_try[0]
+    assert (found.code, "rerank" in found.title) == ("slow", False)
 
 
 def test_weak_segments_are_named_with_advice_for_languages() -> None:
     (found,) = [f for f in karat.diagnose(evaluated(**FIRES["weak_segment"])) if f.code == "weak_segment"]
-    assert found.title == "Queries whose language is pt-BR do worse than the others."
+    assert "language" in found.title
+    assert "pt-BR" in found.title
     assert found.sure == "strong"
     assert "accents" in found.what_to_try[0]
 
@@ -382,6 +397,25 @@ def test_a_slower_change(ms: float, slower: bool) -> None:
     assert [f.code for f in found] == (["got_slower"] if slower else [])
 
 
+@pytest.mark.parametrize("saved", [0, 1, 2])
+@pytest.mark.parametrize("stage", ["rerank", "an odd, (stage) name", None])
+def test_a_slower_change_names_the_stage(stage: str | None, saved: int) -> None:
+    """Only one stage got slower; where the whole time alone was logged, none can be named."""
+    run, gold = make(GOOD)
+    sides = []
+    for slow in (0.0, 40.0):
+        logged = [{"retrieve": 30.0 + i % 9, stage: 20.0 + slow + i % 7} for i in range(len(run))]
+        if stage is None:
+            logged = [{"total": sum(times.values())} for times in logged]
+        sides.append([{**entry, "latency_ms": times} for entry, times in zip(run, logged, strict=True)])
+    results = [karat.evaluate(side, gold) for side in sides]
+    results[:saved] = [restore(saved_form(result)) for result in results[:saved]]
+    (found,) = karat.compare(*results).pairs[0].findings
+    named = {n.name: n.value for n in found.numbers if "(stage=" in n.name}
+    assert found.code == "got_slower"
+    assert named == ({} if stage is None else {f"latency_p90(stage={stage}), difference": pytest.approx(40.0)})
+
+
 @pytest.mark.parametrize(("tokens", "dearer"), [(130, True), (105, False), (100, False), (80, False)])
 def test_a_dearer_change(tokens: int, dearer: bool) -> None:
     run, gold = make(GOOD)
@@ -393,11 +427,11 @@ def test_a_dearer_change(tokens: int, dearer: bool) -> None:
     found = karat.compare(*sides, gold, prices=prices).pairs[0].findings
     assert [f.code for f in found] == (["got_dearer"] if dearer else [])
     if dearer:
-        assert found[0].evidence.startswith("cost went from 0.0000515 to 0.0000665 (change between 0.0000150 and")
+        assert re.findall(r"0\.0\d+", found[0].evidence)[:3] == ["0.0000515", "0.0000665", "0.0000150"]
 
 
 def test_every_rule_over_two_runs_is_tested() -> None:
-    assert [rule.code for rule in changes.TABLE.rules] == ["order_got_worse", "got_slower", "got_dearer"]
+    assert [rule.code for rule in changes.TABLE] == ["order_got_worse", "got_slower", "got_dearer"]
 
 
 def test_an_unknown_candidate_is_an_error() -> None:
@@ -405,5 +439,16 @@ def test_an_unknown_candidate_is_an_error() -> None:
     sides = [karat.evaluate([{**entry, "system": name} for entry in run], gold) for name in "abc"]
     comparison = karat.compare(*sides[:2], others=[sides[2]])
     assert karat.diagnose(sides[1], comparison) == sides[1].findings
-    with pytest.raises(karat.KaratError, match="no single candidate"):
+    with refused("unknown-candidate"):
         karat.diagnose(sides[0], comparison)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "fires"), [(0.5, 0.8, True), (0.8, 0.5, False), (0.6, 0.6, False)])
+def test_losing_to_bm25_is_the_first_finding(ours: float, theirs: float, fires: bool) -> None:
+    """Query by query, beyond noise; a run that is ahead, or level, hears nothing of it."""
+    gold = {f"q{i}": ["a"] for i in range(200)}
+    rng = np.random.default_rng(3)
+    runs = [{q: ["a"] if rng.random() < share else ["b"] for q in gold} for share in (ours, theirs)]
+    found = codes(karat.evaluate(runs[0], gold, bm25=runs[1]))
+    assert (found[:1] == ["loses_to_bm25"]) == fires
+    assert ("loses_to_bm25" in found) == fires

@@ -14,17 +14,19 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_table
 
 import karat
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Run
 from karat.errors import ConfigError, InputError, UnknownName
-from karat.formats.parquet import ParquetRun, Scan
+from karat.formats.parquet import ParquetRun
+from karat.formats.table_file import Scan
 from karat.results.analyses.base import Setup
 from karat.results.save import saved_form
+from karat.scoring.engines.base import Local
 from karat.scoring.engines.find import find_engine
-from karat.scoring.engines.local import Local
 from karat.scoring.engines.processes import Processes
 from karat.scoring.judged import Rules
 from karat.scoring.one_pass import Golds, PassRequest
@@ -194,7 +196,7 @@ def test_a_query_in_two_parts_of_a_log_is_refused_as_ever(tmp_path: Path, known:
     lines = (tmp_path / "run").read_text().splitlines(keepends=True)
     again = lines[1] if known else lines[0]  # q00000 has no gold
     (tmp_path / "run").write_text("".join([*lines, again]))
-    with pytest.raises(InputError, match=r"run:401: query 'q0000\d': system 's' has this query already"):
+    with refused("duplicate-query", InputError, file=tmp_path / "run", line=401):
         karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000, parts=2))
 
 
@@ -202,24 +204,29 @@ def test_a_bad_line_is_named_as_ever(tmp_path: Path) -> None:
     write_jsonl(hits_table(400, 12), tmp_path / "run")
     with (tmp_path / "run").open("a") as file:
         file.write('{"query_id": "q9", "topk": [{"chunk_id": "a", "score": "high"}]}\n')
-    with pytest.raises(InputError, match=r"run:401: .*score"):
+    with refused("wrong-type", InputError, file=tmp_path / "run", line=401, field="topk[0].score"):
         karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000, parts=2))
 
 
 def test_engines_by_name() -> None:
     assert isinstance(find_engine(None), Local)
     assert isinstance(find_engine("processes"), Processes)
-    with pytest.raises(UnknownName, match="did you mean processes"):
+    with refused("unknown-engine", UnknownName) as caught:
         find_engine("process")
-    with pytest.raises(ConfigError, match="this is no engine"):
+    assert "processes" in caught.value.hint
+    with refused("unknown-engine", ConfigError, got="int"):
         find_engine(3)
 
 
-def test_the_command_line_names_an_engine(tmp_path: Path, karat_command: Callable[..., tuple[int, str, str]]) -> None:
+def test_the_command_line_names_an_engine(
+    tmp_path: Path,
+    karat_command: Callable[..., tuple[int, str, str]],
+    karat_refuses: Callable[..., karat.KaratError],
+) -> None:
     run, gold = str(DEMO / "bm25.jsonl"), str(DEMO / "gold.jsonl")
     plain = karat_command("eval", run, "--gold", gold, "--json")
     assert karat_command("eval", run, "--gold", gold, "--json", "--engine", "processes") == plain
-    code, _, said = karat_command("eval", run, "--gold", gold, "--engine", "sparc")
-    assert (code, "did you mean spark" in said) == (2, True)
-    code, _, said = karat_command("eval", run, "--gold", gold, "--spark-master", "local[2]")
-    assert (code, "add --engine spark" in said) == (2, True)
+    error = karat_refuses("eval", run, "--gold", gold, "--engine", "sparc")
+    assert (error.code, "spark" in str(error.hint)) == ("unknown-engine", True)
+    error = karat_refuses("eval", run, "--gold", gold, "--spark-master", "local[2]")
+    assert (error.code, "--engine spark" in str(error.hint)) == ("contradiction", True)

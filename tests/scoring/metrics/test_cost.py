@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import karat
 from karat.errors import ConfigError
@@ -59,7 +61,7 @@ def test_a_price_that_is_missing_makes_the_whole_query_undefined_and_names_the_m
     result = karat.evaluate(run([RERANK], [RERANK, other], [other]), gold(3), ["cost"], prices=PRICES)
     assert list(result.score("cost").values()) == [0.003, None, None]
     (entry,) = [entry for entry in result.audit if entry.code == "unpriced_queries"]
-    assert (entry.count, entry.examples) == (2, ("no price for gpt-x",))
+    assert (entry.count, ["gpt-x" in example for example in entry.examples]) == (2, [True])
 
 
 def test_a_metric_without_any_number_says_what_is_lacking() -> None:
@@ -67,10 +69,10 @@ def test_a_metric_without_any_number_says_what_is_lacking() -> None:
         result = karat.evaluate(run(usage), gold(1), [metric], prices=prices)
         return next(entry.examples[0] for entry in result.audit if entry.code == "no_data")
 
-    assert reason(None, PRICES) == "cost: the run has no usage"
-    assert reason([RERANK], None) == "cost: no price table: --prices FILE"
-    assert reason([CHAT], {"currency": "USD", "models": {"other": {"per_1m": 1}}}) == "cost: no price for chat"
-    assert "did you mean rerank?" in reason([RERANK], PRICES, "cost(stage=rernk)")
+    assert "usage" in reason(None, PRICES)
+    assert "--prices" in reason([RERANK], None)
+    assert "chat" in reason([CHAT], {"currency": "USD", "models": {"other": {"per_1m": 1}}})
+    assert "rerank?" in reason([RERANK], PRICES, "cost(stage=rernk)")
 
 
 def test_the_order_of_entries_changes_no_bit() -> None:
@@ -84,29 +86,28 @@ def test_gates_limit_the_cost() -> None:
     assert karat.gate(many, gold(30), ["cost <= 0.01"], prices=PRICES).outcome == "pass"
     found = karat.gate(many, gold(30), ["cost(stage=rerank) <= 0.002"], prices=PRICES)
     assert found.outcome == "fail"
-    assert "cost(stage=rerank) is 0.00300 USD" in found.verdicts[0].reason
-    assert "at most 0.00200 USD wanted" in found.verdicts[0].reason
+    assert re.search(r"0\.00300 USD.*0\.00200 USD", found.verdicts[0].reason)
 
 
 def test_a_gate_does_not_pass_on_a_cost_that_is_half_known() -> None:
     half = run(*[[RERANK]] * 30, [{"model": "gpt-x", "prompt_tokens": 9}])
     found = karat.gate(half, gold(31), ["cost <= 0.01"], prices=PRICES)
     assert found.outcome == "invalid"
-    assert found.verdicts[0].reason == "The cost of 1 query is not known: no price for gpt-x."
+    assert "gpt-x" in found.verdicts[0].reason
 
 
 def test_two_price_tables_are_not_compared_silently(tmp_path: Path) -> None:
     dearer = {"currency": "USD", "models": {"cross": {"per_call": 0.002}}}
     before, after = (karat.evaluate(run([RERANK]), gold(1), ["cost", "mrr"], prices=p) for p in (PRICES, dearer))
-    with pytest.raises(ConfigError, match="cost is counted by other prices"):
+    with refused("not-comparable", ConfigError):
         karat.compare(before, after)
     export([before], str(tmp_path / "before.json"))
     saved = str(tmp_path / "before.json")
-    with pytest.raises(ConfigError, match="cost is counted by other prices"):
+    with refused("not-comparable", ConfigError):
         karat.compare(saved, after)
     karat.compare(saved, before)
     forced = karat.compare(saved, after, force=True)
-    assert "compared by force although cost is counted by other prices." in forced.pairs[0].notes
+    assert any("cost" in note for note in forced.pairs[0].notes)
     only_rank = karat.evaluate(run([RERANK]), gold(1), ["mrr"], prices=dearer)
     karat.compare(saved, only_rank)  # the prices decide nothing there
 

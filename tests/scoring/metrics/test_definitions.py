@@ -103,6 +103,7 @@ def test_any_grade_above_zero_is_relevant(metric: str, value: float | None) -> N
         # Two relevant, three judged and not; b stands above a, and z is lost.
         ("bpref(rel=2)", (1 - 1 / 2) / 2),
         ("rbp(rel=2,p=0.5)", 1 / 8),
+        ("rbp(rel=2,p=0.5,top=4)", 1 / 8 * 3 / 4),
         # What is judged is known, relevant or not.
         ("rbp_residual(rel=2,p=0.5)", 1 - (1 / 4 + 1 / 8 + 1 / 32)),
     ],
@@ -298,7 +299,9 @@ def test_bpref_of_documents_is_never_negative() -> None:
         ("map@5", 1 / 2),
         ("judged@5", 1 / 2),  # what is shown is judged or not: divides by the hits
         ("distinct_docs@5", 2.0),
-        ("redundancy@5", 0.0),
+        ("redundancy@5", 3 / 5),
+        ("redundancy(by=returned)@5", 0.0),
+        ("precision(by=returned)@5", 1 / 2),
         ("rprecision", 1 / 2),
     ],
 )
@@ -323,6 +326,9 @@ EMPTY = [
     ("target_rank", None),
     ("judged@5", None),
     ("redundancy@5", None),
+    ("redundancy(by=returned)@5", None),
+    ("precision(by=returned)@5", 0.0),
+    ("rbp(top=3)", 0.0),
     ("novelty@5", None),
 ]
 
@@ -397,11 +403,16 @@ def test_rbp_of_a_long_list_stays_in_range() -> None:
 
 @pytest.mark.parametrize(
     ("k", "distinct", "redundancy"),
-    [(1, 1.0, 0.0), (2, 1.0, 1 / 2), (3, 2.0, 1 / 3), (4, 2.0, 1 / 2), (100, 2.0, 1 / 2)],
+    [(1, 1.0, 0.0), (2, 1.0, 1 / 2), (3, 2.0, 1 / 3), (4, 2.0, 1 / 2), (100, 2.0, 98 / 100)],
 )
 def test_redundancy(k: int, distinct: float, redundancy: float) -> None:
-    """Divides by the hits returned where they are fewer than k."""
+    """1 − distinct / k; by hits returned where they are fewer than k, and lists that are shorter are counted."""
     ranking = ["a#1", "a#2", "b#1", "b#2"]
+    assert score(ranking, ["a#1"], f"redundancy(by=returned)@{k}") == close(1 - distinct / min(k, 4))
+    run, gold = {"q": ranking, "p": [], "r": ranking * 2}, {name: ["a#1"] for name in "qpr"}
+    result = karat.evaluate(run, gold, [f"redundancy@{k}", "redundancy@1"])
+    assert result.audit["short_lists"] == (2 if k > 4 else 0)
+    assert karat.evaluate(run, gold, [f"redundancy(by=returned)@{k}"]).audit["short_lists"] == 0
     assert score(ranking, ["a#1"], f"distinct_docs@{k}") == distinct
     assert score(ranking, ["a#1"], f"redundancy@{k}") == close(redundancy)
 
@@ -548,6 +559,9 @@ def test_latency_of_a_missing_query() -> None:
         ("bpref", 1.0),
         ("rbp(p=0.5)", 3 / 4),
         ("rbp(p=0.5)@1", 1 / 2),
+        ("rbp(p=0.5,top=3)", 1 / 2 + 1 / 12),
+        ("rbp(p=0.5,top=2)", 1 / 2 + 1 / 8),
+        ("precision(by=returned)@5", 1.0),
         ("rbp_residual", None),
         ("judged@5", None),
         ("distinct_docs@5", None),

@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.audit import Audit
 from karat.errors import ConfigError, InputError
 from karat.formats.read import read_gold, read_run
 from karat.scoring.judged import Rules, judge
-from karat.scoring.metrics import covering
-from karat.scoring.metrics.covering import Covering
+from karat.scoring.metrics import evidence as covering
+from karat.scoring.metrics.evidence import Covering
 
 FIVE, CARD, CASH = "Refunds take five days.", "Paid to the card that was used.", "Never paid in cash."
 
@@ -88,9 +89,9 @@ def test_the_threshold() -> None:
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, 1.5, float("nan")])
 def test_a_threshold_that_is_none(threshold: float) -> None:
-    with pytest.raises(ConfigError, match="fuzzy threshold"):
+    with refused("bad-setting", ConfigError):
         score([FIVE], [FIVE], "coverage@1", fuzzy_threshold=threshold)
-    with pytest.raises(ConfigError, match="threshold"):
+    with refused("bad-metric", ConfigError):
         karat.parse_metric(f"coverage(threshold={threshold})@1")
 
 
@@ -131,14 +132,14 @@ def test_undefined_and_failed() -> None:
 @pytest.mark.parametrize(
     ("texts", "gold", "reason"),
     [
-        ([FIVE], [{"query_id": "q", "gold": ["c0"]}], "the gold set has no evidence"),
-        ([None], [entry("q", FIVE)], "the hits have no text"),
+        ([FIVE], [{"query_id": "q", "gold": ["c0"]}], "evidence"),
+        ([None], [entry("q", FIVE)], "text"),
     ],
 )
 def test_the_audit_says_what_is_lacking(texts: list[str | None], gold: list[Any], reason: str) -> None:
     audit = karat.evaluate([record("q", *texts)], gold, ["evidence_hit@3"]).audit
     (lacking,) = [entry for entry in audit if entry.code == "no_data"]
-    assert lacking.examples[0].startswith(f"evidence_hit@3: {reason}")
+    assert reason in lacking.examples[0].removeprefix("evidence_hit@3: ")
 
 
 # What the gold set says
@@ -196,7 +197,8 @@ def test_answers_in_the_metadata_of_samples(tmp_path: Any) -> None:
         ("EvidenceRecall@K", "evidence_recall@k"),
         ("PerQueryCoverage@3", "coverage@3"),
         ("FullCoverageRate@3", "full_coverage@3"),
-        ("HitRate@10", "evidence_hit@10"),
+        ("HitRate@10", "hit@10"),
+        ("hitrate@10", "hit@10"),
         ("hit_rate@10", "hit@10"),
         ("answer-containment-at-k", "answer_containment@k"),
         ("answer-containment@5", "answer_containment@5"),

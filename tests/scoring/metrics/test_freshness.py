@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from refusals import refused
 
 import karat
 from karat.errors import InputError
@@ -58,8 +60,8 @@ def test_a_query_that_the_run_lacks_has_no_freshness() -> None:
 
 def test_what_is_lacking_is_said() -> None:
     for topk, entry, reason in (
-        (hits("2025-01-01"), query(None), "the queries have no as_of"),
-        (hits(None), query("2025-06-01"), "the hits have no doc_version"),
+        (hits("2025-01-01"), query(None), "as_of"),
+        (hits(None), query("2025-06-01"), "doc_version"),
     ):
         (said,) = [e for e in evaluate(topk, entry, "freshness@5").audit if e.code == "no_data"]
         assert reason in said.examples[0]
@@ -127,15 +129,6 @@ def test_a_comparison_shows_the_lists_without_newer_hits() -> None:
 # What is refused
 
 
-def refused(run: Any, gold: Any, *words: str, **options: Any) -> InputError:
-    with pytest.raises(InputError) as caught:
-        karat.evaluate(run, gold, ["freshness@5"], **options)
-    for word in words:
-        assert word in str(caught.value)
-    assert "Traceback" not in str(caught.value)
-    return caught.value
-
-
 def write(path: Path, *entries: Record) -> Path:
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return path
@@ -143,18 +136,14 @@ def write(path: Path, *entries: Record) -> Path:
 
 def test_an_as_of_that_is_no_date(tmp_path: Path) -> None:
     gold = write(tmp_path / "gold.jsonl", query("2025-01-01"), query("2025-13-01", name="r"))
-    with pytest.raises(InputError) as caught:
+    with refused("bad-value", InputError, file=gold, line=2, field="as_of", query="r", got="2025-13-01"):
         karat.read_gold(gold)
-    error = caught.value
-    assert (error.file, error.line, error.field, error.query) == (str(gold), 2, "as_of", "r")
-    assert "expected a date, a time or a version, such as 2025-06-01" in str(error)
-    assert "got 2025-13-01" in str(error)
 
 
 def test_an_as_of_of_a_table_that_is_no_date() -> None:
     gold = pl.DataFrame({"query_id": ["q"], "chunk_id": ["a"], "grade": [1], "as_of": ["summer"]})
-    error = refused({"q": ["a"]}, gold, "as_of", "'q'", "got summer")
-    assert error.field == "as_of"
+    with refused("bad-value", InputError, field="as_of", query="q", got="summer"):
+        karat.evaluate({"q": ["a"]}, gold, ["freshness@5"])
 
 
 def test_a_version_that_is_none(tmp_path: Path) -> None:
@@ -163,17 +152,17 @@ def test_a_version_that_is_none(tmp_path: Path) -> None:
         {"query_id": "p", "topk": hits("2025-01-01")},
         {"query_id": "q", "topk": hits("2025-01-01", "newest")},
     )
-    assert left_out(run) == "line 2, q: b has newest, as_of is 2025-06-01"
+    assert re.match(r"line 2, q: b .*newest.*2025-06-01", left_out(run))
 
 
 def test_a_version_of_the_corpus_that_is_none(tmp_path: Path) -> None:
     corpus = write(tmp_path / "corpus.jsonl", {"id": "a", "version": ["2025"]}, {"id": "b", "version": "2025"})
-    assert left_out({"q": ["b", "a"]}, corpus=corpus) == "line 1, q: a has ['2025'], as_of is 2025-06-01"
+    assert re.match(r"line 1, q: a .*\['2025'\].*2025-06-01", left_out({"q": ["b", "a"]}, corpus=corpus))
 
 
 def test_versions_that_cannot_be_compared(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", {"query_id": "q", "topk": hits("2025-01-01", "v3")})
-    assert left_out(run) == "line 1, q: b has v3, as_of is 2025-06-01"
+    assert re.match(r"line 1, q: b .*v3.*2025-06-01", left_out(run))
 
 
 def left_out(run: Any, **options: Any) -> str:
@@ -186,10 +175,13 @@ def left_out(run: Any, **options: Any) -> str:
 
 
 def test_no_future_needs_times_on_both_sides() -> None:
-    refused({"q": ["a"]}, [query(None)], "as_of", "hint: ", no_future=True)
+    with refused("no-times", InputError, field="as_of") as caught:
+        karat.evaluate({"q": ["a"]}, [query(None)], ["freshness@5"], no_future=True)
+    assert caught.value.hint
     run, gold = [{"query_id": "q", "topk": hits(None)}], [query("2025-06-01")]
-    error = refused(run, gold, "no hit has a version", no_future=True)
-    assert "--corpus" in str(error)
+    with refused("no-versions", InputError, field="doc_version") as caught:
+        karat.evaluate(run, gold, ["freshness@5"], no_future=True)
+    assert "--corpus" in caught.value.hint
 
 
 def test_odd_versions_do_not_matter_to_those_who_do_not_ask() -> None:

@@ -94,15 +94,17 @@ def test_a_quote_that_stands_nowhere_is_not_found() -> None:
 @pytest.mark.parametrize(
     ("gold", "fields", "reason"),
     [
-        (["d#0"], {}, "no gold item is a passage of a document"),
-        ([{"doc_id": "d", "quote": "refunds"}], {}, "the places of quotes are not known"),
-        ([{"doc_id": "d", "start": 0, "end": 5}], {}, "the chunks have no start and end"),
+        (["d#0"], {}, "passage"),
+        ([{"doc_id": "d", "quote": "refunds"}], {}, "quotes"),
+        ([{"doc_id": "d", "start": 0, "end": 5}], {}, "start and end"),
     ],
 )
 def test_says_what_is_lacking(gold: Any, fields: dict[str, Any], reason: str) -> None:
     known = Corpus("corpus", ["d#0"], [""], ["Refunds take five days."], fields)
     result = karat.evaluate({"q": ["d#0"]}, [{"query_id": "q", "gold": gold}], ["span_recall@1"], corpus=known)
-    assert [e.examples for e in result.audit if e.code == "no_data"] == [(f"span_recall@1: {reason}",)]
+    ((example,),) = [e.examples for e in result.audit if e.code == "no_data"]
+    assert example.startswith("span_recall@1: ")
+    assert reason in example
 
 
 def test_the_panel_has_them_only_where_there_is_something_to_say() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import karat
 from karat.data.corpus import Corpus
-from karat.data.tokens import estimate_tokens
+from karat.data.prices import estimate_tokens
 from karat.errors import ConfigError, InputError
 from karat.results.save import saved_form
 from karat.scoring.metrics.recall import Recall
@@ -67,7 +68,7 @@ def test_a_hit_of_unknown_size_leaves_the_query_undefined_unless_the_budget_was_
     assert score("recall@25tok", []) == 0.0
     result = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@25tok"])
     (entry,) = [entry for entry in result.audit if entry.code == "no_data"]
-    assert entry.examples == ("recall@25tok: the hits have no tokens and no text",)
+    assert [example.startswith("recall@25tok: ") for example in entry.examples] == [True]
 
 
 def test_a_corpus_lends_texts_and_tokens(tmp_path: Path) -> None:
@@ -139,34 +140,34 @@ def test_a_budget_is_no_k() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        ("recall@0tok", "bad token budget in the metric 'recall@0tok': expected a whole number >= 1, got 0"),
-        ("recall@2ktok", "cannot read the metric 'recall@2ktok'"),
-        ("recall@-5tok", "cannot read"),
-        ("recall@1.5tok", "cannot read"),
-        ("recall@ktok", "cannot read"),
-        ("recall@tok", "cannot read"),
-        ("recall@2000chars", "cannot read"),
-        (f"recall@{10**30}tok", "bad token budget"),
-        ("auc_recall@2000tok", "auc_recall counts places, not tokens"),
-        ("rprecision@2000tok", "rprecision takes no cutoff"),
-        ("recall(budget=5)@5", "recall has no parameter 'budget'"),
+        "recall@0tok",
+        "recall@2ktok",
+        "recall@-5tok",
+        "recall@1.5tok",
+        "recall@ktok",
+        "recall@tok",
+        "recall@2000chars",
+        f"recall@{10**30}tok",
+        "auc_recall@2000tok",
+        "rprecision@2000tok",
+        "recall(budget=5)@5",
     ],
 )
-def test_budgets_that_are_refused(text: str, said: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_budgets_that_are_refused(text: str) -> None:
+    with refused("bad-metric", ConfigError) as caught:
         karat.parse_metric(text)
-    assert said in str(refused.value)
+    assert repr(text) in caught.value.what
 
 
 @pytest.mark.parametrize("tokens", [-1, 1.5, "many", True])
 def test_tokens_that_are_no_number_of_tokens(tokens: Any) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         score("recall@9tok", [{"chunk_id": "a", "tokens": tokens}])
-    assert "tokens" in (refused.value.field or "")
+    assert "tokens" in (caught.value.field or "")
     lent = Corpus("c", ["a"], [""], ["text"], {"tokens": [tokens]})
-    with pytest.raises(InputError, match="expected a whole number, 0 or more"):
+    with refused("bad-value", InputError, field="tokens", got=tokens):
         score("recall@9tok", ["a"], corpus=lent)
 
 

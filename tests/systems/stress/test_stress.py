@@ -244,7 +244,8 @@ def test_the_sample_hangs_on_the_seed_and_not_on_the_order() -> None:
 
 
 def test_what_had_to_be_settled_is_counted() -> None:
-    found = karat.stress([line(hits=["a", "n1", "r"])], [entry(negatives=["n1", "r"])], at=[1, 9])
+    negatives = {"q": ["n1", "r"]}
+    found = karat.stress([line(hits=["a", "n1", "r"])], [entry()], at=[1, 9], negatives=negatives)
     assert (found.moved, found.relevant_negatives, found.fewer_negatives, found.short_lists) == (1, 1, 1, 1)
 
 
@@ -302,7 +303,7 @@ def broken(query: str, hits: list[dict[str, Any]]) -> list[str]:
     ("call", "named"),
     [
         (broken, "ValueError: no model"),
-        (lambda query: [], "TypeError"),
+        (lambda query, hits, more: [], "TypeError"),
         (lambda query, hits: ["r", "made up"], "made up"),
         (lambda query, hits: ["r"], "got 1"),
         (lambda query, hits: [], "got 0"),
@@ -387,8 +388,9 @@ def test_the_command_tells_and_writes(tmp_path: Path) -> None:
 
 
 def test_the_report_fits_a_line_and_tells_everything() -> None:
-    gold = [entry(negatives=["n1", "r"]), entry("none", negatives=[])]
-    report = stress_report(karat.stress([line(hits=["a", "n1", "r"])], gold, at=[1, 9], reranker=by_text))
+    gold, negatives = [entry(), entry("none")], {"q": ["n1", "r"]}
+    run = [line(hits=["a", "n1", "r"])]
+    report = stress_report(karat.stress(run, gold, at=[1, 9], reranker=by_text, negatives=negatives))
     said = "\n".join(getattr(block, "text", "") for section in report.sections for block in section.blocks)
     assert said.count("1 query ") == 3  # left out; with fewer negatives than ranks; with a shorter list
     assert said.count(": 1.") == 2  # moved; not used
@@ -402,7 +404,7 @@ def test_the_report_fits_a_line_and_tells_everything() -> None:
         (("--at", "0,1"), "bad-setting"),
         (("--at", "1,1"), "duplicate-value"),
         (("--negatives", "no_such_file"), "no-such-file"),
-        (("-o", "x.csv"), "unknown-output"),
+        (("-o", "x.csv"), "unnamed-table"),
     ],
 )
 def test_bad_arguments(arguments: tuple[str, ...], code: str) -> None:

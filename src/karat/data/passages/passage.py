@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from karat.data.ids import Bools, Ints, find, pack, rows_of
+from karat.data.ids import Bools, Ints, find, rows_of
+from karat.data.packed_ids import pack
 
 if TYPE_CHECKING:
     from karat.data.ids import Ids

@@ -57,12 +57,13 @@ def in_corpus(gold: Gold, corpus: Corpus, rule: DocRule) -> Gold | None:
     for other, name, located in known:
         if other is corpus and name == rule.rule:
             return located
-    audit = Audit()
-    audit.merge(gold.audit)
+    audit = Audit.merged(gold.audit)
     documents = _of_corpus(corpus, docs, rule, audit)
     if documents and not any(document.ids for document in documents.values()):
         return None
-    _whole_documents_as_chunks(documents)
+    for doc, document in documents.items():
+        if not document.ids and document.text:  # in a corpus of chunks one that was not cut is its own chunk
+            document.add(doc, document.text, (0, len(document.text)))
     found = _Resolver(gold, documents, "corpus", _places(documents, corpus, rule), audit).gold()
     known.append((corpus, rule.rule, found))
     return found
@@ -101,13 +102,6 @@ def _offsets(corpus: Corpus) -> tuple[list[Any], list[Any]]:
 def _stretch(start: Any, end: Any) -> Stretch | None:
     whole = type(start) is int and type(end) is int  # a truth value is none
     return (start, end) if whole and 0 <= start < end <= _FURTHEST else None
-
-
-def _whole_documents_as_chunks(documents: Documents) -> None:
-    """In a corpus of chunks a document that was not cut is its own chunk."""
-    for doc, document in documents.items():
-        if not document.ids and document.text:
-            document.add(doc, document.text, (0, len(document.text)))
 
 
 def _of_run(run: Run, docs: set[str], corpus: Corpus | None, rule: DocRule) -> dict[str, Documents]:
@@ -166,8 +160,7 @@ class _Resolver:
         self, gold: Gold, documents: Documents, known: Known, place_of: Callable[[str], Place | None], audit: Audit
     ) -> None:
         self._gold, self._documents, self._known, self._place_of = gold, documents, known, place_of
-        self._audit = Audit()
-        self._audit.merge(audit)
+        self._audit = Audit.merged(audit)
         self._tells = known == "corpus" or any(document.tells for document in documents.values())
         self._nowhere = 0  # before the beginning of every document: for quotes that stand in none
         self._places: list[list[Stretch] | None] = [None] * len(gold.ids)
@@ -215,7 +208,7 @@ class _Resolver:
             self._count("passages_repeated", item, f"{len(places)} times {passage.quote!r}")
         if document is None or passage.start is None or passage.end is None:
             return
-        if places and places[0] != (passage.start, passage.end) and not _touch(places[0], passage):
+        if places and (places[0][0] >= passage.end or passage.start >= places[0][1]):
             self._count("passages_moved", item, f"stands at {places[0][0]}, not {passage.start}")
         elif document.length is not None and passage.start < document.length < passage.end:
             self._count("passages_beyond", item, f"end {passage.end} of {document.length}")
@@ -288,9 +281,5 @@ class _Resolver:
         self._places = [self._places[item] for item in kept.tolist()]
 
 
-def _touch(place: Stretch, passage: Passage) -> bool:
-    return place[0] < (passage.end or 0) and (passage.start or 0) < place[1]
-
-
 def _sums(counts: Iterable[int]) -> Ints:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.fromiter(counts, np.int64))])
+    return np.append(0, np.cumsum(np.fromiter(counts, np.int64)))

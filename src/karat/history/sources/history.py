@@ -13,7 +13,7 @@ class History(SavedSource):
     name = "history"
 
     def read(self, reference: str) -> SavedResult:
-        from karat.history.opening import open_store
+        from karat.history.location import open_store
         from karat.history.store import short
 
         with open_store() as store:

@@ -17,12 +17,10 @@ from karat.data.prices import Prices, read_prices
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
+from karat.labels.files import Label, PoolEntry, now, read_pool, write_beside
 from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_fit, make_canaries
-from karat.labels.judge.judges import FunctionJudge, FunctionModel, Judge, ModelJudge, TimedVerdict, missing
-from karat.labels.judge.options import JudgeOptions
-from karat.labels.judge.prompt import USUAL_TOKENS, Prompt, read_prompt
-from karat.labels.labels_file import Label, now, write_beside
-from karat.labels.pool_file import PoolEntry, read_pool
+from karat.labels.judge.judges import USUAL_TOKENS, FunctionModel, Judge, JudgeVerdict, Prompt, missing, read_prompt
+from karat.labels.options import JudgeOptions
 from karat.llm.chat import Chat, NoReply
 from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, each
 from karat.options.option import takes
@@ -80,8 +78,7 @@ class Judging:
         random.Random(asked.seed).shuffle(self._mixed)
         model = _model(asked)
         self.client = client_of(model, asked)
-        of_code = isinstance(model, FunctionModel)
-        self._judge: Judge = FunctionJudge(self.client) if of_code else ModelJudge(self.client, _prompt(asked.prompt))
+        self._judge = Judge(self.client, None if isinstance(model, FunctionModel) else _prompt(asked.prompt))
         self.annotator = asked.annotator or self.client.model.model
 
     def _lent(self, corpus: Any) -> list[_Task]:
@@ -92,9 +89,8 @@ class Judging:
         if not found:
             lacking = "query" if any(task.passage.strip() for task in tasks) else "text"
             hint = "--corpus lends the texts" if lacking == "text" else "karat pool --gold writes the queries"
-            raise ConfigError(
-                f"no pair of the pool has a {lacking}", code="missing-text", file=self.label, field=lacking, hint=hint
-            )
+            what = f"no pair of the pool has a {lacking}"
+            raise ConfigError(what, code="missing-text", file=self.label, field=lacking, hint=hint)
         return found
 
     def estimate(self) -> CostEstimate:
@@ -105,16 +101,16 @@ class Judging:
     def run(self, output: str | PathLike[str] | None = None, progress: Progress | None = None) -> Judgements:
         started = time.monotonic()
         shown = nullcontext(lambda: None) if progress is None else progress("judging", len(self._mixed))
-        given: dict[int, TimedVerdict] = {}
+        given: dict[int, JudgeVerdict] = {}
         with shown as tick:
             for task, judged in each(
                 self._mixed, lambda task: self._judge.judge(task.query, task.passage), self._workers
             ):
-                given[id(task)] = (
-                    TimedVerdict(missing("no reply", str(judged)), now()) if isinstance(judged, NoReply) else judged
-                )
+                if isinstance(judged, NoReply):
+                    judged = missing("no reply", str(judged), now())
+                given[id(task)] = judged
                 tick()
-        canaries = count_canaries([(t.canary, given[id(t)].verdict.grade) for t in self._mixed if t.canary is not None])
+        canaries = count_canaries([(t.canary, given[id(t)].grade) for t in self._mixed if t.canary is not None])
         of_entries = {id(task.entry): given[id(task)] for task in self._tasks}
         labels = [self._label(entry, of_entries.get(id(entry))) for entry in self._entries]
         kept = 0 if output is None else write_beside(Path(output), labels, self.annotator)
@@ -122,8 +118,8 @@ class Judging:
         self.client.close()
         return self._summary(labels, canaries, kept, time.monotonic() - started)
 
-    def _label(self, entry: PoolEntry, judged: TimedVerdict | None) -> Label:
-        verdict, when = judged or TimedVerdict(missing("no text", "" if entry.query else "the query has none"), now())
+    def _label(self, entry: PoolEntry, judged: JudgeVerdict | None) -> Label:
+        verdict = judged or missing("no text", "" if entry.query else "the query has none", now())
         return Label(
             query_id=entry.query_id,
             chunk_id=entry.chunk_id,
@@ -134,7 +130,7 @@ class Judging:
             reason=verdict.reason,
             note=verdict.note,
             quote=verdict.quote,
-            time=when,
+            time=verdict.time,
             inclusion_probability=entry.inclusion_probability,
             model=self.client.model.model,
             prompt_version=self._judge.version,
@@ -150,7 +146,7 @@ class Judging:
             model=self.client.model.model,
             prompt_version=self._judge.version,
             grades={grade: graded[grade] for grade in ("2", "1", "0")},
-            missing=dict(Counter(_kind(label) for label in lost).most_common()),
+            missing=dict(Counter((label.reason or "").partition(":")[0] for label in lost).most_common()),
             missing_examples=[f"{label.key.query} {label.key.item}: {label.reason}" for label in lost[:_EXAMPLES]],
             canaries=canaries,
             fit=is_fit(canaries),
@@ -180,18 +176,14 @@ def judge(
 def _model(asked: JudgeOptions) -> Chat | FunctionModel:
     model, function = asked.model, asked.judge
     if (model is None) == (function is None):
-        raise ConfigError(
-            "who judges?", code="missing-option", expected="a model, or a function of your own (--model or --judge)"
-        )
+        expected = "a model, or a function of your own (--model or --judge)"
+        raise ConfigError("who judges?", code="missing-option", expected=expected)
     if function is None:
         assert model is not None
         return chat_of(model, asked)
     if asked.base_url is not None or asked.prompt is not None:
-        raise ConfigError(
-            "a function of your own has neither address nor prompt",
-            code="no-such-option",
-            hint="leave --base-url, --prompt out",
-        )
+        what = "a function of your own has neither address nor prompt"
+        raise ConfigError(what, code="no-such-option", hint="leave --base-url, --prompt out")
     return FunctionModel(function, asked.timeout)
 
 
@@ -207,10 +199,6 @@ def _passage(entry: PoolEntry, corpus: Corpus | None) -> str:
     if corpus is not None and at is not None:
         title, text = title or corpus.titles[at], text or corpus.texts[at]
     return f"{title}\n\n{text or ''}" if title else text or ""
-
-
-def _kind(label: Label) -> str:
-    return (label.reason or "").partition(":")[0]
 
 
 def _notes(graded: Counter[str], pairs: int, kept: int) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import urljoin, urlsplit
@@ -14,6 +15,9 @@ from karat.net.http import Http, HttpError, Response, Secrets
 
 _MOVED = (301, 302, 307, 308)
 _HOPS = 3
+_NOTE = "\n\n*Cut here: the rest is longer than a comment may be.*\n"
+_RESERVE = 400  # for the note and what must be closed before it
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ONE_MINUTE = 60.0  # GitHub: "otherwise, wait for at least one minute"
 
 
@@ -40,9 +44,8 @@ class HostClient:
 
     def __init__(self, headers: dict[str, str], token: str, timeout: float) -> None:
         self._headers, self._timeout = headers, timeout
-        self._secrets = Secrets(token)
-        self._http = Http(self._secrets, extra=None)
-        self.redact = self._secrets.redact
+        self._http = Http(Secrets(token), extra=None)
+        self.redact = self._http.secrets.redact
 
     def send(self, method: str, url: str, payload: object = None) -> Response:
         target = url
@@ -138,45 +141,24 @@ class Host(ABC):
     """One pull request on one host."""
 
     title: ClassVar[str]
-    limit: ClassVar[int]
-    """Characters of the longest comment."""
+    variable: ClassVar[str]  # "true" in the host's CI
+    limit: ClassVar[int]  # characters of the longest comment
     edit_method: ClassVar[str]
-    oldest_first: ClassVar[str]
-    """Parameters of a listing, empty where this is the host's own order."""
-    api: str
+    oldest_first: ClassVar[str]  # parameters of a listing, empty where this is the host's own order
+    author: ClassVar[tuple[str, str]]  # where a comment has the login of who wrote it
+    comments_url: str  # where comments are listed and created
+    comment_url: str  # and changed, with the id of one behind it
     token: str = field(repr=False)
-    number: int
-
-    @classmethod
-    @abstractmethod
-    def recognised(cls, environment: Mapping[str, str]) -> bool:
-        """Whether this process runs in the host's CI."""
+    headers: dict[str, str] = field(repr=False)  # of every request, with the token
 
     @classmethod
     @abstractmethod
     def find(cls, environment: Mapping[str, str], number: int | None, dry_run: bool) -> Host:
         """The pull request that the environment speaks of; `number` wins, and a dry run needs no token."""
 
-    @property
-    @abstractmethod
-    def comments_url(self) -> str:
-        """Where comments are listed and created."""
-
-    @abstractmethod
-    def comment_url(self, number: int) -> str:
-        """Where one comment is changed."""
-
-    @abstractmethod
-    def headers(self) -> dict[str, str]:
-        """Headers of every request, with the token."""
-
     @abstractmethod
     def whoami(self, client: HostClient) -> str:
         """The login of the token's owner."""
-
-    @abstractmethod
-    def author(self, comment: Mapping[str, Any]) -> str | None:
-        """The login of who wrote a comment."""
 
     @abstractmethod
     def page_of(self, comment: Mapping[str, Any]) -> str:
@@ -202,3 +184,37 @@ def require(host: str, needed: Mapping[str, object], hint: str) -> None:
     missing = ", ".join(name for name, value in needed.items() if not value)
     if missing:
         raise ConfigError(f"cannot comment on {host}: missing {missing}", code="missing-variable", hint=hint)
+
+
+def utf8(text: str) -> int:
+    return len(text.encode())
+
+
+def cut(text: str, limit: int, size: Callable[[str], int] = len) -> str:
+    """`text` if it is within the limit, else its first lines and a note."""
+    if size(text) <= limit:
+        return text
+    left = limit - _RESERVE
+    kept: list[str] = []
+    for line in text.split("\n"):
+        left -= size(line) + 1
+        if left < 0:
+            break
+        kept.append(line)
+    if not kept:
+        kept = [text[: (limit - _RESERVE) // 4]]  # one endless line; a character has four bytes at most
+    return "\n".join(kept) + _closing(kept) + _NOTE
+
+
+def _closing(lines: list[str]) -> str:
+    """Ends of the code and the folds that were cut open, or they would swallow the note."""
+    fence = ""
+    for line in lines:
+        found = _FENCE.match(line)
+        if found and not fence:
+            fence = found[1]
+        elif found and found[1].startswith(fence):
+            fence = ""
+    text = "\n".join(lines)
+    folds = text.count("<details") - text.count("</details>")
+    return (f"\n{fence[:100]}" if fence else "") + "\n</details>" * min(folds, 20)

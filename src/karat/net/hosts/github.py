@@ -10,8 +10,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from karat.errors import ConfigError
-from karat.net.hosts.base import Denied, Host, HostClient, HostError, NotFound, Outcome, json_of, login, require
-from karat.net.hosts.body import cut, utf8
+from karat.net.hosts.base import (
+    Denied,
+    Host,
+    HostClient,
+    HostError,
+    NotFound,
+    Outcome,
+    cut,
+    json_of,
+    login,
+    require,
+    utf8,
+)
 from karat.net.http import check_token, check_url
 
 _API = "https://api.github.com"
@@ -23,16 +34,13 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
 @dataclass(frozen=True, kw_only=True)
 class GitHub(Host):
     title: ClassVar[str] = "GitHub"
+    variable: ClassVar[str] = "GITHUB_ACTIONS"
     limit: ClassVar[int] = 65_536
     edit_method: ClassVar[str] = "PATCH"
     oldest_first: ClassVar[str] = ""
+    author: ClassVar[tuple[str, str]] = ("user", "login")
     graphql: str
-    repository: str
     summary: str
-
-    @classmethod
-    def recognised(cls, environment: Mapping[str, str]) -> bool:
-        return environment.get("GITHUB_ACTIONS") == "true"
 
     @classmethod
     def find(cls, environment: Mapping[str, str], number: int | None, dry_run: bool) -> GitHub:
@@ -50,33 +58,19 @@ class GitHub(Host):
             "elsewhere give --pull-request N",
         )
         if not _REPOSITORY.fullmatch(repository):
-            raise ConfigError(
-                "no repository", code="bad-value", field="GITHUB_REPOSITORY", expected="owner/name", got=repository
-            )
+            where = "GITHUB_REPOSITORY"
+            raise ConfigError("no repository", code="bad-value", field=where, expected="owner/name", got=repository)
         api = check_url(environment.get("GITHUB_API_URL") or _API, None, field="GITHUB_API_URL", query=False)
         graphql = environment.get("GITHUB_GRAPHQL_URL") or f"{api.removesuffix('/v3')}/graphql"
+        kind = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
         return cls(
-            api=api,
+            comments_url=f"{api}/repos/{repository}/issues/{number}/comments",
+            comment_url=f"{api}/repos/{repository}/issues/comments",
             graphql=check_url(graphql, None, field="GITHUB_GRAPHQL_URL", query=False),
             token=token,
-            number=number or 0,
-            repository=repository,
+            headers={"Authorization": f"Bearer {token}", **kind},
             summary=environment.get("GITHUB_STEP_SUMMARY", ""),
         )
-
-    @property
-    def comments_url(self) -> str:
-        return f"{self.api}/repos/{self.repository}/issues/{self.number}/comments"
-
-    def comment_url(self, number: int) -> str:
-        return f"{self.api}/repos/{self.repository}/issues/comments/{number}"
-
-    def headers(self) -> dict[str, str]:
-        return {
-            "Authorization": f"Bearer {self.token}",
-            "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": "2022-11-28",
-        }
 
     def whoami(self, client: HostClient) -> str:
         """Asked by GraphQL, because REST does not tell it to the tokens of workflows and apps."""
@@ -86,9 +80,6 @@ class GitHub(Host):
             said = None
         data = said.get("data") if isinstance(said, dict) else None
         return login(data.get("viewer") if isinstance(data, dict) else None, "login") or _ACTIONS_BOT
-
-    def author(self, comment: Mapping[str, Any]) -> str | None:
-        return login(comment.get("user"), "login")
 
     def page_of(self, comment: Mapping[str, Any]) -> str:
         return str(comment.get("html_url") or "")
@@ -100,9 +91,8 @@ class GitHub(Host):
         try:
             self._append(body)
         except OSError as error:
-            raise ConfigError(
-                f"cannot be written: {error.strerror or error}", code="not-writable", file=self.summary
-            ) from error
+            what = f"cannot be written: {error.strerror or error}"
+            raise ConfigError(what, code="not-writable", file=self.summary) from error
         warning = (
             f"{reason}\nThe token may not comment, so the text is in the job's summary. This is how it must be for a "
             "pull request from a fork;\nelsewhere the job needs `permissions: pull-requests: write`."
@@ -132,15 +122,13 @@ def _read_event(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             event = json.load(file)
     except OSError as error:
-        raise ConfigError(
-            f"GITHUB_EVENT_PATH: cannot be read: {error.strerror or error}", code="unreadable", file=path
-        ) from error
+        what = f"GITHUB_EVENT_PATH: cannot be read: {error.strerror or error}"
+        raise ConfigError(what, code="unreadable", file=path) from error
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise ConfigError(
-            "GITHUB_EVENT_PATH: no event of GitHub", code="wrong-type", file=path, expected="a JSON object"
-        )
+        what = "GITHUB_EVENT_PATH: no event of GitHub"
+        raise ConfigError(what, code="wrong-type", file=path, expected="a JSON object")
     return event
 
 

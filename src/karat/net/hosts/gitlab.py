@@ -16,15 +16,13 @@ from karat.net.http import check_token, check_url
 @dataclass(frozen=True, kw_only=True)
 class GitLab(Host):
     title: ClassVar[str] = "GitLab"
+    variable: ClassVar[str] = "GITLAB_CI"
     limit: ClassVar[int] = 1_000_000
     edit_method: ClassVar[str] = "PUT"
     oldest_first: ClassVar[str] = "sort=asc&order_by=created_at&"
-    project: str
-    page: str
-
-    @classmethod
-    def recognised(cls, environment: Mapping[str, str]) -> bool:
-        return environment.get("GITLAB_CI") == "true"
+    author: ClassVar[tuple[str, str]] = ("author", "username")
+    user_url: str
+    page: str  # of the merge request, empty where it is not known
 
     @classmethod
     def find(cls, environment: Mapping[str, str], number: int | None, dry_run: bool) -> GitLab:
@@ -44,35 +42,26 @@ class GitLab(Host):
             hint="run the job with `rules: - if: $CI_PIPELINE_SOURCE == 'merge_request_event'`, or give "
             "--pull-request N; GITLAB_TOKEN is a project access token with scope api",
         )
+        api = check_url(api, None, field="CI_API_V4_URL", query=False)
+        notes = f"{api}/projects/{quote(project, safe='')}/merge_requests/{number}/notes"
+        page = environment.get("CI_MERGE_REQUEST_PROJECT_URL", "")
         return cls(
-            api=check_url(api, None, field="CI_API_V4_URL", query=False),
+            comments_url=notes,
+            comment_url=notes,
+            user_url=f"{api}/user",
             token=token,
-            number=number or 0,
-            project=quote(project, safe=""),
-            page=environment.get("CI_MERGE_REQUEST_PROJECT_URL", ""),
+            headers={"PRIVATE-TOKEN": token, "Accept": "application/json"},
+            page=f"{page}/-/merge_requests/{number}" if page else "",
         )
 
-    @property
-    def comments_url(self) -> str:
-        return f"{self.api}/projects/{self.project}/merge_requests/{self.number}/notes"
-
-    def comment_url(self, number: int) -> str:
-        return f"{self.comments_url}/{number}"
-
-    def headers(self) -> dict[str, str]:
-        return {"PRIVATE-TOKEN": self.token, "Accept": "application/json"}
-
     def whoami(self, client: HostClient) -> str:
-        name = login(json_of(client.send("GET", f"{self.api}/user")), "username")
+        name = login(json_of(client.send("GET", self.user_url)), "username")
         if name is None:
-            raise HostError(f"{self.api}/user: does not say whose token this is", hint="is CI_API_V4_URL right?")
+            raise HostError(f"{self.user_url}: does not say whose token this is", hint="is CI_API_V4_URL right?")
         return name
 
-    def author(self, comment: Mapping[str, Any]) -> str | None:
-        return login(comment.get("author"), "username")
-
     def page_of(self, comment: Mapping[str, Any]) -> str:
-        return f"{self.page}/-/merge_requests/{self.number}#note_{comment.get('id')}" if self.page else ""
+        return f"{self.page}#note_{comment.get('id')}" if self.page else ""
 
     def unable(self) -> str:
         return "" if self.token else "GITLAB_TOKEN is not set, and GitLab lets no job token write a comment"

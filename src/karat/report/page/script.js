@@ -125,7 +125,9 @@
   for (const list of folded) list.open = false;
   addEventListener("beforeprint", () => { for (const list of folded) list.open = true; }); // paper unfolds nothing
 
-  // Examples: filter by words and by label; the filter lives in the address, so that it can be sent to somebody.
+  // Examples: filter by words and by label, and show some at a time; filter and page live in the address, so that they
+  // can be sent to somebody.
+  const SIZES = [20, 100, 0]; // of a page; 0: all on one
   const filtered = (section) => {
     const place = section.querySelector(".section").id;
     const examples = [...section.querySelectorAll(".example")];
@@ -143,20 +145,65 @@
     const line = make("div", { className: "filter" });
     const count = make("span", { role: "status" });
     const fields = new Map();
+    let [page, size] = [1, SIZES[0]];
 
-    const update = (write) => {
+    const fitting = () => {
       const text = (asked.get("text") ?? "").toLowerCase();
-      let shown = 0;
-      for (const example of examples) {
+      return examples.filter((example) => {
         const own = labels.get(example);
         const fits = [...asked].every(([name, value]) => name === "text" || own.get(name) === value);
-        example.hidden = !(fits && (!text || says(example).includes(text)));
-        shown += !example.hidden;
-      }
-      count.textContent = asked.size ? `${shown} of ${examples.length} queries` : `${examples.length} queries`;
-      if (write) history.replaceState(null, "", `#${place}${asked.size ? `&${new URLSearchParams([...asked])}` : ""}`);
+        return fits && (!text || says(example).includes(text));
+      });
     };
-    const ask = (name, value) => { value ? asked.set(name, value) : asked.delete(name); };
+    const update = (write) => {
+      const found = fitting();
+      const all = new Set(found);
+      const pages = Math.max(Math.ceil(found.length / (size || found.length)), 1) || 1;
+      page = Math.min(Math.max(page, 1), pages);
+      const first = (page - 1) * size;
+      const shown = new Set(size ? found.slice(first, first + size) : found);
+      for (const example of examples) {
+        example.hidden = !all.has(example);
+        example.classList.toggle("later", !shown.has(example));
+      }
+      count.textContent = asked.size ? `${found.length} of ${examples.length} queries` : `${examples.length} queries`;
+      turn(`${shown.size ? first + 1 : 0}–${first + shown.size} of ${found.length}`, pages);
+      const [filter, at] = [[...asked], page > 1 ? [["page", page]] : []];
+      const query = new URLSearchParams([...filter, ...at]);
+      if (write) history.replaceState(null, "", `#${place}${query.size ? `&${query}` : ""}`);
+    };
+    const ask = (name, value) => { value ? asked.set(name, value) : asked.delete(name); page = 1; };
+
+    // Above and below the list: back, on, and how many at a time.
+    const go = (to) => { page = to; update(true); };
+    const pagers = ["Pages of queries", "Pages of queries, below the list"].map((name, below) => {
+      const bar = make("nav", { className: "pager" });
+      bar.setAttribute("aria-label", name);
+      const back = make("button", { type: "button", textContent: "Previous" });
+      const on = make("button", { type: "button", textContent: "Next" });
+      const where = make("span", {});
+      const many = make("select", {});
+      many.setAttribute("aria-label", "Queries on a page");
+      many.append(...SIZES.map((n) => new Option(n ? `${n} at a time` : "all at once", n)));
+      const start = () => { // whoever turns below the list goes on reading above
+        section.querySelector(".example:not(.later) summary")?.focus({ preventScroll: true });
+        line.scrollIntoView();
+      };
+      if (!below) where.setAttribute("aria-live", "polite");
+      back.addEventListener("click", () => { if (page > 1) { go(page - 1); if (below) start(); } });
+      on.addEventListener("click", () => { if (on.ariaDisabled === "false") { go(page + 1); if (below) start(); } });
+      many.addEventListener("change", () => { size = Number(many.value); go(1); });
+      bar.append(back, where, on, ...(below ? [] : [many]));
+      return { bar, back, on, where };
+    });
+    const turn = (range, pages) => {
+      for (const { bar, back, on, where } of pagers) {
+        where.textContent = range;
+        // What has the focus keeps it: a button that cannot be pressed would lose it.
+        for (const [button, end] of [[back, page === 1], [on, page === pages]]) button.setAttribute("aria-disabled", end);
+        bar.hidden = examples.length <= SIZES[0];
+      }
+    };
 
     const search = make("input", { type: "search", placeholder: "Search queries and hits" });
     search.setAttribute("aria-label", "Search queries and hits");
@@ -173,20 +220,29 @@
       line.append(field);
     }
     line.append(count);
-    examples[0].before(line);
+    examples[0].before(line, pagers[0].bar);
+    examples.at(-1).after(pagers[1].bar);
 
     const read = () => {
       const [anchor, ...rest] = location.hash.slice(1).split("&");
-      if (anchor !== place || !rest.length) return;
-      asked.clear();
-      for (const [name, value] of new URLSearchParams(rest.join("&"))) if (fields.has(name)) ask(name, value);
+      const example = examples.find(({ id }) => id === anchor);
+      if (example) { // one query that somebody was sent to
+        if (example.hidden) asked.clear();
+        page = size ? Math.floor(fitting().indexOf(example) / size) + 1 : 1;
+      } else if (anchor !== place || !rest.length) return;
+      else {
+        asked.clear();
+        const given = new URLSearchParams(rest.join("&"));
+        for (const [name, value] of given) if (fields.has(name)) ask(name, value);
+        page = Number(given.get("page")) || 1;
+      }
       for (const [name, field] of fields) {
         const value = asked.get(name) ?? "";
         field.value = value;
         if (field.value !== value) field.append(new Option(value, value, false, true)); // of another page, and found nowhere here
       }
       update(false);
-      section.scrollIntoView();
+      (example ?? section).scrollIntoView();
     };
     update(false);
     read();

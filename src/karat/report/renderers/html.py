@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -17,30 +18,32 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from karat.report.blocks import (
+    SIGNS,
     Block,
     Cell,
     Column,
     Example,
     Interval,
     Line,
+    Link,
     Listing,
     Report,
     Section,
     Table,
-    is_numeric,
-    is_unbroken,
-    write_cell,
+    Verdict,
 )
+from karat.report.cells import as_table, is_numeric, is_unbroken, write_cell
 from karat.report.charts import draw, draw_spark
-from karat.report.figures import as_table
+from karat.report.overview import explained_once
 from karat.report.readable import LONGEST, NAME, QUERY, is_verbatim, readable, short_name
 
 _ROWS = 200  # of a table; a page with more is no longer read
 _CELL = 500  # characters
 _TEXT = 30  # characters from which on a column of text needs room
 _STATE = {"hit": " class=hit>✓", "miss": ">✗", "unjudged": ">?", None: ">"}  # never colour alone
+_HASHES, _HASH = re.compile(r"\b[0-9a-f]{32,}\b"), 12
 _PLAIN = re.compile(r"[ !#$%(-;=?-~]*")  # ASCII without what means something in HTML
-_SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}
+_WEIGHED: dict[int, tuple[Example, str]] = {}  # by identity: queries that were weighed and not yet rendered
 _SHOWN_BY = {"chart": "figure", "dots": "figure", "bars": "figure", "scatter": "figure"}  # else a macro of its name
 
 
@@ -48,67 +51,87 @@ def render_html(report: Report, command: str = "") -> bytes:
     """`command`: what made the report, for whoever wants to make it again."""
     from karat import __version__
 
-    made = {"Karat": __version__, **({"made with": command} if command else {})}
     page = environment().get_template("page.html")
     style, script = asset("style.css"), asset("script.js")
-    return page.render(
-        report=msgspec.structs.replace(report, facts={**report.facts, **made}),
-        parts=_parts(report.sections),
-        style=Markup(style),  # Karat's own file
-        script=Markup(script),
-        policy=_policy(style, script),
-    ).encode()
+    try:
+        return page.render(
+            title=report.page_title or report.title,
+            facts={**report.facts, "Karat": __version__, **({"made with": command} if command else {})},
+            parts=_parts(report.sections),
+            style=Markup(style),  # Karat's own file
+            script=Markup(script),
+            policy=_policy(style, script),
+        ).encode()
+    finally:
+        _WEIGHED.clear()
 
 
 def block_weight(block: Block) -> int:
-    """Bytes of a block on a page, at a place of a usual name."""
+    """Bytes of a block on a page, at a place of a usual name. What a query shows is kept until it is rendered."""
+    if isinstance(block, Example):
+        _WEIGHED[id(block)] = (block, _inside_example(block))
     return len(str(_shown(block, "", "section-1-1000", 3)).encode())
 
 
 def _policy(style: str, script: str) -> str:
     """Nothing may be loaded from anywhere, and nothing runs but these two."""
-    rules = {
-        "default-src": "'none'",
-        "style-src": _fingerprint(style),
-        "script-src": _fingerprint(script),
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    }
-    return "; ".join(f"{name} {value}" for name, value in rules.items())
-
-
-def _fingerprint(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    own = (f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (style, script))
+    allowed = "style-src {}; script-src {}".format(*own)
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 @dataclass(frozen=True)
-class _Placed:
+class Placed:
     """A section with a name that no other on the page has."""
 
     id: str
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Block] = ()
 
 
-@dataclass(frozen=True)
-class _Part:
-    id: str
-    title: str
-    sections: list[_Placed]
+def place(sections: Iterable[Section]) -> list[Placed]:
+    """Sections of one page, with links to each other, and each kind of interval explained once."""
+    return [section for part in _parts([*sections]) for section in part["sections"]]
 
 
-def _parts(sections: Sequence[Section]) -> list[_Part]:
-    taken: dict[str, int] = {}
+def _parts(sections: Sequence[Section]) -> list[dict[str, Any]]:
+    taken: Counter[str] = Counter()
     parts = []
-    for title, group in groupby(sections, lambda section: section.part):
-        place = _unique(title, taken) if title else ""
-        parts.append(_Part(place, title, [_Placed(_unique(s.name, taken), s.title, s.blocks) for s in group]))
-    return parts
+    for title, group in groupby(explained_once(sections), lambda section: section.part):
+        name = _unique(title, taken) if title else ""
+        parts.append((title, name, [(_unique(section.name, taken), section) for section in group]))
+    everywhere = {s.name: Placed(at, s.title) for _, _, part in reversed(parts) for at, s in reversed(part)}
+    shown = []
+    for title, name, part in parts:
+        there = everywhere | {s.name: Placed(at, s.title) for at, s in reversed(part)}
+        placed = [Placed(at, s.title, [_linked(block, there) for block in s.blocks]) for at, s in part]
+        shown.append({"id": name, "title": title, "sections": placed})
+    return shown
 
 
-def _unique(name: str, taken: dict[str, int]) -> str:
+def _linked(block: Block, there: Mapping[str, Placed]) -> Block:
+    """With the places on this page instead of the names of sections; of what is nowhere here, without a link."""
+    if isinstance(block, Verdict) and block.to:
+        return msgspec.structs.replace(block, to=[place.id for place in _found(block.to, there)])
+    if not isinstance(block, Table) or not any(isinstance(cell, Link) for row in block.rows for cell in row):
+        return block
+    rows = [[_link(cell, there) if isinstance(cell, Link) else cell for cell in row] for row in block.rows]
+    return msgspec.structs.replace(block, rows=rows)
+
+
+def _link(link: Link, there: Mapping[str, Placed]) -> Link:
+    found = _found(link.to, there)
+    return Link([place.id for place in found], link.text or "".join(place.title for place in found))
+
+
+def _found(names: Sequence[str], there: Mapping[str, Placed]) -> list[Placed]:
+    """The first of the sections that is on the page, if any."""
+    return [there[name] for name in names if name in there][:1]
+
+
+def _unique(name: str, taken: Counter[str]) -> str:
     slug = _slug(name)
-    taken[slug] = taken.get(slug, 0) + 1
+    taken[slug] += 1
     return slug if taken[slug] == 1 else f"{slug}--{taken[slug]}"  # no slug has two dashes
 
 
@@ -137,18 +160,19 @@ def environment() -> Environment:
         line=lambda text: readable(text, NAME).replace("\n", " "),
         query=lambda text: readable(text, QUERY).replace("\n", " "),
         slug=_slug,
-        cell=_cell,
+        cell=lambda value, style: readable(write_cell(value, style), _CELL),
+        said=_said,
+        hashes=lambda text: with_short_hashes(readable(text, NAME)),
         cells=_cells,
         gathered=_gathered,
         kind=_kind,
         draw=draw,
         as_table=as_table,
-        looks=_looks,
+        looks=lambda table: [_look(table, i) for i in range(len(table.columns))],
         example=_example,
         texts=_texts,
     )
-    made.globals.update(signs=_SIGNS, most_rows=_ROWS)
-    made.globals["show"] = _shown
+    made.globals.update(signs=SIGNS, most_rows=_ROWS, show=_shown)
     return made
 
 
@@ -182,16 +206,23 @@ def _words(text: str) -> Markup:
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escaped))  # escaped above
 
 
-def _cell(value: Cell, style: str) -> str:
-    return readable(write_cell(value, style), _CELL)
+def _said(value: Cell) -> Markup:
+    """A fact in words, which may lead somewhere."""
+    text = with_short_hashes(_words(readable(write_cell(value, "text"), _CELL)))
+    return Markup('<a href="#{}">{}</a>').format(value.to[0], text) if isinstance(value, Link) and value.to else text
 
 
-def _looks(table: Table) -> list[str]:
-    """The class of each column: n for numbers, u for what no line may break, t for text that needs room."""
-    return [_look(table, i) for i in range(len(table.columns))]
+def with_short_hashes(text: str) -> Markup:
+    """Escaped text, with the first letters of hashes and the rest on demand: nobody reads 64 letters.
+
+    >>> with_short_hashes("sha256:" + "ab" * 32)[:32], with_short_hashes("f00d1234")
+    (Markup('sha256:<abbr title="abababababab'), Markup('f00d1234'))
+    """
+    return Markup(_HASHES.sub(lambda m: f'<abbr title="{m[0]}">{m[0][:_HASH]}…</abbr>', str(escape(text))))
 
 
 def _look(table: Table, column: int) -> str:
+    """The class of a column: n for numbers, u for what no line may break, t for text that needs room."""
     if is_numeric(table, column):
         return "n"
     if is_unbroken(table, column):
@@ -240,15 +271,19 @@ def _texts(listing: Listing) -> Markup:
 
 def _example(block: Example, place: str) -> Markup:
     """One query. Made here and without what HTML can do without: a page has a thousand of them."""
+    known = _WEIGHED.get(id(block))
+    inside = known[1] if known is not None and known[0] is block else _inside_example(block)
+    return Markup(f"<details class=example id={place}>{inside}</details>\n")  # text is escaped
+
+
+def _inside_example(block: Example) -> str:
     query = _safe(block.query or "", QUERY).replace("\n", " ")
     outcome = f" <small>{_safe(block.outcome)}</small>" if block.outcome else ""
     facts, labels = _pairs(block.facts), _pairs(block.labels)
     notes = "".join(f"<p class=note>{_words(note)}</p>" for note in block.notes)
     lists = f"<div class=listings>{''.join(map(_listed, block.listings))}</div>" if block.listings else ""
-    return Markup(  # text is escaped
-        f"<details class=example id={place}><summary><b>{_safe(block.query_id, NAME)}</b> {query}{outcome}"
-        f"</summary>\n<dl>{facts}</dl><dl>{labels}</dl>{notes}{lists}</details>\n"
-    )
+    summary = f"<summary><b>{_safe(block.query_id, NAME)}</b> {query}{outcome}</summary>"
+    return f"{summary}\n<dl>{facts}</dl><dl>{labels}</dl>{notes}{lists}"
 
 
 def _pairs(pairs: Mapping[str, Cell]) -> str:
@@ -274,6 +309,8 @@ def marked(text: str, marks: Sequence[tuple[int, int]], longest: int = LONGEST) 
 
 def _inside(value: Cell, column: Column) -> str:
     shown = _safe(write_cell(value, column.style), _CELL)
+    if isinstance(value, Link) and value.to:
+        return f'<a href="#{value.to[0]}">{shown}</a>'
     if not isinstance(value, Interval) or column.scale is None or value.value is None:
         return shown
     return f'<span class="interval">{draw_spark(value, column.scale)}<span>{shown}</span></span>'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from karat.report.blocks import Block, Example, Listing, Report, Table, Text, Verdict, listing_table, write_cell
-from karat.report.figures import as_table, without_repeats
+from karat.report.blocks import Block, Example, Listing, Report, Table, Text, Verdict
+from karat.report.cells import as_table, listing_table, without_repeats, write_cell
 from karat.report.readable import QUERY, readable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$&-])")
@@ -14,7 +14,9 @@ _LIVE = re.compile(
     r"(?<!\w)@|@(?=[\w.-]*[^\W\d])|[#!$&](?=\d)|[%~](?=[\w\"])|\bGH-(?=\d)|\bwww(?=\.)|:(?=//)|\b(?:mailto|xmpp)(?=:)",
     re.I,
 )
-_MARKS = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive", "invalid": "⚠️ invalid"}
+# The id of a chunk with a number, such as doc_1#12.
+_ID = re.compile(r"(?<![^\s,(])([\w./:-]*\w#\d[\w./:#-]*)(?![^\s,)])")
+MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "invalid": "⚠️"}
 
 
 def render_markdown(report: Report) -> str:
@@ -28,9 +30,15 @@ def render_markdown(report: Report) -> str:
 def safe(text: str) -> str:
     """One line of text that Markdown shows as it is.
 
-    >>> safe("<b>| @all [x](y)")
-    '\\\\<b\\\\>\\\\| @\\u200ball \\\\[x\\\\]\\\\(y\\\\)'
+    An id that a host would take for a reference is code: nothing is put into it, so that it can be copied.
+
+    >>> safe("<b>| @all [x](y)"), safe("doc_1#12, doc_1#p2")
+    ('\\\\<b\\\\>\\\\| @\\u200ball \\\\[x\\\\]\\\\(y\\\\)', '`doc_1#12`, doc\\\\_1\\\\#p2')
     """
+    return "".join(f"`{part}`" if at % 2 else _escaped(part) for at, part in enumerate(_ID.split(text)))
+
+
+def _escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", inert(text))
 
 
@@ -50,7 +58,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Text):
         return safe(block.text)
     if isinstance(block, Verdict):
-        return f"**{_MARKS[block.outcome]}** {safe(block.title)}: {safe(block.reason)}"
+        return f"**{MARKS[block.outcome]} {block.outcome}** {safe(block.title)}: {safe(block.reason)}"
     if isinstance(block, Example):
         return _example(block)
     if isinstance(block, Listing):

@@ -2,119 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.markup import escape
-from rich.table import Table as RichTable
-from rich.text import Text as RichText
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from karat.errors import no_commands
-from karat.report.blocks import (
-    Block,
-    Example,
-    Figure,
-    Listing,
-    Report,
-    Section,
-    Table,
-    Text,
-    Verdict,
-    is_numeric,
-    is_unbroken,
-    listing_table,
-    write_cell,
-)
-from karat.report.figures import as_table, without_repeats
+from karat.report.blocks import SIGNS, Block, Example, Figure, Listing, Report, Section, Table, Text, Verdict
+from karat.report.cells import as_table, is_numeric, is_unbroken, listing_table, without_repeats, write_cell
 from karat.report.readable import QUERY, readable
+from karat.report.renderers.columns import cells_of, cut, shared_width, wrapped
+
+Style: TypeAlias = Literal["plain", "title", "heading", "caption", "note", "warning"]
+Lines: TypeAlias = Iterator[tuple[str, Style]]
 
 WIDTH = 100
 _GAP = 3  # between two columns
 _NAME = 32  # letters of a name at the start of a row
 _TEXT = 12  # what a column of text can be folded to
-_MARKS = {"pass": "✓ pass", "fail": "✗ fail", "inconclusive": "? inconclusive", "invalid": "! invalid"}
-_STYLES = {"note": "dim", "warning": "yellow", "plain": ""}
+_CODES: Mapping[Style, str] = {"title": "1", "heading": "1;4", "caption": "3", "note": "2", "warning": "33"}
 
 
-def print_report(report: Report, console: Console) -> None:
-    with console.capture() as shown:
-        console.print(RichText(clean(report.title), style="bold"))
-        for section in report.sections:
-            console.print(_section(section))
+def render_terminal(report: Report, width: int = WIDTH, codes: Mapping[Style, str] | None = None) -> str:
+    """A report as lines of text; `codes` are the ANSI codes of its styles, none where nothing would show them."""
+    lines = [*_text(report.title, width, "title")]
+    for section in report.sections:
+        lines += _section(section, width)
+    shown = (
+        f"\033[{code}m{line}\033[0m" if (code := (codes or {}).get(style)) and line else line for line, style in lines
+    )
     # Only now is it known what stands at the start of a line.
-    console.file.write(no_commands(shown.get()))
+    return no_commands("".join(f"{line}\n" for line in shown))
 
 
-class _Console(Console):
-    """rich ends the process with code 1 when its reader goes away; that is the command line's to decide."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+def _styled(line: str, code: str | None) -> str:
+    return f"\033[{code}m{line}\033[0m" if line and code else line
 
 
-def terminal_console() -> Console:
-    """Standard output: as wide as the terminal, but never over 100 columns; plain when it is no terminal."""
-    console = _Console(highlight=False, soft_wrap=False)
-    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
-    return console
+def terminal_width() -> int:
+    """As wide as the terminal, but never over 100 columns; 100 when it is no terminal."""
+    return min(shutil.get_terminal_size().columns, WIDTH) if _is_terminal() else WIDTH
+
+
+def terminal_codes() -> dict[Style, str]:
+    """What standard output can show: nothing if it is no terminal, no colours where NO_COLOR is set."""
+    if not _is_terminal() or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
+        return {}
+    return {style: code for style, code in _CODES.items() if style != "warning" or not os.environ.get("NO_COLOR")}
+
+
+def _is_terminal() -> bool:
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 def clean(text: str) -> str:
     """Text from data without control characters, so that it cannot move the cursor or colour the screen."""
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
-def _section(section: Section) -> RenderableType:
-    heading = RichText(f"\n{clean(section.title)}", style="bold underline")
-    parts: list[RenderableType] = [heading]
+def _text(text: str, width: int, style: Style = "plain") -> Lines:
+    return ((line, style) for line in wrapped(clean(text), width))
+
+
+def _section(section: Section, width: int) -> Lines:
+    yield "", "plain"
+    yield from _text(section.title, width, "heading")
     blocks = without_repeats(section.blocks)
     for before, block in zip([None, *blocks], blocks, strict=False):
         if isinstance(before, (Table, Figure)) and isinstance(block, (Table, Figure)):
-            parts.append("")
-        parts.append(_block(block))
-    return Group(*parts)
+            yield "", "plain"
+        yield from _block(block, width)
 
 
-def _block(block: Block) -> RenderableType:
+def _block(block: Block, width: int) -> Lines:
     if isinstance(block, Table):
-        return _table(block)
-    if isinstance(block, Text):
-        return RichText(clean(block.text), style=_STYLES[block.kind])
-    if isinstance(block, Verdict):
-        return RichText(f"{_MARKS[block.outcome]}  {clean(block.title)}: {clean(block.reason)}")
-    if isinstance(block, Example):
-        return _example(block)
-    if isinstance(block, Listing):
-        return _table(listing_table(block))
-    # A terminal has no lines worth reading, but the numbers are.
-    return Group(RichText(clean(block.title), style="italic"), _table(as_table(block)))
+        yield from _table(block, width)
+    elif isinstance(block, Text):
+        yield from _text(block.text, width, block.kind)
+    elif isinstance(block, Verdict):
+        yield from _text(f"{SIGNS[block.outcome]} {block.outcome}  {block.title}: {block.reason}", width)
+    elif isinstance(block, Example):
+        yield from _example(block, width)
+    elif isinstance(block, Listing):
+        yield from _table(listing_table(block), width)
+    else:  # a terminal has no lines worth reading, but the numbers are
+        yield from _text(block.title, width, "caption")
+        yield from _table(as_table(block), width)
 
 
-def _example(block: Example) -> RenderableType:
+def _example(block: Example, width: int) -> Lines:
     facts = [f"{name} {write_cell(value, 'score')}" for name, value in block.facts.items()]
     labels = [f"{name} {readable(value, QUERY)}" for name, value in block.labels.items()]
-    parts: list[RenderableType] = [
-        "",
-        RichText(clean(f"{readable(block.query_id, QUERY)}  {readable(block.query or '', QUERY)}"), style="bold"),
-        RichText(clean("  ".join(filter(None, [block.outcome, *facts, *labels]))), style="dim"),
-        *(RichText(clean(note)) for note in block.notes),
-    ]
+    yield "", "plain"
+    yield from _text(f"{readable(block.query_id, QUERY)}  {readable(block.query or '', QUERY)}", width, "title")
+    yield from _text("  ".join(filter(None, [block.outcome, *facts, *labels])), width, "note")
+    for note in block.notes:
+        yield from _text(note, width)
     for listing in block.listings:
-        parts += ["", _table(listing_table(listing))]
-    return Group(*parts)
+        yield "", "plain"
+        yield from _table(listing_table(listing), width)
 
 
-def _table(block: Table) -> RenderableType:
-    fitting = _Fitting(block)
-    return Group(fitting, RichText(clean(block.note), style="dim")) if block.note else fitting
+def _table(block: Table, width: int) -> Lines:
+    yield from _Fitting(block, width).lines()
+    if block.note:
+        yield from _text(block.note, width, "note")
 
 
 class _Fitting:
     """A table that a narrow terminal cuts into several, each with the first column, rather than cut its numbers."""
 
-    def __init__(self, block: Table) -> None:
+    def __init__(self, block: Table, width: int) -> None:
+        self._width = width
         self._titles = [clean(c.title) for c in block.columns]
         self._rows = [
             [clean(write_cell(v, c.style)) for v, c in zip(row, block.columns, strict=True)] for row in block.rows
@@ -125,43 +125,70 @@ class _Fitting:
         columns = range(len(block.columns))
         self._numeric = [is_numeric(block, i) for i in columns]
         self._unbroken = [is_unbroken(block, i) for i in columns]
+        every = zip(*(self._titles, *self._rows), strict=True)
+        self._longest = [max(cells_of(line) for cell in cells for line in cell.split("\n")) for cells in every]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        for i, columns in enumerate(self._parts(options.max_width)):
+    def lines(self) -> Lines:
+        for i, columns in enumerate(self._parts()):
             if i:
-                yield RichText("")
-            yield self._part(columns, options.max_width)
+                yield "", "plain"
+            yield from self._part(columns)
 
-    def _parts(self, width: int) -> list[list[int]]:
+    def _parts(self) -> list[list[int]]:
         """Which columns stand together: as many as fit beside the first."""
         parts = [[0]]
-        used = first = self._needs(0, width)
+        used = first = self._needs(0)
         for column in range(1, len(self._titles)):
-            used += _GAP + self._needs(column, width)
-            if used > width and len(parts[-1]) > 1:
+            used += _GAP + self._needs(column)
+            if used > self._width and len(parts[-1]) > 1:
                 parts.append([0])
-                used = first + _GAP + self._needs(column, width)
+                used = first + _GAP + self._needs(column)
             parts[-1].append(column)
         return parts
 
-    def _needs(self, column: int, width: int) -> int:
+    def _needs(self, column: int) -> int:
         """The columns of the terminal without which it cannot be read: all of a number, a few words of a text."""
-        longest = max(map(cell_len, [self._titles[column], *(row[column] for row in self._rows)]))
-        return longest if self._unbroken[column] else min(longest, width // 3 if column == 0 else _TEXT)
+        longest = self._longest[column]
+        return longest if self._unbroken[column] else min(longest, self._width // 3 if column == 0 else _TEXT)
 
-    def _part(self, columns: list[int], width: int) -> RenderableType:
-        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
-        for i in columns:
-            table.add_column(
-                escape(self._titles[i]),
-                justify="right" if self._numeric[i] else "left",
-                no_wrap=self._unbroken[i],
-                overflow="fold",
-                min_width=min(self._needs(i, width), width),
-            )
+    def _part(self, columns: Sequence[int]) -> Lines:
+        sizes = self._sizes(columns)
+        for line in self._row(self._titles, sizes, above=True):
+            yield line, "title"
+        yield cut("─" * (sum(sizes.values()) + _GAP * (len(sizes) - 1)), self._width), "plain"
         for row in self._rows:
-            table.add_row(*(escape(row[i]) for i in columns))
-        return table
+            for line in self._row(row, sizes):
+                yield line, "plain"
+
+    def _sizes(self, columns: Sequence[int]) -> dict[int, int]:
+        """How wide each column is: as its cells, less where they do not fit; one that has no room is left out."""
+        last, room = len(columns) - 1, self._width - (len(columns) - 1)
+        gaps = [(place > 0) + (place < last) for place in range(len(columns))]  # each has one side of the gap beside it
+        whole = [min(self._longest[i] + gap, room) for i, gap in zip(columns, gaps, strict=True)]
+        fits = shared_width(whole, [not self._unbroken[i] for i in columns], room)
+        return {
+            i: max(size - gap, min(self._needs(i), self._width))
+            for i, size, gap in zip(columns, fits, gaps, strict=True)
+            if size or not self._longest[i]
+        }
+
+    def _row(self, cells: Sequence[str], sizes: Mapping[int, int], above: bool = False) -> Iterator[str]:
+        """The lines of a row; one, unless a cell is folded. `above`: short cells begin below."""
+        folded = [
+            cells[i].split("\n") if self._unbroken[i] else wrapped(cells[i], max(size, 1)) for i, size in sizes.items()
+        ]
+        height = max(map(len, folded))
+        for (i, size), lines in zip(sizes.items(), folded, strict=True):
+            empty = [""] * (height - len(lines))
+            lines[:] = [_padded(line, size, self._numeric[i]) for line in (empty + lines if above else lines + empty)]
+        for line in zip(*folded, strict=True):
+            yield cut((" " * _GAP).join(line), self._width)
+
+
+def _padded(text: str, size: int, numeric: bool) -> str:
+    shown = cut(text.rstrip() if numeric else text, size)
+    space = " " * (size - cells_of(shown))
+    return space + shown if numeric else shown + space
 
 
 def _middle_out(text: str) -> str:

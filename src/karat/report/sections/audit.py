@@ -1,37 +1,123 @@
-"""What was found and done before scoring, and what could not be measured."""
+"""What was found and done before scoring, what could not be measured, and what the numbers were made from."""
 
 from __future__ import annotations
 
-from karat.report.blocks import Block, Column, Table, Text
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from karat.report.blocks import Block, Column, Report, Section, Table, Text
+from karat.report.cells import count, table
 from karat.report.sections.base import ReportSection
-from karat.results.analyses.analyse import REGISTRY
-from karat.results.numbers import listed
+from karat.report.sections.doubts import with_doubts
+from karat.results.analyses.base import REGISTRY
+from karat.results.numbers import counted, listed
 from karat.results.result import Result
+
+# What one line says of queries that were not scored as they should have been.
+_IN_SHORT = {
+    "failed_queries": "{} failed",
+    "missing_queries": "{} missing from the run and scored as failed",
+    "missing_skipped": "{} missing from the run and left out",
+    "unknown_queries": "{} not in the gold set and left out",
+}
 
 
 class AuditSection(ReportSection):
-    """Everything that was repaired, left out or settled."""
-
-    name = "audit"
-    title = "Audit"
-    order = 80
+    name, title, order = "audit", "Audit", 80
 
     def blocks(self, result: Result) -> list[Block]:
-        entries = list(result.audited)
-        if not entries:
+        if not list(result.audited):
             return [Text("Nothing to report: every query was found, every list was in order.")]
-        columns = [Column("count", "count"), Column("found"), Column("done"), Column("for example")]
-        return [Table(columns, [[e.count, e.found, e.done or None, listed(e.examples) or None] for e in entries])]
+        rows = [[e.count, e.found, e.done or None, listed(e.examples) or None] for e in result.audited]
+        return [table([count("count"), "found", "done", "for example"], rows)]
+
+    def short_blocks(self, result: Result) -> list[Block]:
+        return self.blocks(result) if list(result.audited) else []
+
+
+def audit_line(result: Result) -> list[Block]:
+    """One line about queries that failed, are missing, unknown or left out; none where all is well."""
+    found = [(e, _IN_SHORT[e.code].format(counted(e.count))) for e in result.audited if e.code in _IN_SHORT]
+    failed = next((f" ({e.examples[0]})" for e, _ in found if e.code == "failed_queries" and e.examples), "")
+    said = "; ".join(text + (failed if entry.code == "failed_queries" else "") for entry, text in found)
+    return [Text(f"{said}.", "warning")] if said else []
+
+
+def with_audits(report: Report, results: Sequence[Result]) -> Report:
+    """A report with the audit of every result that has something to say, and doubts before all else."""
+    names = [f": {result.system or result.run}" if len(results) > 1 else "" for result in results]
+    sections = [
+        Section(AuditSection.name, f"{AuditSection.title}{name}", AuditSection().blocks(result))
+        for result, name in zip(results, names, strict=True)
+        if list(result.audited)
+    ]
+    return with_doubts(msgspec.structs.replace(report, sections=[*report.sections, *sections]), results)
 
 
 class NotMeasured(ReportSection):
-    """Analyses that lack data."""
-
-    name = "not_measured"
-    title = "Not measured"
-    order = 82
+    name, title, order = "not_measured", "Not measured", 82
 
     def blocks(self, result: Result) -> list[Block]:
         titles = {name: kind.title for name, kind in REGISTRY.everything().items()}
         rows = [[titles.get(name, name), what] for name, what in result.analyses.lacking.items()]
         return [Table([Column("what"), Column("it needs")], rows, layout="facts")] if rows else []
+
+    def headline(self, result: Result) -> str:
+        [*tables] = self.blocks(result)
+        names = [str(row[0]).lower() for block in tables if isinstance(block, Table) for row in block.rows]
+        return ", ".join(names) + " (`--explain` says what each needs)" if names else ""
+
+
+class Artifacts(ReportSection):
+    name, title, order = "artifacts", "Made from", 90
+
+    def blocks(self, result: Result) -> list[Block]:
+        dataset, drawn, prices = result.gold.dataset, result.sampling, result.rules.prices
+        facts: dict[str, Any] = {
+            "run": result.run,
+            "system": result.system,
+            "gold": result.gold.label,
+            "dataset": " ".join(x for x in (dataset.name, dataset.version) if x),
+            "dataset hash": dataset.hash,
+            "as of": " to ".join(dataset.as_of_range or []),
+            "prices": prices and f"{prices.currency}, {counted(len(prices.models), 'model')}, {prices.hash}",
+            "intervals": f"{drawn.method}, {drawn.resamples:,} resamples, seed {drawn.seed}",
+            # RAG_TOP_K and the like are names of settings, and stay as they are.
+            **{n if n.isupper() else n.replace("_", " "): value for n, value in result.provenance.items()},
+        }
+        return [_table(facts)]
+
+    def headline(self, result: Result) -> str:
+        dataset, drawn = result.gold.dataset, result.sampling
+        name = " ".join(x for x in (dataset.name, dataset.version) if x) or result.gold.label
+        return f"{name} ({dataset.hash}); {drawn.method} intervals, {drawn.resamples:,} resamples, seed {drawn.seed}"
+
+    def full_blocks(self, result: Result) -> list[Block]:
+        [table] = self.blocks(result)
+        assert isinstance(table, Table)
+        rules = result.rules
+        settings: dict[str, Any] = {
+            "intervals are over": f"groups with the same {result.cluster}" if result.cluster else "queries",
+            "k where a metric names none": rules.k,
+            "queries that the run lacks": {"worst": "scored as failed", "skip": "left out"}[rules.missing],
+            "hits cut under the score": rules.min_score,
+            "document of a chunk": f"what stands before {rules.doc_of!r}",
+            "items in the corpus": result.corpus_size,
+            "versions of the metrics": ", ".join(f"{name} v{version}" for name, version in result.definitions.items()),
+        }
+        return [msgspec.structs.replace(table, rows=[*table.rows, *_table(settings).rows])]
+
+
+def _table(facts: dict[str, Any]) -> Table:
+    rows = [[name, _plain(value)] for name, value in facts.items() if value not in (None, "", {})]
+    return Table([Column("what"), Column("value")], rows, layout="facts")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict) and set(value) == {"values", "first"}:
+        return f"{value['values']} different values, the first: {_plain(value['first'])}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+    return str(value)

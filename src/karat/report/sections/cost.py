@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from karat.data.prices import money
-from karat.report.blocks import Block, Cell, Column, Interval, Table, Text, write_cell
-from karat.report.cells import interval_column
-from karat.report.sections.base import ReportSection
+from karat.report.blocks import Block, Cell, Interval, Table, Text
+from karat.report.cells import count, interval_column, table, texts, write_cell
+from karat.report.sections.base import AnalysisSection
 from karat.results.analyses.cost import CostPart, Costs
-from karat.results.analyses.latency import Latencies, Measured, Timing
+from karat.results.analyses.latency import Latencies, Measured
 from karat.results.numbers import counted, interval, written
-from karat.results.result import Result
 
 _FEW = "*"
 _TOO_FEW = (
@@ -20,29 +19,23 @@ _TOO_FEW = (
 )
 
 
-class LatencySection(ReportSection):
-    """Every stage and the whole, with its slow tail."""
+class LatencySection(AnalysisSection):
+    name, title, order = "latency", "Latency", 50
 
-    name = "latency"
-    title = "Latency"
-    order = 50
-
-    def blocks(self, result: Result) -> list[Block]:
-        found: Latencies | None = result.analyses.found.get("latency")
-        if found is None:
-            return []
+    def show(self, found: Latencies) -> list[Block]:
         timings = [*found.stages, found.total] if len(found.stages) > 1 else [found.total]
         names = ("stage", "mean", "p50", "p90", "p99")
-        rows = [_timing_cells(timing) for timing in timings]
+        rows: list[list[Cell]] = [
+            [t.stage or "in all", *map(_with_limits, (t.mean, t.p50, t.p90, t.p99)), t.queries] for t in timings
+        ]
         few = any(write_cell(cell, "text").endswith(_FEW) for row in rows for cell in row)
         note = "milliseconds" + (f"; {_FEW} {_TOO_FEW}" if few else "")
         columns = [interval_column(name, (row[i] for row in rows)) for i, name in enumerate(names)]
-        return [Table([*columns, Column("queries", "count")], rows, note)]
+        return [table([*columns, count("queries")], rows, note)]
 
-
-def _timing_cells(timing: Timing) -> list[Cell]:
-    numbers = (timing.mean, timing.p50, timing.p90, timing.p99)
-    return [timing.stage or "in all", *map(_with_limits, numbers), timing.queries]
+    def in_short(self, found: Latencies) -> str:
+        times = ((name, getattr(found.total, name).value) for name in ("mean", "p50", "p90", "p99"))
+        return ", ".join(f"{name} {written(value, 'ms')}" for name, value in times if value is not None)
 
 
 def _with_limits(number: Measured) -> Interval:
@@ -51,31 +44,22 @@ def _with_limits(number: Measured) -> Interval:
     return Interval(text, number.value, number.low, number.high)
 
 
-class CostSection(ReportSection):
-    """Per query and in all, by stage and model; one-off costs as lines of their own."""
+class CostSection(AnalysisSection):
+    name, title, order = "cost", "Cost", 51
 
-    name = "cost"
-    title = "Cost"
-    order = 51
-
-    def blocks(self, result: Result) -> list[Block]:
-        found: Costs | None = result.analyses.found.get("cost")
-        return [] if found is None else list(_blocks(found))
-
-
-def _blocks(found: Costs) -> Iterator[Block]:
-    yield Text(" ".join(_sentences(found)))
-    for title, parts in (("stage", found.stages), ("model", found.models)):
-        if {part.name for part in parts} - {None}:
-            yield _cost_table(title, parts, found.currency)
-    if found.unpriced:
-        yield Text(f"The cost of some queries is not known, and left out: {', '.join(found.unpriced)}.", "warning")
-    if found.currency is None:
-        yield Text("No price table: `--prices FILE` turns this into money.", "note")
-    if found.one_off:
-        amounts = [[line.name, money(line.amount), line.per] for line in found.one_off]
-        titles = ("one-off cost", found.currency or "", "per")
-        yield Table([*map(Column, titles)], amounts, "no part of what the queries cost")
+    def show(self, found: Costs) -> list[Block]:
+        blocks: list[Block] = [Text(" ".join(_sentences(found)))]
+        for title, parts in (("stage", found.stages), ("model", found.models)):
+            if {part.name for part in parts} - {None}:
+                blocks.append(_cost_table(title, parts, found.currency))
+        unpriced = f"The cost of some queries is not known, and left out: {', '.join(found.unpriced)}."
+        blocks += texts("warning", (found.unpriced, unpriced))
+        blocks += texts("note", (found.currency is None, "No price table: `--prices FILE` turns this into money."))
+        if found.one_off:
+            amounts = [[line.name, money(line.amount), line.per] for line in found.one_off]
+            titles = ("one-off cost", found.currency or "", "per")
+            blocks.append(table(titles, amounts, "no part of what the queries cost"))
+        return blocks
 
 
 def _sentences(found: Costs) -> Iterator[str]:
@@ -91,10 +75,9 @@ def _sentences(found: Costs) -> Iterator[str]:
 
 
 def _cost_table(title: str, parts: list[CostPart], currency: str | None) -> Table:
-    counts = ("queries", "calls", "tokens in", "tokens out")
-    money_columns = [Column(currency), Column("share")] if currency else []
+    counts = map(count, ("queries", "calls", "tokens in", "tokens out"))
     rows = [_cost_cells(part) if currency else _cost_cells(part)[:-2] for part in parts]
-    return Table([Column(title), *(Column(name, "count") for name in counts), *money_columns], rows)
+    return table([title, *counts, *([currency, "share"] if currency else [])], rows)
 
 
 def _cost_cells(part: CostPart) -> list[Cell]:

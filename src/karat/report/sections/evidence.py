@@ -1,14 +1,15 @@
-"""What hits say: evidence covered, entities linked."""
+"""What hits say: evidence covered, entities linked, and what newer documents did to the scores."""
 
 from __future__ import annotations
 
 from karat.errors import shorten
-from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.sections.base import ReportSection
-from karat.results.analyses.entities import Linked, Often
+from karat.report.blocks import Block, Cell, Table, Text
+from karat.report.cells import count, difference_table, table, texts
+from karat.report.sections.base import AnalysisSection
+from karat.results.analyses.entities import Linked
 from karat.results.analyses.evidence import ON_ANSWERS, ON_EVIDENCE, EvidenceFound
-from karat.results.numbers import with_interval
-from karat.results.result import Result
+from karat.results.analyses.freshness import Fresh
+from karat.results.numbers import counted, listed, points, with_interval
 from karat.results.summary import SummaryRow
 
 _WORDS = {
@@ -17,20 +18,24 @@ _WORDS = {
     "contained": "the chunk lies inside the evidence",
     "fuzzy": "they are alike",
 }
+_WITHOUT_NEWER = (
+    "without newer: hits newer than their query's as_of removed, the gold unchanged. What falls was earned with "
+    "documents that did not exist yet; what rises had to make room for them."
+)
 
 
-class EvidenceSection(ReportSection):
-    """How much of the evidence the top holds, by which rule, and what is not covered."""
+class EvidenceSection(AnalysisSection):
+    name, title, order = "evidence", "Evidence texts", 45
 
-    name = "evidence"
-    title = "Evidence texts"
-    order = 45
+    def show(self, found: EvidenceFound) -> list[Block]:
+        rows = [[one.query_id, shorten(" ".join(one.text.split()), 70)] for one in found.uncovered_examples]
+        uncovered = [table(["query", "evidence that no chunk covers"], rows)] if rows else []
+        return [_panel(found), *_rules(found), *_caveats(found), *uncovered]
 
-    def blocks(self, result: Result) -> list[Block]:
-        found: EvidenceFound | None = result.analyses.found.get("evidence")
-        if found is None:
-            return []
-        return [_panel(found), *_rules(found), *_caveats(found), *_uncovered(found)]
+    def in_short(self, found: EvidenceFound) -> str:
+        k = 5 if 5 in found.ks else max(found.ks)
+        told = (row for row in found.panel if row.metric in (f"evidence_recall@{k}", f"answer_containment@{k}"))
+        return "; ".join(f"{row.metric} {with_interval(row)}" for row in told)
 
 
 def _panel(found: EvidenceFound) -> Table:
@@ -40,7 +45,7 @@ def _panel(found: EvidenceFound) -> Table:
         for name in (*ON_EVIDENCE, ON_ANSWERS)
         if f"{name}@{found.ks[0]}" in by_name
     ]
-    return Table([Column("metric"), *(Column(f"@{k}") for k in found.ks)], rows)
+    return table(["metric", *(f"@{k}" for k in found.ks)], rows)
 
 
 def _rules(found: EvidenceFound) -> list[Block]:
@@ -50,49 +55,32 @@ def _rules(found: EvidenceFound) -> list[Block]:
         [_WORDS[r.rule] + (f" (ratio ≥ {found.threshold:g})" if r.rule == "fuzzy" else ""), r.evidences, r.pairs]
         for r in found.rules
     ]
-    columns = [Column("covered because"), Column("evidences", "count"), Column("pairs", "count")]
-    deepest = max(found.ks)
     note = (
         f"{found.covered:,} of {found.evidences:,} evidences of {found.queries:,} queries are covered by the top "
-        f"{deepest}. evidences: by the first chunk that covers them; pairs: of evidence and chunk."
+        f"{max(found.ks)}. evidences: by the first chunk that covers them; pairs: of evidence and chunk."
     )
-    return [Table(columns, rows, note)]
+    return [table(["covered because", count("evidences"), count("pairs")], rows, note)]
 
 
 def _caveats(found: EvidenceFound) -> list[Block]:
-    said = []
-    if found.without_text:
-        said.append(f"Hits without a text, which cover nothing: {found.without_text:,} of {found.hits:,}.")
-    if found.too_long:
-        said.append(f"Pairs of texts too long to be compared letter by letter, taken as uncovered: {found.too_long:,}.")
-    if found.longer:
-        said.append(f"Uncovered evidences that are longer than every chunk of their query's top: {found.longer:,}.")
-    return [Text(text, "note") for text in said]
+    no_text = f"Hits without a text, which cover nothing: {found.without_text:,} of {found.hits:,}."
+    too_long = f"Pairs of texts too long to be compared letter by letter, taken as uncovered: {found.too_long:,}."
+    longer = f"Uncovered evidences that are longer than every chunk of their query's top: {found.longer:,}."
+    return texts("note", (found.without_text, no_text), (found.too_long, too_long), (found.longer, longer))
 
 
-def _uncovered(found: EvidenceFound) -> list[Block]:
-    rows = [[one.query_id, shorten(" ".join(one.text.split()), 70)] for one in found.uncovered_examples]
-    return [Table([Column("query"), Column("evidence that no chunk covers")], rows)] if rows else []
+class EntitySection(AnalysisSection):
+    name, title, order = "entities", "Entity linking", 46
 
-
-class EntitySection(ReportSection):
-    """Precision, recall and F1 by query and by link; mentions without an entity apart."""
-
-    name = "entities"
-    title = "Entity linking"
-    order = 46
-
-    def blocks(self, result: Result) -> list[Block]:
-        found: Linked | None = result.analyses.found.get("entities")
-        if found is None:
-            return []
+    def show(self, found: Linked) -> list[Block]:
         blocks: list[Block] = [
             Text(f"{found.right:,} of {found.wanted:,} entities linked rightly, with {found.linked:,} links in all."),
             _table(found.scores),
         ]
         for what, entities in (("Missed", found.missed), ("Wrongly linked", found.wrong)):
             if entities:
-                blocks.append(Text(f"{what} most often: {_listed(entities)}."))
+                often = ", ".join(f"{entity.id} ({entity.times})" for entity in entities)
+                blocks.append(Text(f"{what} most often: {often}."))
         if found.nil_scores:
             seen = f"{found.nil_right:,} of {found.nil_wanted:,} seen, {found.nil_said:,} said"
             blocks += [Text(f"Mentions without an entity (NIL): {seen}."), _table(found.nil_scores)]
@@ -105,16 +93,41 @@ def _table(rows: list[SummaryRow]) -> Table:
     lines = []
     for name, row in by_name.items():
         if "average=micro" not in name:
-            micro = by_name.get(_micro(name))
+            head, _, rest = name.partition("(")
+            micro = by_name.get(f"{head}(average=micro{',' + rest if rest else ')'}")
             lines.append([name, with_interval(row), None if micro is None else with_interval(micro), row.n])
-    titles = ("metric", "by query (macro)", "by link (micro)")
-    return Table([*map(Column, titles), Column("queries", "count")], lines)
+    return table(["metric", "by query (macro)", "by link (micro)", count("queries")], lines)
 
 
-def _micro(name: str) -> str:
-    head, _, rest = name.partition("(")
-    return f"{head}(average=micro{',' + rest if rest else ')'}"
+class FreshnessSection(AnalysisSection):
+    name, title, order = "freshness", "Freshness", 50
+
+    def show(self, found: Fresh) -> list[Block]:
+        said = f"{found.freshness.metric} {with_interval(found.freshness)}. {_dates(found)}"
+        compared = difference_table(found.differences, "as returned", "without newer", _WITHOUT_NEWER)
+        return [Text(said), compared, *_newer_gold(found)]
+
+    def in_short(self, found: Fresh) -> str:
+        first = found.differences[0] if found.differences else None
+        without = f"; without them {first.metric} changes by {points(first.delta)}" if first else ""
+        return f"{found.newer_hits:,} of {counted(found.hits, 'hit')} are newer than their query's as_of{without}"
 
 
-def _listed(entities: list[Often]) -> str:
-    return ", ".join(f"{entity.id} ({entity.times})" for entity in entities)
+def _dates(found: Fresh) -> str:
+    undated = f"; {found.undated_hits:,} say no version and were kept" if found.undated_hits else ""
+    odd = f"; {found.odd_versions:,} say one that cannot be compared (see the audit)" if found.odd_versions else ""
+    return (
+        f"{counted(found.queries)} with as_of, {counted(found.hits, 'hit')}: "
+        f"{found.newer_hits:,} newer than it{undated}{odd}. "
+        f"Of these queries, {found.affected:,} with a newer hit in the top {found.k}."
+    )
+
+
+def _newer_gold(found: Fresh) -> list[Block]:
+    if not found.newer_gold:
+        return []
+    among = "" if found.all_gold else " that the run returned"
+    shown = listed(found.newer_gold_examples)
+    more = " …" if found.newer_gold > len(found.newer_gold_examples) else ""
+    said = f"Relevant gold items{among} that are newer than their query's as_of: {found.newer_gold:,} ({shown}{more})."
+    return [Text(f"{said} A label or an as_of is wrong there.", "warning")]

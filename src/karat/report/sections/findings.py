@@ -2,75 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from karat.report.blocks import Block, Column, Table, Text, Tile, Tiles
+from karat.report.blocks import Block, Cell, Column, Link, Table, Text, Tile, Tiles
+from karat.report.overview import SURE, places_of, score_note
+from karat.report.sections.audit import audit_line
 from karat.report.sections.base import ReportSection
 from karat.report.sections.segments import leading_metrics
 from karat.results.diagnosis.finding import Finding
 from karat.results.numbers import interval, written
 from karat.results.result import Result
-from karat.results.summary import FEW, SummaryRow
+from karat.results.summary import FEW
 
+_CARDS = 3  # findings that a terminal shows with their evidence
 NOTHING = "Nothing stands out beyond noise."
-_HOW_SURE = (
-    "In brackets: how far a number could be off. strong, likely: how sure the finding is. "
-    "What to try is where such numbers usually lead; the cause itself is not proven."
-)
+_HOW_SURE = f"In brackets: how far a number could be off. {SURE}"
 
 
 class Findings(ReportSection):
-    """All findings, with their evidence and what to try."""
-
-    name = "findings"
-    title = "What to do"
-    order = 85
+    name, title, order = "findings", "What to do", 85
+    page_order = 6
 
     def blocks(self, result: Result) -> list[Block]:
-        if result.findings:
-            return finding_blocks(result.findings)
-        if not result.background:
-            return []  # not everything was measured, so that silence says nothing
-        if len(result.rows) < FEW:
-            return [Text(f"Too few queries to say: {len(result.rows)} of the {FEW} that it takes.", "warning")]
-        return [Text(NOTHING)]
+        return finding_blocks(result.findings) if result.findings else _no_finding(result)
+
+    def full_blocks(self, result: Result) -> list[Block]:
+        """Where nothing was found, the glance says so."""
+        return linked_findings((result.findings, ()))
+
+    def short_blocks(self, result: Result) -> list[Block]:
+        """The first findings, each with its evidence and the first thing to try; of the others a line each."""
+        first, others = result.findings[:_CARDS], result.findings[_CARDS:]
+        if not first:
+            return self.blocks(result)
+        rows = [[finding.sure, finding.title] for finding in others]
+        more: list[Block] = [Table([Column("also"), Column("")], rows, layout="facts")] if rows else []
+        return [*(_table(finding, most=1) for finding in first), *more]
+
+
+def _no_finding(result: Result) -> list[Block]:
+    if not result.background:
+        return []  # not everything was measured, so that silence says nothing
+    if len(result.rows) < FEW:
+        return [Text(f"Too few queries to say: {len(result.rows)} of the {FEW} that it takes.", "warning")]
+    return [Text(NOTHING)]
 
 
 def finding_blocks(findings: Iterable[Finding]) -> list[Block]:
     return [*(_table(finding) for finding in findings), Text(_HOW_SURE, "note")]
 
 
-def _table(finding: Finding) -> Table:
-    rows = [["because", finding.evidence], *(["try" if not i else "", t] for i, t in enumerate(finding.what_to_try))]
+def linked_findings(*groups: tuple[Iterable[Finding], Sequence[str]]) -> list[Block]:
+    """For pages: with the section that shows the numbers of each; where a group names no sections, by its kind."""
+    cards = [_table(finding, Link(to or places_of(finding))) for findings, to in groups for finding in findings]
+    return [*cards, Text(SURE, "note", explains="sure")] if cards else []
+
+
+def _table(finding: Finding, see: Link | None = None, most: int | None = None) -> Table:
+    rows: list[list[Cell]] = [["because", finding.evidence]]
+    rows += [["try" if not i else "", text] for i, text in enumerate(finding.what_to_try[:most])]
+    rows += [] if see is None else [["see", see]]
     return Table([Column(finding.sure), Column(finding.title)], rows, layout="card")
 
 
 class Glance(ReportSection):
     """For pages: everything here is said again, in full, further down."""
 
-    name = "glance"
-    title = "At a glance"
-    order = 5
+    name, title, order = "glance", "At a glance", 5
 
     def full_blocks(self, result: Result) -> list[Block]:
         rows = {row.metric: row for row in result.summary_rows}
-        tiles = [_tile(rows[str(m)], m.unit_by(result.rules)) for m in leading_metrics(result.metrics)]
-        tiles.append(Tile("queries", f"{len(result.rows):,}", _undefined(result)))
-        return [Tiles("The most telling numbers", tiles, told=True), *what_stands_out(result)]
-
-
-def _tile(row: SummaryRow, unit: str) -> Tile:
-    shown = "–" if row.mean is None else f"{row.mean:.3f}" if not unit else written(row.mean, unit)
-    return Tile(row.metric, shown, interval(row.low, row.high, unit))
-
-
-def _undefined(result: Result) -> str:
-    without = result.audit["no_answer_queries"]
-    return f"{without:,} of them without an answer" if without else ""
+        tiles = []
+        for metric in leading_metrics(result.metrics):
+            row, unit = rows[str(metric)], metric.unit_by(result.rules)
+            shown = f"{row.mean:.3f}" if row.mean is not None and not unit else written(row.mean, unit)
+            tiles.append(Tile(row.metric, shown, interval(row.low, row.high, unit)))
+        without = result.audit["no_answer_queries"]
+        tiles.append(
+            Tile("queries", f"{len(result.rows):,}", f"{without:,} of them without an answer" if without else "")
+        )
+        note = score_note(result.sampling.level, result.cluster)
+        found = what_stands_out(result) or _no_finding(result)
+        return [Tiles("The most telling numbers", tiles, told=True), note, *audit_line(result), *found]
 
 
 def what_stands_out(result: Result) -> list[Block]:
     """The findings, a line each."""
-    rows = [[finding.sure, finding.title] for finding in result.findings]
+    return finding_lines((result.findings, ()))
+
+
+def finding_lines(*groups: tuple[Iterable[Finding], Sequence[str]]) -> list[Block]:
+    """A line for each finding, which leads to the section that shows its numbers."""
+    rows: list[list[Cell]] = [
+        [finding.sure, Link(to or places_of(finding), finding.title)] for findings, to in groups for finding in findings
+    ]
     table = Table([Column("how sure"), Column("what stands out")], rows, layout="facts")
     return [Text("What stands out beyond noise, and how sure that is:"), table] if rows else []

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 from karat.errors import shorten
-from karat.report.blocks import Block, Cell, Column, Interval, Table, Text
-from karat.report.sections.base import ReportSection
+from karat.report.blocks import Block, Cell, Interval, Table, Text
+from karat.report.cells import count, table, texts
+from karat.report.sections.base import AnalysisSection
 from karat.results.analyses.bounds import BoundsFound, BoundsRow, Kind
 from karat.results.analyses.label_health import LabelCount, LabelHealth
+from karat.results.corrected import BORROWED, NoEstimate
 from karat.results.numbers import listed
-from karat.results.result import Result
 
 _ADVICE = (
     "Label passages instead of chunks: {doc_id, quote} or {doc_id, start, end} is looked for in every chunking anew "
     "(docs/rechunking.md)."
 )
+_NO_ESTIMATE = "No judge-calibrated estimate"
 _ONLY_RETURNED = "without a corpus (--corpus) only what the run returned for some query is known to be there."
 _KINDS: dict[Kind, str] = {
     "gold only": "what the gold does not know counts as irrelevant",
     "gold plus judge": "with the judge's labels where the gold has none; hit, recall and mrr stay with the gold",
     "strict bounds": "the lowest and the highest mean that any labels of the unjudged hits could give",
-    "judge-calibrated estimate": "with the judge's labels corrected by those of people; only metrics to which "
-    "every hit adds for itself",
+    "judge-calibrated estimate": "with the judge's labels corrected by those of people; precision and rbp, and ndcg "
+    "where people labelled ten hits of each of the judge's grades",
 }
 
 
-class LabelHealthSection(ReportSection):
+class LabelHealthSection(AnalysisSection):
     """How many gold items are still there; a warning where this looks like another chunking."""
 
-    name = "label_health"
-    title = "Label health"
-    order = 78
+    name, title, order = "label_health", "Label health", 78
 
-    def blocks(self, result: Result) -> list[Block]:
-        found: LabelHealth | None = result.analyses.found.get("label_health")
-        if found is None:
-            return []
+    def show(self, found: LabelHealth) -> list[Block]:
         documents = "documents" if not found.unclear else "other ids" if found.chunks.count else "ids"
         kinds = {"chunks": found.chunks, documents: found.documents, "passages": found.passages}
         named = {name: labels for name, labels in kinds.items() if labels.count}
@@ -46,15 +46,10 @@ class LabelHealthSection(ReportSection):
 
 def _health_table(found: LabelHealth, named: dict[str, LabelCount]) -> Table:
     corpus = found.against == "corpus"
-    columns = [
-        Column("the gold set names"),
-        Column("count", "count"),
-        Column("in the corpus" if corpus else "returned", "count"),
-        Column("share"),
-        Column("only its document", "count"),
-        Column("not there, for example" if corpus else "never, for example"),
-    ]
-    return Table(columns, [_row(name, labels) for name, labels in named.items()], None if corpus else _ONLY_RETURNED)
+    there, gone = ("in the corpus", "not there") if corpus else ("returned", "never")
+    counts = (count("count"), count(there), "share", count("only its document"))
+    rows = [_row(name, labels) for name, labels in named.items()]
+    return table(["the gold set names", *counts, f"{gone}, for example"], rows, None if corpus else _ONLY_RETURNED)
 
 
 def _row(name: str, labels: LabelCount) -> list[Cell]:
@@ -69,19 +64,15 @@ def _health_warnings(found: LabelHealth) -> list[Block]:
         such = listed([shorten(example, 40) for example in found.changed_examples])
         blocks.append(Text(f"{found.changed:,} chunks do not hold the quote beside their id ({such}).", "warning"))
     if found.rechunked:
-        blocks.append(Text(_looks(found), "warning"))
-        blocks.append(Text(_ADVICE + _quoted(found)))
-    gone = _gone(found)
+        quoted = f" {found.quoted:,} of these labels have a quote or offsets already: replace their chunk_id by doc_id."
+        blocks += [Text(_looks(found), "warning"), Text(_ADVICE + (quoted if found.quoted else ""))]
+    chunks, documents = found.chunks, found.documents
+    gone = chunks.count - chunks.there - chunks.moved + documents.count - documents.there
     if gone and found.against == "corpus":
         named = "are" if found.unclear else "name documents that are"
         what = f"{gone:,} gold items {named} not in the corpus: were they removed, or renamed?"
         blocks.append(Text(what, "warning"))
     return blocks
-
-
-def _gone(found: LabelHealth) -> int:
-    chunks, documents = found.chunks, found.documents
-    return chunks.count - chunks.there - chunks.moved + documents.count - documents.there
 
 
 def _looks(found: LabelHealth) -> str:
@@ -93,31 +84,17 @@ def _looks(found: LabelHealth) -> str:
     )
 
 
-def _quoted(found: LabelHealth) -> str:
-    if not found.quoted:
-        return ""
-    return f" {found.quoted:,} of these labels have a quote or offsets already: replace their chunk_id by doc_id."
-
-
-class BoundsSection(ReportSection):
+class BoundsSection(AnalysisSection):
     """Gold only, gold plus judge, strict bounds, judge-calibrated estimate; whichever were asked for."""
 
-    name = "bounds"
-    title = "What unjudged hits leave open"
-    order = 15
+    name, title, order = "bounds", "What unjudged hits leave open", 15
 
-    def blocks(self, result: Result) -> list[Block]:
-        found: BoundsFound | None = result.analyses.found.get("bounds")
-        return (
-            []
-            if found is None
-            else [
-                Text(_bounds_said(found)),
-                _bounds_table(found),
-                Text(_bounds_names(found), "note"),
-                *_bounds_notes(found),
-            ]
-        )
+    def in_short(self, found: Any) -> None:
+        """It was asked for: a terminal shows all of it."""
+
+    def show(self, found: BoundsFound) -> list[Block]:
+        names = Text(_bounds_names(found), "note")
+        return [Text(_bounds_said(found)), _bounds_table(found), names, *_bounds_notes(found)]
 
 
 def _bounds_said(found: BoundsFound) -> str:
@@ -136,7 +113,7 @@ def _bounds_table(found: BoundsFound) -> Table:
     by_name = {(row.metric, row.kind): row for row in found.rows}
     metrics = dict.fromkeys(row.metric for row in found.rows)
     rows = [[metric, *(_cell(by_name.get((metric, kind))) for kind in kinds)] for metric in metrics]
-    return Table([Column("metric"), *map(Column, kinds)], rows)
+    return table(["metric", *kinds], rows)
 
 
 def _cell(row: BoundsRow | None) -> Cell:
@@ -153,17 +130,53 @@ def _bounds_names(found: BoundsFound) -> str:
     kinds = {row.kind for row in found.rows}
     methods = sorted({row.method for row in found.rows if row.method and row.kind == "judge-calibrated estimate"})
     said = [f"{kind}: {what}" for kind, what in _KINDS.items() if kind in kinds]
-    return "; ".join(said) + (f" ({methods[0]})." if methods else ".")
+    return "; ".join(said) + (f" ({'; '.join(methods)})." if methods else ".")
 
 
 def _bounds_notes(found: BoundsFound) -> list[Block]:
-    notes = []
-    if found.judge_labels and found.unlabelled:
-        notes.append(
-            f"Hits of the top {found.k} that nobody labelled, which count as irrelevant: {found.unlabelled:,}."
+    unlabelled = f"Hits of the top {found.k} that nobody labelled: {found.unlabelled:,}. They count as irrelevant; "
+    unlabelled += "the interval of the estimate allows for any label."
+    overruled = f"Labels of the judge that contradict the gold set, which decides: {found.overruled:,}."
+    unknown = f"Labels of queries that the gold set does not have, left out: {found.unknown:,}."
+    scale = (
+        f"The grades of the gold set end elsewhere than those of the labels ({found.other_scale:,} items), so one of "
+        "them is worth less than the other. --gold-scale N says where the gold set's own scale ends."
+    )
+    lacking = found.judge_labels and found.unlabelled
+    depths = {row.metric: row.depth for row in found.rows if row.depth is not None}
+    deep = "; ".join(f"{metric}: below rank {depth}" for metric, depth in depths.items())
+    deep = f"Hits that people had no chance to label ({deep}). The interval allows for any label of these."
+    borrowed = f"{BORROWED[0].upper()}{BORROWED[1:]}: no interval can say how far off that is."
+    return texts(
+        "warning",
+        (lacking, unlabelled),
+        (depths, deep),
+        (any(row.method == BORROWED for row in found.rows), borrowed),
+        *((True, text) for text in why_no_estimate(found.refused, found.k)),
+        (found.overruled, overruled),
+        (found.unknown, unknown),
+        (found.other_scale, scale),
+    )
+
+
+def why_no_estimate(refused: Iterable[NoEstimate], k: int | None = None) -> Iterator[str]:
+    """One text for all metrics with the same reason, and what to type."""
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for row in refused:
+        alike.setdefault((row.code, row.called, row.labelled, row.needed), []).append(row.metric)
+    cutoff = "" if k is None else f" --k {k}"
+    for (code, called, labelled, needed), metrics in alike.items():
+        if code == "nothing-to-borrow":
+            why = f"people labelled fewer than {needed} pairs of some kind, of other hits as well."
+            yield f"{_NO_ESTIMATE} of {listed(metrics)}: {why}"
+            continue
+        why = (
+            f"of the run's own hits that the judge calls {called}, people labelled {labelled:,}; {needed} are needed."
+            if code == "few-own-labels"
+            else "people labelled none of the run's own hits."
         )
-    if found.overruled:
-        notes.append(f"Labels of the judge that contradict the gold set, which decides: {found.overruled:,}.")
-    if found.unknown:
-        notes.append(f"Labels of queries that the gold set does not have, left out: {found.unknown:,}.")
-    return [Text(note, "warning") for note in notes]
+        yield (
+            f"{_NO_ESTIMATE} of {listed(metrics)}: {why} "
+            f"`karat pool RUN --gold GOLD{cutoff} --sample 200 -o pool.jsonl` draws hits to label. "
+            "To assume that the judge errs here as on other pairs, use `karat eval --borrow-error-rates`."
+        )

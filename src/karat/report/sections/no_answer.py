@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from karat.report.blocks import Block, Cell, Chart, Column, Series, Table, Text
-from karat.report.sections.base import ReportSection
+from karat.report.blocks import Block, Cell, Chart, Series, Text
+from karat.report.cells import count, table, texts
+from karat.report.sections.base import AnalysisSection
 from karat.results.analyses.no_answer import Share, Unanswerable
-from karat.results.numbers import counted, interval, written
-from karat.results.result import Result
+from karat.results.numbers import counted, interval, with_interval, written
 from karat.results.summary import FEW
 
 
-class NoAnswerSection(ReportSection):
-    """False evidence, what scores can do about it, and what that costs."""
+class NoAnswerSection(AnalysisSection):
+    name, title, order = "no_answer", "No answer", 55
 
-    name = "no_answer"
-    title = "No answer"
-    order = 55
-
-    def blocks(self, result: Result) -> list[Block]:
-        found: Unanswerable | None = result.analyses.found.get("no_answer")
-        if found is None:
-            return []
+    def show(self, found: Unanswerable) -> list[Block]:
         return [*_rates(found), *_threshold(found), *_curves(found)]
+
+    def in_short(self, found: Unanswerable) -> str:
+        rate = found.false_evidence
+        apart = "" if found.separation is None else f"; AUROC of the top score {written(found.separation.area)}"
+        return f"{rate.metric} {with_interval(rate)} on {counted(found.no_answer)}{apart}"
 
 
 def _rates(found: Unanswerable) -> list[Block]:
@@ -30,22 +28,17 @@ def _rates(found: Unanswerable) -> list[Block]:
     if found.separation is not None:
         apart = found.separation
         rows.append(["AUROC of the top score", written(apart.area), interval(apart.low, apart.high), apart.n])
-    columns = [Column("metric"), Column("value"), Column("interval"), Column("queries", "count")]
     note = (
         "false_evidence: queries without an answer that get a hit. miss: queries with one that get no relevant hit. "
         "AUROC: how often a query with an answer has the higher top score of two; 0.5 is chance."
     )
-    blocks: list[Block] = [Table(columns, rows, note)]
-    if found.missing:
-        said = f"The run lacks {found.missing:,} of the {found.no_answer:,} queries without an answer"
-        blocks.append(Text(f"{said}: they got no hit.", "warning"))
-    if found.no_answer < FEW:
-        blocks.append(Text(f"too few to judge: {counted(found.no_answer)} without an answer.", "warning"))
-    if found.everything is None:
-        blocks.append(Text("The hits have no scores: nothing can be said of thresholds.", "note"))
-    elif found.unscored:
-        blocks.append(Text(f"Without scores, and left out of what follows: {found.unscored:,} queries.", "note"))
-    return blocks
+    lacks = f"The run lacks {found.missing:,} of the {found.no_answer:,} queries without an answer: they got no hit."
+    few = f"too few to judge: {counted(found.no_answer)} without an answer."
+    warnings = texts("warning", (found.missing, lacks), (found.no_answer < FEW, few))
+    scored, no_scores = found.everything is not None, "The hits have no scores: nothing can be said of thresholds."
+    left_out = f"Without scores, and left out of what follows: {found.unscored:,} queries."
+    notes = texts("note", (not scored, no_scores), (scored and found.unscored, left_out))
+    return [table(["metric", "value", "interval", count("queries")], rows, note), *warnings, *notes]
 
 
 _DEARER = "Take a higher `--target-false-evidence`, or read the curve below."
@@ -57,13 +50,12 @@ def _threshold(found: Unanswerable) -> list[Block]:
         return []
     if after is None:
         return [Text(f"False evidence is at or under the target of {found.target:.0%} without a threshold.")]
-    names = {
-        "false evidence": [point.false_evidence for point in (before, after)],
-        "miss": [point.miss for point in (before, after)],
-        "shown without a relevant hit": [point.risk for point in (before, after)],
-    }
-    rows: list[list[Cell]] = [[name, *map(_share, shares)] for name, shares in names.items()]
-    rows.insert(2, ["queries shown a hit", f"{before.coverage:.3f}", f"{after.coverage:.3f}"])
+    rows = [
+        ["false evidence", *(_share(point.false_evidence) for point in (before, after))],
+        ["miss", *(_share(point.miss) for point in (before, after))],
+        ["queries shown a hit", f"{before.coverage:.3f}", f"{after.coverage:.3f}"],
+        ["shown without a relevant hit", *(_share(point.risk) for point in (before, after))],
+    ]
     if not after.coverage:
         said = f"No threshold brings false evidence to {found.target:.0%} or less, but one that hides every hit."
         return [Text(f"{said} {_DEARER}", "warning")]
@@ -72,18 +64,17 @@ def _threshold(found: Unanswerable) -> list[Block]:
         "(`--target-false-evidence`). It was chosen on these very queries and looks better here than it will "
         "elsewhere: check it on others before you use it."
     )
-    return [Table([Column("share"), Column("every hit"), Column(f"score ≥ {after.threshold!r}")], rows, note)]
+    return [table(["share", "every hit", f"score ≥ {after.threshold!r}"], rows, note)]
 
 
 def _curves(found: Unanswerable) -> list[Block]:
     if len(found.curve) < 2:
         return []
     thresholds = [point.threshold or 0.0 for point in found.curve]
-    shares = {
-        "false evidence": [point.false_evidence for point in found.curve],
-        "miss": [point.miss for point in found.curve],
-    }
-    over_scores = [_series(name, thresholds, values) for name, values in shares.items()]
+    over_scores = [
+        _series("false evidence", thresholds, [point.false_evidence for point in found.curve]),
+        _series("miss", thresholds, [point.miss for point in found.curve]),
+    ]
     shown = [point for point in reversed(found.curve) if point.risk.n]
     risk = _series("risk", [round(point.coverage, 4) for point in shown], [point.risk for point in shown])
     return [
@@ -97,6 +88,4 @@ def _series(name: str, x: list[float], shares: list[Share]) -> Series:
 
 
 def _share(share: Share) -> str:
-    if share.value is None:
-        return "–"
-    return f"{share.value:.3f} {interval(share.low, share.high)}"
+    return "–" if share.value is None else f"{share.value:.3f} {interval(share.low, share.high)}"

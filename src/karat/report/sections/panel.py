@@ -6,11 +6,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from karat.report.blocks import Block, Cell, Column, Dot, Dots, Table, Text
-from karat.report.cells import value_cell
+from karat.report.blocks import Block, Cell, Dot, Dots, Text
+from karat.report.cells import count, table, texts, value_cell
+from karat.report.overview import score_note
 from karat.report.sections.base import ReportSection
+from karat.report.sections.segments import leading_metrics
 from karat.results.diagnosis.bands import CAVEAT, Reading
-from karat.results.numbers import interval, written
+from karat.results.numbers import enumerated, interval, written
 from karat.results.result import Result
 from karat.results.summary import FEW, SummaryRow
 from karat.scoring.judged import Rules
@@ -20,29 +22,27 @@ _Values: TypeAlias = dict[str, float | None]
 
 
 class Panel(ReportSection):
-    """All metrics over all queries."""
-
-    name = "panel"
-    title = "Scores"
-    order = 10
+    name, title, order = "panel", "Scores", 10
 
     def blocks(self, result: Result) -> list[Block]:
+        return self._blocks(result)
+
+    def _blocks(self, result: Result, *, clusters: bool = True) -> list[Block]:
         rows = result.summary_rows
         # Columns in which nothing would stand are left out, and so is what explains them.
-        beside = _known(_held_against(result))
-        columns = [
-            Column("metric"),
-            Column("value"),
-            Column(f"{result.sampling.level * 100:g} % interval"),
-            *(Column(name) for name in beside),
-            Column("queries", "count"),
-            Column("undefined", "count"),
-        ]
+        held = _held_against(result)
+        beside = {name: values for name, values in held.items() if any(v is not None for v in values.values())}
+        limits = f"{result.sampling.level * 100:g} % interval"
         cells = [_cells(row, metric, result, beside) for row, metric in zip(rows, result.metrics, strict=True)]
-        return [Table(columns, cells, _note(result, beside)), *_warnings(rows)]
+        counts = (count("queries"), count("undefined"))
+        note = _note(result, beside, clusters)
+        scores = table(["metric", "value", limits, *beside, *counts], cells, note)
+        return [scores, *_warnings(rows), *_counterparts(result)]
 
     def full_blocks(self, result: Result) -> list[Block]:
-        return [*panel_picture(result), *self.blocks(result)]
+        """A page has said at its beginning what the intervals are."""
+        note = score_note(result.sampling.level, result.cluster)
+        return [*panel_picture(result), *self._blocks(result, clusters=False), note]
 
 
 def panel_picture(result: Result, baseline: Result | None = None) -> list[Block]:
@@ -63,11 +63,6 @@ def _held_against(result: Result) -> dict[str, _Values]:
     return {"random floor": floors, "BM25": result.bm25, "ceiling": ceilings}
 
 
-def _known(held: dict[str, _Values]) -> dict[str, _Values]:
-    """What is known of any metric."""
-    return {name: values for name, values in held.items() if any(v is not None for v in values.values())}
-
-
 def _cells(row: SummaryRow, metric: Metric, result: Result, beside: dict[str, _Values]) -> list[Cell]:
     unit = metric.unit_by(result.rules)
     return [
@@ -80,6 +75,15 @@ def _cells(row: SummaryRow, metric: Metric, result: Result, beside: dict[str, _V
     ]
 
 
+def _counterparts(result: Result) -> list[Block]:
+    """Where to look instead of metrics that are undefined on every query."""
+    found = {str(metric): other for metric in result.metrics if (other := result.counterpart(metric))}
+    if not found:
+        return []
+    said = f"{enumerated(list(found))} go{'es' if len(found) == 1 else ''} by ids, which the gold set does not have."
+    return [Text(f"{said} By its evidence texts: -m {','.join(dict.fromkeys(found.values()))}", "warning")]
+
+
 def _cutoffs(metric: Metric, result: Result) -> str:
     """Which k a metric that names none was measured at: the same for all queries, or from the lowest to the highest."""
     if metric.k is not None or metric.budget is not None or metric.cutoff != "required" or not len(result.rows):
@@ -89,7 +93,7 @@ def _cutoffs(metric: Metric, result: Result) -> str:
     return f" (k={low})" if low == high else f" (k={low}…{high})"
 
 
-def _note(result: Result, beside: dict[str, _Values]) -> str | None:
+def _note(result: Result, beside: dict[str, _Values], clusters: bool) -> str | None:
     notes = []
     if "ceiling" in beside:
         notes.append("ceiling: what a perfect ranking of the gold would score.")
@@ -99,42 +103,42 @@ def _note(result: Result, beside: dict[str, _Values]) -> str | None:
         notes.append(f"BM25 is not shown: {result.no_bm25}.")
     if "random floor" in beside:
         notes.append(f"random floor: what chance would score in a corpus of {result.corpus_size:,}.")
-    if result.cluster is not None:
+    if clusters and result.cluster is not None:
         notes.append(f"intervals: queries with the same {result.cluster} are resampled together.")
     return " ".join(notes) or None
 
 
 def _warnings(rows: list[SummaryRow]) -> list[Block]:
-    blocks: list[Block] = []
     few = [row.metric for row in rows if 0 < row.n < FEW]
-    if few:
-        which = "every metric" if len(few) == len(rows) else ", ".join(few)
-        blocks.append(Text(f"too few to judge: {which} on fewer than {FEW} queries.", "warning"))
-    if any(row.undefined for row in rows):
-        blocks.append(
-            Text("undefined: queries on which a metric says nothing (see the audit); never counted as 0.", "note")
-        )
-    return blocks
+    which = "every metric" if len(few) == len(rows) else ", ".join(few)
+    undefined = "undefined: queries on which a metric says nothing (see the audit); never counted as 0."
+    return [
+        *texts("warning", (few, f"too few to judge: {which} on fewer than {FEW} queries.")),
+        *texts("note", (any(row.undefined for row in rows), undefined)),
+    ]
 
 
 class Bands(ReportSection):
-    """Poor, acceptable, good or excellent."""
-
-    name = "bands"
-    title = "Is that good"
-    order = 15
+    name, title, order = "bands", "Is that good", 15
 
     def blocks(self, result: Result) -> list[Block]:
         found = result.bands
         if not found:
             return []
         capped = any(reading.band_of_share for reading in found)
-        columns = [Column("metric"), Column("value"), Column("band")]
-        note = CAVEAT
+        columns, note = ["metric", "value", "band"], CAVEAT
         if capped:
-            columns.append(Column("as a share of its ceiling"))
+            columns.append("as a share of its ceiling")
             note += " They were made for one right item a query; with several, read the share of the ceiling."
-        return [Table(columns, [_band_cells(reading, capped) for reading in found], note)]
+        return [table(columns, [_band_cells(reading, capped) for reading in found], note)]
+
+    def headline(self, result: Result) -> str:
+        found = {reading.metric: reading for reading in result.bands}
+        reading = found.get("recall@5") or next(iter(found.values()), None)
+        if reading is None:
+            return ""
+        own = "" if not reading.band_of_share else f"; as a share of its ceiling: {reading.band_of_share}"
+        return f"{reading.metric} is {reading.band}{own} (a rough aid)"
 
 
 def _band_cells(reading: Reading, capped: bool) -> list[Cell]:
@@ -146,11 +150,7 @@ def _band_cells(reading: Reading, capped: bool) -> list[Cell]:
 
 
 class Spread(ReportSection):
-    """Quartiles of every metric, and how many queries got nothing or all."""
-
-    name = "spread"
-    title = "Spread over queries"
-    order = 20
+    name, title, order = "spread", "Spread over queries", 20
 
     def blocks(self, result: Result) -> list[Block]:
         # A quantile of latency is a point of the spread itself.
@@ -158,7 +158,15 @@ class Spread(ReportSection):
         summary = [row for row in result.summary_rows if row.metric in shown and row.n > 1]
         rows = [_spread_cells(row, shown[row.metric], result.rules) for row in summary]
         names = ("metric", "lower quarter", "median", "upper quarter", "at 0", "at 1")
-        return [Table([Column(name) for name in names], rows)] if rows else []
+        return [table(names, rows)] if rows else []
+
+    def headline(self, result: Result) -> str:
+        rows = {row.metric: row.distribution for row in result.summary_rows if row.n > 1 and row.distribution}
+        name = next((str(m) for m in leading_metrics(result.metrics) if str(m) in rows and m.range == (0.0, 1.0)), None)
+        if name is None:
+            return ""
+        spread = rows[name]
+        return f"{name} is 0 on {spread.zeros:.0%} of the queries and 1 on {spread.ones:.0%}"
 
 
 def _spread_cells(row: SummaryRow, metric: Metric, rules: Rules) -> list[Cell]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.data.ids import Floats
+from karat.data.ids import Bools, Floats
 from karat.errors import shorten
-from karat.report.blocks import Block, Column, Table, Text
-from karat.report.fitting import WHOLE
+from karat.report.blocks import Block, Cell, Column, Table, Text
+from karat.report.cells import table
 from karat.report.sections.base import ReportSection
-from karat.report.triage import triage_blocks
 from karat.results.analyses.base import Lacking
-from karat.results.queries.triage import triage
+from karat.results.differences import SAME
+from karat.results.numbers import enumerated, listed
 from karat.results.result import Result
-from karat.scoring.metrics.answer import AnswerContainment
 from karat.scoring.metrics.base import Relevance
-from karat.scoring.metrics.evidence import EvidenceMetric
+from karat.scoring.metrics.evidence import AnswerContainment, EvidenceMetric
+from karat.scoring.metrics.grammar import parse_metric
 
 SHOWN, SHOWN_ON_PAGE = 5, 50
 _TEXT = 300  # letters of a query
@@ -29,9 +29,7 @@ _LISTED, _LEAST_FULL, _MOST_FULL = 15_000, 20, 100  # the fewer there are, the m
 class Worst(ReportSection):
     """The worst queries, by recall@5 where it was measured."""
 
-    name = "worst"
-    title = "Worst queries"
-    order = 70
+    name, title, order = "worst", "Worst queries", 70
 
     def blocks(self, result: Result) -> list[Block]:
         return _blocks(result, SHOWN)
@@ -39,39 +37,58 @@ class Worst(ReportSection):
     def full_blocks(self, result: Result) -> list[Block]:
         return _blocks(result, SHOWN_ON_PAGE)
 
+    def headline(self, result: Result) -> str:
+        for block in _blocks(result, SHOWN):
+            if isinstance(block, Table):
+                return f"{listed([str(row[0]) for row in block.rows])} ({block.note})"
+        return ""
+
 
 def _blocks(result: Result, most: int) -> list[Block]:
-    names, values = _telling(result)
-    if not names:
+    values = _telling(result)
+    if not values:
         return []
+    short = {name: _short(result, name, column) for name, column in values.items()}
+    lost = np.flatnonzero(np.any(list(short.values()), axis=0))
+    if not len(lost):
+        return [Text(f"No query falls short of what the gold allows, by {enumerated(list(values))}.")]
+    names = _columns(short)
+    worst = lost[np.lexsort([np.round(values[n][lost], 12) for n in reversed(names)])][:most]
     shown = names[:3]
-    keys = [np.round(values[n], 12) for n in names]
-    defined = np.flatnonzero(~np.isnan(keys[0]))
-    worst = defined[np.lexsort([k[defined] for k in reversed(keys)])][:most]
-    worst = worst[keys[0][worst] < 1.0]
-    if not len(worst):
-        return [Text("No query lost anything.")]
-    rows = [
-        [
-            result.queries[i],
-            *(_score(values[n][i]) for n in shown),
-            _text(result, i),
-        ]
-        for i in worst.tolist()
-    ]
-    columns = [Column("query"), *(Column(n, "score") for n in shown), Column("text")]
-    return [Table(columns, rows, f"lowest {shown[0]} first")]
+    rows: list[list[Cell]] = []
+    for i in worst.tolist():
+        text, scores = result.gold.text(int(result.rows[i])), (float(values[n][i]) for n in shown)
+        told = None if text is None else shorten(text, _TEXT)
+        rows.append([result.queries[i], *(None if np.isnan(score) else score for score in scores), told])
+    return [table(["query", *(Column(n, "score") for n in shown), "text"], rows, f"lowest {shown[0]} first")]
 
 
-def _telling(result: Result) -> tuple[list[str], dict[str, Floats]]:
-    """What queries go by: metrics of items that say something, else metrics of evidence texts; with their values."""
-    names = [str(m) for m in result.metrics if isinstance(m, Relevance) and m.direction == "higher"]
-    found = _defined([n for n in _PREFERRED if n in names] or names, result.values)
-    if found:
-        return found, result.values
+def _columns(short: dict[str, Bools]) -> list[str]:
+    """The most telling metrics in which some query lost, and others where they show a loss that those do not."""
+    preferred = [name for name in short if name in _PREFERRED] or list(short)
+    names: list[str] = []
+    for name in dict.fromkeys([*preferred, *short]):
+        seen = np.any([short[n] for n in names], axis=0) if names else np.zeros(len(short[name]), np.bool_)
+        if (short[name] if name in preferred else short[name] & ~seen).any():
+            names.append(name)
+    return names
+
+
+def _short(result: Result, name: str, values: Floats) -> Bools:
+    """On which queries a metric falls short of a perfect ranking of the gold, or of its highest value."""
+    best = result.ceilings[name] if name in result.ceilings else np.full(len(values), np.nan)
+    return values < np.where(np.isnan(best), parse_metric(name).range[1], best) - SAME
+
+
+def _telling(result: Result) -> dict[str, Floats]:
+    """What queries go by, most telling first: metrics of items, else metrics of evidence texts; with their values."""
+    items = [str(m) for m in result.metrics if isinstance(m, Relevance) and m.direction == "higher"]
+    first = [name for name in _PREFERRED if name in items]
+    if found := _defined([*first, *(name for name in items if name not in first)], result.values):
+        return found
     asked = [str(m) for m in result.metrics if isinstance(m, EvidenceMetric | AnswerContainment)]
     values = result.values if asked else _by_text(result)
-    return _defined(asked or list(values), values), values
+    return _defined(asked or list(values), values)
 
 
 def _by_text(result: Result) -> dict[str, Floats]:
@@ -84,27 +101,20 @@ def _by_text(result: Result) -> dict[str, Floats]:
     return found
 
 
-def _defined(names: list[str], values: dict[str, Floats]) -> list[str]:
-    return [name for name in names if not np.isnan(values[name]).all()]
-
-
-def _score(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _text(result: Result, i: int) -> str | None:
-    text = result.gold.text(int(result.rows[i]))
-    return None if text is None else shorten(text, _TEXT)
+def _defined(names: list[str], values: dict[str, Floats]) -> dict[str, Floats]:
+    return {name: values[name] for name in names if not np.isnan(values[name]).all()}
 
 
 class TriageSection(ReportSection):
     """For pages; `karat triage` is the same for a terminal."""
 
-    name = "triage"
-    title = "Where it fails"
-    order = 72
+    name, title, order = "triage", "Where it fails", 72
 
     def full_blocks(self, result: Result) -> list[Block]:
+        from karat.report.fit import WHOLE
+        from karat.report.triage import triage_blocks
+        from karat.results.queries.triage import triage
+
         if result.known is not None and result.known.triage is not None:
             return triage_blocks(result.known.triage)
         if result.lists is None:

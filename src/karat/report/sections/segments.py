@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.cells import interval_column, value_cell
+from karat.report.blocks import Block, Cell, Column, Table
+from karat.report.cells import (
+    count,
+    few_name,
+    few_warning,
+    interval_column,
+    queries_cell,
+    relevance_counts,
+    table,
+    texts,
+    value_cell,
+)
 from karat.report.sections.base import ReportSection
-from karat.report.sweep import sweep_blocks
+from karat.results.diagnosis.bands import CAVEAT, EDGES, band
+from karat.results.evaluate import PANEL
 from karat.results.numbers import points, titled, written
 from karat.results.result import Result
 from karat.results.saved import SegmentRow
 from karat.scoring.metrics.base import Metric, Relevance
 
-# Three metrics with intervals fit a line; all others are in the saved result.
+# Three metrics with intervals fit a line.
 _PREFERRED = ("recall@5", "ndcg@5", "latency_p50")
 SHOWN = 3
 
@@ -21,9 +32,7 @@ SHOWN = 3
 class Segments(ReportSection):
     """A table for every segmentation that was asked for."""
 
-    name = "segments"
-    title = "Segments"
-    order = 30
+    name, title, order = "segments", "Segments", 30
 
     def blocks(self, result: Result) -> list[Block]:
         return _blocks(result, result.segment_rows) if result.segmented_by else []
@@ -32,18 +41,28 @@ class Segments(ReportSection):
         """Those that were asked for; if none were, those of tags that part the queries into a handful of groups."""
         if result.segmented_by:
             return self.blocks(result)
-        shown = leading_metrics(result.metrics)
+        shown = shown_metrics(result.metrics)
         return _blocks(result, [row for tag in result.telling_tags() for row in result.segment_by(tag, shown)])
 
 
 def _blocks(result: Result, rows: list[SegmentRow]) -> list[Block]:
-    shown = leading_metrics(result.metrics)
-    units = [m.unit_by(result.rules) for m in shown]
-    groups = groupby(rows, lambda row: row.segment)
-    blocks: list[Block] = [_table(name, list(group), shown, units) for name, group in groups]
-    if any(row.few for row in rows):
-        blocks.append(Text("* too few queries to judge by", "warning"))
-    return blocks
+    shown = shown_metrics(result.metrics)
+    metrics = [(str(m), m.unit_by(result.rules)) for m in shown]
+    parts = _parted(metrics)[: None if shown == result.metrics else 1]
+    tables = [
+        _table(name, group, part)
+        for name, found in groupby(rows, lambda row: row.segment)
+        for group in [list(found)]
+        for part in parts
+    ]
+    banded = texts("note", (any(name in EDGES for name, _ in metrics), f"band: {CAVEAT[0].lower()}{CAVEAT[1:]}"))
+    return [*tables, *(banded if tables else []), *few_warning(rows)]
+
+
+def shown_metrics(metrics: list[Metric]) -> list[Metric]:
+    """Those that were requested; of the panel, which nobody reads by segment in full, the most telling."""
+    panel = all(str(m) in (*PANEL, "cost") for m in metrics) and len(metrics) > 2 * SHOWN
+    return leading_metrics(metrics) if panel else metrics
 
 
 def leading_metrics(metrics: list[Metric]) -> list[Metric]:
@@ -53,28 +72,43 @@ def leading_metrics(metrics: list[Metric]) -> list[Metric]:
     return [*first, *(m for m in metrics if m not in first)][:SHOWN]
 
 
-def _table(name: str, rows: list[SegmentRow], shown: list[Metric], units: list[str]) -> Table:
-    cells = [_cells(row, shown, units) for row in rows]
-    titles = [titled(str(m), unit) for m, unit in zip(shown, units, strict=True)]
-    columns = [interval_column(title, (row[2 + i] for row in cells)) for i, title in enumerate(titles)]
-    return Table([Column(name), Column("queries", "count"), *columns], cells)
+def _parted(metrics: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """As many of them in one table as fit a line; a band takes as much room as a metric."""
+    parts: list[list[tuple[str, str]]] = []
+    room = 0
+    for metric in metrics:
+        width = 2 if metric[0] in EDGES else 1
+        if width > room:
+            parts.append([])
+            room = SHOWN + 1
+        parts[-1].append(metric)
+        room -= width
+    return parts
 
 
-def _cells(row: SegmentRow, shown: list[Metric], units: list[str]) -> list[Cell]:
-    by_name = {r.metric: r for r in row.summary}
-    return [
-        row.value + (" *" if row.few else ""),
-        row.queries,
-        *(value_cell(by_name[str(m)], unit) for m, unit in zip(shown, units, strict=True)),
-    ]
+def _table(name: str, rows: list[SegmentRow], metrics: list[tuple[str, str]]) -> Table:
+    cells: list[list[Cell]] = []
+    columns: list[Column] = []
+    for row in rows:
+        found = {r.metric: r for r in row.summary}
+        line: list[Cell] = [few_name(row), queries_cell(row.queries, relevance_counts(row.summary))]
+        for metric, unit in metrics:
+            line.append(value_cell(found[metric], unit))
+            if metric in EDGES:
+                line.append(None if found[metric].mean is None else _short_band(metric, found[metric].mean or 0.0))
+        cells.append(line)
+    for metric, unit in metrics:
+        columns.append(interval_column(titled(metric, unit), (line[2 + len(columns)] for line in cells)))
+        columns += [Column("band")] if metric in EDGES else []
+    return table([name, count("queries"), *columns], cells)
+
+
+def _short_band(metric: str, value: float) -> str:
+    return band(metric, value).removeprefix("between ").replace(" and ", "–")
 
 
 class Levels(ReportSection):
-    """Metrics that were measured both by chunk and by document, beside each other."""
-
-    name = "levels"
-    title = "By chunk and by document"
-    order = 25
+    name, title, order = "levels", "By chunk and by document", 25
 
     def blocks(self, result: Result) -> list[Block]:
         means = result.means
@@ -88,22 +122,22 @@ class Levels(ReportSection):
             chunk, document = means[str(metric)], means[str(twin)]
             gap = None if chunk is None or document is None else document - chunk
             rows.append([str(metric), written(chunk), written(document), points(gap)])
-        columns = [Column(c) for c in ("metric", "by chunk", "by document", "difference")]
+        columns = ("metric", "by chunk", "by document", "difference")
         note = (
             "by document: any chunk of a relevant chunk's document counts. "
             "A large difference: right document, wrong passage."
         )
-        return [Table(columns, rows, note)] if rows else []
+        return [table(columns, rows, note)] if rows else []
 
 
 class OverK(ReportSection):
-    """For pages; it takes another look at the run, which a saved result does not have."""
+    """For pages only; `karat sweep` is the same for a terminal."""
 
-    name = "over_k"
-    title = "Over k"
-    order = 18
+    name, title, order = "over_k", "Over k", 18
 
     def full_blocks(self, result: Result) -> list[Block]:
+        from karat.report.sweep import sweep_blocks  # of pages only
+
         if result.known is not None and result.known.sweep is not None:
             return sweep_blocks(result.known.sweep)
         return sweep_blocks(result.sweep()) if result.data.tables else []

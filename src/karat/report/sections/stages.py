@@ -5,42 +5,30 @@ from __future__ import annotations
 from itertools import groupby
 
 from karat.errors import shorten
-from karat.report.blocks import Bar, Bars, Block, Cell, Column, Table, Text
-from karat.report.cells import difference_table
-from karat.report.sections.base import ReportSection
+from karat.report.blocks import Bar, Bars, Block, Cell, Table, Text
+from karat.report.cells import count, difference_table, table, texts
+from karat.report.sections.base import AnalysisSection
+from karat.results.analyses import waterfall
 from karat.results.analyses.reranker import Gain, Reranked
 from karat.results.analyses.rewriter import Rewriting, Rewritten
 from karat.results.analyses.router import Confusion, Regret, Routed
-from karat.results.analyses.waterfall import (
-    CUT,
-    CUT_EARLY,
-    DEMOTED,
-    MISROUTED,
-    NOT_IN_CORPUS,
-    NOT_LISTED,
-    NOT_RETRIEVED,
-    NOT_RUN,
-    OVER_BUDGET,
-    Loss,
-    Losses,
-)
+from karat.results.analyses.waterfall import Loss, Losses
 from karat.results.numbers import counted, points, share, such_as, with_interval
-from karat.results.result import Result
 
 # Stage → what happened, and in one or two words.
 WORDS = {
-    NOT_IN_CORPUS: ("not in the corpus", "not in corpus"),
-    NOT_RUN: ("the run has no answer to the query (missing, or an error)", "not run"),
-    MISROUTED: ("stands in a source that was not asked", "misrouted"),
-    NOT_RETRIEVED: ("not among the raw candidates", "not found"),
-    NOT_LISTED: ("not in the list", "not listed"),
-    CUT_EARLY: ("raw candidate too far down, cut before the final list", "cut early"),
-    DEMOTED: ("in the raw top {k}, moved out of it by the reranker", "demoted"),
+    waterfall.NOT_IN_CORPUS: ("not in the corpus", "not in corpus"),
+    waterfall.NOT_RUN: ("the run has no answer to the query (missing, or an error)", "not run"),
+    waterfall.MISROUTED: ("stands in a source that was not asked", "misrouted"),
+    waterfall.NOT_RETRIEVED: ("not among the raw candidates", "not found"),
+    waterfall.NOT_LISTED: ("not in the list", "not listed"),
+    waterfall.CUT_EARLY: ("raw candidate too far down, cut before the final list", "cut early"),
+    waterfall.DEMOTED: ("in the raw top {k}, moved out of it by the reranker", "demoted"),
     "over_top_k": ("in the top {k}, cut by --top-k", "over top-k"),
     "too_new": ("in the top {k}, newer than the query's as_of", "too new"),
     "low_score": ("in the top {k}, under the score threshold", "low score"),
-    CUT: ("in the final list, below {k}", "below k"),
-    OVER_BUDGET: ("in the final list, past {k}", "over budget"),
+    waterfall.CUT: ("in the final list, below {k}", "below k"),
+    waterfall.OVER_BUDGET: ("in the final list, past {k}", "over budget"),
 }
 _COLUMNS = 6  # more routes than that are told one below the other
 _ROWS = 10
@@ -48,28 +36,23 @@ _NAME = 16
 _TEXT = 300  # characters of a query; a table wraps them
 
 
-class WaterfallSection(ReportSection):
-    """Found and lost items, stage by stage, for all queries and by segment."""
+class WaterfallSection(AnalysisSection):
+    name, title, order = "waterfall", "Where relevant items were lost", 45
 
-    name = "waterfall"
-    title = "Where relevant items were lost"
-    order = 45
-
-    def blocks(self, result: Result) -> list[Block]:
-        found: Losses | None = result.analyses.found.get("waterfall")
-        if found is None:
-            return []
+    def show(self, found: Losses) -> list[Block]:
         everything, *segments = found.rows
-        blocks: list[Block] = [
-            _picture(found, everything),
-            _waterfall(found, everything),
-            *(Text(note, "note") for note in _notes(found)),
-        ]
-        return blocks + [_by_segment(by, list(rows), found.stages) for by, rows in groupby(segments, _segment)]
+        groups = groupby(segments, lambda row: row.segment)
+        tables = [_by_segment(by, list(rows), found.stages) for by, rows in groups]
+        return [_picture(found, everything), _waterfall(found, everything), *_notes(found), *tables]
 
-
-def _segment(row: Loss) -> str:
-    return row.segment
+    def in_short(self, found: Losses) -> str:
+        row = found.rows[0]
+        lost = sum(row.lost.values())
+        if not lost:
+            return f"none of {row.relevant:,}"
+        most = max(found.stages, key=lambda stage: row.lost[stage])
+        what = WORDS[most][0].format(k="k" if found.own_k else found.k)
+        return f"{lost:,} of {counted(row.relevant, 'item')}; most of them: {what} ({row.lost[most]:,})"
 
 
 def _picture(found: Losses, row: Loss) -> Bars:
@@ -98,43 +81,35 @@ def _waterfall(found: Losses, row: Loss) -> Table:
     ]
     words = {stage: WORDS[stage][0].replace("top", "first" if found.budget else "top", 1) for stage in found.stages}
     rows += [line(words[stage].format(k=k), row.lost[stage]) for stage in found.stages]
-    return Table([Column("what became of them"), Column("items", "count"), Column("share")], rows)
+    return table(["what became of them", count("items"), "share"], rows)
 
 
-def _notes(found: Losses) -> list[str]:
-    notes, no_room = [], found.rows[0].no_room
-    if found.own_k and not found.budget:
-        notes.append(f"{found.own_k:,} queries have a k of their own; for the others it is {found.k}.")
-    if no_room:
-        notes.append(f"{no_room:,} of the lost ones no order could save: more relevant items than places in the top k.")
-    if not found.has_raw:
-        notes.append(
-            "Without `raw` lists, what was never found and what was cut or moved out by a reranker look alike."
-        )
-    if not found.has_corpus:
-        notes.append("Without `--corpus`, what the corpus does not have counts as not found.")
-    return notes
+def _notes(found: Losses) -> list[Block]:
+    own_k = f"{found.own_k:,} queries have a k of their own; for the others it is {found.k}."
+    no_room = found.rows[0].no_room
+    full = f"{no_room:,} of the lost ones no order could save: more relevant items than places in the top k."
+    no_raw = "Without `raw` lists, what was never found and what was cut or moved out by a reranker look alike."
+    no_corpus = "Without `--corpus`, what the corpus does not have counts as not found."
+    told = ((found.own_k and not found.budget, own_k), (no_room, full))
+    return texts("note", *told, (not found.has_raw, no_raw), (not found.has_corpus, no_corpus))
 
 
 def _by_segment(by: str, rows: list[Loss], stages: list[str]) -> Table:
     """Without the stages at which nothing was lost in any of the groups."""
     shown = [stage for stage in stages if any(row.lost[stage] for row in rows)]
-    columns = [Column(by), *(Column(c, "count") for c in ("relevant", "found", *(WORDS[stage][1] for stage in shown)))]
-    return Table(columns, [[row.value, row.relevant, row.found, *(row.lost[s] for s in shown)] for row in rows])
+    counts = map(count, ("relevant", "found", *(WORDS[stage][1] for stage in shown)))
+    return table([by, *counts], [[row.value, row.relevant, row.found, *(row.lost[s] for s in shown)] for row in rows])
 
 
-class RouterSection(ReportSection):
-    """Right and wrong routes, the sources, and what misroutes cost."""
+class RouterSection(AnalysisSection):
+    name, title, order = "router", "Routing", 42
 
-    name = "router"
-    title = "Routing"
-    order = 42
-
-    def blocks(self, result: Result) -> list[Block]:
-        found: Routed | None = result.analyses.found.get("router")
-        if found is None:
-            return []
-        return [*_sentences(found), _chosen(found), *_confusion(found.confusion), _by_source(found), *_regret(found)]
+    def show(self, found: Routed) -> list[Block]:
+        blocks = [*_sentences(found), _chosen(found), *_confusion(found.confusion), _by_source(found)]
+        if found.regret is None:
+            return blocks
+        said = _against(found.regret) if found.regret.against else _estimate(found.regret)
+        return [*blocks, Text(said, "note")]
 
 
 def _sentences(found: Routed) -> list[Block]:
@@ -144,17 +119,14 @@ def _sentences(found: Routed) -> list[Block]:
     said += "."
     if found.partly:
         said += f" {counted(found.partly)} asked a part of what they need, which counts as wrong."
-    blocks: list[Block] = [Text(said)]
-    for count, lacking in ((found.not_routed, "`route` in the log"), (found.not_labelled, "`source` in the gold set")):
-        if count:
-            blocks.append(Text(f"{counted(count)} without {lacking}, left out here.", "warning"))
-    return blocks
+    lacking = ((found.not_routed, "`route` in the log"), (found.not_labelled, "`source` in the gold set"))
+    left_out = [(queries, f"{counted(queries)} without {what}, left out here.") for queries, what in lacking]
+    return [Text(said), *texts("warning", *left_out)]
 
 
 def _chosen(found: Routed) -> Table:
     rows: list[list[Cell]] = [[_short(c.source), c.asked, f"{c.share:.1%}", c.needed] for c in found.chosen[:_ROWS]]
-    columns = [Column("source"), Column("asked", "count"), Column("of all routes"), Column("needed", "count")]
-    return Table(columns, rows, _rest(len(found.chosen)))
+    return table(["source", count("asked"), "of all routes", count("needed")], rows, _rest(len(found.chosen)))
 
 
 def _confusion(cells: list[Confusion]) -> list[Block]:
@@ -164,29 +136,19 @@ def _confusion(cells: list[Confusion]) -> list[Block]:
     if len(asked) <= _COLUMNS and len(needed) <= _ROWS:
         counts = {(cell.needed, cell.asked): cell.queries for cell in cells}
         rows: list[list[Cell]] = [[_short(n), *(counts.get((n, a), 0) for a in asked)] for n in needed]
-        columns = [Column("needed ↓  asked →"), *(Column(_short(a), "count") for a in asked)]
-        return [Table(columns, rows, "queries by the source that they need and the one that was asked")]
+        note = "queries by the source that they need and the one that was asked"
+        return [table(["needed ↓  asked →", *(count(_short(a)) for a in asked)], rows, note)]
     wrong = [cell for cell in cells if not cell.right]
     rows = [[_short(c.needed), _short(c.asked), c.queries, such_as(c.examples)[2:-1]] for c in wrong[:_ROWS]]
-    columns = [Column("needed"), Column("asked"), Column("queries", "count"), Column("for example")]
-    return [Table(columns, rows, _rest(len(wrong)))] if rows else []
+    return [table(["needed", "asked", count("queries"), "for example"], rows, _rest(len(wrong)))] if rows else []
 
 
 def _by_source(found: Routed) -> Table:
     rows: list[list[Cell]] = [
         [_short(s.needed), s.all.n, *map(with_interval, (s.all, s.right, s.wrong))] for s in found.by_source[:_ROWS]
     ]
-    columns = [
-        Column("needed"),
-        Column("queries", "count"),
-        *(Column(c) for c in (found.metric, "if right", "if wrong")),
-    ]
-    return Table(columns, rows, _rest(len(found.by_source)))
-
-
-def _regret(found: Routed) -> list[Block]:
-    regret = found.regret
-    return [] if regret is None else [Text(_against(regret) if regret.against else _estimate(regret), "note")]
+    note = _rest(len(found.by_source))
+    return table(["needed", count("queries"), found.metric, "if right", "if wrong"], rows, note)
 
 
 def _against(regret: Regret) -> str:
@@ -214,17 +176,10 @@ def _rest(count: int) -> str | None:
     return f"and {count - _ROWS} more, in the saved result" if count > _ROWS else None
 
 
-class RerankerSection(ReportSection):
-    """What the raw lists hold, and what the final ones made of it."""
+class RerankerSection(AnalysisSection):
+    name, title, order = "reranker", "Retriever and reranker", 40
 
-    name = "reranker"
-    title = "Retriever and reranker"
-    order = 40
-
-    def blocks(self, result: Result) -> list[Block]:
-        found: Reranked | None = result.analyses.found.get("reranker")
-        if found is None:
-            return []
+    def show(self, found: Reranked) -> list[Block]:
         raw = "; ".join(f"{row.metric} {with_interval(row)}" for row in found.raw)
         blocks: list[Block] = [Text(f"The raw lists (up to {found.raw_depth} deep): {raw}.")]
         if found.without_raw:
@@ -233,6 +188,11 @@ class RerankerSection(ReportSection):
             blocks.append(Text("No reranker is at work: the final lists are the raw ones, cut." + _room(found.gain)))
             return blocks
         return [*blocks, difference_table(found.differences, "raw", "final"), *_told(found)]
+
+    def in_short(self, found: Reranked) -> str:
+        raw = "; ".join(f"raw {row.metric} {with_interval(row)}" for row in found.raw[:1])
+        first = found.differences[0] if found.reordered and found.differences else None
+        return f"{raw}; {first.metric} raw to final {points(first.delta)}" if first else f"{raw}; no reranking"
 
 
 def _told(found: Reranked) -> list[Block]:
@@ -248,7 +208,7 @@ def _captured(gain: Gain) -> str:
     if gain.captured is None:
         return "The raw order could not be better: there was nothing to win."
     return (
-        f"The best order of the raw lists would reach {gain.metric} {gain.best:.4f}. "
+        f"The best order of {_candidates(gain)} would reach {gain.metric} {gain.best:.4f}. "
         f"Of this possible gain ({gain.possible * 100:.1f} pp) {share(gain.captured)} was captured."
     )
 
@@ -256,20 +216,18 @@ def _captured(gain: Gain) -> str:
 def _room(gain: Gain | None) -> str:
     if gain is None or gain.captured is None:
         return ""
-    return f" Their best order would reach {gain.metric} {gain.best:.4f}, {gain.possible * 100:.1f} pp more."
+    best = f"{gain.metric} {gain.best:.4f}, {gain.possible * 100:.1f} pp more"
+    return f" The best order of {_candidates(gain)} would reach {best}."
 
 
-class RewriterSection(ReportSection):
-    """What rewriting changes, how often it harms, and where most."""
+def _candidates(gain: Gain) -> str:
+    return "the raw lists" if gain.rerank_depth is None else f"the first {gain.rerank_depth:,} raw hits"
 
-    name = "rewriter"
-    title = "Query rewriting"
-    order = 41
 
-    def blocks(self, result: Result) -> list[Block]:
-        found: Rewritten | None = result.analyses.found.get("rewriter")
-        if found is None:
-            return []
+class RewriterSection(AnalysisSection):
+    name, title, order = "rewriter", "Query rewriting", 41
+
+    def show(self, found: Rewritten) -> list[Block]:
         blocks: list[Block] = [difference_table(found.differences, "original", "rewritten")]
         if found.without_original:
             said = f"{counted(found.without_original)} without a list of the original query, left out here."
@@ -281,9 +239,12 @@ class RewriterSection(ReportSection):
         blocks.append(Text(said))
         changes = [*(("harmed", r) for r in found.harmed_most), *(("helped", r) for r in found.helped_most)]
         if changes:
-            columns = [Column(c) for c in ("query", "", found.metric, "original", "rewritten")]
-            blocks.append(Table(columns, [_row(*change) for change in changes], "those that changed most"))
+            columns = ("query", "", found.metric, "original", "rewritten")
+            blocks.append(table(columns, [_row(*change) for change in changes], "those that changed most"))
         return blocks
+
+    def in_short(self, found: Rewritten) -> str:
+        return f"by {found.metric} it harmed {share(found.harmed)} of the queries and helped {share(found.helped)}"
 
 
 def _row(how: str, change: Rewriting) -> list[Cell]:

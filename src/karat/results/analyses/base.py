@@ -1,27 +1,25 @@
-"""What an analysis is, what it needs of the pass over a run, and what it may look at."""
+"""What an analysis is, what it needs of the pass over a run, and all analyses of one result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
 
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
-from karat.data.ids import Bools, Floats, Ints
+from karat.data.ids import Bools, Ints
+from karat.errors import InputError
+from karat.registry import Registry
 from karat.results.differences import Paired
-from karat.results.summary import FEW, SummaryRow, mean_of, number
 from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.views import Need, View
-from karat.statistics.intervals import mean_intervals
-from karat.statistics.sampling import Sampling
-from karat.statistics.sums import sum_up
 
 if TYPE_CHECKING:
     from karat.results.result import Result
@@ -47,6 +45,7 @@ class Setup:
     corpus: Corpus | None
     labelling: Labelling  # labels beside the gold set, and whether bounds are asked for
     routes: tuple[str, ...]  # sources of which there is a run that asked them alone
+    sourced: bool = False  # hits may say which source they are from
 
     @property
     def own(self) -> View:
@@ -93,8 +92,52 @@ def pair(before: Result, after: Result, metrics: Sequence[str]) -> tuple[Paired,
     return Paired(*sides), rows
 
 
-def rate(name: str, happened: Floats, clusters: Ints | None, sampling: Sampling) -> SummaryRow:
-    """The share of the queries (1 happened, 0 not, NaN not asked) with its interval."""
-    ((low, high),) = mean_intervals(sum_up(happened[:, None], None, clusters), [(0.0, 1.0)], sampling).tolist()
-    n = int((~np.isnan(happened)).sum())
-    return SummaryRow(name, n, len(happened) - n, mean_of(happened), number(low), number(high), few=n < FEW)
+REGISTRY: Registry[Analysis] = Registry("analysis", "karat.results.analyses", Analysis, "karat.analyses")
+
+
+@dataclass(frozen=True)
+class Analyses:
+    """What was found by name, and what could not be looked at, with the reason."""
+
+    found: dict[str, Any] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)
+
+
+def needs_of_analyses(setup: Setup) -> list[Need]:
+    """What the pass over a run must bring for all analyses that the data allows."""
+    needs = []
+    for kind in REGISTRY.everything().values():
+        try:
+            needs.append(kind().need(setup))
+        except (NotAsked, Lacking):
+            continue
+    return needs
+
+
+def analyse(side: Result) -> Analyses:
+    """Everything that the data allows; nothing where an evaluation was not asked for analyses."""
+    found: dict[str, Any] = {}
+    lacking: dict[str, str] = {}
+    for name, kind in sorted(REGISTRY.everything().items()) if side.context.analysed else ():
+        analysis = kind()
+        try:
+            found[name] = analysis.find(side.measure(analysis.need(side.setup).metrics))
+        except NotAsked:
+            continue
+        except Lacking as error:
+            lacking[name] = str(error)
+    return Analyses(found, lacking)
+
+
+def restore_analyses(saved: dict[str, Any], lacking: dict[str, str]) -> Analyses:
+    """From their saved form; one that no longer exists is left out."""
+    found: dict[str, Any] = {}
+    for name, value in saved.items():
+        kind = REGISTRY.get(name)
+        if kind is None:
+            continue
+        try:
+            found[name] = msgspec.convert(value, kind.finds)
+        except msgspec.ValidationError as error:
+            raise InputError(f"the saved analysis {name!r} cannot be read: {error}", code="damaged-result") from error
+    return Analyses(found, lacking)

@@ -13,27 +13,38 @@ from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.ids import Floats
 from karat.results.analyses.base import Analysis, NotAsked, Setup
-from karat.results.analyses.calibrated import corrected, open_hits
-from karat.results.analyses.with_judge import BY_JUDGE, judged_side, judged_values
+from karat.results.corrected import Estimate, NoEstimate, corrected, open_hits
+from karat.results.judged_ndcg import IMPUTED, calibrated_ndcg
 from karat.results.strict_bounds import strict_bounds
-from karat.results.summary import SummaryRow, mean_of, number
+from karat.results.summary import SummaryRow, mean_row, number
 from karat.scoring.extra_labels import Named
 from karat.scoring.metrics.base import Metric, Relevance
+from karat.scoring.metrics.discounted import NDCG, RBP
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.metrics.precision import Precision
-from karat.scoring.metrics.rbp import RBP
-from karat.scoring.unjudged import Lists, OpenLists, OpenPart, PooledItems, no_lists, open_lists
+from karat.scoring.unjudged import Lists, OpenLists, PooledItems, no_lists, open_lists
 from karat.scoring.views import Level, Need
-from karat.statistics.intervals import mean_intervals
-from karat.statistics.sums import sum_up
 
 if TYPE_CHECKING:
     from karat.results.result import Result
 
+# The others stay with the gold: what a judge calls relevant was found by the very systems that it is to measure.
+BY_JUDGE = (Precision, NDCG, RBP)
 BOUNDED = ("hit", "precision", "recall", "mrr", "ndcg", "rbp")
 LINEAR = (Precision, RBP)
 
 Kind = Literal["gold only", "gold plus judge", "strict bounds", "judge-calibrated estimate"]
+
+
+def judged_side(side: Result, metrics: Sequence[str]) -> Result | None:
+    """The same run measured with the labels; None where there are none."""
+    return None if side.labelling.with_judge is None else side.measure(metrics, side.view.but(labels="judge"))
+
+
+def judged_values(side: Result, judged: Result, metric: str) -> Floats:
+    """Over the queries of the gold: labels of a judge give no query an answer that it did not have."""
+    place = np.searchsorted(judged.rows, side.rows)
+    return np.where(np.isnan(side.values[metric]), np.nan, judged.values[metric][place])
 
 
 class BoundsRow(msgspec.Struct, frozen=True):
@@ -48,6 +59,7 @@ class BoundsRow(msgspec.Struct, frozen=True):
     lower: float | None = None
     upper: float | None = None
     method: str | None = None
+    depth: int | None = None  # rank below which people had no chance to label; the interval holds whatever is there
 
 
 class BoundsFound(msgspec.Struct, frozen=True):
@@ -61,9 +73,11 @@ class BoundsFound(msgspec.Struct, frozen=True):
     judge_labels: int = 0
     by_judge: int = 0  # unjudged hits of the top k that only the judge has labelled
     by_people: int = 0
-    unlabelled: int = 0  # by anybody: they count as irrelevant in the estimate
+    unlabelled: int = 0  # by anybody: irrelevant in the value of the estimate, either in its interval
     overruled: int = 0  # labels of the judge that contradict the gold
     unknown: int = 0  # labels of the judge for queries that the gold set lacks
+    refused: list[NoEstimate] = []  # metrics without a judge-calibrated estimate
+    other_scale: int = 0  # gold items with grades that end elsewhere than those of the labels
 
 
 class BoundsAnalysis(Analysis):
@@ -88,21 +102,21 @@ class BoundsAnalysis(Analysis):
         rows += [] if judged is None else _with_judge(side, metrics, judged)
         if side.labelling.bounds:
             rows += [_strict(side, m, lists[m.level]) for m in metrics]
+        refused: list[NoEstimate] = []
         if side.labelling.human or side.labelling.known:
-            rows += [row for m in metrics if (row := _calibrated(side, m, lists[m.level]))]
+            estimates = {m: corrected(side, m, lists[m.level].own) for m in metrics if isinstance(m, LINEAR)}
+            rows += [_estimate(side, str(m), found) for m, found in estimates.items() if isinstance(found, Estimate)]
+            refused = [found for found in estimates.values() if isinstance(found, NoEstimate)]
         order = [str(m) for m in metrics]
         rows.sort(key=lambda row: order.index(row.metric))  # kinds stay in their order
-        return _counted(side, rows, lists["chunk"], Audit() if judged is None else judged.audit)
+        counted = _counted(side, rows, lists["chunk"], Audit() if judged is None else judged.audit)
+        return msgspec.structs.replace(counted, refused=refused)
 
 
 def _metrics(setup: Setup) -> list[Metric]:
-    own = [metric for metric in setup.metrics if _bounded(metric)]
+    own = [m for m in setup.metrics if m.name in BOUNDED and m.budget is None and isinstance(m, Relevance)]
     usual = [name if name in ("mrr", "rbp") else f"{name}@{setup.rules.k}" for name in BOUNDED]
     return parse_metrics([*usual, *own])
-
-
-def _bounded(metric: Metric) -> bool:
-    return metric.name in BOUNDED and metric.budget is None and isinstance(metric, Relevance)
 
 
 def _gold_only(side: Result, name: str) -> BoundsRow:
@@ -118,21 +132,23 @@ def _with_judge(side: Result, metrics: list[Relevance], judged: Result) -> list[
     for metric in metrics:
         name = str(metric)
         if isinstance(metric, BY_JUDGE):
-            rows.append(_interval(side, name, "gold plus judge", judged_values(side, judged, name)))
+            rows.append(_row(_mean(side, name, judged_values(side, judged, name)), "gold plus judge"))
         else:
             rows.append(msgspec.structs.replace(_gold_only(side, name), kind="gold plus judge", method="as gold only"))
-    return rows
+    return [*rows, *(row for m in metrics if isinstance(m, NDCG) and (row := _calibrated_ndcg(side, judged, m)))]
 
 
-def _interval(side: Result, name: str, kind: Kind, values: Floats) -> BoundsRow:
-    low, high = _limits(side, values)
-    return BoundsRow(name, kind, int((~np.isnan(values)).sum()), mean_of(values), low, high)
+def _calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> BoundsRow | None:
+    found = calibrated_ndcg(side, judged, metric)
+    if found is None:
+        return None
+    defined = int((~np.isnan(side.values[str(metric)])).sum())
+    value, low, high = map(number, found)
+    return BoundsRow(str(metric), "judge-calibrated estimate", defined, value, low, high, method=IMPUTED)
 
 
-def _limits(side: Result, values: Floats) -> tuple[float | None, float | None]:
-    sums = sum_up(values[:, None], None, side.columns.clusters)
-    ((low, high),) = mean_intervals(sums, [(0.0, 1.0)], side.sampling).tolist()
-    return number(low), number(high)
+def _mean(side: Result, name: str, values: Floats) -> SummaryRow:
+    return mean_row(name, values, side.columns.clusters, side.sampling)
 
 
 @dataclass(frozen=True)
@@ -148,17 +164,16 @@ def _lists(side: Result, level: Level) -> _Lists:
     # Passages are looked for in the chunks of one system, and what other systems hold of them is not known here.
     others = {} if gold.located is not None else side.context.opened
     seen = [
-        PooledItems(np.concatenate([np.zeros(0, np.int64), *(part.query for part in parts)]), _all_names(parts))
+        PooledItems(
+            np.concatenate([np.zeros(0, np.int64), *(part.query for part in parts)]),
+            [name for part in parts for name in part.names],
+        )
         for system, levels in others.items()
         if system != side.system and (parts := levels.get(level)) is not None
     ]
     seen.append(_pooled(gold, side.labelling.pooled))
     alone = no_lists(gold, side.rules)
-    return _Lists(own, open_lists(alone, own, seen, sorted(set(side.labelling.judge.values()))))
-
-
-def _all_names(parts: list[OpenPart]) -> list[str]:
-    return [name for part in parts for name in part.names]
+    return _Lists(own, open_lists(alone, own, seen, side.labelling.levels))
 
 
 def _pooled(gold: Gold, pairs: Sequence[Named]) -> PooledItems:
@@ -172,29 +187,15 @@ def _strict(side: Result, metric: Relevance, lists: _Lists) -> BoundsRow:
     name = str(metric)
     if found is None:
         return BoundsRow(name, "strict bounds", 0)
-    worst, best = (np.clip(values[side.rows], 0, 1) for values in found)
-    return BoundsRow(
-        name,
-        "strict bounds",
-        int((~np.isnan(worst)).sum()),
-        low=_limits(side, worst)[0],
-        high=_limits(side, best)[1],
-        lower=mean_of(worst),
-        upper=mean_of(best),
-    )
+    worst, best = (_mean(side, name, np.clip(values[side.rows], 0, 1)) for values in found)
+    return BoundsRow(name, "strict bounds", worst.n, low=worst.low, high=best.high, lower=worst.mean, upper=best.mean)
 
 
-def _calibrated(side: Result, metric: Relevance, lists: _Lists) -> BoundsRow | None:
-    """Only of metrics to which every hit adds for itself."""
-    if not isinstance(metric, LINEAR):
-        return None
-    found = corrected(side, metric, lists.own)
-    if found is None:
-        return None
-    estimate, method = found
-    defined = int((~np.isnan(side.values[str(metric)])).sum())
-    value, low, high = map(number, estimate)
-    return BoundsRow(str(metric), "judge-calibrated estimate", defined, value, low, high, method=method)
+def _estimate(side: Result, name: str, found: Estimate) -> BoundsRow:
+    defined = int((~np.isnan(side.values[name])).sum())
+    value, low, high = (None if part is None else number(part) for part in (found.value, found.low, found.high))
+    kind: Kind = "judge-calibrated estimate"
+    return BoundsRow(name, kind, defined, value, low, high, method=found.method, depth=found.depth)
 
 
 def _counted(side: Result, rows: list[BoundsRow], lists: _Lists, audit: Audit) -> BoundsFound:
@@ -216,4 +217,5 @@ def _counted(side: Result, rows: list[BoundsRow], lists: _Lists, audit: Audit) -
         overruled=audit["labels_overruled"],
         unknown=audit["labels_unknown"],
         unlabelled=int((~hits.by_judge & ~by_people).sum()),
+        other_scale=side.audit["gold_scale"],
     )

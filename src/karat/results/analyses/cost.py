@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -66,17 +67,18 @@ class CostAnalysis(Analysis):
         if not logged:
             raise Lacking("`usage` in the run log")
         prices = side.rules.prices
-        rows = {row.metric: row for row in side.summary_rows}
         costs = side.values["cost"]
         return Costs(
             queries=len(logged),
             currency=None if prices is None else prices.currency,
-            per_query=[rows[name] for name in _METRICS if rows[name].n],
+            per_query=[row for name in _METRICS if (row := side.row(name)).n],
             total=None if prices is None else math.fsum(costs[costs == costs].tolist()),  # only NaN differs from itself
             stages=_parts(logged, "stage", prices),
             models=_parts(logged, "model", prices),
-            unpriced=[] if prices is None else _reasons(logged, prices),
-            one_off=[] if prices is None else _one_off(prices),
+            unpriced=sorted({why for used in chain(*logged) if prices and (why := unpriced(used, prices))}),
+            one_off=[OneOffLine(line.name, prices.one_off_amount(line), line.per) for line in prices.one_off]
+            if prices
+            else [],
         )
 
 
@@ -105,11 +107,3 @@ def _part(name: str | None, group: list[list[Usage]], prices: Prices | None) -> 
         cost=None if prices is None else prices.total(used),
         share=None,
     )
-
-
-def _reasons(logged: list[list[Usage]], prices: Prices) -> list[str]:
-    return sorted({why for usage in logged for used in usage if (why := unpriced(used, prices))})
-
-
-def _one_off(prices: Prices) -> list[OneOffLine]:
-    return [OneOffLine(line.name, prices.one_off_amount(line), line.per) for line in prices.one_off]

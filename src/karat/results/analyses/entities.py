@@ -63,19 +63,18 @@ class EntityAnalysis(Analysis):
             raise Lacking("`entities` in the run log")
         every = list(_links(side))
         linked, nil = ([links.only(nil=only) for links in every] for only in (False, True))
-        rows = {row.metric: row for row in side.summary_rows}
         return Linked(
             queries=len(every),
             wanted=sum(links.gold.total() for links in linked),
             linked=sum(links.run.total() for links in linked),
             right=sum(links.right.total() for links in linked),
-            scores=[rows[name] for name in _LINKED],
+            scores=list(map(side.row, _LINKED)),
             missed=_often(links.gold - links.run for links in linked),
             wrong=_often(links.run - links.gold for links in linked),
             nil_wanted=sum(links.gold.total() for links in nil),
             nil_said=sum(links.run.total() for links in nil),
             nil_right=sum(links.right.total() for links in nil),
-            nil_scores=[rows[name] for name in _NIL if rows[name].n],
+            nil_scores=[row for name in _NIL if (row := side.row(name)).n],
         )
 
 

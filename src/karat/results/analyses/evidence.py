@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +12,7 @@ from karat.data.gold import Gold
 from karat.matching.cover import Rule, normalise
 from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import SummaryRow
-from karat.scoring.metrics.covering import LOOKED, CoveredEvidence, Looked
+from karat.scoring.metrics.evidence import LOOKED, CoveredEvidence, Looked
 from karat.scoring.views import Need
 
 KS = (3, 5, 10)
@@ -129,17 +129,10 @@ def _seen(side: Result) -> list[tuple[int, Looked]]:
 
 
 def _by_rule(covers: list[CoveredEvidence]) -> list[RuleCount]:
-    pairs = [cover.rule for cover in covers]
-    first = [cover.rule for cover in _firsts(covers)]
-    return [RuleCount(rule, first.count(rule), pairs.count(rule)) for rule in RULES]
-
-
-def _firsts(covers: list[CoveredEvidence]) -> Iterable[CoveredEvidence]:
-    """The best hit that covers each evidence; those of a query come best first."""
-    first: dict[tuple[str, int], CoveredEvidence] = {}
-    for cover in covers:
-        first.setdefault((cover.query_id, cover.evidence), cover)
-    return first.values()
+    pairs = Counter(cover.rule for cover in covers)
+    # Of each evidence the best hit that covers it; those of a query come best first.
+    firsts = Counter({(cover.query_id, cover.evidence): cover.rule for cover in reversed(covers)}.values())
+    return [RuleCount(rule, firsts[rule], pairs[rule]) for rule in RULES]
 
 
 def _uncovered(side: Result, row: int, looked: Looked) -> list[Uncovered]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,12 +10,15 @@ import numpy as np
 
 from karat.data.audit import Entry
 from karat.data.gold import Gold
+from karat.data.hits import OPTIONAL_COLUMNS
 from karat.data.ids import DocRule
 from karat.data.versions import Version
 from karat.results.analyses.base import PERMUTATIONS, Analysis, Lacking, Setup, pair
 from karat.results.differences import Difference
 from karat.results.summary import SummaryRow
 from karat.scoring.dates import item_versions
+from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.lists import Freshness
 from karat.scoring.views import Need
 
 if TYPE_CHECKING:
@@ -51,17 +55,19 @@ class FreshnessAnalysis(Analysis):
     def need(self, setup: Setup) -> Need:
         if not any(setup.gold.as_of):
             raise Lacking("`as_of` in the gold set")
-        k = setup.rules.k
+        k, requested = setup.rules.k, _of_lists(setup.metrics)
+        names = _compared(k, requested)
         return Need(
+            metrics=requested,
             views={
-                setup.own.but(no_future=False): [*_metrics(k), f"freshness@{k}"],
-                setup.own.but(no_future=True): _metrics(k),
-            }
+                setup.own.but(no_future=False): [*names, f"freshness@{k}"],
+                setup.own.but(no_future=True): names,
+            },
         )
 
     def find(self, side: Result) -> Fresh:
         k = side.rules.k
-        names, fresh = _metrics(k), f"freshness@{k}"
+        names, fresh = _compared(k, side.metrics), f"freshness@{k}"
         before = side.measure([*names, fresh], side.view.but(no_future=False))
         after = side.measure(names, side.view.but(no_future=True))
         _refuse_undated(after)
@@ -84,8 +90,15 @@ class FreshnessAnalysis(Analysis):
         )
 
 
-def _metrics(k: int) -> list[str]:
-    return [f"recall@{k}", f"ndcg@{k}", f"precision@{k}", "mrr"]
+def _of_lists(metrics: Iterable[Metric]) -> list[Metric]:
+    """Those that look at lists and nothing else of a query (time, cost, route); all but freshness itself."""
+    return [m for m in metrics if m.reads <= OPTIONAL_COLUMNS and not isinstance(m, Freshness)]
+
+
+def _compared(k: int, requested: Iterable[Metric]) -> list[str]:
+    """The usual four, then whatever else was requested."""
+    usual = (f"recall@{k}", f"ndcg@{k}", f"precision@{k}", "mrr")
+    return list(dict.fromkeys([*usual, *map(str, requested)]))
 
 
 def _refuse_undated(after: Result) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -96,27 +97,22 @@ class _Health:
             documents=self._count(self._whole, there.names),
             passages=self._passages(),
             changed=len(changed),
-            changed_examples=list(dict.fromkeys(map(self._name, changed)))[:_EXAMPLES],
+            changed_examples=_first(map(self._name, changed)),
             quoted=sum(self._passage(at) is not None for at in np.flatnonzero(quoted).tolist()),
             rechunked=self._rechunked(chunks, len(changed)),
             unclear=int(self._unclear.sum()),
         )
 
     def _count(self, which: Bools, there: Bools, moved: int = 0) -> LabelCount:
-        absent = np.flatnonzero(which & ~there)
-        examples: dict[str, None] = {}
-        for at in absent.tolist():
-            examples[self._name(at)] = None
-            if len(examples) == _EXAMPLES:
-                break
-        return LabelCount(int(which.sum()), int((which & there).sum()), moved, list(examples))
+        examples = _first(map(self._name, np.flatnonzero(which & ~there).tolist()))
+        return LabelCount(int(which.sum()), int((which & there).sum()), moved, examples)
 
     def _passages(self) -> LabelCount:
         located, at = self._gold.located, np.flatnonzero(self._settled).tolist()
         held = set() if located is None else set(located.items.tolist())
         absent = [i for i in at if int(self._items[i]) not in held]
-        examples = dict.fromkeys(f"{self._name(i)}: {_told(self._passage(i))}" for i in absent)
-        return LabelCount(len(at), len(at) - len(absent), 0, list(examples)[:_EXAMPLES])
+        examples = _first(f"{self._name(i)}: {_told(self._passage(i))}" for i in absent)
+        return LabelCount(len(at), len(at) - len(absent), 0, examples)
 
     def _changed(self) -> list[int]:
         """Chunks that are there, but do not hold the quote beside their id."""
@@ -137,6 +133,16 @@ class _Health:
 
     def _passage(self, at: int) -> Passage | None:
         return self._gold.passages[self._items[at]] if self._gold.passages else None
+
+
+def _first(names: Iterable[str]) -> list[str]:
+    """Some different ones, without making all of the names."""
+    found: dict[str, None] = {}
+    for name in names:
+        found[name] = None
+        if len(found) == _EXAMPLES:
+            break
+    return list(found)
 
 
 def _lacks_quote(text: str | None, passage: Passage | None) -> bool:

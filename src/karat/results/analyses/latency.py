@@ -10,7 +10,7 @@ import msgspec
 from karat.data.ids import Floats
 from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import Scores, intervals
-from karat.scoring.metrics.latency import Latency, LatencyP50, LatencyP90, LatencyP99
+from karat.scoring.metrics.cost import Latency, LatencyP50, LatencyP90, LatencyP99
 from karat.scoring.views import Need
 
 if TYPE_CHECKING:
@@ -58,15 +58,16 @@ class LatencyAnalysis(Analysis):
         return Need(metrics=["latency"])
 
     def find(self, side: Result) -> Latencies:
-        total = _timing(side, None, side.values["latency"])
+        total = timing(side, None, side.values["latency"])
         if total is None:
             raise Lacking("`latency_ms` in the run log")
-        timings = [_timing(side, stage, times) for stage, times in side.stages.items() if stage != "total"]
+        timings = [timing(side, stage, times) for stage, times in side.stages.items() if stage != "total"]
         stages = sorted((t for t in timings if t is not None), key=lambda t: (-t.mean.value, t.stage or ""))
         return Latencies(total, stages)
 
 
-def _timing(side: Result, stage: str | None, times: Floats) -> Timing | None:
+def timing(side: Result, stage: str | None, times: Floats) -> Timing | None:
+    """The times of one stage, or of the whole query, with their limits; None where no query logged it."""
     metrics = {name: kind(stage=stage) for name, kind in _KINDS.items()}
     scores = Scores(list(metrics.values()), {str(m): times for m in metrics.values()}, {}, side.columns.clusters)
     values = {name: scores.mean(metric) for name, metric in metrics.items()}

@@ -92,14 +92,13 @@ class NoAnswer(Analysis):
         missing = int(sum(query in side.missing for query, none in zip(side.queries, without, strict=True) if none))
         if missing == without.sum():
             raise Lacking(f"the queries without an answer in the run: it has none of the {missing:,}")
-        rows = {row.metric: row for row in side.summary_rows}
         found = Unanswerable(
             k=side.rules.k,
             no_answer=int(without.sum()),
-            answerable=rows[miss].n,
+            answerable=side.row(miss).n,
             missing=missing,
-            false_evidence=rows[false_evidence],
-            miss=rows[miss],
+            false_evidence=side.row(false_evidence),
+            miss=side.row(miss),
             unscored=0,
             target=side.rules.target_false_evidence,
         )
@@ -159,7 +158,10 @@ class _Scored:
             ]
         values = np.column_stack(columns)
         limits = mean_intervals(sum_up(values, None, self.clusters), [(0.0, 1.0)] * len(columns), self.sampling)
-        shares = [_share(column, *pair) for column, pair in zip(columns, limits.tolist(), strict=True)]
+        shares = [
+            Share(int((~np.isnan(column)).sum()), mean_of(column), number(low), number(high))
+            for column, (low, high) in zip(columns, limits.tolist(), strict=True)
+        ]
         return [
             ThresholdPoint(threshold, shares[i], shares[i + 1], shares[i + 2].n / len(self.top), shares[i + 2])
             for i, threshold in zip(range(0, len(shares), 3), thresholds, strict=True)
@@ -203,7 +205,3 @@ def shortest_between(low: float, high: float) -> float:
         if low < found <= high:
             return found
     return high if math.isfinite(high) else math.nextafter(low, math.inf)
-
-
-def _share(values: Floats, low: float, high: float) -> Share:
-    return Share(int((~np.isnan(values)).sum()), mean_of(values), number(low), number(high))

@@ -11,11 +11,9 @@ from karat.data.gold import Gold
 from karat.data.ids import Bools, Floats, Ints
 from karat.results.analyses.base import PERMUTATIONS, Analysis, Setup, pair, with_lists
 from karat.results.differences import SAME, Difference, Paired
-from karat.results.summary import FEW, SummaryRow, mean_of, number
-from karat.scoring.judged import Rules, judge_places
-from karat.scoring.metrics.grammar import parse_metric
+from karat.results.summary import FEW, SummaryRow, mean_limits, mean_of
+from karat.scoring.judged import judge_places
 from karat.scoring.views import RAW, Need, View
-from karat.statistics.intervals import mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import ratio
 
@@ -24,16 +22,18 @@ if TYPE_CHECKING:
 
 _RAW = ("recall@50", "recall@100", "mrr@50")
 _EXAMPLES = 5
+_CANDIDATES = 50  # that a reranker is given, where nothing says how many
 _NO_BOUND = (-np.inf, np.inf)  # a reranker can lose many times what it could win
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """What a perfect order of the raw lists would win, and how much of that was won."""
+    """What a perfect order of the candidates would win, and how much of that was won."""
 
     metric: str
-    best: float  # the metric with the raw candidates of every query in the best order
+    best: float  # the metric with the candidates of every query in the best order
     possible: float  # best − raw
     captured: SummaryRow | None  # (final − raw) / (best − raw), over the sums; null where nothing could be won
+    rerank_depth: int | None = None  # raw hits that were candidates; null: all (results of older versions)
 
 
 class Reranked(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class RerankerAnalysis(Analysis):
             demoted=len(demoted),
             rescued_examples=rescued[:_EXAMPLES],
             demoted_examples=demoted[:_EXAMPLES],
-            gain=_gain(paired, rows, raw.places, side),
+            gain=_gain(paired, rows, raw.places, side, _rerank_depth(side, raw, final, rows)),
             queries=len(rows),
             without_raw=int((with_lists(side) & ~np.isin(side.rows, rows)).sum()),
             reordered=_reordered(raw, final, rows),
@@ -106,29 +106,44 @@ def _of_depth(found: list[SummaryRow], depth: int) -> list[SummaryRow]:
     return list(shown.values())
 
 
-def best_places(gold: Gold, places: Ints) -> Ints:
-    """The places of what a list holds of the gold, if it stood in the best order: highest grades first."""
-    there = np.flatnonzero(places)
+def _rerank_depth(side: Result, raw: Result, final: Result, rows: Ints) -> int:
+    """Candidates that the reranker was given: as told, as logged, or the usual number.
+
+    Where nothing tells, an item that moved up from further down shows that it was given more.
+    """
+    logged, retriever = side.provenance.get("rerank_depth"), side.provenance.get("retriever")
+    if not isinstance(logged, int) and isinstance(retriever, dict):
+        logged = retriever.get("top_n")  # as `karat run` logs it
+    told = side.rules.rerank_depth or (logged if isinstance(logged, int) and logged > 0 else None)
+    if told is not None:
+        return told
+    items = raw.gold.items_of(rows)
+    before, after = raw.places[items], final.places[items]
+    return max(_CANDIDATES, int(before[(after > 0) & (after < before)].max(initial=0)))
+
+
+def best_places(gold: Gold, places: Ints, depth: int | None = None) -> Ints:
+    """The places of what a list holds of the gold, if its first `depth` hits (default: all) were in the best order.
+
+    Highest grades come first; what is further down keeps its place.
+    """
+    there = np.flatnonzero((places > 0) & (places <= (places.max(initial=0) if depth is None else depth)))
     there = there[np.lexsort((-gold.grades[there], gold.query_of_item[there]))]
     query = gold.query_of_item[there]
-    best = np.zeros(len(places), np.int64)
+    best = places.copy()
     best[there] = np.arange(len(there)) - np.searchsorted(query, query) + 1
     return best
 
 
-def _gain(paired: Paired, rows: Ints, places: Ints, side: Result) -> Gain | None:
+def _gain(paired: Paired, rows: Ints, places: Ints, side: Result, depth: int) -> Gain | None:
     metric = paired.baseline.metrics[0]
     raw, final = paired.baseline.values[str(metric)], paired.candidate.values[str(metric)]
-    best = _scored(str(metric), side.gold, rows, best_places(side.gold, places), side.rules)
+    best = metric.score(judge_places(side.gold, rows, best_places(side.gold, places, depth), side.rules))
     mean, possible = mean_of(best), mean_of(best - raw)
     if mean is None or possible is None:
         return None
     captured = _captured(final - raw, best - raw, paired.baseline.clusters, side.sampling) if possible > SAME else None
-    return Gain(str(metric), mean, possible, captured)
-
-
-def _scored(metric: str, gold: Gold, rows: Ints, places: Ints, rules: Rules) -> Floats:
-    return parse_metric(metric).score(judge_places(gold, rows, places, rules))
+    return Gain(str(metric), mean, possible, captured, depth)
 
 
 def _captured(gained: Floats, possible: Floats, clusters: Ints | None, sampling: Sampling) -> SummaryRow:
@@ -136,10 +151,8 @@ def _captured(gained: Floats, possible: Floats, clusters: Ints | None, sampling:
     defined = ~np.isnan(gained)
     above, below = (np.where(defined, values, 0.0)[:, None] for values in (gained, possible))
     sums = ratio(above, below, clusters)
-    ((low, high),) = mean_intervals(sums, [_NO_BOUND], sampling).tolist()
-    n = int(defined.sum())
-    share = float(sums.estimate[0])
-    return SummaryRow("share captured", n, len(gained) - n, share, number(low), number(high), few=n < FEW)
+    n, limits = int(defined.sum()), mean_limits(sums, _NO_BOUND, sampling)
+    return SummaryRow("share captured", n, len(gained) - n, float(sums.estimate[0]), *limits, few=n < FEW)
 
 
 def _reordered(raw: Result, final: Result, rows: Ints) -> bool:

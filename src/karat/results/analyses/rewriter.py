@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Ints
-from karat.results.analyses.base import PERMUTATIONS, Analysis, Setup, pair, rate, with_lists
+from karat.results.analyses.base import PERMUTATIONS, Analysis, Setup, pair, with_lists
 from karat.results.differences import SAME, Difference
-from karat.results.summary import SummaryRow
+from karat.results.summary import SummaryRow, mean_row
 from karat.scoring.views import ORIGINAL, Need, View
 
 if TYPE_CHECKING:
@@ -62,15 +62,18 @@ class Rewriter(Analysis):
         paired, rows = pair(original, final, names)
         leading = paired.baseline.metrics[0]
         deltas = paired.deltas(leading)
-        texts = _Texts(side)
+        places = side.rows.tolist()
+        asked = {row: text or side.gold.text(row) for row, text in zip(places, side.facts("query"), strict=True)}
+        rewritten = dict(zip(places, side.facts("rewritten_query"), strict=True))
         before, after = paired.baseline.values[str(leading)], paired.candidate.values[str(leading)]
 
         def share(name: str, happened: Bools) -> SummaryRow:
             values = np.where(np.isnan(deltas), np.nan, happened)
-            return rate(name, values, paired.baseline.clusters, side.sampling)
+            return mean_row(name, values, paired.baseline.clusters, side.sampling)
 
         def most(order: Ints) -> list[Rewriting]:
-            return [texts.of(int(rows[i]), float(before[i]), float(after[i])) for i in order[:_EXAMPLES].tolist()]
+            found = ((int(rows[i]), float(before[i]), float(after[i])) for i in order[:_EXAMPLES].tolist())
+            return [Rewriting(side.gold.queries[row], asked[row], rewritten[row], *scores) for row, *scores in found]
 
         worse, better = np.flatnonzero(deltas < -SAME), np.flatnonzero(deltas > SAME)
         return Rewritten(
@@ -78,7 +81,7 @@ class Rewriter(Analysis):
             metric=str(leading),
             queries=len(rows),
             without_original=int((with_lists(side) & ~np.isin(side.rows, rows)).sum()),
-            unchanged=sum(map(texts.unchanged, rows.tolist())),
+            unchanged=sum(rewritten[row] is not None and rewritten[row] == asked[row] for row in rows.tolist()),
             differences=paired.differences(side.sampling, PERMUTATIONS),
             harmed=share("harmed", deltas < -SAME),
             helped=share("helped", deltas > SAME),
@@ -89,22 +92,3 @@ class Rewriter(Analysis):
 
 def _metrics(k: int) -> list[str]:
     return [f"ndcg@{k}", f"recall@{k}", f"precision@{k}", "mrr"]
-
-
-class _Texts:
-    """Both wordings of a query: what the run says, and for the original else what the gold set says."""
-
-    def __init__(self, side: Result) -> None:
-        self.gold = side.gold
-        rows = side.rows.tolist()
-        self.original = dict(zip(rows, side.facts("query"), strict=True))
-        self.rewritten = dict(zip(rows, side.facts("rewritten_query"), strict=True))
-
-    def unchanged(self, row: int) -> bool:
-        return self.rewritten[row] is not None and self.rewritten[row] == self._original(row)
-
-    def _original(self, row: int) -> str | None:
-        return self.original[row] or self.gold.text(row)
-
-    def of(self, row: int, before: float, after: float) -> Rewriting:
-        return Rewriting(self.gold.queries[row], self._original(row), self.rewritten[row], before, after)

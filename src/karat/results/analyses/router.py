@@ -9,17 +9,15 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
-from karat.results.analyses.base import Analysis, Lacking, Setup, rate
-from karat.results.summary import FEW, SummaryRow, mean_of, number
-from karat.scoring.metrics.route import expected_sources, sources_of
+from karat.results.analyses.base import Analysis, Lacking, Setup
+from karat.results.summary import FEW, SummaryRow, mean_of, mean_row
+from karat.scoring.metrics.query import expected_sources, sources_of
+from karat.scoring.sources import NO_SOURCE
 from karat.scoring.views import Need, View, route_lists
-from karat.statistics.intervals import mean_intervals
-from karat.statistics.sums import sum_up
 
 if TYPE_CHECKING:
     from karat.results.result import Result
 
-NO_SOURCE = "(none)"
 _EXAMPLES = 3
 _DIFFERENCE = (-1.0, 1.0)
 
@@ -87,7 +85,8 @@ class Router(Analysis):
     finds = Routed
 
     def need(self, setup: Setup) -> Need:
-        if all(needed is None for needed in expected_sources(setup.gold, np.arange(len(setup.gold.queries)))):
+        needed = expected_sources(setup.gold, np.arange(len(setup.gold.queries)))
+        if needed.count(None) == len(needed):
             raise Lacking("`source` in the gold set")
         recall = f"recall@{setup.rules.k}"
         return Need(
@@ -114,14 +113,14 @@ class _Routes:
         self.groups = np.array(["" if needed is None else _label(needed) for needed in self.needed], object)
 
     def found(self) -> Routed:
-        both = ~np.isnan(self.right)
+        both, pairs = ~np.isnan(self.right), list(zip(self.needed, self.asked, strict=True))
         over = (self.right == 1) & (self.side.values["route_accuracy(match=exact)"] == 0)
-        touched = [bool(n and a and n & a) for n, a in zip(self.needed, self.asked, strict=True)]
+        touched = [bool(n and a and n & a) for n, a in pairs]
         return Routed(
             metric=self.metric,
             queries=int(both.sum()),
-            not_routed=sum(n is not None and a is None for n, a in zip(self.needed, self.asked, strict=True)),
-            not_labelled=sum(n is None and a is not None for n, a in zip(self.needed, self.asked, strict=True)),
+            not_routed=sum(n is not None and a is None for n, a in pairs),
+            not_labelled=sum(n is None and a is not None for n, a in pairs),
             right=self._rate("routed right", self.right),
             over=self._rate("more asked than needed", np.where(both, over, np.nan)),
             partly=int(((self.right == 0) & np.array(touched)).sum()),
@@ -132,7 +131,7 @@ class _Routes:
         )
 
     def _rate(self, name: str, values: Floats) -> SummaryRow:
-        return rate(name, values, self.side.columns.clusters, self.side.sampling)
+        return mean_row(name, values, self.side.columns.clusters, self.side.sampling)
 
     def _chosen(self) -> list[Chosen]:
         routed = [asked for asked in self.asked if asked is not None]
@@ -155,12 +154,7 @@ class _Routes:
     def _by_source(self, both: Bools) -> list[OfSource]:
         parts = {label: (self.groups == label) & both for label in sorted(set(self.groups[both]))}
         return [
-            OfSource(
-                label,
-                self._recall(of),
-                self._recall(of & (self.right == 1)),
-                self._recall(of & (self.right == 0)),
-            )
+            OfSource(label, *map(self._recall, (of, of & (self.right == 1), of & (self.right == 0))))
             for label, of in parts.items()
         ]
 
@@ -193,11 +187,8 @@ class _Routes:
         there = ~np.isnan(cost)
         if not there.any():
             return None
-        sums = sum_up(cost[:, None], None, self.side.columns.clusters)
-        ((low, high),) = mean_intervals(sums, [_DIFFERENCE], self.side.sampling).tolist()
-        n = int(there.sum())
-        row = SummaryRow("cost", n, len(there) - n, mean_of(cost), number(low), number(high), few=n < FEW)
-        return self._regret(list(self.side.routes), best, there, row, n)
+        row = mean_row("cost", cost, self.side.columns.clusters, self.side.sampling, _DIFFERENCE)
+        return self._regret(list(self.side.routes), best, there, row, row.n)
 
     def _regret(self, against: list[str], best: Floats, of: Bools, cost: SummaryRow, queries: int) -> Regret:
         recall, most = (mean_of(np.where(of, values, np.nan)) for values in (self.recall, best))

@@ -6,6 +6,7 @@ first reason that the data proves is taken, in the order of the stages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,12 @@ import numpy as np
 
 from karat.data.corpus import Corpus
 from karat.data.gold import CHUNK, DOC, Gold
-from karat.data.ids import Bools, DocRule, Ints
+from karat.data.ids import Bools, DocRule, Ints, take_list
 from karat.results.analyses.base import Analysis, Lacking, Setup, with_lists
 from karat.scoring.judged import cutoffs
 from karat.scoring.metrics.base import Metric, Relevance
-from karat.scoring.metrics.returned import Returned
-from karat.scoring.metrics.route import expected_sources, sources_of
+from karat.scoring.metrics.lists import Returned
+from karat.scoring.metrics.query import expected_sources, sources_of
 from karat.scoring.views import RAW, Need, View
 
 ALL = "all queries"
@@ -140,7 +141,9 @@ class LocatedItems:
     told: frozenset[str]  # stages that the data can tell
 
     def loss(self, segment: str, value: str, queries: Ints, told: list[str]) -> Loss:
-        inside = np.isin(self.query, queries)
+        inside = np.zeros(len(self.side.rows), np.bool_)
+        inside[queries] = True
+        inside = inside[self.query]
         counts = np.bincount(self.stage[inside], minlength=_FOUND + 1).tolist()
         lost = {stage: counts[STAGES.index(stage)] for stage in told}
         relevant = np.bincount(self.query[inside], minlength=len(self.side.rows))
@@ -154,23 +157,26 @@ class LocatedItems:
         found = np.bincount(self.query, self.stage == _FOUND, len(self.side.rows))
         share = found / np.maximum(np.bincount(self.query, minlength=len(self.side.rows)), 1)
         first = lost[np.lexsort((self.rows[lost], share[self.query[lost]]))][:_MOST]
-        return [self._item(i) for i in first.tolist()], len(lost) - len(first)
+        names = take_list(self.side.gold.items, self.rows[first])
+        return list(map(self._item, first.tolist(), names)), len(lost) - len(first)
 
-    def by_query(self) -> dict[str, dict[str, int]]:
-        """Query → how many of its relevant items each stage lost, in the order of the stages."""
+    def by_query(self, places: Sequence[int]) -> dict[str, dict[str, int]]:
+        """Query → how many of its relevant items each stage lost, in the order of the stages; of the queries here."""
+        wanted = np.zeros(len(self.side.rows), np.bool_)
+        wanted[list(places)] = True
+        rows = np.flatnonzero((self.stage < _FOUND) & wanted[self.query])
         found: dict[str, dict[str, int]] = {}
-        for at in np.lexsort((self.stage, self.query)).tolist():
-            if self.stage[at] < _FOUND:
-                lost = found.setdefault(self.side.queries[int(self.query[at])], {})
-                stage = STAGES[int(self.stage[at])]
-                lost[stage] = lost.get(stage, 0) + 1
+        for at in rows[np.lexsort((self.stage[rows], self.query[rows]))].tolist():
+            lost = found.setdefault(self.side.queries[int(self.query[at])], {})
+            stage = STAGES[int(self.stage[at])]
+            lost[stage] = lost.get(stage, 0) + 1
         return found
 
-    def _item(self, i: int) -> LostItem:
+    def _item(self, i: int, name: str) -> LostItem:
         gold, row = self.side.gold, int(self.rows[i])
         return LostItem(
             query_id=self.side.queries[int(self.query[i])],
-            item=gold.ids[row],
+            item=name,
             grade=float(gold.grades[row]),
             stage=STAGES[int(self.stage[i])],
             raw_place=None if self.raw[i] < 0 else int(self.raw[i]),
@@ -260,7 +266,7 @@ def _filter_steps(side: Result) -> list[tuple[str, Result]]:
 
 def _raw_places(side: Result) -> Ints:
     """The place of every gold item in the raw list of its query, −1 where there is no such list."""
-    places = np.full(len(side.gold.ids), -1)
+    places = np.full(len(side.gold.grades), -1)
     try:
         raw = side.measure((), View(lists=RAW))
     except Lacking:
@@ -272,8 +278,9 @@ def _raw_places(side: Result) -> Ints:
 
 def _ran(side: Result) -> Bools:
     """Which queries have an answer of the system: not missing, and not an error without any hit."""
-    failed = np.array([bool(error) for error in side.facts("error")], np.bool_)
-    ran: Bools = with_lists(side) & ~(failed & (side.depths == 0))
+    errors, ran = side.facts("error"), with_lists(side)
+    if errors.count(None) < len(errors):
+        ran = ran & ~(np.fromiter(map(bool, errors), np.bool_, len(errors)) & (side.depths == 0))
     return ran
 
 
@@ -301,8 +308,10 @@ def _misrouted(side: Result, rows: Ints, query: Ints) -> Bools | None:
 
     None where no query says both what it asked and what it needs.
     """
-    asked = list(map(sources_of, side.facts("route")))
-    needed = expected_sources(side.gold, side.rows)
+    routes, needed = side.facts("route"), expected_sources(side.gold, side.rows)
+    if len(routes) in (routes.count(None), needed.count(None)):
+        return None
+    asked = list(map(sources_of, routes))
     if not any(a is not None and n is not None for a, n in zip(asked, needed, strict=True)):
         return None
     own: Any = None if side.corpus is None else side.corpus.column("source")

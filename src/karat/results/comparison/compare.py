@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 import msgspec
 import numpy as np
@@ -18,20 +18,29 @@ from karat.errors import ConfigError, shorten
 from karat.formats.read import read_gold
 from karat.options.option import takes
 from karat.results.analyses.base import Consumer, Lacking, Setup
-from karat.results.analyses.with_judge import BY_JUDGE
-from karat.results.comparison.by_judge import differences_by_judge
-from karat.results.comparison.changes import Change, biggest_changes
-from karat.results.comparison.open_labels import BoundedDifference, JudgedAt, bounded_differences, judged_at
+from karat.results.analyses.bounds import BY_JUDGE
+from karat.results.comparison.open_labels import (
+    BoundedDifference,
+    JudgedAt,
+    bounded_differences,
+    differences_by_judge,
+    judged_at,
+)
+from karat.results.comparison.rankings import other_lists
 from karat.results.comparison.sides import as_results, refuse_different, shared_metrics
+from karat.results.comparison.stage_times import stage_differences
 from karat.results.diagnosis.changes import find_changes
 from karat.results.diagnosis.finding import Finding
 from karat.results.differences import SAME, Difference, Paired
+from karat.results.doubts import judgeable
+from karat.results.queries.lists import ListedHit
 from karat.results.result import Result
 from karat.results.summary import FEW
+from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.metrics.base import Metric, Relevance
-from karat.scoring.metrics.grammar import parse_metrics
-from karat.scoring.metrics.judged_share import JudgedShare
+from karat.scoring.metrics.lists import JudgedShare
 from karat.scoring.options import Options, named_sampling
+from karat.scoring.peers import metrics_like
 from karat.scoring.views import Need
 from karat.statistics.sampling import Sampling
 from karat.statistics.significance import benjamini_hochberg, holm
@@ -40,6 +49,28 @@ if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
 
 _HEADLINE = ("recall@5", "ndcg@5", "mrr")  # what decides which queries changed most; else the first that can
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A hit that only one of the two lists has."""
+
+    id: str
+    rank: int
+    grade: float | None  # null: not judged
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One query whose score differs."""
+
+    query_id: str
+    query: str | None
+    metric: str
+    baseline: float
+    candidate: float
+    delta: float
+    k: int  # how deep the lists were compared
+    fell_out: list[Moved]  # of the baseline's list, relevant ones first
+    came_in: list[Moved]  # into the candidate's
 
 
 class SegmentDifferences(msgspec.Struct, frozen=True):
@@ -66,6 +97,8 @@ class CandidateComparison(msgspec.Struct, frozen=True):
     judged: JudgedAt | None = None  # how much of both lists the gold knows
     bounds: list[BoundedDifference] = []  # what labels of unjudged hits could make of the differences, if asked for
     by_judge: list[Difference] = []  # with the labels of a judge where the gold has none, if there are any
+    other_lists: int | None = None  # queries whose first 20 hits differ; null where a side does not know its lists
+    invalid: list[str] = []  # metrics that say nothing, because ids do not match or scores may be distances
 
 
 class Comparison(SavedObject, frozen=True, kw_only=True):
@@ -80,15 +113,20 @@ class Comparison(SavedObject, frozen=True, kw_only=True):
     pairs: list[CandidateComparison]
 
 
+_T = TypeVar("_T")
+_P = TypeVar("_P", SegmentDifferences, CandidateComparison)
+
+
 def compare_need(*, bounds: bool = False) -> Consumer:
-    """For `compare_results`: the lists of queries that changed most, and what a judge's labels and bounds need."""
+    """For `compare_results`: the lists of queries that changed most, whether lists are the same, and what a judge's
+    labels and bounds need."""
 
     def declare(setup: Setup) -> Need:
         headline = headline_metric(setup.metrics)
         depth = 0 if headline is None else headline.k or int(max(setup.gold.k.max(initial=0), setup.rules.k))
         judged = [metric for metric in setup.metrics if isinstance(metric, (*BY_JUDGE, JudgedShare))]
         views = {setup.own.but(labels="judge"): judged} if setup.labelling.judge else {}
-        return Need(lists=depth, views=views, open_hits=bounds)
+        return Need(lists=depth, views=views, open_hits=bounds, hashes=True)
 
     return declare
 
@@ -113,7 +151,7 @@ def compare(
     queries that lost and gained most are told. `bounds`: also ask what labels of unjudged hits could change.
     """
     segments = options.pop("segments", ())
-    wanted = None if metrics is None else parse_metrics(metrics)
+    wanted = None if metrics is None else metrics_like(options.get("like"), metrics, ())
     read = None if gold is None else read_gold(gold, **Options(**options).of_gold)
     asked: EvaluateKeywords = {"analyses": False, **options}
     needs = [compare_need(bounds=bounds)]
@@ -139,7 +177,7 @@ def compare_results(
         )
     first = sides[0]
     sampling = sampling or first.sampling
-    names = _names(sides)
+    names = names_of(sides)
     segmented_by = segment_titles(first.gold, segments)
     pairs = [
         _pair(first, other, name, segmented_by, sampling, force, changes, bounds, 10 if test else 0)
@@ -150,13 +188,13 @@ def compare_results(
         baseline=names[0],
         dataset=first.gold.dataset,
         statistics=sampling.saved(first.cluster),
-        units={str(m): "pp" if m.range == (0.0, 1.0) else m.unit_by(first.rules) for m in first.metrics},
+        units={str(m): m.told_in(first.rules) for m in first.metrics},
         lower_is_better=[str(m) for m in first.metrics if m.direction == "lower"],
-        pairs=_adjusted(pairs),
+        pairs=_adjusted(pairs, decide=True),
     )
 
 
-def _names(sides: Sequence[Result]) -> list[str]:
+def names_of(sides: Sequence[Result]) -> list[str]:
     """What tells the runs apart: the system, with the file where two have the same."""
     systems = [side.system or side.run for side in sides]
     names = [s if systems.count(s) == 1 else f"{s} ({side.run})" for s, side in zip(systems, sides, strict=True)]
@@ -176,6 +214,10 @@ def _pair(
 ) -> CandidateComparison:
     notes = refuse_different(first, other, force)
     paired, at, of = _paired(first, other, notes)
+    shared = paired.baseline.metrics
+    kept, invalid = judgeable(shared, {"The baseline": first.doubts, "The candidate": other.doubts})
+    notes[:0] = [note if not force else note.replace("not compared", "compared by force", 1) for note in invalid]
+    paired = paired if force else paired.of(kept)
     metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
     differences = paired.differences(sampling, permutations * sampling.resamples)
     fewer = permutations * sampling.resamples // 10
@@ -183,38 +225,32 @@ def _pair(
     notes += _disagreements(differences, groups, metrics)
     headline = headline_metric(metrics)
     judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
+    differ = other_lists(first, other, at, of, DEPTHS[-1])
     return CandidateComparison(
         candidate=name,
         queries=len(queries),
         identical=any(d.n for d in differences) and all(d.wins == d.losses == 0 for d in differences),
         differences=differences,
-        segments=_explored(groups),
+        segments=_adjusted(groups, decide=False),
         changes=[]
         if headline is None or not shown
         else biggest_changes(paired, headline, queries, first, other, shown),
         notes=notes,
-        findings=find_changes(differences),
+        findings=find_changes(differences, lambda: stage_differences(first, other, at, of, sampling)),
         judged=judged,
-        bounds=_bounds(first, other, metrics, at, notes) if bounds else [],
-        by_judge=_by_judge(first, other, metrics, at, of, sampling, notes),
+        bounds=_or_note(lambda: bounded_differences(first, other, metrics, first.rows[at]), notes) if bounds else [],
+        by_judge=_or_note(lambda: differences_by_judge(first, other, metrics, at, of, sampling), notes)
+        if first.labelling.judge or other.labelling.judge
+        else [],
+        other_lists=None if differ is None else int(differ.sum()),
+        invalid=[] if force else [str(metric) for metric in shared if metric not in kept],
     )
 
 
-def _bounds(first: Result, other: Result, metrics: list[Metric], at: Ints, notes: list[str]) -> list[BoundedDifference]:
+def _or_note(find: Callable[[], list[_T]], notes: list[str]) -> list[_T]:
+    """What is found; where it cannot be told, the reason becomes a note."""
     try:
-        return bounded_differences(first, other, metrics, first.rows[at])
-    except Lacking as error:
-        notes.append(str(error))
-        return []
-
-
-def _by_judge(
-    first: Result, other: Result, metrics: list[Metric], at: Ints, of: Ints, sampling: Sampling, notes: list[str]
-) -> list[Difference]:
-    if not (first.labelling.judge or other.labelling.judge):
-        return []
-    try:
-        return differences_by_judge(first, other, metrics, at, of, sampling)
+        return find()
     except Lacking as error:
         notes.append(str(error))
         return []
@@ -258,17 +294,13 @@ def _segments(
 ) -> list[SegmentDifferences]:
     place = {row: i for i, row in enumerate(at.tolist())}  # of a query of the baseline among the shared ones
     groups = [(value, [place[i] for i in rows.tolist() if i in place]) for value, rows in first.groups(by)]
-    return [
-        SegmentDifferences(
-            segment=by,
-            value=value,
-            queries=len(rows),
-            few=len(rows) < FEW,
-            differences=paired.select(np.array(rows)).differences(sampling, permutations),
-        )
-        for value, rows in groups
-        if rows
-    ]
+    found = []
+    for value, rows in groups:
+        if rows:
+            differences = paired.select(np.array(rows)).differences(sampling, permutations)
+            few = len(rows) < FEW or any(d.few and d.n for d in differences)
+            found.append(SegmentDifferences(by, value, len(rows), few, differences))
+    return found
 
 
 def headline_metric(metrics: Sequence[Metric]) -> Metric | None:
@@ -309,21 +341,52 @@ def _disagreement(overall: Difference, name: str, against: list[str], parts: int
     )
 
 
-def _adjusted(pairs: list[CandidateComparison]) -> list[CandidateComparison]:
-    """With p-values that allow for the number of comparisons in the whole table."""
-    p = np.array([d.p for pair in pairs for d in pair.differences if d.p is not None])
-    adjusted = iter(zip(holm(p).tolist(), benjamini_hochberg(p).tolist(), strict=True))
-    return [msgspec.structs.replace(p_, differences=[_with(d, adjusted) for d in p_.differences]) for p_ in pairs]
+def _adjusted(parts: list[_P], *, decide: bool) -> list[_P]:
+    """With p-values that allow for the number of comparisons in the whole table; Holm's where one decides by them."""
+    p = np.array([d.p for part in parts for d in part.differences if d.p is not None])
+    by_holm: list[float | None] = holm(p).tolist() if decide else [None] * len(p)
+    adjusted = zip(by_holm, benjamini_hochberg(p).tolist(), strict=True)
+
+    def with_adjusted(difference: Difference) -> Difference:
+        if difference.p is None:
+            return difference
+        p_holm, p_bh = next(adjusted)
+        return msgspec.structs.replace(difference, p_holm=p_holm, p_bh=p_bh)
+
+    return [msgspec.structs.replace(one, differences=[with_adjusted(d) for d in one.differences]) for one in parts]
 
 
-def _with(difference: Difference, adjusted: Any) -> Difference:
-    if difference.p is None:
-        return difference
-    p_holm, p_bh = next(adjusted)
-    return msgspec.structs.replace(difference, p_holm=p_holm, p_bh=p_bh)
+def biggest_changes(
+    paired: Paired, metric: Metric, queries: list[str], baseline: Result, candidate: Result, shown: int
+) -> list[Change]:
+    """The greatest losses, worst first, then the greatest gains, best first."""
+    deltas = paired.deltas(metric) * (1 if metric.direction == "higher" else -1)
+    moved = np.flatnonzero(np.abs(np.nan_to_num(deltas)) > SAME).tolist()
+    losses = sorted((i for i in moved if deltas[i] < 0), key=lambda i: (deltas[i], queries[i]))[:shown]
+    gains = sorted((i for i in moved if deltas[i] > 0), key=lambda i: (-deltas[i], queries[i]))[:shown]
+    picked = [*losses, *gains]
+    gold, before, after = baseline.gold, {}, {}
+    depths = {q: metric.k or int(gold.k[gold.index[q]]) or baseline.rules.k for q in (queries[i] for i in picked)}
+    # A saved result keeps no hits, and one list alone would tell of moves that never were.
+    if baseline.lists is not None and candidate.lists is not None:
+        before, after = baseline.lists.first(depths), candidate.lists.first(depths)
+    return [
+        Change(
+            query_id=queries[i],
+            query=gold.text(gold.index[queries[i]]),
+            metric=str(metric),
+            baseline=float(paired.baseline.values[str(metric)][i]),
+            candidate=float(paired.candidate.values[str(metric)][i]),
+            delta=float(paired.deltas(metric)[i]),
+            k=depths[queries[i]],
+            fell_out=_only_in(before.get(queries[i], []), after.get(queries[i], [])),
+            came_in=_only_in(after.get(queries[i], []), before.get(queries[i], [])),
+        )
+        for i in picked
+    ]
 
 
-def _explored(groups: list[SegmentDifferences]) -> list[SegmentDifferences]:
-    p = np.array([d.p for group in groups for d in group.differences if d.p is not None])
-    adjusted = iter(zip([None] * len(p), benjamini_hochberg(p).tolist(), strict=True))
-    return [msgspec.structs.replace(g, differences=[_with(d, adjusted) for d in g.differences]) for g in groups]
+def _only_in(these: list[ListedHit], those: list[ListedHit]) -> list[Moved]:
+    other = {hit.id for hit in those}
+    only = sorted((hit for hit in these if hit.id not in other), key=lambda hit: (-(hit.grade or 0.0), hit.rank))
+    return [Moved(hit.id, hit.rank, hit.grade) for hit in only]

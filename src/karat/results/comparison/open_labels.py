@@ -1,19 +1,23 @@
-"""What unjudged hits leave open in a comparison: how much of both lists is judged, and what labels could change."""
+"""What unjudged hits leave open in a comparison: how much is judged, what labels could change, what a judge says."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 
-from karat.data.gold import Gold
 from karat.data.ids import Ints
 from karat.results.analyses.base import Lacking
+from karat.results.analyses.bounds import BY_JUDGE, judged_side, judged_values
+from karat.results.differences import SAME, Difference, Paired
 from karat.results.result import Result
-from karat.results.strict_bounds import SAME, flip, strict_bounds
-from karat.results.summary import mean_of
+from karat.results.strict_bounds import flip, strict_bounds
+from karat.results.summary import Scores, mean_of
 from karat.scoring.metrics.base import Metric, Relevance
-from karat.scoring.metrics.judged_share import JudgedShare
+from karat.scoring.metrics.lists import JudgedShare
 from karat.scoring.unjudged import OpenLists, open_lists
+from karat.statistics.sampling import Sampling
 
 FAR_APART = 0.05  # difference of judged@k from which on the gold favours one of the runs
 _NAMED = 100  # pairs of a set of labels that are named
@@ -88,20 +92,17 @@ def bounded_differences(first: Result, other: Result, metrics: list[Metric], row
     """Of every metric that has bounds, on these queries of the gold set. Raises Lacking where it cannot be told."""
     if not (first.data.opened and other.data.opened):
         raise Lacking("bounds need the runs themselves: a saved result keeps no hits.")
-    if not _same_items(first.gold, other.gold):
+    one, another = first.gold, other.gold
+    located = one.located is not None or another.located is not None
+    if located or one.queries != another.queries or one.ids != another.ids:
         raise Lacking("no bounds: the gold is found in other chunks of each run, so no label would count for both.")
     asked = [m for m in metrics if isinstance(m, Relevance)]
     lists = {
-        level: open_lists(first.unjudged_lists(level), other.unjudged_lists(level))
+        level: open_lists(first.unjudged_lists(level), other.unjudged_lists(level), grades=first.labelling.levels)
         for level in {m.level for m in asked}
     }
     found = [_bounded(metric, lists[metric.level], rows) for metric in asked]
     return [one for one in found if one is not None]
-
-
-def _same_items(one: Gold, other: Gold) -> bool:
-    located = one.located is not None or other.located is not None
-    return not located and one.queries == other.queries and one.ids == other.ids
 
 
 def _bounded(metric: Metric, lists: OpenLists, rows: Ints) -> BoundedDifference | None:
@@ -114,17 +115,32 @@ def _bounded(metric: Metric, lists: OpenLists, rows: Ints) -> BoundedDifference 
     if low is None or high is None or delta is None:
         return None
     ahead = lists if delta > 0 else lists.swapped
-    taken = flip(metric, ahead, rows)
+    taken, queries = flip(metric, ahead, rows), ahead.second.gold.queries
+    pairs = [] if taken is None else [(queries[ahead.query[i]], ahead.names[i]) for i in taken.items[:_NAMED].tolist()]
     return BoundedDifference(
         metric=str(metric),
         n=int((~np.isnan(values)).sum()),
         delta=delta,
         low=low,
         high=high,
-        flip=None if taken is None else FlipSet(len(taken.items), taken.exact, _named(ahead, taken.items[:_NAMED])),
+        flip=None if taken is None else FlipSet(len(taken.items), taken.exact, [OpenPair(*pair) for pair in pairs]),
     )
 
 
-def _named(lists: OpenLists, items: Ints) -> list[OpenPair]:
-    queries = lists.second.gold.queries
-    return [OpenPair(queries[lists.query[item]], lists.names[item]) for item in items.tolist()]
+def differences_by_judge(
+    first: Result, other: Result, metrics: list[Metric], at: Ints, of: Ints, sampling: Sampling
+) -> list[Difference]:
+    """Of precision, nDCG and RBP, and of how much is judged; the others stay with the gold. Raises Lacking."""
+    if not any(isinstance(metric, BY_JUDGE) for metric in metrics):
+        raise Lacking("labels of a judge count for precision, nDCG and RBP, and none of them is compared.")
+    asked: list[Metric] = [metric for metric in metrics if isinstance(metric, (*BY_JUDGE, JudgedShare))]
+    sides = _scores(first, asked).select(at), _scores(other, asked).select(of)
+    return Paired(*sides).differences(sampling, 10 * sampling.resamples)
+
+
+def _scores(side: Result, metrics: list[Metric]) -> Scores:
+    names = [str(metric) for metric in metrics]
+    judged = judged_side(side, names)
+    if judged is None:
+        raise Lacking("labels of a judge were given for one side only: a saved result keeps no hits to label.")
+    return replace(side.columns, metrics=metrics, values={name: judged_values(side, judged, name) for name in names})

@@ -8,7 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from karat.errors import ConfigError
+import numpy as np
+
+from karat.data.gold import Gold
+from karat.errors import ConfigError, shorten
 from karat.formats.read import read_run
 from karat.results.analyses.base import Consumer, Lacking
 from karat.results.evaluate import evaluate_all
@@ -22,6 +25,13 @@ from karat.scoring.options import named_sampling
 
 if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
+
+_SIDES = ("baseline", "candidate")
+# What results must have been told alike.
+SETTINGS = (
+    *("missing", "doc_of", "k", "fuzzy_threshold", "score_width", "ties", "no_relevant"),
+    *("min_score", "top_k", "no_future"),
+)
 
 
 def as_results(
@@ -69,7 +79,12 @@ def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, option
 
 def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
     """Results that do not measure the same thing are no comparison; with `force` it is said aloud instead."""
-    problems = [*_different_data(first, other), *_different_definitions(first, other)]
+    problems = [
+        *_different_data(first, other),
+        *_different_definitions(first, other),
+        *_different_labels(first, other),
+        *_unfiltered(first, other),
+    ]
     if problems and not force:
         raise ConfigError(
             "these results do not measure the same: " + "; ".join(problems),
@@ -106,10 +121,74 @@ def _different_definitions(first: Result, other: Result) -> list[str]:
     found = [f"{n} is defined in another way" for n in shared if first.definitions[n] != other.definitions[n]]
     if first.rules.prices != other.rules.prices:
         found += [f"{m} is counted by other prices" for m in first.metrics if "prices" in m.needs and str(m) in shared]
-    for setting in ("missing", "doc_of", "k", "fuzzy_threshold"):
+    for setting in SETTINGS:
         values = [getattr(side.rules, setting) for side in (first, other)]
         if values[0] != values[1]:
             found.append(f"the setting {setting} is {values[0]!r} and {values[1]!r}")
+    return [*found, *_unknown_width(first, other), *_unknown_width(other, first)]
+
+
+def _unknown_width(saved: Result, other: Result) -> list[str]:
+    """Files of older versions do not say how scores were compared; it matters where that decides an order."""
+    close = other.audit["score_width"]
+    if saved.known is None or saved.known.says_score_width or not close:
+        return []
+    return [f"{saved.run} does not say its score_width, which decides the order in {counted(close)}"]
+
+
+def _different_labels(first: Result, other: Result) -> list[str]:
+    """Whether the gold sets grade the items of shared queries in another way, whatever their versions say."""
+    found = []
+    if first.labelling.judge and other.labelling.judge and first.labelling.judge != other.labelling.judge:
+        found.append("the labels of the judge differ")
+    one, two = first.gold, other.gold
+    same = one.dataset is two.dataset or (one.dataset.hash is not None and one.dataset.hash == two.dataset.hash)
+    # Passages are looked for in each run; results of Karat 0.1 have no items.
+    if one is two or one.passages or two.passages or not len(one.grades) or not len(two.grades):
+        return found
+    # Labels beside the gold set stretch its grades, and leave its hash as it is.
+    if np.array_equal(one.grades, two.grades) and (same or (one.queries == two.queries and one.ids == two.ids)):
+        return found
+    before, after = _labels(one), _labels(two)
+    changed = [query for query, labels in before.items() if query in after and labels != after[query]]
+    other_items = [q for q in changed if not (same and _same_but_scale(before[q], after[q]))]
+    if other_items:
+        example = f", such as those of {shorten(other_items[0], 40)!r}"
+        found.append(f"the gold sets have other labels for {counted(len(other_items))}{example}")
+    moved = [str(m) for m in first.metrics if m in other.metrics and m.by_grade]
+    if changed and not other_items and moved:
+        scales = f"the grades of the gold sets are on other scales in {counted(len(changed))}"
+        found.append(f"{scales}, which moves {', '.join(moved)}")
+    return found
+
+
+def _same_but_scale(before: dict[str, float], after: dict[str, float]) -> bool:
+    """Whether the same items are relevant, each as much as the others: then only the name of the grade differs."""
+    grades = [{grade for grade in labels.values() if grade > 0} for labels in (before, after)]
+    return all(len(levels) <= 1 for levels in grades) and (
+        {item: grade > 0 for item, grade in before.items()} == {item: grade > 0 for item, grade in after.items()}
+    )
+
+
+def _labels(gold: Gold) -> dict[str, dict[str, float]]:
+    """Query → item → grade, without items that count as unjudged."""
+    labels: dict[str, dict[str, float]] = {query: {} for query in gold.queries}
+    items = zip(gold.query_of_item.tolist(), gold.ids, gold.grades.tolist(), strict=True)
+    for query, item, grade in items:
+        if grade >= 0:
+            labels[gold.queries[query]][item] = grade
+    return labels
+
+
+def _unfiltered(first: Result, other: Result) -> list[str]:
+    """A filter that could remove nothing on one side only: its hits have no versions, or no scores."""
+    tables = [side.data.tables.get(side.view) for side in (first, other)]
+    undated, unscored = ([t is not None and getattr(t, what) for t in tables] for what in ("undated", "unscored"))
+    found = []
+    if undated[0] != undated[1]:
+        found.append(f"the {_SIDES[undated[1]]} has no versions, so that --no-future removed nothing there")
+    if unscored[0] != unscored[1]:
+        found.append(f"the {_SIDES[unscored[1]]} has no scores, so that --min-score removed nothing there")
     return found
 
 

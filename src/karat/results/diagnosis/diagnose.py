@@ -9,13 +9,17 @@ from karat.errors import ConfigError
 from karat.results.analyses.label_health import LabelHealth, label_health
 from karat.results.diagnosis import changes, rules
 from karat.results.diagnosis.evidence import Evidence
-from karat.results.diagnosis.finding import Finding
-from karat.results.diagnosis.rule import Rule
-from karat.scoring.metrics.latency import Latency
+from karat.results.diagnosis.finding import Finding, Rule
+from karat.scoring.metrics.cost import Latency
+from karat.scoring.metrics.grammar import parse_metric
 
 if TYPE_CHECKING:
     from karat.results.comparison.compare import CandidateComparison, Comparison
     from karat.results.result import Result
+
+
+_TIME_AND_COST = {"latency", "cost", "entities"}
+_TEXTS = {"evidence", "freshness"}
 
 
 def diagnose(result: Result, comparison: Comparison | None = None) -> list[Finding]:
@@ -33,9 +37,12 @@ def findings_of(result: Result) -> list[Finding]:
     background = result.measure(result.background).values
     if background:
         background = background | {str(Latency(stage=stage)): times for stage, times in result.stages.items()}
-    return rules.find(
+    values, doubts = background | result.values, result.doubts
+    if doubts:  # what follows from wrong names, or from an order upside down, stays silent
+        values = {name: column for name, column in values.items() if doubts.about(parse_metric(name)) is None}
+    return rules.TABLE.apply(
         Evidence(
-            values=background | result.values,
+            values=values,
             ceilings=result.ceilings,
             floors=result.floors,
             depths=result.depths,
@@ -46,10 +53,20 @@ def findings_of(result: Result) -> list[Finding]:
             wrong_hits_judged=bool(result.wrong_hits_judged),
             attributes=tuple(dict.fromkeys((*result.gold.tags, *result.segmented_by))),
             groups=result.groups,
-            analyses=lambda: result.analyses.found if background else {},
+            analyses=lambda: _believable(result) if background else {},
+            bm25=result.bm25_scores(["recall@5"]),
             labels=_labels(result),
         )
     )
+
+
+def _believable(result: Result) -> dict[str, Any]:
+    """Analyses that do not rest on what is doubted."""
+    found, doubts = result.analyses.found, result.doubts
+    if doubts.scores is None and (doubts.ids is None or not doubts.ids.sure):
+        return found
+    kept = _TIME_AND_COST if doubts.scores is not None else _TIME_AND_COST | _TEXTS
+    return {name: one for name, one in found.items() if name in kept}
 
 
 def _labels(result: Result) -> LabelHealth | None:
@@ -75,7 +92,7 @@ def _pair(result: Result, comparison: Comparison) -> CandidateComparison:
 def reference() -> str:
     """The table of rules as Markdown."""
     rows = ["| finding | when | what to try |", "|---|---|---|"]
-    entries: list[Rule[Any]] = [*rules.TABLE.rules, *changes.TABLE.rules]
+    entries: list[Rule[Any]] = [*rules.TABLE, *changes.TABLE]
     for rule in entries:
         said = f"| `{rule.code}` {rule.title} | {rule.when} | {'; '.join(rule.what_to_try)} |"
         rows.append(said.format(attribute="NAME", values="VALUE", where=""))

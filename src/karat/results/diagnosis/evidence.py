@@ -11,11 +11,12 @@ import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
 from karat.results.analyses.label_health import LabelHealth
-from karat.results.diagnosis.finding import Number
+from karat.results.diagnosis.finding import MissingEvidence, Number
 from karat.results.diagnosis.thresholds import DEPTHS
 from karat.results.summary import FEW, mean_of
 from karat.scoring.ceilings import Bounds
-from karat.statistics.distribution import quantile_interval
+from karat.scoring.metrics.base import share
+from karat.statistics.distribution import quantile_interval, quantiles
 from karat.statistics.intervals import Range, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
@@ -25,10 +26,6 @@ from karat.statistics.sums import Sums, sum_up
 _RESAMPLES = 2_000
 SHARE: Range = (0.0, 1.0)
 DIFFERENCE: Range = (-1.0, 1.0)
-
-
-class MissingEvidence(Exception):
-    """A rule asked for something that was not measured, or on too few queries; it stays silent then."""
 
 
 Limits = tuple[float, float]
@@ -93,6 +90,7 @@ class Evidence:
     wrong_hits_judged: bool = False  # the gold says of some items that they are not relevant
     attributes: tuple[str, ...] = ()  # by which queries can be grouped
     groups: Callable[[str], list[tuple[str, Ints]]] = field(default=lambda name: [])
+    bm25: Mapping[str, Floats] = field(default_factory=dict)  # what BM25 scores on the same queries, where it is known
     labels: LabelHealth | None = None  # where there is a corpus to hold the gold set against
     analyses: Callable[[], Mapping[str, Any]] = dict  # what was found beyond the scores, made when a rule asks
 
@@ -130,7 +128,7 @@ class Evidence:
 
     def reached(self, name: str) -> Floats:
         """A metric in shares of its ceiling: with seven relevant items a top 5 that holds five of them is perfect."""
-        return self.column(name) / self.ceiling(name)
+        return share(self.column(name), self.ceiling(name))
 
     def reach(self, name: str, of: Bools | None = None) -> LazyInterval:
         return self.estimate(name if self.uncapped(name) else f"{name} / ceiling", _only(self.reached(name), of))
@@ -143,7 +141,7 @@ class Evidence:
     def reordered(self, depth: int) -> Floats:
         """The share of recall@5's ceiling that a perfect order of the first `depth` hits would reach."""
         # Five places, R relevant items, f of them found: min(f, 5) / min(R, 5).
-        return np.minimum(self.column(f"recall@{depth}") / self.ceiling("recall@5"), 1.0)
+        return np.minimum(share(self.column(f"recall@{depth}"), self.ceiling("recall@5")), 1.0)
 
     def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> LazyInterval:
         """The mean of a column; refused on fewer than `few` queries."""
@@ -173,7 +171,7 @@ class Evidence:
         def limits_at(level: float) -> Limits:
             return quantile_interval(defined, at, level) or (-np.inf, np.inf)
 
-        return LazyInterval(name, float(np.quantile(defined, at)), limits_at, self.sampling.level)
+        return LazyInterval(name, float(quantiles(defined, [at])[0]), limits_at, self.sampling.level)
 
     @cached_property
     def depth(self) -> int:
@@ -183,7 +181,7 @@ class Evidence:
         """
         returned = self.depths[self.depths > 0]
         for k in DEPTHS:
-            if len(returned) and np.median(returned) >= k:
+            if len(returned) and quantiles(returned.astype(np.float64), [0.5])[0] >= k:
                 if f"recall@{k}" not in self.values:
                     break  # deeper lists are there, and recall was not asked for
                 return k

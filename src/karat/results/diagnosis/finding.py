@@ -1,8 +1,11 @@
-"""What diagnosis says."""
+"""What diagnosis says, and the rules that say it."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -27,3 +30,71 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: str
     what_to_try: list[str]
     numbers: list[Number]
+
+
+T = TypeVar("T")
+_NAMES = {1: "likely", 2: "strong"}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a rule found: how sure (1 likely, 2 strong), in words, and in numbers."""
+
+    sure: int
+    evidence: str
+    numbers: list[Number]
+    about: dict[str, str] = field(default_factory=dict)  # what the title names
+    first_try: tuple[str, ...] = ()  # what fits this case best, before what the rule always says
+
+
+@dataclass(frozen=True)
+class Rule(Generic[T]):
+    """One entry of the table."""
+
+    code: str
+    title: str  # one sentence; {names} come from the proof
+    what_to_try: tuple[str, ...]  # likewise
+    check: Callable[[T], Iterator[Proof]]
+    unless: frozenset[str]  # findings that say it better
+
+    @property
+    def when(self) -> str:
+        """In words, for the documentation."""
+        return " ".join((self.check.__doc__ or "").split())
+
+    def finding(self, proof: Proof) -> Finding:
+        return Finding(
+            code=self.code,
+            title=self.title.format(**proof.about),
+            sure=_NAMES[proof.sure],  # type: ignore[arg-type]
+            evidence=proof.evidence,
+            what_to_try=[*proof.first_try, *(text.format(**proof.about) for text in self.what_to_try)],
+            numbers=proof.numbers,
+        )
+
+
+class MissingEvidence(Exception):
+    """A rule asked for something that was not measured, or on too few queries; it stays silent then."""
+
+
+class RuleTable(list[Rule[T]]):
+    """Rules in the order in which their findings are told."""
+
+    def rule(
+        self, title: str, *what_to_try: str, unless: tuple[str, ...] = ()
+    ) -> Callable[[Callable[[T], Iterator[Proof]]], Callable[[T], Iterator[Proof]]]:
+        """Enters a check into the table: its name is the code of the finding, its docstring says when it fires."""
+
+        def enter(check: Callable[[T], Iterator[Proof]]) -> Callable[[T], Iterator[Proof]]:
+            self.append(Rule(check.__name__, title, what_to_try, check, frozenset(unless)))
+            return check
+
+        return enter
+
+    def apply(self, evidence: T) -> list[Finding]:
+        found: list[Finding] = []
+        for rule in self:
+            if rule.unless.isdisjoint(f.code for f in found):
+                with suppress(MissingEvidence):
+                    found += [rule.finding(proof) for proof in rule.check(evidence)]
+        return found

@@ -9,6 +9,7 @@ systems (good ranking: recall@1 0.60, recall@5 0.85, MRR 0.70; poor ranking: 0.3
 from __future__ import annotations
 
 # bands: "poor" ends here; beyond 10 the table says nothing, and what is poor at 10 is poor at 50
+NO_BETTER = 0.02  # recall above blind draws that counts as none; no number in the seeds
 LOW_RECALL = {5: 0.60, 10: 0.70, 20: 0.70, 50: 0.70}
 GOOD_RECALL_AT_5 = 0.80  # bands: "good" begins
 FINE_BY_DOCUMENT = 0.85  # bands: "good" begins for recall@10

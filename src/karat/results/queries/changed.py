@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+import numpy as np
 
-from karat.data.attributes import language_of
-from karat.data.ids import DocRule
+from karat.data.ids import DocRule, Ints
 from karat.results.analyses.base import Setup
+from karat.results.comparison.rankings import other_lists
 from karat.results.differences import SAME
 from karat.results.queries.lists import ListedHit
-from karat.results.queries.shown import (
-    Passages,
-    ShownGold,
-    ShownHit,
-    Texts,
-    passage_length,
-    ranks_of,
-    tags_of,
-)
+from karat.results.queries.shown import Passages, ShownGold, ShownHit, Texts, passage_length
 from karat.results.queries.triage import sample_of
 from karat.results.result import Result
-from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.metrics.base import Metric
 from karat.scoring.views import Need
 
@@ -98,50 +91,44 @@ def _kind(delta: float, same: bool) -> Kind | None:
 
 def _same_lists(baseline: Result, candidate: Result, queries: list[str]) -> list[bool]:
     """Of which queries both sides have the same first hits in the same order."""
-    before, after = baseline.data.hashes, candidate.data.hashes
-    if before is not None and after is not None:
-        column = DEPTHS.index(DEPTH)
-        first = before[[baseline.gold.index[query] for query in queries], column]
-        second = after[[candidate.gold.index[query] for query in queries], column]
-        return (first == second).tolist()  # type: ignore[no-any-return]
-    assert baseline.lists is not None
-    assert candidate.lists is not None
-    old, new = (lists.first(dict.fromkeys(queries, DEPTH)) for lists in (baseline.lists, candidate.lists))
-    return [_ids(old.get(query)) == _ids(new.get(query)) for query in queries]
+    differ = other_lists(baseline, candidate, _places(baseline, queries), _places(candidate, queries), DEPTH)
+    if differ is not None:
+        return (~differ).tolist()  # type: ignore[no-any-return]
+    old, new = (_first_hits(side, queries) for side in (baseline, candidate))
+    first_ids, second_ids = ({q: [hit.id for hit in hits] for q, hits in lists.items()} for lists in (old, new))
+    return [first_ids.get(query) == second_ids.get(query) for query in queries]
 
 
-def _ids(hits: list[ListedHit] | None) -> list[str] | None:
-    return None if hits is None else [hit.id for hit in hits]
+def _places(side: Result, queries: list[str]) -> Ints:
+    place = {query: i for i, query in enumerate(side.queries)}
+    return np.array([place[query] for query in queries], np.int64)
+
+
+def _first_hits(side: Result, queries: Iterable[str], *, texts: bool = False) -> dict[str, list[ListedHit]]:
+    assert side.lists is not None
+    return side.lists.first(dict.fromkeys(queries, DEPTH), texts=texts)
 
 
 def _shown(
     baseline: Result, candidate: Result, metric: Metric, kinds: dict[str, Kind], letters: int | None
 ) -> list[ChangedQuery]:
-    depths = dict.fromkeys(kinds, DEPTH)
-    assert baseline.lists is not None
-    assert candidate.lists is not None
-    before, after = (lists.first(depths, texts=True) for lists in (baseline.lists, candidate.lists))
+    before, after = (_first_hits(side, kinds, texts=True) for side in (baseline, candidate))
     gold, old, new = candidate.gold, baseline.score(metric), candidate.score(metric)
     texts = Texts(candidate.corpus or baseline.corpus, {**before, **after}, DocRule(candidate.rules.doc_of))
     length = letters or passage_length(len(kinds) * 3 * DEPTH)
     found = []
     for query_id, kind in kinds.items():
-        row = gold.index[query_id]
-        passages = Passages(gold.text(row), language_of(gold, row), texts, length)
+        passages = Passages(gold, gold.index[query_id], texts, length)
         lists = [side.get(query_id, []) for side in (before, after)]
-        relevant, items = passages.relevant(gold, row, ranks_of(lists[1]))
         first, second = ([passages.hit(hit) for hit in hits] for hits in lists)
         found.append(
             ChangedQuery(
                 query_id=query_id,
-                query=gold.text(row),
                 kind=kind,
                 metric=str(metric),
                 before=old[query_id],
                 after=new[query_id],
-                tags=tags_of(gold, row),
-                gold=relevant,
-                gold_items=items,
+                **passages.about(lists[1]),
                 baseline=first,
                 candidate=second,
             )

@@ -45,9 +45,8 @@ class ListReader:
         wanted = set(queries)
         if depth <= self.depth and (self.texts or not texts):
             # Filters and repeats were settled during the pass, and ranks are places.
-            plain = replace(self.rules, min_score=None, top_k=None, no_future=False)
+            rules = replace(self.rules, min_score=None, top_k=None, no_future=False)
             slices: Iterable[Hits] = self.kept
-            rules = plain
         else:
             slices, rules = self._look(wanted, texts), self.rules
         for hits in slices:

@@ -2,22 +2,191 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import re
+from bisect import bisect_right
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import msgspec
 
-from karat.data.attributes import attribute
+from karat.data.attributes import attribute, label_text, language_of
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import DocRule
-from karat.results.queries.highlight import MarkedText, shared_words
+from karat.errors import MissingExtra
 from karat.results.queries.lists import ListedHit
+from karat.retrievers.words import fold, words
 
 _TEXT, _SHORT, _ALL = 400, 80, 300_000  # characters shown of a passage, at most and at least, and of all together
 _GOLD = 20  # items shown of a query that has very many
 
 Mark = Literal["hit", "miss", "unjudged"]
+_WORD = re.compile(r"\w+")
+_BEFORE = 40  # characters shown before the first shared word of a passage that is cut
+# Stop words where the package that knows those of all languages is not installed.
+_COMMON = frozenset(
+    [
+        "a",
+        "about",
+        "all",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "but",
+        "by",
+        "can",
+        "could",
+        "did",
+        "do",
+        "does",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "he",
+        "her",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "just",
+        "me",
+        "my",
+        "no",
+        "nor",
+        "not",
+        "of",
+        "on",
+        "or",
+        "our",
+        "out",
+        "she",
+        "should",
+        "so",
+        "some",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "too",
+        "us",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "while",
+        "who",
+        "whom",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+    ]
+)
+_NEAR = 10  # characters within which a word begins, in most scripts that part words
+
+
+class MarkedText(msgspec.Struct, frozen=True):
+    """A text, or a part of it, with the places (from, to) of the words that the query has too."""
+
+    text: str
+    marks: list[tuple[int, int]] = []
+
+
+def shared_words(query: str, text: str, language: str | None, length: int) -> MarkedText:
+    """The passage, at most `length` characters of it, where most of the words are that the query has. Stop words are
+    not among them.
+
+    >>> shared_words("refund window", "Within the refund windows of 90 days", "en", 30)
+    MarkedText(text='Within the refund windows of …', marks=[(11, 17), (18, 25)])
+    >>> shared_words("How do I get my refund?", "How to get a refund", "en", 30).marks
+    [(7, 10), (13, 19)]
+    """
+    shared = _words_of(query, language)
+    return cut(MarkedText(text, [m.span() for m in _WORD.finditer(text) if shared[m[0]]]), length)
+
+
+def cut(passage: MarkedText, length: int) -> MarkedText:
+    """At most so many characters of a passage, those where most of its marks are.
+
+    >>> cut(MarkedText("All fees apply. A wire has fees of 2 %.", [(4, 8), (18, 22), (27, 31)]), 20)
+    MarkedText(text='…A wire has fees of…', marks=[(3, 7), (12, 16)])
+    """
+    text = passage.text
+    if len(text) <= length:
+        return passage
+    start = _at_a_word(text, min(_start(passage, length), len(text) - length))
+    head, tail = "…" if start else "", "…" if len(text) > start + length else ""
+    end = start + length - len(head) - len(tail)
+    shift = len(head) - start
+    shown = head + text[start:end] + tail
+    return MarkedText(shown, [(a + shift, b + shift) for a, b in passage.marks if a >= start and b <= end])
+
+
+def _start(passage: MarkedText, length: int) -> int:
+    """A little before the marks that stand closest together; the beginning where as many are there."""
+    before = min(_BEFORE, length // 4)
+    ends = [end for _, end in passage.marks]
+    together = [bisect_right(ends, start - before + length) - i for i, (start, _) in enumerate(passage.marks)]
+    most = max(together, default=0)
+    if bisect_right(ends, length) >= most:
+        return 0
+    return max(passage.marks[together.index(most)][0] - before, 0)
+
+
+def _at_a_word(text: str, start: int) -> int:
+    """The start of the next word, where one is near."""
+    space = text.find(" ", start - 1, start + _NEAR) if start else -1
+    return start if space < 0 else space + 1
+
+
+class _Shared(dict[str, bool]):
+    """Word → whether the query has it too, found out once for all passages of a query."""
+
+    def __init__(self, query: str, language: str | None) -> None:
+        self._language = language
+        self._wanted = frozenset(word for word in _stems(query, language) if len(word) > 1)  # not the m of "I'm"
+
+    def __missing__(self, word: str) -> bool:
+        self[word] = not self._wanted.isdisjoint(_stems(word, self._language))
+        return self[word]
+
+
+_words_of = lru_cache(8)(_Shared)
+
+
+@lru_cache(1 << 16)  # the same words come again and again
+def _stems(text: str, language: str | None) -> list[str]:
+    """Of query and passage alike without what a query says nothing by, such as "what do you"."""
+    try:
+        return words(text, language, asked=True)
+    except MissingExtra:  # without a stemmer the same word is the same word
+        return [word for word in _WORD.findall(fold(text)) if word not in _COMMON]
 
 
 class ShownHit(msgspec.Struct, frozen=True):
@@ -67,37 +236,38 @@ class Texts:
 class Passages:
     """Hits and gold of one query, with the words that they share with it; with a length of 0 without texts."""
 
-    def __init__(self, query: str | None, language: str | None, texts: Texts, length: int) -> None:
-        self.query, self.language, self.texts, self.length = query, language, texts, length
+    def __init__(self, gold: Gold, row: int, texts: Texts, length: int) -> None:
+        self.gold, self.row, self.texts, self.length = gold, row, texts, length
+        self.query, self.language = gold.text(row), language_of(gold, row)
 
     def hit(self, hit: ListedHit) -> ShownHit:
         mark: Mark = "unjudged" if hit.grade is None else "hit" if hit.grade > 0 else "miss"
         return ShownHit(hit.rank, hit.id, mark, hit.grade, hit.score, self._passage(hit.text or self.texts.of(hit.id)))
 
-    def gold(self, gold: Gold, item: int, rank: int | None) -> ShownGold:
-        name = gold.ids[item]
-        return ShownGold(name, float(gold.grades[item]), rank, self._passage(self.texts.of(name)))
-
-    def relevant(self, gold: Gold, row: int, ranks: dict[str, int]) -> tuple[list[ShownGold], int]:
-        """What should be found, best grades first, with its place; and how many there are in all."""
+    def about(self, hits: list[ListedHit]) -> dict[str, Any]:
+        """Words and tags of the query, and what should be found, best grades first, with its place among the hits."""
+        gold, row = self.gold, self.row
         items = [i for i in range(*gold.offsets[row : row + 2].tolist()) if gold.grades[i] > 0]
         items.sort(key=lambda i: -gold.grades[i])
-        return [self.gold(gold, i, ranks.get(gold.ids[i])) for i in items[:_GOLD]], len(items)
+        # Id or document → the first place where it stands.
+        ranks = {name: hit.rank for hit in reversed(hits) for name in (hit.doc, hit.id)}
+        names = [(gold.ids[i], float(gold.grades[i])) for i in items[:_GOLD]]
+        tags = {name: attribute(gold, name)[row] for name in gold.tags}
+        return {
+            "query": self.query,
+            "tags": {name: _tag(value) for name, value in tags.items() if value is not None},
+            "gold": [ShownGold(n, grade, ranks.get(n), self._passage(self.texts.of(n))) for n, grade in names],
+            "gold_items": len(items),
+        }
 
     def _passage(self, text: str | None) -> MarkedText | None:
         return None if not text or not self.length else shared_words(self.query or "", text, self.language, self.length)
 
 
-def tags_of(gold: Gold, row: int) -> dict[str, str]:
-    values: dict[str, Any] = {name: attribute(gold, name)[row] for name in gold.tags}
-    return {name: str(value) for name, value in values.items() if value is not None}
+def _tag(value: Any) -> str:
+    return label_text(value) if isinstance(value, list) else str(value)
 
 
 def passage_length(lines: int) -> int:
     """How many characters of each of so many passages are shown, so that all together stay readable."""
     return min(max(_ALL // max(lines, 1), _SHORT), _TEXT)
-
-
-def ranks_of(hits: list[ListedHit]) -> dict[str, int]:
-    """Id or document → the first place where it stands."""
-    return {name: hit.rank for hit in reversed(hits) for name in (hit.doc, hit.id)}

@@ -18,8 +18,10 @@ from karat.results.analyses.base import Setup
 from karat.results.analyses.waterfall import Waterfall, locate
 from karat.results.bm25_baseline import word_search
 from karat.results.queries.lists import ListedHit
-from karat.results.queries.shown import Passages, ShownGold, ShownHit, Texts, passage_length, ranks_of, tags_of
+from karat.results.queries.shown import Passages, ShownGold, ShownHit, Texts, passage_length
 from karat.results.result import Result
+from karat.results.saved import origin
+from karat.results.summary import number
 from karat.retrievers.bm25 import BM25
 from karat.scoring.views import Need
 
@@ -73,8 +75,6 @@ def triage(
     shown after all, drawn by the seed of the result. `letters`: of each text at most; else as many as can be read.
     `good`: the queries that lost nothing come last.
     """
-    from karat import __version__
-
     if result.lists is None:
         raise ConfigError("a saved result keeps no hits to look at", code="no-hits-kept", hint="give the run itself")
     if most < 1:
@@ -87,16 +87,12 @@ def triage(
     notes: list[str] = []
     maker = _CaseMaker(measured, full, short, notes, letters)
     return Triage(
-        karat=__version__,
-        system=result.system,
-        run=result.run,
-        gold=result.gold.label,
-        dataset=result.gold.dataset,
+        **origin(result),
         queries=int((~np.isnan(measured.values[MISSED])).sum()),
         nothing_found=len(missed),
         losing=len(losing),
         k=result.rules.k,
-        cases=[*map(maker.case, full), *map(maker.brief, short)],
+        cases=[*(maker.case(at) for at in full), *(maker.case(at, brief=True) for at in short)],
         brief=len(short),
         sampled=len(drawn),
         notes=notes,
@@ -137,33 +133,22 @@ class _CaseMaker:
         self.lists = result.lists.first({result.queries[i]: DEPTH for i in (*full, *short)}, texts=True)
         self.texts = Texts(result.corpus, self.lists, DocRule(result.rules.doc_of))
         self.search = _word_search(result.corpus, notes)
-        self.lost = locate(result).by_query()
+        self.lost = locate(result).by_query([*full, *short])
         lines = len(full) * (2 * DEPTH if result.corpus is None else 3 * DEPTH)
         self.length = letters or passage_length(lines)
         self.short = _short(result)
 
-    def case(self, place: int) -> Case:
-        row = int(self.result.rows[place])
-        listed = self._searched(row)
-        found = None if listed is None else [*map(self._passages(row).hit, listed)]
-        return msgspec.structs.replace(self._case(place, listed), bm25=found)
-
-    def brief(self, place: int) -> Case:
-        return self._case(place, self._searched(int(self.result.rows[place])))
-
-    def _case(self, place: int, by_words: list[ListedHit] | None) -> Case:
+    def case(self, place: int, *, brief: bool = False) -> Case:
         query_id, row = self.result.queries[place], int(self.result.rows[place])
-        listed, passages = self.lists.get(query_id, []), self._passages(row)
-        relevant, gold_items = passages.relevant(self.gold, row, ranks_of(listed))
+        listed, by_words = self.lists.get(query_id, []), self._searched(row)
+        passages = Passages(self.gold, row, self.texts, self.length)
         return Case(
             query_id=query_id,
-            query=self.gold.text(row),
             kind=self._kind(place),
-            scores={n: _number(self.result.values[n][place]) for n in (MISSED, LOSS)},
-            tags=tags_of(self.gold, row),
-            gold=relevant,
-            gold_items=gold_items,
+            scores={n: number(float(self.result.values[n][place])) for n in (MISSED, LOSS)},
+            **passages.about(listed),
             hits=[passages.hit(hit) for hit in listed],
+            bm25=None if brief or by_words is None else [passages.hit(hit) for hit in by_words],
             lost=self.lost.get(query_id, {}),
             bm25_relevant=None if by_words is None else sum((hit.grade or 0) > 0 for hit in by_words),
         )
@@ -172,9 +157,6 @@ class _CaseMaker:
         if self.result.values[MISSED][place] == 0:
             return "nothing found"
         return "loss" if self.short[place] else "nothing lost"
-
-    def _passages(self, row: int) -> Passages:
-        return Passages(self.gold.text(row), language_of(self.gold, row), self.texts, self.length)
 
     def _searched(self, row: int) -> list[ListedHit] | None:
         """What word search finds for a query; None where it cannot be asked."""
@@ -199,7 +181,3 @@ def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:
     except MissingExtra as error:
         notes.append(f"no word search beside the hits: {error}")
         return None
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -1,4 +1,4 @@
-"""What an engine is: where the slices of a run are judged."""
+"""Where the slices of a run are judged: what an engine is, and the one that works in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from karat.data.hits import Run
 from karat.formats.read import read_run
-from karat.scoring.one_pass import Golds, Part, PassRequest
+from karat.scoring.one_pass import Golds, Part, PassRequest, read_parts
 
 
 class Engine(ABC):
@@ -23,3 +23,12 @@ class Engine(ABC):
     @abstractmethod
     def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         """What is kept of every slice of a run. Raises Ungrouped where the hits of a query are not together."""
+
+
+class Local(Engine):
+    """In this process, slice after slice: memory does not grow with the run."""
+
+    name = "local"
+
+    def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
+        return read_parts(run, request, golds)

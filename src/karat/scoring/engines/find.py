@@ -6,8 +6,7 @@ from typing import Any
 
 from karat.errors import ConfigError
 from karat.registry import Registry
-from karat.scoring.engines.base import Engine
-from karat.scoring.engines.local import Local
+from karat.scoring.engines.base import Engine, Local
 
 REGISTRY: Registry[Engine] = Registry("engine", "karat.scoring.engines", Engine, "karat.engines")  # type: ignore[type-abstract]
 

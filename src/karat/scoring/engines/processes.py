@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from karat.data.hits import Run, Ungrouped
@@ -41,24 +40,20 @@ class Processes(Engine):
             yield from read_parts(run, request, golds)
             return
         try:
-            found = list(self._judged(run, parts, request, golds))
+            found: Iterable[Part] = list(self._judged(run, parts, request, golds))
         except (KaratError, Ungrouped, BrokenProcessPool):
             # Reading the whole file here tells the line of an error, and needs the memory of one process only.
-            found = None
-        if found is None:
-            yield from read_parts(run, request, golds)
-        else:
-            yield from found
+            found = read_parts(run, request, golds)
+        yield from found
 
     def _judged(self, run: Run, parts: list[Run], request: PassRequest, golds: Golds) -> Iterator[Part]:
         from multiprocessing import get_context
 
-        start = _Start(request, golds)
         queries: dict[str, Seen] = {}  # of each system
         workers = min(self.workers, len(parts))
         threads = max(1, _cores() // workers)
         # Threads of polars do not survive a fork.
-        with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, threads)) as pool:
+        with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (request, golds, threads)) as pool:
             for slices, notes in _in_order(pool, parts, 2 * workers):
                 run.take_notes(notes)
                 for part in slices:
@@ -67,14 +62,13 @@ class Processes(Engine):
 
 def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterator[tuple[list[Part], Any]]:
     """Results in the order of the parts, of which only some are under way."""
-    waiting: list[Future[tuple[list[Part], Any]]] = []
-    left = iter(parts)
-    for part in islice(left, ahead):
+    waiting: deque[Future[tuple[list[Part], Any]]] = deque()
+    for part in parts:
         waiting.append(pool.submit(_judge, part))
+        if len(waiting) == ahead:
+            yield waiting.popleft().result()
     while waiting:
-        yield waiting.pop(0).result()
-        for part in islice(left, 1):
-            waiting.append(pool.submit(_judge, part))
+        yield waiting.popleft().result()
 
 
 def _once(part: Part, request: PassRequest, queries: dict[str, Seen]) -> Part:
@@ -85,24 +79,18 @@ def _once(part: Part, request: PassRequest, queries: dict[str, Seen]) -> Part:
     return part
 
 
-@dataclass(frozen=True)
-class _Start:
-    request: PassRequest
-    golds: Golds
+_started: tuple[PassRequest, Golds] | None = None
 
 
-_started: _Start | None = None
-
-
-def _begin(start: _Start, threads: int) -> None:
+def _begin(request: PassRequest, golds: Golds, threads: int) -> None:
     global _started
-    _started = start
+    _started = request, golds
     os.environ.setdefault("POLARS_MAX_THREADS", str(threads))  # it is not imported yet
 
 
 def _judge(part: Run) -> tuple[list[Part], Any]:
     assert _started is not None
-    return list(read_parts(part, _started.request, _started.golds)), part.notes()
+    return list(read_parts(part, *_started)), part.notes()
 
 
 def _cores() -> int:

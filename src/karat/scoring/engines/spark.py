@@ -12,22 +12,23 @@ from karat.data.corpus import DescribedRun
 from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
 from karat.data.ids import Ints
+from karat.data.normal_ids import NormalizedRun
 from karat.errors import ConfigError, InputError
 from karat.formats.layout import LISTS, NAMES, Layout, find_column, read_layout
 from karat.formats.run_log import RunLog
 from karat.formats.table_run import FrameRun
 from karat.scoring.engines.base import Engine
-from karat.scoring.engines.spark_files import (
+from karat.scoring.engines.spark_session import (
     Schema,
+    find_session,
+    friendly,
     is_run_log,
     refuse_delta,
     refuse_mixed,
     refuse_unreadable,
     schemas_of,
 )
-from karat.scoring.engines.spark_gold import GOLD, gold_rows
-from karat.scoring.engines.spark_session import find_session, friendly
-from karat.scoring.engines.spark_work import LINE, PARTS, Shipped, judge_partition, unpack
+from karat.scoring.engines.spark_work import GOLD, LINE, PARTS, Shipped, gold_rows, judge_partition, unpack
 from karat.scoring.one_pass import Golds, Part, PassRequest
 
 if TYPE_CHECKING:
@@ -119,12 +120,20 @@ class Spark(Engine):
 
     def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         if not isinstance(run, SparkRun):
-            what = "a corpus" if isinstance(run, DescribedRun) else "passages that are looked for in the hits"
+            kinds = {DescribedRun: "a corpus", NormalizedRun: "--normalize-ids"}
+            what = kinds.get(type(run), "passages that are looked for in the hits")
             raise ConfigError(
                 f"the engine spark cannot work with {what}: the hits stay on the cluster",
                 code="not-with-spark",
                 file=run.label,
                 hint="use --engine local",
+            )
+        if request.rules.ties == "listed":
+            raise ConfigError(
+                "the engine spark does not keep the order in which hits are listed",
+                code="not-with-spark",
+                file=run.label,
+                hint="use --ties id, or --engine local",
             )
         hits = run.frame(request.columns)
         shipped = Shipped.of(request, golds, run.label, run.layout, run.system)
@@ -183,8 +192,6 @@ _ORDER = ("system", "rank", "score", "chunk_id", "doc_id")
 class SparkRun(Run):
     """A Spark frame with a row a hit, or a row a query with the list of its hits."""
 
-    here = False
-
     def __init__(
         self, label: str, open_: Callable[[], tuple[DataFrame, dict[str, Schema]]], system: str | None, layout: Layout
     ) -> None:
@@ -198,6 +205,9 @@ class SparkRun(Run):
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         raise InputError(_ON_THE_CLUSTER, code="on-the-cluster", file=self.label, hint=_LOCAL_ONLY)
+
+    def may_say(self, column: str) -> bool:
+        return True  # to look would need a session, or a job; a column that is not there costs nothing
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
         """The hits of a few queries, brought here."""

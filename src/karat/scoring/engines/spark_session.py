@@ -1,4 +1,4 @@
-"""A Spark session to work with, and Spark's complaints in one clear message each."""
+"""A Spark session to work with, Spark's complaints in one clear message each, and the files behind a path."""
 
 from __future__ import annotations
 
@@ -8,15 +8,28 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from karat.errors import ConfigError, InputError, KaratError, MissingExtra, shorten
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+Schema = dict[str, str]  # column → type
+
+_AT_A_TIME = 16  # footers of remote files, each a small job
+_NOTHING = ("Null", "void")  # the type of a column without values, which goes with any other
+# What Spark reads as one another: widths of numbers, and how a writer packed its texts.
+_SAME = (
+    (r"\bU?Int\d+\b|\b(tinyint|smallint|int|bigint)\b", "integer"),
+    (r"\bFloat\d+\b|\b(float|double)\b", "number"),
+    (r"\b(Categorical|Enum)(\([^)]*\))?", "String"),
+)
 _JAVA = 17  # the oldest that Spark 4 runs on
 _SPARK = 4
 NO_DELTA = "this is a Delta table, and the Spark session has no reader for Delta"
@@ -45,8 +58,7 @@ def find_session(master: str | None = None) -> SparkSession:
     if master is not None:
         builder = builder.remote(master) if remote else builder.master(master)
     if not remote:
-        for name, value in _SETTINGS.items():
-            builder = builder.config(name, value)
+        builder = builder.config(map=_SETTINGS)
     with friendly(master or "the Spark session"):
         session: SparkSession = builder.getOrCreate()
     return session
@@ -161,3 +173,97 @@ def friendly(label: str) -> Iterator[None]:
         raise InputError(
             f"Spark failed: {shorten(line, 200)}", code="spark-failed", file=label, hint="its log says more"
         ) from error
+
+
+def schemas_of(session: SparkSession, table: DataFrame) -> dict[str, Schema]:
+    """What the footer of every file says: read here where the file lies on this machine, else by Spark."""
+    files = sorted(table.inputFiles())
+    here = [_path_here(file) for file in files]
+    if all(path is not None and path.is_file() for path in here):
+        return {str(path): _schema_here(str(path)) for path in here}
+
+    def there(file: str) -> Schema:
+        return {field.name: _kind(field.dataType.simpleString()) for field in session.read.parquet(file).schema.fields}
+
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        return dict(zip(files, pool.map(there, files), strict=True))
+
+
+def refuse_mixed(schemas: dict[str, Schema], columns: Iterable[str]) -> None:
+    """Every file must have each of `columns` that any file has, and of one type."""
+    for column in columns:
+        first = next((file for file, schema in schemas.items() if schema.get(column, "Null") not in _NOTHING), None)
+        if first is None:  # none has it: the name of a folder says it (`system=bm25/`)
+            continue
+        kind = schemas[first][column]
+        for file, schema in schemas.items():
+            if schema.get(column) not in (kind, *_NOTHING):
+                raise InputError(
+                    "the files of this table do not have the same columns and types",
+                    code="mixed-columns",
+                    file=file,
+                    field=column,
+                    expected=f"{kind} as in {Path(first).name}",
+                    got=schema.get(column, "no such column"),
+                    hint="give the files that belong together, or write them anew with one schema",
+                )
+
+
+def is_run_log(path: str) -> bool:
+    """Whether a path names JSON Lines: by its ending, for the files may lie where only the cluster reads them."""
+    return re.search(r"\.jsonl(\.gz|\.zst|\.bz2)?$", path) is not None
+
+
+def refuse_unreadable(path: str) -> None:
+    """A file that lies here and is no Parquet: known before Spark is started."""
+    try:
+        if not Path(path).is_file():
+            return
+        with Path(path).open("rb") as stream:
+            head = stream.read(4)
+    except (OSError, ValueError):
+        return  # for Spark to say
+    if head != b"PAR1":
+        hint = "Spark reads Parquet and .jsonl run logs; use --engine local for other formats"
+        raise InputError("this is no Parquet file or folder", code="not-parquet", file=path, hint=hint)
+
+
+def refuse_delta(path: str, master: str | None) -> None:
+    """A Delta table, where nothing that a new session would be made from can have Delta's package."""
+    if os.path.isdir(os.path.join(path, "_delta_log")) and not (master or "").startswith("sc://") and not _configured():
+        raise InputError(NO_DELTA, code="no-delta", file=path, hint=ADD_DELTA)
+
+
+def _configured() -> bool:
+    """Whether anybody told Spark anything: then it may know of packages."""
+    require_spark()
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    settings = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    told = any(os.environ.get(name) for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CLASSPATH"))
+    jars = any((home / "jars").glob("*delta*.jar"))
+    return told or jars or settings.exists() or SparkSession.getActiveSession() is not None
+
+
+def _path_here(file: str) -> Path | None:
+    parts = urlsplit(file)
+    return Path(unquote(parts.path)) if parts.scheme == "file" and not parts.netloc else None
+
+
+def _schema_here(path: str) -> Schema:
+    import polars as pl
+
+    try:
+        return {name: _kind(str(kind)) for name, kind in pl.read_parquet_schema(path).items()}
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise InputError(
+            "this is no Parquet file", code="not-parquet", file=path, hint="Spark reads Parquet here"
+        ) from error
+
+
+def _kind(text: str) -> str:
+    for pattern, name in _SAME:
+        text = re.sub(pattern, name, text)
+    return text

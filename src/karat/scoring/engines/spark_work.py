@@ -12,12 +12,12 @@ import numpy as np
 from karat.data.audit import Audit, Entry
 from karat.data.gold import Gold
 from karat.data.hits import Hits
-from karat.data.ids import DocRule, as_list
+from karat.data.ids import DocRule, Ints, as_list
 from karat.errors import InputError, KaratError
 from karat.formats.layout import LISTS, Layout
 from karat.formats.parquet import joined, streamed, whole_queries
 from karat.formats.run_log import RunLog
-from karat.scoring.engines.spark_gold import GOLD, PartOfGold, part_of_gold
+from karat.scoring.doubts import SeenNames, SeenScores
 from karat.scoring.one_pass import Golds, Kernel, Part, PassRequest
 from karat.scoring.table import TablePart
 from karat.scoring.unjudged import OpenPart
@@ -33,6 +33,64 @@ _ROWS = 250_000  # hits judged at once
 _LISTS = 2_500
 _LINES = 5_000
 _ARRAY = 1  # msgpack's code for an array
+GOLD = "_gold"
+_STEP = 100_000
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """One query of a gold set, and its place there."""
+
+    row: int
+    query: str
+    items: list[str]
+    grades: list[float]
+    kinds: list[int]
+    k: int
+    no_answer: int
+    fields: dict[str, Any]
+    tags: dict[str, Any]
+
+
+def gold_rows(gold: Gold) -> Iterator[pa.Table]:
+    """All queries, some at a time."""
+    import pyarrow as pa
+
+    for start in range(0, len(gold.queries), _STEP):
+        rows = range(start, min(start + _STEP, len(gold.queries)))
+        packed = [msgspec.msgpack.encode(_row(gold, row)) for row in rows]
+        yield pa.table({"query_id": gold.queries[rows.start : rows.stop], GOLD: pa.array(packed, pa.binary())})
+
+
+def _row(gold: Gold, row: int) -> _Row:
+    first, end = int(gold.offsets[row]), int(gold.offsets[row + 1])
+    return _Row(
+        row,
+        gold.queries[row],
+        as_list(gold.items[first:end]),
+        gold.grades[first:end].tolist(),
+        gold.kinds[first:end].tolist(),
+        int(gold.k[row]),
+        int(gold.no_answer[row]),
+        {name: values[row] for name, values in gold.fields.items()},
+        {name: values[row] for name, values in gold.tags.items()},
+    )
+
+
+def part_of_gold(packed: list[bytes]) -> tuple[Gold, Ints]:
+    """Some queries of a gold set, and their places there."""
+    rows = [msgspec.msgpack.decode(row, type=_Row) for row in packed]
+    gold = Gold(
+        queries=[row.query for row in rows],
+        offsets=np.cumsum([0, *(len(row.items) for row in rows)]),
+        items=[item for row in rows for item in row.items],
+        grades=np.array([grade for row in rows for grade in row.grades], np.float64),
+        kinds=np.array([kind for row in rows for kind in row.kinds], np.int8),
+        k=np.array([row.k for row in rows], np.int64),
+        no_answer=np.array([row.no_answer for row in rows], np.int64),
+        fields={name: [row.fields[name] for row in rows] for name in (rows[0].fields if rows else ())},
+        tags={name: [row.tags[name] for row in rows] for name in (rows[0].tags if rows else ())},
+    )
+    return gold, np.array([row.row for row in rows], np.int64)
 
 
 @dataclass(frozen=True)
@@ -148,10 +206,10 @@ def _of_piece(piece: pl.DataFrame, shipped: Shipped) -> Iterator[Part]:
     hits = piece.filter(~golden).drop(GOLD)
     if not hits.height:
         return
-    part = part_of_gold(piece.filter(golden)[GOLD].to_list())
-    kernel = Kernel(shipped.request, shipped.golds_of(part.gold))
+    gold, rows = part_of_gold(piece.filter(golden)[GOLD].to_list())
+    kernel = Kernel(shipped.request, shipped.golds_of(gold))
     for slice_ in _slices(hits, shipped):
-        yield _unknown(slice_, shipped.request) if not part.gold.queries else _placed(kernel.score(slice_), part)
+        yield _unknown(slice_, shipped.request) if not gold.queries else _placed(kernel.score(slice_), rows)
 
 
 def _unknown(hits: Hits, request: PassRequest) -> Part:
@@ -160,13 +218,13 @@ def _unknown(hits: Hits, request: PassRequest) -> Part:
     return Part(hits.system, {request.own: TablePart(none, none, none, none, none)}, {request.own: audit})
 
 
-def _placed(part: Part, of: PartOfGold) -> Part:
+def _placed(part: Part, rows: Ints) -> Part:
     """The same, with the places that queries have in the whole gold set."""
     tables = {
-        view: replace(table, queries=of.rows[table.queries], query=of.rows[table.query])
+        view: replace(table, queries=rows[table.queries], query=rows[table.query])
         for view, table in part.tables.items()
     }
-    opened = {level: replace(found, query=of.rows[found.query]) for level, found in part.opened.items()}
+    opened = {level: replace(found, query=rows[found.query]) for level, found in part.opened.items()}
     return replace(part, tables=tables, opened=opened)
 
 
@@ -197,6 +255,7 @@ def unpack(packed: bytes) -> Part:
         raise InputError(**said["error"])
     views, lists, hashes = said.pop("views"), said.pop("lists"), said.pop("hashes")
     opened, returned = said.pop("opened"), said.pop("returned")
+    names, slopes = said.pop("names"), said.pop("slopes")
     part = Part(tables={}, audits={}, **said)
     for plain, table, audit, values, votes in views:
         view = msgspec.convert(plain, View)
@@ -210,6 +269,8 @@ def unpack(packed: bytes) -> Part:
         returned=None if returned is None else (returned[0], returned[1], returned[2]),
         lists=None if lists is None else Hits(**lists),
         hashes=None if hashes is None else hashes.reshape(rows, -1),
+        names=msgspec.convert(names, SeenNames | None),
+        slopes=msgspec.convert(slopes, SeenScores | None),
     )
 
 

@@ -1,6 +1,7 @@
 """What a metric is and what it promises."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -8,6 +9,7 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
+from karat.errors import did_you_mean
 from karat.scoring.judged import Judged, Rules, relevance
 from karat.scoring.unjudged import OpenLists
 
@@ -37,7 +39,12 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     needs: ClassVar[frozenset[str]] = frozenset()  # optional columns of hits, or "latency"
     uses_hits: ClassVar[bool] = False  # looks at the hits themselves, not only at judged ones
     aggregate: ClassVar[float | None] = None  # None: the mean over queries; else this quantile
+    counts_places: ClassVar[bool] = False  # its value is a number of places: at most k
     unit: ClassVar[str] = ""
+    # What its value means nothing without: hits and gold named alike, hits in the right order.
+    rests_on: ClassVar[frozenset[Literal["ids", "order"]]] = frozenset({"order"})
+    is_share: ClassVar[bool] = True  # between 0 and 1 it is told in percent; a reciprocal rank is a share of nothing
+    by_text: ClassVar[str | None] = None  # the metric that asks the same of evidence texts instead of ids
     version: ClassVar[int] = 1  # of the definition: raised whenever its numbers change
 
     k: Cutoff | None = None
@@ -53,9 +60,23 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it looks at the hits themselves; all other metrics are functions of the judged table."""
         return bool(self.uses_hits or self.reads or self.budget)
 
+    @property
+    def by_grade(self) -> bool:
+        """Whether it names a grade, so that its values move when all grades of a query are put on another scale."""
+        return False
+
+    @property
+    def counts_empty_places(self) -> bool:
+        """Whether it describes lists and lets their empty places count, so that short lists are to be told."""
+        return False
+
     def unit_by(self, rules: Rules) -> str:
         """The unit of its values under the rules that they were measured by."""
         return self.unit
+
+    def told_in(self, rules: Rules) -> str:
+        """The unit in which its values and differences are told: pp (percentage points) for shares."""
+        return "pp" if self.is_share and self.range == (0.0, 1.0) else self.unit_by(rules)
 
     def score(self, judged: Judged) -> Floats:
         """One value a query, NaN where undefined."""
@@ -84,7 +105,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     def influence(self, lists: OpenLists) -> Floats | None:
         """How far a label of each open item may move `second − first`; of those of one query the lowest decide first.
 
-        None: nothing is known of what unjudged hits could do to this metric.
+        None: nothing is known of what unjudged hits could do to this metric. Not asked under a budget of tokens.
         """
         return None
 
@@ -112,7 +133,9 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relevance(Metric, frozen=True, kw_only=True):
-    """A metric of what was found: 0 for a query that the run lacks, undefined without relevant gold."""
+    """A metric of what was found: 0 for a query that the run lacks; without relevant gold undefined, or 0 as asked."""
+
+    rests_on = frozenset({"ids", "order"})
 
     rel: Level | None = None  # lowest grade that counts as relevant; default: any above 0
     level: Literal["chunk", "doc"] = "chunk"  # doc: any chunk of a relevant chunk's document will do
@@ -122,11 +145,15 @@ class Relevance(Metric, frozen=True, kw_only=True):
         """The same metric, asking for the right documents instead of the right chunks."""
         return msgspec.structs.replace(self, level="doc")
 
+    @property
+    def by_grade(self) -> bool:
+        return self.rel is not None
+
     def score(self, judged: Judged) -> Floats:
         relevant = judged.relevant(self.rel)
         with np.errstate(divide="ignore", invalid="ignore"):
             values = self.compute(judged, relevant)
-        return np.where(relevant > 0, values, np.nan)
+        return np.where(relevant > 0, values, judged.without_gold)
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         """One value a query; whatever it gives for a query without relevant gold is not looked at."""
@@ -140,13 +167,28 @@ class Relevance(Metric, frozen=True, kw_only=True):
         return np.where(judged.gold.located.several[judged.queries] & (ceiling < 1), np.nan, ceiling)
 
     def relevant_hits(self, judged: Judged) -> Ints:
-        """How many hits of each query would be relevant: its items, or the chunks that hold them."""
+        """How many items of the corpus are relevant: one per gold item, or all chunks that it stands for."""
         gold, located = judged.gold, judged.gold.located
-        if located is None:
+        if gold.in_corpus is None:
             return judged.relevant(self.rel)
         items = relevance(gold.grades, self.rel)
-        named = np.bincount(gold.query_of_item[items & ~located.settled], minlength=len(gold.queries))
-        return (named + located.count_chunks(items))[judged.queries]
+        one_by_one = items if located is None else items & ~located.settled
+        query, counts = gold.query_of_item[one_by_one], gold.in_corpus[one_by_one]
+        named = np.bincount(query, counts, len(gold.queries)).astype(np.int64)
+        return (named if located is None else named + located.count_chunks(items))[judged.queries]
+
+    def mean_of_items(self, judged: Judged, chance_of: Callable[[Ints, Ints], Floats]) -> Floats:
+        """Mean over the relevant items of each query of the chance to find one, given how many items of the corpus it
+        is and how many are drawn. Equal cases are computed once."""
+        gold, row = judged.gold, np.full(len(judged.gold.queries), -1)
+        row[judged.queries] = np.arange(judged.n)
+        query = row[gold.query_of_item]
+        items = np.flatnonzero(relevance(gold.grades, self.rel) & (query >= 0))
+        counts = np.ones(len(items), np.int64) if gold.in_corpus is None else gold.in_corpus[items]
+        drawn = self.limit(judged)[query[items]]
+        cases, which = np.unique(np.stack([counts, drawn]), axis=1, return_inverse=True)
+        chances = chance_of(cases[0], cases[1])[which.reshape(-1)]
+        return share(judged.per_query(query[items], chances), judged.relevant(self.rel))
 
     def found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Bools:
         """Which judged hits are relevant, inside the cutoff and not a repeat of a document: a row for each item found,
@@ -161,6 +203,18 @@ class Relevance(Metric, frozen=True, kw_only=True):
         return judged.per_query(judged.hit_query[self.found(judged, limit, every_chunk=every_chunk)])
 
 
+def share(part: Floats, whole: Floats | Ints) -> Floats:
+    """NaN where the whole is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(whole > 0, part / whole, np.nan)
+
+
+def unknown_stage(stage: str | None, stages: Iterable[str]) -> str | None:
+    """What to say of a stage that no query of a run has."""
+    known = sorted(stages)
+    return None if stage is None or stage in known else f"no such stage; {did_you_mean(stage, known)}"
+
+
 def chance(wanted: Ints, draws: Ints, corpus_size: int) -> Floats:
     """1 − C(N−G, k) / C(N, k): that k draws without replacement bring at least one of G wanted things out of N.
 
@@ -173,6 +227,18 @@ def chance(wanted: Ints, draws: Ints, corpus_size: int) -> Floats:
         missed = np.maximum(corpus_size - draws - i, 0) / max(corpus_size - i, 1)
         none = np.where(i < wanted, none * missed, none)
     return 1 - none
+
+
+def mean_chance(wanted: Ints, most: Ints, corpus_size: int) -> Floats:
+    """The mean of `chance` over 1, 2, … `most` draws; what is drawn past the corpus brings nothing new.
+
+    >>> mean_chance(np.array([1, 1, 9]), np.array([3, 20, 2]), 10).round(6).tolist()
+    [0.2, 0.775, 0.95]
+    """
+    draws = np.minimum(most, corpus_size)
+    # The sum of C(N−G, j) / C(N, j) over j = 0 … k is (N+1) / (G+1) · (1 − C(N−k, G+1) / C(N+1, G+1)).
+    missed = (corpus_size + 1) / (wanted + 1) * chance(wanted + 1, draws + 1, corpus_size + 1) - 1
+    return np.where(wanted > 0, 1 - missed / most, 0.0)
 
 
 @lru_cache(1000)  # the name of a metric is asked for again and again

@@ -1,4 +1,4 @@
-"""What a query used, and what that costs."""
+"""What a query used, what that costs, and how long it took."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 
 from karat.data.ids import Floats
 from karat.data.prices import Usage, unpriced
-from karat.errors import did_you_mean
 from karat.scoring.judged import Judged, Rules
-from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.base import Metric, unknown_stage
 
 
 def _logged(judged: Judged) -> list[Sequence[Usage] | None]:
@@ -26,21 +25,23 @@ class _Used(Metric, frozen=True, kw_only=True):
     direction = "lower"
     range = (0.0, float("inf"))
     needs = frozenset({"usage"})
+    rests_on = frozenset()
 
     stage: str | None = None
 
     def lacks(self, judged: Judged) -> str | None:
+        if judged.hits is None or "usage" not in judged.hits.fields:
+            return "the run has no usage"
         logged = [used for usage in _logged(judged) for used in usage or ()]
         if not logged:
             return "the run has no usage"
-        stages = {used.stage for used in logged if used.stage}
-        if self.stage is None or self.stage in stages:
-            return None
-        return f"no such stage; {did_you_mean(self.stage, sorted(stages))}"
+        return unknown_stage(self.stage, {used.stage for used in logged if used.stage})
 
     def total(self, judged: Judged, add: Callable[[Sequence[Usage]], float | None]) -> Floats:
         """One sum a query over all stages, or over one; NaN where nothing is said, or `add` cannot tell."""
         values = np.full(judged.n, np.nan)
+        if judged.hits is None or "usage" not in judged.hits.fields:
+            return values
         for at, usage in enumerate(_logged(judged)):
             picked = usage if self.stage is None else [used for used in usage or () if used.stage == self.stage]
             if picked is None or (self.stage is not None and not picked):
@@ -102,7 +103,7 @@ class PromptTokens(_Used, frozen=True, kw_only=True):
     unit = "tokens"
 
     def score(self, judged: Judged) -> Floats:
-        return self.total(judged, lambda usage: _sum([used.prompt_tokens for used in usage]))
+        return self.total(judged, lambda usage: _sum([getattr(used, self.name) for used in usage]))
 
 
 class CompletionTokens(PromptTokens, frozen=True, kw_only=True):
@@ -111,11 +112,74 @@ class CompletionTokens(PromptTokens, frozen=True, kw_only=True):
     name = "completion_tokens"
     aliases = {"output_tokens": "completion_tokens"}
 
-    def score(self, judged: Judged) -> Floats:
-        return self.total(judged, lambda usage: _sum([used.completion_tokens for used in usage]))
-
 
 def _sum(tokens: list[int | None]) -> float | None:
     """None where there are entries and none of them says it."""
     said = [count for count in tokens if count is not None]
     return float(sum(said)) if said or not tokens else None
+
+
+class Latency(Metric, frozen=True, kw_only=True):
+    """Mean milliseconds a query took: all stages together, or one with `stage=…`.
+
+    Undefined for a query whose time was not logged; `total` in the log wins over the sum of the stages.
+
+    >>> import karat
+    >>> run = [{"query_id": "q", "topk": ["a"], "latency_ms": {"retrieve": 30, "rerank": 12}}]
+    >>> karat.evaluate(run, {"q": ["a"]}, ["latency", "latency(stage=rerank)"]).means
+    {'latency': 42.0, 'latency(stage=rerank)': 12.0}
+    """
+
+    name = "latency"
+    rests_on = frozenset()
+    direction = "lower"
+    range = (0.0, float("inf"))
+    needs = frozenset({"latency"})
+    aliases = {"latency_mean": "latency", "latency_ms": "latency"}
+    unit = "ms"
+
+    stage: str | None = None
+
+    def lacks(self, judged: Judged) -> str | None:
+        stages = {} if judged.hits is None else judged.hits.latency
+        return unknown_stage(self.stage, stages) if stages else "the run has no latency_ms"
+
+    def score(self, judged: Judged) -> Floats:
+        stages = {} if judged.hits is None else dict(judged.hits.latency)
+        nothing = np.full(judged.n, np.nan)
+        if self.stage is not None:
+            return stages.get(self.stage, nothing)
+        total = stages.pop("total", nothing)
+        if not stages:
+            return total
+        # One after the other by name: the order in which stages were logged must not change the last digit.
+        summed, logged = np.zeros(judged.n), np.zeros(judged.n, np.bool_)
+        for name in sorted(stages):
+            summed += np.nan_to_num(stages[name])
+            logged |= ~np.isnan(stages[name])
+        summed[~logged] = np.nan
+        return np.where(np.isnan(total), summed, total)
+
+
+class LatencyP50(Latency, frozen=True, kw_only=True):
+    """Median milliseconds a query took (linear interpolation between order statistics)."""
+
+    name = "latency_p50"
+    aggregate = 0.5
+    aliases = {"latency_median": "latency_p50"}
+
+
+class LatencyP90(Latency, frozen=True, kw_only=True):
+    """Milliseconds that 90 % of the queries stayed under."""
+
+    name = "latency_p90"
+    aggregate = 0.9
+    aliases = {}
+
+
+class LatencyP99(Latency, frozen=True, kw_only=True):
+    """Milliseconds that 99 % of the queries stayed under."""
+
+    name = "latency_p99"
+    aggregate = 0.99
+    aliases = {}

@@ -19,6 +19,29 @@ REGISTRY: Registry[Metric] = Registry("metric", "karat.scoring.metrics", Metric,
 _FORM = re.compile(
     r"\s*(?P<name>[\w.-]+?)\s*(?:\((?P<given>[^()]*)\))?\s*(?:@\s*(?P<k>k|\d+(?:\s*tok(?:ens?)?)?))?\s*", re.I
 )
+_COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
+# What ragas measures with a model → what comes near it.
+_NEAREST = {
+    "contextrecall": "evidence_recall@5 (texts) or recall@5 (ids)",
+    "llmcontextrecall": "evidence_recall@5 (texts) or recall@5 (ids)",
+    "nonllmcontextrecall": "evidence_recall@5 (texts)",
+    "idbasedcontextrecall": "recall@5",
+    "contextprecision": "map@5 or precision@5 (ids), evidence_precision@5 (texts)",
+    "llmcontextprecisionwithreference": "map@5 or precision@5 (ids), evidence_precision@5 (texts)",
+    "llmcontextprecisionwithoutreference": "map@5 or precision@5 with a judge's labels (`karat judge`)",
+    "nonllmcontextprecisionwithreference": "evidence_precision@5 (texts)",
+    "idbasedcontextprecision": "precision@5",
+    "contextentityrecall": "entity_recall",
+    "contextentitiesrecall": "entity_recall",
+    "contextrelevance": "precision@5 with a judge's labels (`karat judge`)",
+    "contextrelevancy": "precision@5 with a judge's labels (`karat judge`)",
+    "noisesensitivity": "precision@5 and redundancy@5",
+}
+_OF_ANSWERS = {
+    *("faithfulness", "groundedness", "responsegroundedness", "hallucination"),
+    *("answerrelevancy", "answerrelevance", "responserelevancy", "answercorrectness", "answersimilarity"),
+    *("semanticsimilarity", "factualcorrectness", "aspectcritic", "summarizationscore", "bleuscore", "rougescore"),
+}
 _CUTOFF_NAMES = {"k": "cutoff", "budget": "token budget"}
 # retrieval-recall-at-k, recall_at_5, ndcg_cut_10, P_5
 _TAIL = re.compile(r"(?:[-_ ]at[-_ ](?P<at>k|\d+)|(?:_cut)?_(?P<cut>\d+))$", re.I)
@@ -49,15 +72,42 @@ def _parsed(text: str) -> Metric:
     assert base is not None
     found = REGISTRY.get(base["name"])
     if found is None:
-        raise UnknownName("metric", form["name"], _known_names(), hint="`karat metrics` lists them all")
+        _refuse_of_answers(form["name"])
+        known = sorted({*REGISTRY.everything(), *aliases()})
+        raise UnknownName("metric", form["name"], known, hint="`karat metrics` lists them all")
     given = {**_parameters(base["given"], text), **_parameters(form["given"], text)}
     return _build(found, given, k, text)
 
 
+def _refuse_of_answers(name: str) -> None:
+    """Names that ragas has: the nearest metric, or that Karat does not measure answers."""
+    plain = re.sub(r"[^a-z]", "", name.lower())
+    near = _NEAREST.get(plain)
+    if near is not None:
+        raise ConfigError(
+            f"{name} is a metric of ragas, not of Karat", code="metric-of-another-tool", hint=f"the nearest: {near}"
+        )
+    if plain in _OF_ANSWERS:
+        raise ConfigError(
+            f"{name} measures answers; Karat measures retrieval only",
+            code="metric-of-another-tool",
+            hint="`karat metrics` lists what can be measured; docs/comparability.md says what other tools are for",
+        )
+
+
 def parse_metrics(texts: Iterable[str | Metric]) -> list[Metric]:
-    """Metrics in the order asked for, each once; a single name may stand alone."""
+    """Metrics in the order asked for, each once. A text may name several: `recall@5, mrr`.
+
+    >>> [str(metric) for metric in parse_metrics("recall@5, rbp(p=0.5), mrr")]
+    ['recall@5', 'rbp(p=0.5)', 'mrr']
+    """
+    return list(dict.fromkeys(map(parse_metric, split_names(texts))))
+
+
+def split_names(texts: Iterable[str | Metric]) -> list[str | Metric]:
+    """One entry per metric: a text may name several, and may stand alone."""
     asked = [texts] if isinstance(texts, (str, Metric)) else texts
-    return list(dict.fromkeys(parse_metric(t) for t in asked))
+    return [name for text in asked for name in (_COMMA.split(text) if isinstance(text, str) else [text])]
 
 
 def all_metrics() -> dict[str, type[Metric]]:
@@ -155,7 +205,3 @@ def _refused(found: type[Metric], values: dict[str, object], text: str, error: m
         got=values.get(name),
         hint=did_you_mean(str(values.get(name)), choices) if choices else None,
     )
-
-
-def _known_names() -> list[str]:
-    return sorted({*REGISTRY.everything(), *aliases()})

@@ -1,11 +1,12 @@
 """How much of what was returned is worth returning."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
+from typing import Literal
 
 import numpy as np
 
 from karat.data.ids import Floats, Ints
-from karat.scoring.judged import Judged
+from karat.scoring.judged import Judged, relevance
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.unjudged import OpenLists
 
@@ -18,42 +19,53 @@ def _without_documents(judged: Judged, ceiling: Floats) -> Floats:
 class Precision(Relevance, frozen=True, kw_only=True):
     """Share of the top k that is relevant.
 
-    Always divides by k, as trec_eval does: a list shorter than k does not score higher for being short.
+    Divides by k, as trec_eval does: a list shorter than k does not score higher for being short. `by=returned`
+    divides by the hits returned where they are fewer than k; without any it is 0.
     Under a budget of tokens (`precision@2000tok`) there is no k, and it divides by the hits that fit.
     Where gold names documents, every chunk of a relevant document counts.
 
     >>> import karat
-    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["precision@5", "precision@10"]).means
-    {'precision@5': 0.4, 'precision@10': 0.2}
+    >>> asked = ["precision@5", "precision@10", "precision(by=returned)@10"]
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, asked).means
+    {'precision@5': 0.4, 'precision@10': 0.2, 'precision(by=returned)@10': 0.4}
     """
 
     name = "precision"
+    by_text = "evidence_precision"
     cutoff = "required"
     aliases = {"p": "precision"}
     trec_eval = "P_{k}"
 
+    by: Literal["k", "returned"] = "k"
+
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        return self.count_found(judged, self.limit(judged), every_chunk=True) / self._places(judged)
+
+    def _places(self, judged: Judged) -> Ints:
         limit = self.limit(judged)
-        return self.count_found(judged, limit, every_chunk=True) / np.maximum(limit, 1)
+        return np.maximum(limit if self.by == "k" else np.minimum(judged.depth, limit), 1)
 
     def influence(self, lists: OpenLists) -> Floats | None:
-        if self.budget is not None:
-            return None
         limit = self.limit(lists.second)
-        more = lists.count(lists.second_hits, limit) - lists.count(lists.first_hits, limit)
-        return more / limit[lists.query]
+        sides = ((lists.first, lists.first_hits), (lists.second, lists.second_hits))
+        first, second = (lists.count(hits, limit) / self._places(judged)[lists.query] for judged, hits in sides)
+        return np.asarray(second - first)
 
     def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
         """Every hit adds the same."""
         return self.known_difference(lists) + lists.sum_lowest(influence, labels)
 
     def ceiling(self, judged: Judged) -> Floats:
+        if self.by == "returned":  # a list may end with its last relevant hit
+            return np.where(judged.relevant(self.rel) > 0, 1.0, np.nan)
         return _without_documents(judged, super().ceiling(judged))
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
         """G / N: every place holds a relevant item with the same chance; places past the corpus hold none."""
         k = self.limit(judged)
-        share = np.minimum(self.relevant_hits(judged) / corpus_size, 1.0) * np.minimum(k, corpus_size) / k
+        share = np.minimum(self.relevant_hits(judged) / corpus_size, 1.0)
+        if self.by == "k":
+            share = share * np.minimum(k, corpus_size) / k
         return np.where(judged.relevant(self.rel) > 0, share, np.nan)
 
 
@@ -93,3 +105,62 @@ class RPrecision(Relevance, frozen=True, kw_only=True):
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         return self.count_found(judged, relevant) / relevant
+
+
+class AveragePrecision(Relevance, frozen=True, kw_only=True):
+    """Sum of the precision at the rank of each relevant item found, divided by all relevant items.
+
+    Divides by the number of relevant gold items also with a cutoff, as trec_eval's map_cut does; tools that
+    divide by min(k, relevant) or by the items found score higher. `by=found` divides by the hits found, as ragas
+    does: it rewards order only. One relevant hit at the top is enough for 1, and a second further down lowers it.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["map", "map@2"]).means
+    {'map': 0.5, 'map@2': 0.25}
+    """
+
+    name = "map"
+    by_text = "evidence_map"
+    cutoff = "optional"
+    aliases = {"ap": "map", "map_cut": "map", "average_precision": "map"}
+    trec_eval = "map"
+
+    by: Literal["relevant", "found"] = "relevant"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        found = self.found(judged, self.limit(judged))
+        query, rank = judged.hit_query[found], judged.hit_rank[found]
+        hits = np.cumsum(judged.once_a_hit(found)[found])  # precision is of hits, however many items one holds
+        first = np.searchsorted(query, np.arange(judged.n))
+        so_far = hits - np.concatenate([[0], hits])[first[query]]
+        whole = relevant if self.by == "relevant" else np.maximum(judged.per_query(query), 1)
+        return judged.per_query(query, so_far / rank) / whole
+
+
+class Bpref(Relevance, frozen=True, kw_only=True):
+    """Mean over relevant items of 1 − (judged not relevant ranked above) / min(R, N).
+
+    R relevant and N judged not relevant items; at most R of the latter count. Unjudged hits are passed
+    over; a relevant item that was not found adds 0. As trec_eval computes it.
+
+    >>> import karat
+    >>> gold = {"q": {"a": 1, "b": 1, "n": 0, "m": 0}}
+    >>> karat.evaluate({"q": ["a", "n", "?", "b"]}, gold, ["bpref"]).means
+    {'bpref': 0.75}
+    """
+
+    name = "bpref"
+    version = 2  # negatives of the gold set are judged
+    trec_eval = "bpref"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        good = relevance(judged.hit_grade, self.rel)
+        query = judged.hit_query
+        bad_so_far = np.cumsum(~good & judged.hit_new)  # a document counts once, good or bad
+        before = np.concatenate([[0], bad_so_far])[np.searchsorted(query, np.arange(judged.n))]
+        bad_above = bad_so_far - before[query]
+        bad_judged = np.bincount(judged.gold_query[~relevance(judged.gold_grade, self.rel)], minlength=judged.n)
+        worst = np.minimum(relevant, bad_judged)[query]
+        share = np.where(bad_above > 0, np.minimum(bad_above, relevant[query]) / np.maximum(worst, 1), 0.0)
+        counts = good & judged.hit_new
+        return judged.per_query(query[counts], 1.0 - share[counts]) / relevant

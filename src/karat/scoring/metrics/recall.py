@@ -7,9 +7,8 @@ from typing import Literal
 import numpy as np
 
 from karat.data.ids import Floats, Ints
-from karat.data.passages.passage import Located
 from karat.scoring.judged import Judged, relevance
-from karat.scoring.metrics.base import Relevance, chance
+from karat.scoring.metrics.base import Relevance, chance, mean_chance
 from karat.scoring.unjudged import OpenLists
 
 
@@ -26,6 +25,7 @@ class Recall(Relevance, frozen=True, kw_only=True):
     """
 
     name = "recall"
+    by_text = "evidence_recall"
     cutoff = "required"
     aliases = {"r": "recall"}
     trec_eval = "recall_{k}"
@@ -40,7 +40,7 @@ class Recall(Relevance, frozen=True, kw_only=True):
 
     def influence(self, lists: OpenLists) -> Floats | None:
         """Not for micro averages, in which labels also change how much a query counts."""
-        if self.budget is not None or self.average == "micro":
+        if self.average == "micro":
             return None
         limit = self.limit(lists.second)[lists.query]
         first, second = (rank <= limit for rank in lists.ranks)
@@ -60,24 +60,8 @@ class Recall(Relevance, frozen=True, kw_only=True):
         return np.where(relevant > 0, lowest, np.nan)
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
-        """k / N: every relevant item is drawn with the same chance; a passage by any chunk that holds it."""
-        k = np.minimum(self.limit(judged), corpus_size)
-        share = k / corpus_size
-        if judged.gold.located is not None:
-            share = _share_of_passages(judged, judged.gold.located, self.rel, k, corpus_size)
-        return np.where(judged.relevant(self.rel) > 0, share, np.nan)
-
-
-def _share_of_passages(judged: Judged, located: Located, rel: float | None, k: Ints, corpus_size: int) -> Floats:
-    """Mean over the relevant items of each query of the chance that k draws bring one of the chunks that hold it."""
-    gold, row = judged.gold, np.full(len(judged.gold.queries), -1)
-    row[judged.queries] = np.arange(judged.n)
-    query = row[gold.query_of_item]
-    items = np.flatnonzero(relevance(gold.grades, rel) & (query >= 0))
-    holders = np.where(located.settled, [len(chunks) for chunks in located.holders], 1)[items]
-    chances = chance(holders, k[query[items]], corpus_size)
-    with np.errstate(invalid="ignore"):
-        return judged.per_query(query[items], chances) / judged.relevant(rel)
+        """k / N: every relevant item is drawn with the same chance; a document or a passage by any of its chunks."""
+        return self.mean_of_items(judged, lambda wanted, k: chance(wanted, np.minimum(k, corpus_size), corpus_size))
 
 
 class WeightedRecall(Relevance, frozen=True, kw_only=True):
@@ -91,6 +75,7 @@ class WeightedRecall(Relevance, frozen=True, kw_only=True):
     """
 
     name = "wrecall"
+    by_text = "evidence_recall"
     cutoff = "required"
     aliases = {"weighted_recall": "wrecall", "graded_recall": "wrecall"}
 
@@ -100,3 +85,87 @@ class WeightedRecall(Relevance, frozen=True, kw_only=True):
         total = judged.per_query(judged.gold_query[counts], judged.gold_grade[counts])
         share = judged.per_query(judged.hit_query[found], judged.hit_grade[found]) / total
         return np.minimum(share, 1.0)  # the same grades summed in another order may round to a hair above
+
+
+class AucRecall(Relevance, frozen=True, kw_only=True):
+    """Area under recall: the mean of recall@1, recall@2, … recall@k.
+
+    Rewards finding items early at every depth up to k, without choosing one. Computed from the ranks, not from a few
+    points of the curve: an item at rank r is found at k − r + 1 of the k depths.
+
+    >>> import karat
+    >>> run, gold = {"q": ["a", "x", "b", "y"]}, {"q": ["a", "b"]}
+    >>> karat.evaluate(run, gold, ["recall@1", "recall@2", "recall@3", "recall@4", "auc_recall@4"]).means
+    {'recall@1': 0.5, 'recall@2': 0.5, 'recall@3': 1.0, 'recall@4': 1.0, 'auc_recall@4': 0.75}
+    """
+
+    name = "auc_recall"
+    cutoff = "required"
+    by_tokens = False
+    aliases = {"recall_auc": "auc_recall"}
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        limit = self.limit(judged)
+        found = self.found(judged, limit)
+        query = judged.hit_query[found]
+        depths = (limit[query] - judged.hit_rank[found] + 1) / limit[query]
+        return np.minimum(judged.per_query(query, depths) / relevant, 1.0)
+
+    def floor(self, judged: Judged, corpus_size: int) -> Floats:
+        """The mean of recall's floor over j = 1 … k."""
+        return self.mean_of_items(judged, lambda wanted, k: mean_chance(wanted, k, corpus_size))
+
+
+class AnyHit(Relevance, frozen=True, kw_only=True):
+    """1 when at least one relevant item stands in the top k, else 0.
+
+    Also called success@k or hit rate. Use it where a single good item is enough to answer.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["hit@1", "hit@5"]).means
+    {'hit@1': 0.0, 'hit@5': 1.0}
+    """
+
+    name = "hit"
+    by_text = "evidence_hit"
+    cutoff = "required"
+    aliases = {"hit_rate": "hit", "hit-rate": "hit", "hitrate": "hit", "success": "hit", "any_pass": "hit"}
+    trec_eval = "success_{k}"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        return (self.count_found(judged, self.limit(judged)) > 0).astype(np.float64)
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        sides = zip((lists.first, lists.second), lists.ranks, strict=True)
+        first, second = (
+            np.maximum(rank <= self.limit(s)[lists.query], self.score(s)[lists.query]) for s, rank in sides
+        )
+        return np.asarray(second - first - self.known_difference(lists)[lists.query])
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """One relevant hit is as good as many."""
+        return self.known_difference(lists) + lists.lowest_one(influence, labels)
+
+    def floor(self, judged: Judged, corpus_size: int) -> Floats:
+        """1 − C(N−G, k) / C(N, k): at least one of G relevant items in k draws without replacement."""
+        relevant, k = self.relevant_hits(judged), np.minimum(self.limit(judged), corpus_size)
+        return np.where(judged.relevant(self.rel) > 0, chance(relevant, k, corpus_size), np.nan)
+
+
+class Complete(Relevance, frozen=True, kw_only=True):
+    """1 when every relevant item stands in the top k, else 0.
+
+    Use it where an answer needs all of its evidence.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["complete@3", "complete@5"]).means
+    {'complete@3': 0.0, 'complete@5': 1.0}
+    """
+
+    name = "complete"
+    by_text = "full_coverage"
+    cutoff = "required"
+    aliases = {"success_all": "complete"}
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        return np.equal(self.count_found(judged, self.limit(judged)), relevant).astype(np.float64)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from karat.formats.base import Lists
 from karat.formats.negatives import as_negatives, read_negatives
 from karat.formats.read import read_run
 from karat.scoring.judged import Judged, Rules, judge
-from karat.systems.stress.reranking import Hit
 
+Hit: TypeAlias = dict[str, Any]  # chunk_id, rank, doc_id and, where they are known, score and text
 Negatives = str | PathLike[str] | Mapping[str, list[str]]
 
 
@@ -63,9 +63,8 @@ def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
     if len(systems) > 1:
         names = ", ".join(sorted(systems))
         hint = "pick one with --system"
-        raise ConfigError(
-            f"the run holds {len(systems)} systems: {names}", code="several-systems", file=run.label, hint=hint
-        )
+        what = f"the run holds {len(systems)} systems: {names}"
+        raise ConfigError(what, code="several-systems", file=run.label, hint=hint)
     return run, next(iter(systems), ""), listed
 
 
@@ -74,7 +73,7 @@ def read_hits(
 ) -> dict[str, list[Hit]]:
     """The lists of some queries in the order that Karat gives them everywhere."""
     found: dict[str, list[Hit]] = {}
-    described = run if corpus is None else DescribedRun(run, corpus, DocRule(doc_of))
+    described = run if corpus is None else DescribedRun(run, lambda system: corpus, DocRule(doc_of))
     for hits in described.slices(frozenset({"text"}), Audit()):
         wanted = hits.select_queries(np.array([query in queries for query in hits.queries], np.bool_))
         if wanted.queries:
@@ -137,12 +136,8 @@ def negatives_of(given: Negatives | None, gold: Gold) -> dict[str, list[str]]:
         return read_negatives(given)
     column = gold.fields.get("negatives")
     if column is None:
-        raise InputError(
-            "the gold set has no negatives",
-            code="no-negatives",
-            file=gold.label,
-            hint="add `negatives` (ids) to its entries, or name a file with --negatives",
-        )
+        hint = "add `negatives` (ids) to its entries, or name a file with --negatives"
+        raise InputError("the gold set has no negatives", code="no-negatives", file=gold.label, hint=hint)
     return {query: list(dict.fromkeys(ids or ())) for query, ids in zip(gold.queries, column, strict=True)}
 
 
@@ -157,12 +152,13 @@ def select(
     needs_text: bool,
 ) -> Selection:
     relevant = _relevant(gold, doc_rule)
+    answered = {row for row, *_ in relevant}
     usable: dict[str, list[str]] = {}
     left_out: Counter[str] = Counter()
     contradicted = 0
 
     def lacks(row: int, wrong: list[str]) -> str | None:
-        if row not in relevant:
+        if row not in answered:
             return "no relevant gold"
         if not wrong:
             return "no negatives"
@@ -172,7 +168,7 @@ def select(
 
     for row, query in enumerate(gold.queries):
         named = negatives.get(query, [])
-        wrong = [item for item in named if not (row in relevant and relevant[row].has(item, doc_rule))]
+        wrong = [i for i in named if not relevant & {(row, i, False), (row, doc_rule.doc(i), True)}]
         contradicted += len(named) - len(wrong)
         reason = lacks(row, wrong)
         if reason is None:
@@ -182,36 +178,20 @@ def select(
     if not usable:
         why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.items())
         raise InputError("no query of the gold set can be used", code="no-usable-queries", file=gold.label, hint=why)
-    return Selection(_draw(usable, most, seed), len(usable), dict(left_out), contradicted)
-
-
-def _draw(usable: dict[str, list[str]], most: int, seed: int) -> dict[str, list[str]]:
-    """By name, so that the order of a file does not change what is drawn."""
-    names = sorted(usable)
+    names = sorted(usable)  # so that the order of a file does not change what is drawn
     if len(names) > most:
         names = sorted(names[i] for i in np.random.default_rng(seed).permutation(len(names))[:most])
-    return {name: usable[name] for name in names}
+    return Selection({name: usable[name] for name in names}, len(usable), dict(left_out), contradicted)
 
 
-@dataclass(frozen=True)
-class _Relevant:
-    """What the gold calls relevant for a query."""
-
-    items: set[str] = field(default_factory=set)
-    documents: set[str] = field(default_factory=set)
-
-    def has(self, item: str, doc_rule: DocRule) -> bool:
-        return item in self.items or doc_rule.doc(item) in self.documents
-
-
-def _relevant(gold: Gold, doc_rule: DocRule) -> dict[int, _Relevant]:
-    """By row of the query."""
+def _relevant(gold: Gold, doc_rule: DocRule) -> set[tuple[int, str, bool]]:
+    """What the gold calls relevant: row of the query, id, and whether that names a document."""
     by_document = gold.names_document(doc_rule).tolist()
-    found: dict[int, _Relevant] = {}
+    found = set()
     for item in np.flatnonzero(gold.grades > 0).tolist():
-        of = found.setdefault(int(gold.query_of_item[item]), _Relevant())
+        row = int(gold.query_of_item[item])
         if gold.kinds[item] != DOC:
-            of.items.add(gold.ids[item])
+            found.add((row, gold.ids[item], False))
         if by_document[item]:
-            of.documents.add(gold.ids[item])
+            found.add((row, gold.ids[item], True))
     return found

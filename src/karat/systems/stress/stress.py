@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -14,17 +14,21 @@ from karat import __version__
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import DocRule
+from karat.data.question import Question
 from karat.data.saved import SavedOfSystem
-from karat.errors import ConfigError
+from karat.errors import ConfigError, KaratError
 from karat.formats.base import Lists
-from karat.formats.corpus import read_corpus
+from karat.formats.corpora import Corpora
 from karat.formats.read import read_gold
 from karat.results.analyses.base import PERMUTATIONS
 from karat.results.differences import SAME, Difference, Paired
 from karat.results.evaluate import evaluate
 from karat.results.result import Result
+from karat.retrievers.rerankers import Reranker, make_reranker
+from karat.retrievers.templates import Used
 from karat.statistics.sampling import Sampling
 from karat.systems.stress.lists import (
+    Hit,
     Negatives,
     Selection,
     choose_lists,
@@ -34,7 +38,6 @@ from karat.systems.stress.lists import (
     read_hits,
     select,
 )
-from karat.systems.stress.reranking import Hit, Reranker, find_reranker
 
 _WORST = 5
 
@@ -83,7 +86,7 @@ def stress(
     negatives: Negatives | None = None,
     at: Iterable[int] = (1, 2, 3),
     queries: int = 100,
-    reranker: str | Callable[[str, list[Hit]], Any] | None = None,
+    reranker: str | Callable[[str, Any], Any] | None = None,
     corpus: Any = None,
     k: int = 5,
     hits: Lists | None = None,
@@ -95,21 +98,23 @@ def stress(
     """Put hard negatives into the lists of a run and measure what nDCG@k loses.
 
     `negatives`: query → ids, or a file (default: those of the gold set); `at`: the ranks, each alone and all together;
-    `queries`: how many to use, drawn by the seed of `sampling`; `reranker`: a callable, or its name `module:callable`,
-    that takes the text of a query and its hits (dicts with chunk_id, rank, doc_id, score, text) and gives the ids in
-    their new order, (id, score) pairs, or a score for each hit. It gets the lists before reranking (`raw`, else the
-    final ones), with and without negatives. `corpus`: lends texts to hits and negatives; `hits`: other lists.
+    `queries`: how many to use, drawn by the seed of `sampling`; `reranker`: as in `rerank` of `run_retriever`, a
+    callable or its name `module:callable`, the address of a service, or `static`. It gets the lists before reranking
+    (`raw`, else the final ones), with and without negatives. `corpus`: lends texts to hits and negatives; `hits`: other
+    lists.
     """
     ranks = _checked_ranks(list(at))
     if k < 1 or queries < 1:
         raise ConfigError("k and the number of queries must be 1 or more", got=min(k, queries))
     sampling = sampling or Sampling()
-    found = None if reranker is None else find_reranker(reranker)
+    found = None if reranker is None else make_reranker(reranker)
     gold = read_gold(gold)
     lists, name = choose_lists(run, system, hits, reranked=found is not None)
-    if corpus is not None and not isinstance(corpus, Corpus):
-        corpus = read_corpus(corpus, logged=lists.opening().get("chunker"))
+    corpora = None if corpus is None else Corpora(corpus, lists)
     lists, system, listed = listed_queries(lists)
+    if corpora is not None:
+        corpora.refuse_mixed([system])
+        corpus = corpora.of(system)
     selection = select(
         gold,
         listed,
@@ -132,13 +137,8 @@ def _checked_ranks(at: list[int]) -> list[int]:
     if len(ranks) < len(at):
         twice = next(rank for rank in ranks if at.count(rank) > 1)
         hint = "one negative is put in at each rank: name every rank once"
-        raise ConfigError(
-            f"rank {twice} stands twice",
-            code="duplicate-value",
-            got=",".join(map(str, at)),
-            expected="such as 1,2,3",
-            hint=hint,
-        )
+        what = f"rank {twice} stands twice"
+        raise ConfigError(what, code="duplicate-value", got=",".join(map(str, at)), expected="such as 1,2,3", hint=hint)
     return ranks
 
 
@@ -156,13 +156,22 @@ class _Trial:
     options: dict[str, Any]
 
     def told(self, run: str, system: str, lists: str) -> Stress:
-        plain = self._scored(self._reranked(self.lists))
-        inserted = [[rank] for rank in self.ranks] + ([self.ranks] if len(self.ranks) > 1 else [])
-        negatives = [self._with_negatives(at) for at in inserted]
-        after = [self._scored(self._reranked(lists)) for lists in negatives]
-        bare = [None if self.reranker is None else self._change(self._unranked, self._scored(n)) for n in negatives]
-        changes = [self._change(plain, result) for result in after]
         chosen, sampling = self.selection.chosen, self.options["sampling"]
+        negatives = {query: list(map(self._negative, chosen[query][: len(self.ranks)])) for query in self.lists}
+        inserted = [[rank] for rank in self.ranks] + ([self.ranks] if len(self.ranks) > 1 else [])
+        stressed = [
+            {query: insert(hits, negatives[query][: len(at)], at) for query, hits in self.lists.items()}
+            for at in inserted
+        ]
+        plain = self._scored(self._reranked(self.lists))
+        after = [self._scored(self._reranked(lists)) for lists in stressed]
+        changes = [self._change(plain, result) for result in after]
+        bare: list[Difference | None] = [None] * len(stressed)
+        without_text = 0
+        if self.reranker is not None:
+            unranked = self._scored(self.lists)
+            bare = [self._change(unranked, self._scored(lists)) for lists in stressed]
+            without_text = sum("text" not in hit for hit in chain(*self.lists.values(), *negatives.values()))
         return Stress(
             karat=__version__,
             system=system,
@@ -170,66 +179,64 @@ class _Trial:
             gold=self.gold.label,
             dataset=self.gold.dataset,
             statistics=sampling.saved(plain.cluster),
-            metric=self._metric,
+            metric=f"ndcg@{self.k}",
             lists=lists,
             reranker=None if self.reranker is None else self.reranker.name,
             queries=len(chosen),
             drawn_from=self.selection.drawn_from,
             left_out=self.selection.left_out,
-            moved=sum(hit["chunk_id"] in self._used(query) for query, hits in self.lists.items() for hit in hits),
+            moved=sum(
+                hit["chunk_id"] in chosen[q][: len(self.ranks)] for q, hits in self.lists.items() for hit in hits
+            ),
             relevant_negatives=self.selection.relevant,
-            fewer_negatives=sum(len(negatives) < len(self.ranks) for negatives in chosen.values()),
+            fewer_negatives=sum(len(items) < len(self.ranks) for items in chosen.values()),
             short_lists=sum(len(hits) + 1 < self.ranks[-1] for hits in self.lists.values()),
-            without_text=self._without_text() if self.reranker else 0,
+            without_text=without_text,
             rows=list(map(StressRow, inserted, changes, bare)),
             worst=self._worst(plain, after[-1]),
         )
-
-    @property
-    def _metric(self) -> str:
-        return f"ndcg@{self.k}"
-
-    def _used(self, query: str) -> list[str]:
-        return self.selection.chosen[query][: len(self.ranks)]
 
     def _negative(self, item: str) -> Hit:
         place = None if self.corpus is None else self.corpus.index.get(item)
         text = {} if self.corpus is None or place is None else {"text": self.corpus.texts[place]}
         return {"chunk_id": item, **text}
 
-    def _without_text(self) -> int:
-        negatives = [self._negative(item) for query in self.lists for item in self._used(query)]
-        return sum("text" not in hit for hits in (*self.lists.values(), negatives) for hit in hits)
-
-    def _with_negatives(self, at: list[int]) -> dict[str, list[Hit]]:
-        return {
-            query: insert(hits, [self._negative(item) for item in self._used(query)[: len(at)]], at)
-            for query, hits in self.lists.items()
-        }
-
     def _reranked(self, lists: dict[str, list[Hit]]) -> dict[str, list[Hit]]:
         if self.reranker is None:
             return lists
         texts = {query: self.gold.text(self.gold.index[query]) or "" for query in lists}
-        return {query: self.reranker.rerank(query, texts[query], hits, self.k) for query, hits in lists.items()}
+        return {query: self._order(Question(query, texts[query]), hits) for query, hits in lists.items()}
+
+    def _order(self, question: Question, hits: list[Hit]) -> list[Hit]:
+        """So many hits must come back, if there are as many; what a reranker cuts off below is its affair."""
+        assert self.reranker is not None
+        name, least = self.reranker.name, min(self.k, len(hits))
+        try:
+            order = self.reranker.order(question, hits, Used())
+        except KaratError as error:
+            error.query = question.id
+            raise
+        except Exception as error:
+            what = f"the reranker {name} failed: {type(error).__name__}: {error}"
+            raise ConfigError(what, code="bad-answer", query=question.id) from error
+        if len(order) < least:
+            what, expected = f"the reranker {name} gave too few hits", f"{least} or more of {len(hits)} hits"
+            raise ConfigError(what, code="bad-answer", query=question.id, expected=expected, got=len(order))
+        return [hits[at] for at, _ in order]
 
     def _scored(self, lists: dict[str, list[Hit]]) -> Result:
         named = [
             {"query_id": query, "topk": [{name: hit.get(name) for name in ("chunk_id", "doc_id")} for hit in hits]}
             for query, hits in lists.items()
         ]
-        return evaluate(named, self.gold, [self._metric], **self.options)
-
-    @cached_property
-    def _unranked(self) -> Result:
-        return self._scored(self.lists)
+        return evaluate(named, self.gold, [f"ndcg@{self.k}"], **self.options)
 
     def _change(self, before: Result, after: Result) -> Difference:
         paired = Paired(before.columns, after.columns)
         return paired.differences(self.options["sampling"], PERMUTATIONS)[0]
 
     def _worst(self, plain: Result, stressed: Result) -> list[Dropped]:
-        before, after = (result.values[self._metric] for result in (plain, stressed))
+        before, after = (result.values[f"ndcg@{self.k}"] for result in (plain, stressed))
         return [
             Dropped(plain.queries[i], self.gold.text(int(plain.rows[i])), float(before[i]), float(after[i]))
             for i in np.argsort(after - before, kind="stable")[:_WORST].tolist()

@@ -1,16 +1,27 @@
-"""What the model made up, and what it says when it is asked, read with suspicion."""
+"""Chunks drawn from a corpus, a query made of each, and what the model says of them read with suspicion."""
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
-from karat.errors import printable, shorten
-from karat.llm.client import UnusableReply
+from karat.data.corpus import Corpus
+from karat.data.ids import DocRule
+from karat.errors import ConfigError, printable, shorten
+from karat.llm.chat import Request
+from karat.llm.client import Client, NoModelAnswer, UnusableReply, converse
 from karat.llm.texts import is_quote, objects_in
 from karat.matching.cover import normalise
+from karat.retrievers.bm25 import BM25
+from karat.systems.synthesize import prompts
+from karat.systems.synthesize.prompts import KINDS, Kind
 
+LOOKED_AT = 5  # chunks in which an answer is looked for that should be nowhere
+_AGAIN = "Answer with one JSON object only."
+_LEAST = 60  # letters and digits: less holds nothing worth asking for
 _LONGEST = 400  # letters of a query
 _POINTS_AT_IT = re.compile(
     r"\b(this|the|that|above|given|provided) (passage|excerpt|paragraph|snippet|text above|context)\b", re.I
@@ -18,6 +29,94 @@ _POINTS_AT_IT = re.compile(
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # each letter counts as a word
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 _COPIED = 12  # words in a row
+
+
+class Made(NamedTuple):
+    """A draft that withstood; or none, and why."""
+
+    wish: Wish
+    draft: Draft | None
+    rejected: str = ""  # one of a few reasons, so that they can be counted
+    about: str = ""
+
+
+class Maker:
+    """Makes queries with one model. `searched`: for those without an answer, the corpus is searched for one."""
+
+    def __init__(self, client: Client, corpus: Corpus, *, searched: bool) -> None:
+        self._client, self._corpus = client, corpus
+        self._search = BM25()
+        if searched:
+            self._search.index(corpus)
+
+    def make(self, wish: Wish) -> Made:
+        try:
+            passage = self._passage(wish.chunk)
+            draft, _ = converse(
+                self._client, self.request(wish), lambda said: read_draft(said, passage, wish.has_answer), _AGAIN
+            )
+            if draft is None:
+                asked = wish.kind.type if wish.has_answer else "without an answer"
+                return Made(wish, None, "no such query", f"{asked}, {self._corpus.ids[wish.chunk]}")
+            fault = self._fault(wish, draft)
+        except NoModelAnswer as error:
+            return Made(wish, None, error.kind, error.about)
+        return Made(wish, None, fault, draft.query) if fault else Made(wish, draft)
+
+    def request(self, wish: Wish) -> Request:
+        return (prompts.write if wish.has_answer else prompts.ask_beyond)(self._passage(wish.chunk), wish.kind)
+
+    def _fault(self, wish: Wish, draft: Draft) -> str:
+        """The round trip: an answer must be found again by somebody who has nothing but the chunk. Where there should
+        be none, it is looked for in the chunk and in those that come nearest to the query."""
+        near = [] if wish.has_answer else self._search.search(draft.query, LOOKED_AT)
+        chunks = dict.fromkeys([wish.chunk, *(self._corpus.index[item] for item, _ in near)])
+        passages = list(map(self._passage, chunks))
+        request = prompts.try_to_answer(draft.query, passages)
+        tried, _ = converse(self._client, request, lambda said: read_tried(said, passages), _AGAIN)
+        if not wish.has_answer:
+            return "has an answer after all" if tried.answerable else ""
+        if not tried.answerable:
+            return "not answerable from its chunk"
+        return "" if agree(draft, tried) else "answered otherwise the second time"
+
+    def _passage(self, chunk: int) -> str:
+        title, text = self._corpus.titles[chunk], self._corpus.texts[chunk]
+        return f"{title}\n\n{text}" if title else text
+
+
+class Wish(NamedTuple):
+    """One query to be made up."""
+
+    number: int
+    chunk: int  # its place in the corpus
+    kind: Kind
+    has_answer: bool
+
+
+def wishes(corpus: Corpus, seed: int, has_answer: bool) -> Iterator[Wish]:
+    """Chunk after chunk, one of each document in turn; then all of them again for queries of another kind."""
+    rng = random.Random(seed)
+    order = _drawn(corpus, rng)
+    shift = rng.randrange(len(KINDS))
+    for number in range(len(order) * len(KINDS)):
+        turn, at = divmod(number, len(order))
+        yield Wish(number, order[at], KINDS[(at + turn + shift) % len(KINDS)], has_answer)
+
+
+def _drawn(corpus: Corpus, rng: random.Random) -> list[int]:
+    documents: dict[str, list[int]] = {}
+    for at, (name, text) in enumerate(zip(corpus.documents(DocRule()), corpus.texts, strict=True)):
+        if sum(map(str.isalnum, text)) >= _LEAST:
+            documents.setdefault(name, []).append(at)
+    if not documents:
+        what = f"no chunk of the corpus has {_LEAST} letters: there is nothing to ask about"
+        raise ConfigError(what, code="no-usable-text", file=corpus.label)
+    shuffled = list(documents.values())
+    rng.shuffle(shuffled)
+    for chunks in shuffled:
+        rng.shuffle(chunks)
+    return [at for at in chain.from_iterable(zip_longest(*shuffled)) if at is not None]
 
 
 class Draft(NamedTuple):
@@ -36,7 +135,7 @@ class Tried(NamedTuple):
     quote: str
 
 
-def read_draft(answer: str, passage: str, *, has_answer: bool) -> Draft | None:
+def read_draft(answer: str, passage: str, has_answer: bool) -> Draft | None:
     """None where the model found no such query."""
     said = _only(answer, "query")
     if said["query"] is None:
@@ -46,7 +145,7 @@ def read_draft(answer: str, passage: str, *, has_answer: bool) -> Draft | None:
         raise UnusableReply(f"a query has 3 to {_LONGEST} characters")
     if _POINTS_AT_IT.search(query):
         raise UnusableReply("the query speaks of the passage, which nobody has who asks it")
-    if _is_copied(query, passage):
+    if len(query.split()) >= _COPIED and normalise(query).rstrip("?!. ") in normalise(passage):
         raise UnusableReply("the query is copied from the passage")
     if not has_answer:
         return Draft(query)
@@ -96,7 +195,3 @@ def _only(answer: str, name: str) -> dict[str, Any]:
 def _line(said: dict[str, Any], name: str) -> str:
     value = said.get(name)
     return printable(" ".join(value.split())) if isinstance(value, str) else ""
-
-
-def _is_copied(query: str, passage: str) -> bool:
-    return len(query.split()) >= _COPIED and normalise(query).rstrip("?!. ") in normalise(passage)

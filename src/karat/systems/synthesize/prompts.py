@@ -59,12 +59,8 @@ _MAX_TOKENS = 500
 USUAL_TOKENS = 90  # of an answer
 
 
-def _version() -> str:
-    told = [_WRITE, _WRITE_ANSWER, _ASK_BEYOND, _ASK_BEYOND_ANSWER, _TRY, _TRY_ANSWER, repr([TYPES, DIFFICULTIES])]
-    return f"{_NAME} sha256:{hashlib.sha256(chr(0).join(told).encode()).hexdigest()[:12]}"
-
-
-VERSION = _version()
+_TOLD = (_WRITE, _WRITE_ANSWER, _ASK_BEYOND, _ASK_BEYOND_ANSWER, _TRY, _TRY_ANSWER, repr([TYPES, DIFFICULTIES]))
+VERSION = f"{_NAME} sha256:{hashlib.sha256(chr(0).join(_TOLD).encode()).hexdigest()[:12]}"
 
 
 class Kind(NamedTuple):

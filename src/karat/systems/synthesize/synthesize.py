@@ -16,7 +16,6 @@ import msgspec
 
 import karat
 from karat.data.corpus import Corpus
-from karat.data.ids import DocRule
 from karat.data.prices import Prices, Usage, read_prices
 from karat.data.saved import SavedObject
 from karat.errors import shorten
@@ -27,8 +26,7 @@ from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_o
 from karat.matching.near_duplicates import near_duplicates
 from karat.options.option import takes
 from karat.systems.synthesize import prompts
-from karat.systems.synthesize.drafts import Draft
-from karat.systems.synthesize.making import LOOKED_AT, Made, Maker, Wish, wishes
+from karat.systems.synthesize.drafts import LOOKED_AT, Draft, Made, Maker, Wish, wishes
 from karat.systems.synthesize.options import SynthesisOptions
 
 if TYPE_CHECKING:
@@ -72,10 +70,9 @@ class Synthesizing:
         self.corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         self._n, self._seed, self._workers = asked.n, asked.seed, asked.workers
         without = round(asked.n * asked.no_answer_share)
-        rule = DocRule()
         self._targets = {True: asked.n - without, False: without}
         # Drawn apart, so that the share of the one does not change the queries of the other.
-        self._wishes = {True: wishes(self.corpus, asked.seed, rule), False: wishes(self.corpus, asked.seed + 1, rule)}
+        self._wishes = {has: wishes(self.corpus, asked.seed + (not has), has) for has in (True, False)}
         self._first = {has: list(islice(self._wishes[has], count)) for has, count in self._targets.items()}
         self.client = client_of(chat_of(asked.model, asked), asked)
         self._maker = Maker(self.client, self.corpus, searched=without > 0)
@@ -83,7 +80,7 @@ class Synthesizing:
     def estimate(self) -> CostEstimate:
         """If no draft is rejected; one call to make a query up, and one to answer it."""
         rough = [
-            self.client.estimate((self._maker.request(w, has) for w in self._first[has]), prompts.USUAL_TOKENS, None)
+            self.client.estimate(map(self._maker.request, self._first[has]), prompts.USUAL_TOKENS, None)
             for has in (True, False)
         ]
         calls, there = (2 * sum(counts) for counts in zip(*((e.calls, e.there_already) for e in rough), strict=True))
@@ -120,16 +117,16 @@ class Synthesizing:
         seen = [draft.query for _, draft in kept]
         while wave and lacking:
             left -= len(wave)
-            for made in _without_repeats(self._made(wave, has_answer, tick), seen):
+            for made in _without_repeats(self._made(wave, tick), seen):
                 if made.draft is not None:
                     seen.append(made.draft.query)
                     lacking -= 1
                 yield made
             wave = list(islice(self._wishes[has_answer], min(lacking, left)))
 
-    def _made(self, wave: list[Wish], has_answer: bool, tick: Callable[[], None]) -> list[Made]:
+    def _made(self, wave: list[Wish], tick: Callable[[], None]) -> list[Made]:
         found = []
-        for wish, made in each(wave, lambda wish: self._maker.make(wish, has_answer), self._workers):
+        for wish, made in each(wave, self._maker.make, self._workers):
             found.append(Made(wish, None, "no reply", str(made)) if isinstance(made, NoReply) else made)
             if found[-1].draft is not None:
                 tick()

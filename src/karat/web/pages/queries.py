@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from karat.history.keep import triage_of
 from karat.history.queries import QueryHistory, QueryPoint, case_of, cases_of, query_over_time, scores_of
-from karat.history.report import day, leading, minute
+from karat.history.report import day, leading
 from karat.history.store import Store, short
 from karat.report.blocks import Block, Chart, Example, Section, Series, Text
-from karat.report.fitting import SIGNS
+from karat.report.fit import SIGNS
+from karat.report.renderers.html import Placed, place
 from karat.report.triage import triage_blocks
 from karat.results.numbers import written
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import AskQuery
-from karat.web.pages.common import SHOWN, SIZE, AskPage, asked_of, link, steps
-from karat.web.rendering import Placed, page, place
+from karat.web.page import SHOWN, SIZE, AskPage, asked_of, link, page, steps
 
 _CASES = 10  # failed queries of a page
-
 _ORDERS = [("given", "as in the gold set"), ("worst", "worst first"), ("best", "best first")]
 _LINES = 4  # systems of a chart
 _DEPTH = 5  # ranks that it has at least
@@ -32,48 +29,31 @@ _DEPTH = 5  # ranks that it has at least
 def queries_page(store: Store, request: Request) -> Response:
     row = store.row(store.find(request.path_params["run"]))
     asked = asked_of(request, AskPage)
-    metrics = list(row.measures)
     shown = [str(metric) for metric in leading([row])[:SHOWN]]
-    metric = asked.metric or shown[0]
-    found = scores_of(
-        store,
-        row.id,
-        metric=metric,
-        order=asked.order or "worst",
-        text=asked.text,
-        offset=asked.offset,
-        limit=SIZE,
-    )
+    metric, order = asked.metric or shown[0], asked.order or "worst"
+    found = scores_of(store, row.id, metric=metric, order=order, text=asked.text, offset=asked.offset, limit=SIZE)
     columns = list(dict.fromkeys([metric, *shown]))
-    units = [parse_metric(name).unit for name in columns]
-    rows = [
-        {
-            "query_id": query.query_id,
-            "query": query.query,
-            "first_rank": query.first_rank,
-            "link": f"/query?{urlencode({'query_id': query.query_id})}",
-            "cells": [written(query.scores.get(name), unit) for name, unit in zip(columns, units, strict=True)],
-        }
-        for query in found.rows
-    ]
     return page(
         "queries.html",
         f"Queries of {row.head.system or row.head.run}",
-        place="runs",
-        store=store.label,
+        store,
         row=row,
-        metrics=metrics,
+        metrics=list(row.measures),
         metric=metric,
         orders=_ORDERS,
-        order=asked.order or "worst",
+        order=order,
         text=asked.text,
         shown=columns,
-        rows=rows,
+        rows=[(query, _cells(query.scores, columns)) for query in found.rows],
         total=f"{found.total:,}",
         first=asked.offset + 1,
-        last=asked.offset + len(rows),
+        last=asked.offset + len(found.rows),
         links=steps(request, asked.offset, SIZE, found.total),
     )
+
+
+def _cells(scores: dict[str, float | None], names: Sequence[str]) -> list[str]:
+    return [written(scores.get(name), parse_metric(name).unit) for name in names]
 
 
 def triage_page(store: Store, request: Request) -> Response:
@@ -87,8 +67,7 @@ def triage_page(store: Store, request: Request) -> Response:
     return page(
         "triage.html",
         f"Where {row.head.system or row.head.run} fails",
-        place="runs",
-        store=store.label,
+        store,
         row=row,
         first=offset + 1,
         last=offset + len(cases),
@@ -98,34 +77,24 @@ def triage_page(store: Store, request: Request) -> Response:
 
 
 def query_page(store: Store, request: Request) -> Response:
-    context: dict[str, Any] = {"place": "query", "store": store.label, "choices": store.choices()}
+    choices = store.choices()
     if not request.query_params.get("query_id"):
-        return page("query.html", "One query across runs", asked=AskQuery(query_id=""), text=None, rows=[], **context)
+        nothing = AskQuery(query_id="")
+        return page("query.html", "One query across runs", store, choices=choices, asked=nothing, text=None, rows=[])
     asked = asked_of(request, AskQuery)
     found = query_over_time(store, asked.query_id, asked.filter(), limit=asked.limit, after=asked.after)
     names = _metrics(store, found.points)
-    units = [parse_metric(name).unit for name in names]
-    rows = [
-        {
-            "run_id": point.run_id,
-            "saved": minute(point.saved_at),
-            "system": point.system,
-            "branch": point.branch,
-            "rank": "missing" if point.missing else point.first_rank or "–",
-            "cells": [written(point.scores.get(name), unit) for name, unit in zip(names, units, strict=True)],
-        }
-        for point in found.points
-    ]
     return page(
         "query.html",
         f"Query {found.query_id}",
+        store,
+        choices=choices,
         asked=asked,
         text=found.query,
         shown=names,
-        rows=rows,
+        rows=[(point, _cells(point.scores, names)) for point in found.points],
         links=[("Older runs", link("/query", request, after=found.after))] if found.after else [],
-        sections=[*_sections(store, found), *([Placed("runs", "In each run")] if rows else [])],
-        **context,
+        sections=[*_sections(store, found), *([Placed("runs", "In each run")] if found.points else [])],
     )
 
 
@@ -159,7 +128,7 @@ def _rank_blocks(found: QueryHistory) -> list[Block]:
     if len(points) == 1:
         return [Text("One run is not a trend yet.")]
     oldest_first = list(reversed(points))
-    systems = sorted(dict.fromkeys(point.system for point in points))[:_LINES]
+    systems = sorted({point.system for point in points})[:_LINES]
     chart = Chart(
         "Rank of its first relevant hit, run by run, the oldest first; lower is better, a gap: none found",
         "run",

@@ -1,4 +1,4 @@
-"""What was found, and how far up it stands."""
+"""Whether the numbers can be trusted; what was found, and how far up it stands."""
 
 from __future__ import annotations
 
@@ -10,15 +10,144 @@ import numpy as np
 from karat.data.ids import Bools
 from karat.results.diagnosis import thresholds as at
 from karat.results.diagnosis.evidence import DIFFERENCE, Evidence, LazyInterval
-from karat.results.diagnosis.rule import Proof, RuleTable
-from karat.results.numbers import decimal_of, percent, points_of, share_of
+from karat.results.diagnosis.finding import MissingEvidence, Number, Proof, RuleTable
+from karat.results.numbers import decimal_of, enumerated, percent, points_of, share_of
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule = TABLE.rule
 
 
 @rule(
-    "chunking",
+    "Plain word search (BM25) finds more than this system.",
+    "use BM25 until the system beats it, alone or together with it (hybrid)",
+    "check how queries and passages are embedded: the right model, prefixes, language, texts that were cut off",
+    "check that the index holds every chunk of the corpus",
+)
+def loses_to_bm25(e: Evidence) -> Iterator[Proof]:
+    """Recall@5 of BM25 on the same queries is higher, beyond noise (needs a corpus or a BM25 run)."""
+    if "recall@5" not in e.bm25:
+        raise MissingEvidence("bm25")
+    gap = e.estimate("recall@5 of BM25 − recall@5", e.bm25["recall@5"] - e.column("recall@5"), DIFFERENCE)
+    if sure := gap.above(0):
+        recall, other = e.score("recall@5"), e.estimate("recall@5 of BM25", e.bm25["recall@5"])
+        yield Proof(
+            sure,
+            f"recall@5 is {share_of(recall)}, that of BM25 {share_of(other)}: {points_of(gap)} more, query by query.",
+            [recall.number, other.number, gap.number],
+        )
+
+
+@rule(
+    "Labels point at chunks that no longer exist: the corpus was cut in another way.",
+    "do not read this as a worse retriever: scores by document (`--by-document`) still tell",
+    "score with the corpus that the gold set was made for, or label anew",
+    "label passages (`doc_id` with `quote`, or with `start` and `end`): they outlive every chunking",
+)
+def labels_gone(e: Evidence) -> Iterator[Proof]:
+    """More than 5% of the chunks that the gold set names, and at least 5, are not in the corpus or have lost the quote
+    beside their id, while their documents are there (a count, not an estimate; needs the corpus)."""
+    if e.labels is None:
+        raise MissingEvidence("labels")
+    if e.labels.rechunked:
+        named, gone = e.labels.chunks.count, e.labels.chunks.moved + e.labels.changed
+        such = [*e.labels.chunks.examples, *e.labels.changed_examples]
+        said = f"Of {named:,} chunks that the gold set names, {gone:,} are gone or changed, such as {enumerated(such)}."
+        yield Proof(2, said, [Number("chunks named", named), Number("chunks gone or changed", gone)])
+
+
+@rule(
+    "Drawing items blindly would find more than this system does.",
+    "check that the ids of the run and of the gold set mean the same items",
+    "check that the run was made with this corpus and these queries",
+    "look at the worst queries: is the order upside down, or are the lists of other queries?",
+    unless=("labels_gone",),
+)
+def worse_than_random(e: Evidence) -> Iterator[Proof]:
+    """Recall@5 lies below the random floor (needs the corpus, or its size where gold names chunks)."""
+    if "recall@5" not in e.floors:
+        raise MissingEvidence("floor")
+    floors = e.floors["recall@5"]
+    gap = e.estimate("recall@5 − random floor", e.column("recall@5") - floors, DIFFERENCE, few=1)
+    if sure := gap.below(0):
+        recall = e.estimate("recall@5", e.column("recall@5"), few=1)
+        chance = float(np.nanmean(floors))
+        yield Proof(
+            sure,
+            f"recall@5 is {share_of(recall)}; blind draws from {e.corpus_size:,} items would give {percent(chance)}.",
+            [recall.number, Number("random floor", chance), gap.number],
+        )
+
+
+@rule(
+    "This system is no better than drawing items blindly.",
+    "check that the ids of the run and of the gold set mean the same items",
+    "check that the run was made with this corpus and these queries",
+    "check that queries and passages are embedded by the same model",
+    unless=("labels_gone", "worse_than_random"),
+)
+def no_better_than_random(e: Evidence) -> Iterator[Proof]:
+    """Recall@5 is surely less than 2 points above the random floor k/N (needs the size of the corpus)."""
+    if "recall@5" not in e.floors:
+        raise MissingEvidence("floor")
+    floors = e.floors["recall@5"]
+    gap = e.estimate("recall@5 − random floor", e.column("recall@5") - floors, DIFFERENCE)
+    chance = float(np.nanmean(floors))
+    if gap.above(0) or not (sure := gap.below(at.NO_BETTER)):
+        return
+    recall = e.score("recall@5")
+    yield Proof(
+        sure,
+        f"recall@5 is {share_of(recall)}; blind draws from {e.corpus_size:,} items would give {percent(chance)}.",
+        [recall.number, Number("random floor", chance), gap.number],
+    )
+
+
+@rule(
+    "Many queries got fewer than five hits.",
+    "look at the audit: missing, failed and empty queries count as not found",
+    "check filters and score thresholds that cut hits away",
+)
+def short_lists(e: Evidence) -> Iterator[Proof]:
+    """More than 5% of the queries got fewer than 5 hits although other lists are longer."""
+    if e.depths.max(initial=0) < 5:
+        return  # the system was asked for fewer
+    short = e.estimate("share of queries with fewer than 5 hits", (e.depths < 5).astype(np.float64))
+    if sure := short.above(at.SHORT_LISTS):
+        none = int((e.depths == 0).sum())
+        yield Proof(
+            sure,
+            f"{share_of(short)} of the queries have fewer than 5 hits, {none:,} of them none at all.",
+            [short.number, Number("queries without a hit", none)],
+        )
+
+
+@rule(
+    "The same hit stands in a list several times and takes the place of others.",
+    "remove repeats before the list is cut to k, after merging the results of several searches above all",
+)
+def repeated_hits(e: Evidence) -> Iterator[Proof]:
+    """More than 1% of all hits are repeats of a hit in the same list (a count, not an estimate)."""
+    total = e.repeats + int(e.depths.sum())
+    if total and e.repeats / total > at.REPEATED:
+        said = f"{e.repeats:,} of {total:,} hits are repeats. They were left out of all scores."
+        yield Proof(2, said, [Number("repeated hits", e.repeats), Number("hits", total)])
+
+
+@rule(
+    "Many of the hits were never judged, so the scores may be too low.",
+    "read recall, precision and nDCG as lower bounds: a hit without a judgement counts as wrong",
+    "have the unjudged hits of the top 5 judged and add them to the gold set",
+)
+def unjudged(e: Evidence) -> Iterator[Proof]:
+    """Judged@5 is below 80%, in a gold set that also says of some items that they are not relevant."""
+    if not e.wrong_hits_judged:
+        return  # whoever lists the relevant items alone means that all others are not
+    judged = e.score("judged@5")
+    if sure := judged.below(at.UNJUDGED):
+        yield Proof(sure, f"The gold set knows {share_of(judged)} of the hits in the top 5.", [judged.number])
+
+
+@rule(
     "The right documents are found, but not the right passages in them.",
     "check whether the chunker cuts answers in two: try larger chunks, more overlap, or cuts at headings",
     "fetch the neighbours of a found chunk, or find documents first and then passages inside them",
@@ -37,7 +166,6 @@ def chunking(e: Evidence) -> Iterator[Proof]:
 
 
 @rule(
-    "not_found",
     "Much of what should be found is not in the lists at all.",
     "check that the missing items are in the index",
     "search by words and by meaning together (hybrid), or try another embedding model",
@@ -91,7 +219,6 @@ def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
 
 
 @rule(
-    "too_far_down",
     "Right items are found, but too far down to be among the first five.",
     "rerank the whole list, not only its top, for example with a cross-encoder",
     "if there is a reranker already, test it alone: it may push right items down",
@@ -113,7 +240,6 @@ def too_far_down(e: Evidence) -> Iterator[Proof]:
 
 
 @rule(
-    "buried",
     "The right items are among the first five, but not at the top.",
     "rerank the first hits with a cross-encoder",
     "tune the scoring: weights of title and text, BM25's parameters, the embedding model",
@@ -134,7 +260,6 @@ def buried(e: Evidence) -> Iterator[Proof]:
 
 
 @rule(
-    "clutter",
     "The right items are there, with many wrong ones between them.",
     "rerank the first hits with a cross-encoder",
     "ask for words that must occur, or cut hits under a score",
@@ -158,7 +283,6 @@ def clutter(e: Evidence) -> Iterator[Proof]:
 
 
 @rule(
-    "first_hit_only",
     "The first hit is usually right, but the rest of what is needed is missing.",
     "fine where one hit answers the question; where several are needed, raise k or add a second search",
     "prefer hits that add something new over hits that repeat the first",
@@ -173,7 +297,6 @@ def first_hit_only(e: Evidence) -> Iterator[Proof]:
 
 
 @rule(
-    "same_documents",
     "The first five hits come from few documents, while right items are missing.",
     "allow only one or two hits from the same document, or give a bonus to new documents",
     "check whether the corpus holds the same text several times, such as old versions",
@@ -181,7 +304,7 @@ def first_hit_only(e: Evidence) -> Iterator[Proof]:
 def same_documents(e: Evidence) -> Iterator[Proof]:
     """More than 40% of the top 5 are further hits from a document already there, and recall@5 is not good."""
     hits = np.where(e.depths > 0, np.minimum(e.depths, 5), np.nan)
-    redundancy = e.estimate("redundancy@5", 1 - e.column("distinct_docs@5") / hits)
+    redundancy = e.estimate("redundancy(by=returned)@5", 1 - e.column("distinct_docs@5") / hits)
     recall = e.reach("recall@5")
     if sure := min(redundancy.above(at.REDUNDANT), recall.below(at.GOOD_RECALL_AT_5)):
         said = (

@@ -1,0 +1,59 @@
+"""The door to the native reader (reader.c): loaded when first asked for, or None, and then the plain reader reads.
+
+`KARAT_PURE=1` leaves it out. A library of another source than the one beside it is ignored.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).with_name("reader.c")
+LIBRARY = Path(__file__).with_name("_reader.so")
+_ABI = 3
+_POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
+# Arguments and answer of every function.
+_FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
+    "karat_lines": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
+    "karat_table": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
+    "karat_pack": ([_POINTER, _POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER], None),
+    "karat_join": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
+    "karat_hash": ([_POINTER, _WHOLE, _WHOLE, _POINTER], None),
+    "karat_repeats": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
+    "karat_index": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE], None),
+    "karat_find": (
+        [_POINTER, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER],
+        _WHOLE,
+    ),
+}
+
+
+@cache
+def _loaded(path: str) -> Any:
+    try:
+        library = ctypes.CDLL(path)
+        for name in ("karat_abi", "karat_source"):
+            getattr(library, name).restype = _WHOLE
+        if library.karat_abi() != _ABI or library.karat_source() != zlib.crc32(SOURCE.read_bytes()):
+            return None
+        for name, (arguments, answer) in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, answer
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+def native() -> Any:
+    """The library, or None."""
+    if os.environ.get("KARAT_PURE", "0") not in ("", "0"):
+        return None
+    return _loaded(os.environ.get("KARAT_READER") or str(LIBRARY))
+
+
+def reader_name() -> str:
+    return "plain reader" if native() is None else "native reader"

@@ -1,0 +1,45 @@
+"""Compile the native reader: `python -m karat.data.native.build`, and the build hook of the package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("reader.c")
+LIBRARY = Path(__file__).with_name("_reader.so")
+_FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC")
+
+
+def compiler() -> str | None:
+    """The C compiler of this machine, or that named in CC."""
+    named = os.environ.get("CC")
+    return shutil.which(named) if named else next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+
+
+def compile_reader(target: Path = LIBRARY, flags: Sequence[str] = _FLAGS) -> str | None:
+    """Write the library; return why there is none."""
+    cc = compiler()
+    if cc is None:
+        return "no C compiler"
+    made = target.with_name(f"{target.name}.{os.getpid()}")  # a process may be running the old one
+    stamp = f"-DKARAT_SOURCE={zlib.crc32(SOURCE.read_bytes())}ll"
+    command = [cc, *flags, stamp, "-o", str(made), str(SOURCE), "-lm"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"{cc} failed: {done.stderr.strip()[:500]}"
+        made.replace(target)
+    except OSError as error:
+        return str(error)
+    finally:
+        made.unlink(missing_ok=True)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(compile_reader())

@@ -1,0 +1,809 @@
+/* Reads blocks of JSON Lines and TREC files into plain arrays, and looks ids up by their hashes.
+
+   Nothing here knows Python: numbers and spans of bytes come out, and every function may be called from several threads.
+   A block that is not fully understood is refused with a code; the plain reader then reads it, so what is accepted
+   here must mean exactly what it means there, and errors are always told by the plain reader.
+   No function reads outside of the bytes it was given. */
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#ifndef KARAT_SOURCE
+#define KARAT_SOURCE 0
+#endif
+
+typedef const uint8_t *at_t;
+
+/* Why a block is not read. */
+enum { ODD = -1, UNKNOWN = -2, FULL = -3 };
+
+/* What to do with a field of a line, and of an object in a list. */
+enum { VALUE = 0, SKIP = 1, LIST = 2, LIST_OR_NULL = 3 };
+enum { TEXT = 0, NUMBER = 1, WHOLE = 2, OTHER = 3, NEVER_NULL = 16 };
+
+/* What was found in a field over all lines. */
+enum { PLAIN_TEXT = 1, ESCAPED_TEXT = 2, OTHER_VALUE = 4, LACKING = 8, DIFFERENT = 16 };
+
+enum { MAX_FIELDS = 256, MAX_COLUMNS = 16, MAX_LISTS = 4, MAX_PLACES = 64, MAX_DEPTH = 64, MAX_STAGES = 8 };
+
+int64_t karat_abi(void) { return 3; }
+int64_t karat_source(void) { return KARAT_SOURCE; }
+
+/* ---- bytes ---- */
+
+static int is_utf8(at_t p, at_t end) {
+    while (p < end) {
+        while (end - p >= 8) {
+            uint64_t word;
+            memcpy(&word, p, 8);
+            if (word & 0x8080808080808080ull) break;
+            p += 8;
+        }
+        if (p == end) break;
+        uint8_t c = *p++;
+        if (c < 0x80) continue;
+        int more;
+        uint8_t low = 0x80, high = 0xBF; /* of the second byte: no overlong form, no surrogate, nothing above U+10FFFF */
+        if (c >= 0xC2 && c <= 0xDF) more = 1;
+        else if (c >= 0xE0 && c <= 0xEF) { more = 2; if (c == 0xE0) low = 0xA0; if (c == 0xED) high = 0x9F; }
+        else if (c >= 0xF0 && c <= 0xF4) { more = 3; if (c == 0xF0) low = 0x90; if (c == 0xF4) high = 0x8F; }
+        else return 0;
+        if (end - p < more || *p < low || *p > high) return 0;
+        for (int i = 1; i < more; i++) if (p[i] < 0x80 || p[i] > 0xBF) return 0;
+        p += more;
+    }
+    return 1;
+}
+
+static int lowest_bit(uint64_t mask) {
+#if defined(__GNUC__)
+    return __builtin_ctzll(mask);
+#else
+    int n = 0;
+    while (!(mask & 1)) { mask >>= 1; n++; }
+    return n;
+#endif
+}
+
+/* The first quote, backslash or control character; `end` if there is none. */
+static at_t text_end(at_t p, at_t end) {
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
+    while (end - p >= 16) {
+        __m128i x = _mm_loadu_si128((const __m128i *)p);
+        __m128i found = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash)),
+                                     _mm_cmpeq_epi8(_mm_min_epu8(x, control), x));
+        int mask = _mm_movemask_epi8(found);
+        if (mask) return p + lowest_bit((uint64_t)mask);
+        p += 16;
+    }
+#endif
+    while (p < end && *p != '"' && *p != '\\' && *p > 0x1F) p++;
+    return p;
+}
+
+static at_t blank(at_t p, at_t end) { /* a line break ends a line and is no blank */
+    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r')) p++;
+    return p;
+}
+
+static int is_digit(uint8_t c) { return (uint8_t)(c - '0') < 10; }
+
+/* ---- numbers ---- */
+
+static const double TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                              1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+typedef struct {
+    double value;
+    int exact;    /* 0: a number, but for the plain reader to read */
+    int fraction; /* has a point or an exponent */
+    int digits;
+    int exponent; /* digits of the exponent */
+} number_t;
+
+/* digits / 10^decimals, rounded once: both are exact doubles, or the division is done in whole numbers. */
+static int divided(uint64_t digits, int decimals, double *value) {
+#if FLT_EVAL_METHOD == 0
+    if (decimals >= 0 && decimals <= 22 && digits <= (1ull << 53)) {
+        *value = (double)digits / TENS[decimals];
+        return 1;
+    }
+#endif
+#if defined(__SIZEOF_INT128__)
+    if (decimals >= 0 && decimals <= 19 && digits > 0) {
+        uint64_t ten = 1;
+        for (int i = 0; i < decimals; i++) ten *= 10;
+        int shift = 64 + __builtin_clzll(digits);
+        unsigned __int128 dividend = (unsigned __int128)digits << shift;
+        unsigned __int128 quotient = dividend / ten;
+        int sticky = dividend % ten != 0;
+        uint64_t top = (uint64_t)(quotient >> 64);
+        int bits = top ? 128 - __builtin_clzll(top) : 64 - __builtin_clzll((uint64_t)quotient);
+        int drop = bits - 53; /* at least 10: the dividend has 128 bits and the divisor at most 64 */
+        unsigned __int128 half = (unsigned __int128)1 << (drop - 1), rest = quotient & ((half << 1) - 1);
+        uint64_t kept = (uint64_t)(quotient >> drop);
+        if (rest > half || (rest == half && (sticky || (kept & 1)))) kept++;
+        *value = ldexp((double)kept, drop - shift);
+        return 1;
+    }
+#endif
+    return 0;
+}
+
+/* A number as JSON writes it; NULL for anything else. */
+static at_t read_number(at_t p, at_t end, number_t *number) {
+    int negative = p < end && *p == '-', decimals = 0, digits = 0, zeros = 1;
+    uint64_t whole = 0;
+    at_t first = p += negative;
+    while (p < end && is_digit(*p)) {
+        if (digits < 19) whole = whole * 10 + (uint64_t)(*p - '0');
+        if (*p != '0') zeros = 0;
+        if (!zeros) digits++;
+        p++;
+    }
+    if (p == first || (*first == '0' && p - first > 1)) return NULL;
+    number->fraction = 0;
+    number->exponent = 0;
+    if (p < end && *p == '.') {
+        at_t point = ++p;
+        while (p < end && is_digit(*p)) {
+            if (digits < 19) { whole = whole * 10 + (uint64_t)(*p - '0'); decimals++; }
+            if (*p != '0') zeros = 0;
+            if (!zeros) digits++;
+            p++;
+        }
+        if (p == point) return NULL;
+        number->fraction = 1;
+    }
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        p++;
+        if (p < end && (*p == '+' || *p == '-')) p++;
+        at_t exponent = p;
+        while (p < end && is_digit(*p)) p++;
+        if (p == exponent) return NULL;
+        number->exponent = p - exponent < 100 ? (int)(p - exponent) : 100;
+        number->fraction = 1;
+    }
+    number->digits = digits;
+    number->exact = digits <= 19 && !number->exponent && !(zeros && negative) && divided(whole, decimals, &number->value);
+    if (number->exact && negative) number->value = -number->value;
+    return p;
+}
+
+/* ---- JSON ---- */
+
+/* After the closing quote of a text that begins at p, behind its opening one; NULL for what needs a closer look. */
+static at_t skip_text(at_t p, at_t end, int *escaped) {
+    for (;;) {
+        p = text_end(p, end);
+        if (p == end || *p < 0x20) return NULL;
+        if (*p == '"') return p + 1;
+        *escaped = 1;
+        if (end - p < 2) return NULL;
+        if (p[1] == 'u') {
+            if (end - p < 6) return NULL;
+            for (int i = 2; i < 6; i++) {
+                uint8_t c = p[i] | 0x20;
+                if (!is_digit(p[i]) && !(c >= 'a' && c <= 'f')) return NULL;
+            }
+            if ((p[2] | 0x20) == 'd' && p[3] >= '8') return NULL; /* half a character, perhaps */
+            p += 6;
+        } else {
+            if (!p[1] || !strchr("\"\\/bfnrt", p[1])) return NULL;
+            p += 2;
+        }
+    }
+}
+
+static at_t skip_word(at_t p, at_t end, const char *word) {
+    int64_t size = (int64_t)strlen(word);
+    return end - p >= size && !memcmp(p, word, (size_t)size) ? p + size : NULL;
+}
+
+static at_t skip_value(at_t p, at_t end, int depth) {
+    int escaped = 0;
+    if (p == end || depth > MAX_DEPTH) return NULL;
+    switch (*p) {
+    case '"': return skip_text(p + 1, end, &escaped);
+    case 't': return skip_word(p, end, "true");
+    case 'f': return skip_word(p, end, "false");
+    case 'n': return skip_word(p, end, "null");
+    case '[':
+    case '{': {
+        int object = *p == '{';
+        uint8_t close = object ? '}' : ']';
+        p = blank(p + 1, end);
+        if (p < end && *p == close) return p + 1;
+        for (;;) {
+            if (object) {
+                if (p == end || *p != '"' || !(p = skip_text(p + 1, end, &escaped))) return NULL;
+                p = blank(p, end);
+                if (p == end || *p != ':') return NULL;
+                p = blank(p + 1, end);
+            }
+            if (!(p = skip_value(p, end, depth + 1))) return NULL;
+            p = blank(p, end);
+            if (p == end) return NULL;
+            if (*p == close) return p + 1;
+            if (*p != ',') return NULL;
+            p = blank(p + 1, end);
+        }
+    }
+    default: {
+        number_t number;
+        p = read_number(p, end, &number);
+        return p && number.exponent <= 2 && number.digits <= 200 ? p : NULL; /* else perhaps beyond a double */
+    }
+    }
+}
+
+/* Names of fields, and which stood at each place of the last object: mostly it is the same again. */
+typedef struct {
+    at_t names;
+    const int32_t *ends;
+    int32_t count;
+    at_t met[MAX_PLACES];
+    int64_t sizes[MAX_PLACES];
+    int slots[MAX_PLACES];
+    int places;
+} keys_t;
+
+/* Behind the closing quote of a key whose opening one is at p. `slot`: which it is, -1 where it is not known. */
+static at_t read_key(keys_t *keys, int place, at_t p, at_t end, int *slot) {
+    if (p == end || *p != '"') return NULL;
+    p++;
+    if (place < keys->places) {
+        int64_t size = keys->sizes[place];
+        if (end - p > size && p[size] == '"' && !memcmp(p, keys->met[place], (size_t)size)) {
+            *slot = keys->slots[place];
+            return p + size + 1;
+        }
+    }
+    at_t close = text_end(p, end);
+    if (close == end || *close != '"') return NULL;
+    int64_t size = close - p;
+    *slot = -1;
+    for (int32_t i = 0, begin = 0; i < keys->count; begin = keys->ends[i++])
+        if (keys->ends[i] - begin == size && !memcmp(keys->names + begin, p, (size_t)size)) *slot = i;
+    if (place < MAX_PLACES && place <= keys->places) {
+        keys->met[place] = p;
+        keys->sizes[place] = size;
+        keys->slots[place] = *slot;
+        if (place == keys->places) keys->places++;
+    }
+    return close + 1;
+}
+
+/* The columns of one list: column c of object i is numbers[c * room + i], or the span firsts / sizes[c * room + i]. */
+typedef struct {
+    int64_t count, room;
+    double *numbers;
+    uint32_t *firsts, *sizes;
+    int64_t *present, *longest; /* by column */
+} list_t;
+
+typedef struct {
+    at_t text, end;
+    keys_t keys;
+    const int8_t *kinds;
+    int32_t bare; /* the column of an id without an object */
+    int64_t *odd; /* list, column, object, first, size: numbers for the plain reader */
+    int64_t odd_count, odd_room;
+} items_t;
+
+static void put_text(items_t *items, list_t *list, int column, at_t first, at_t end) {
+    int64_t size = end - first;
+    list->firsts[column * list->room + list->count] = (uint32_t)(first - items->text);
+    list->sizes[column * list->room + list->count] = (uint32_t)size;
+    list->present[column]++;
+    if (size > list->longest[column]) list->longest[column] = size;
+}
+
+/* A text without escapes, or a whole number as it is written. */
+static at_t read_id(items_t *items, list_t *list, int column, at_t p) {
+    if (p == items->end) return NULL;
+    if (*p == '"') {
+        at_t close = text_end(p + 1, items->end);
+        if (close == items->end || *close != '"') return NULL;
+        put_text(items, list, column, p + 1, close);
+        return close + 1;
+    }
+    number_t number;
+    at_t after = read_number(p, items->end, &number);
+    if (!after || number.fraction || number.digits > 18 || !number.exact) return NULL;
+    put_text(items, list, column, p, after);
+    return after;
+}
+
+/* The value of a wanted field at p. `given`: whether there is one, and not null. */
+static int64_t read_wanted(items_t *items, list_t *list, int which, int column, at_t *where, int *given) {
+    at_t p = *where;
+    int kind = items->kinds[column] & ~NEVER_NULL;
+    *given = 1;
+    if (kind == OTHER) return ODD;
+    if (*p == 'n') {
+        *given = 0;
+        if ((items->kinds[column] & NEVER_NULL) || !(p = skip_word(p, items->end, "null"))) return ODD;
+    } else if (kind == TEXT) {
+        if (!(p = read_id(items, list, column, p))) return ODD;
+    } else {
+        number_t number;
+        at_t first = p;
+        if (!(p = read_number(p, items->end, &number))) return ODD;
+        if (kind == WHOLE && (number.fraction || number.digits > 15)) return ODD;
+        if (!number.exact) {
+            if (items->odd_count == items->odd_room) return FULL;
+            int64_t *odd = items->odd + 5 * items->odd_count++;
+            odd[0] = which;
+            odd[1] = column;
+            odd[2] = list->count;
+            odd[3] = first - items->text;
+            odd[4] = p - first;
+            number.value = 0;
+        }
+        list->numbers[column * list->room + list->count] = number.value;
+        list->present[column]++;
+    }
+    *where = p;
+    return 0;
+}
+
+static int64_t read_object(items_t *items, list_t *list, int which, at_t *where, uint32_t *given) {
+    at_t p = blank(*where + 1, items->end), end = items->end;
+    uint32_t named = 0;
+    int64_t code;
+    if (p < end && *p == '}') {
+        *where = p + 1;
+        return 0;
+    }
+    for (int place = 0;; place++) {
+        int column, there;
+        if (!(p = read_key(&items->keys, place, p, end, &column))) return ODD;
+        p = blank(p, end);
+        if (p == end || *p != ':') return ODD;
+        p = blank(p + 1, end);
+        if (p == end) return ODD;
+        if (column < 0) {
+            if (!(p = skip_value(p, end, 1))) return ODD;
+        } else {
+            if (named >> column & 1) return ODD; /* twice */
+            named |= 1u << column;
+            if ((code = read_wanted(items, list, which, column, &p, &there))) return code;
+            *given |= (uint32_t)there << column;
+        }
+        p = blank(p, end);
+        if (p == end) return ODD;
+        if (*p == '}') break;
+        if (*p != ',') return ODD;
+        p = blank(p + 1, end);
+    }
+    *where = p + 1;
+    return 0;
+}
+
+static int64_t read_list(items_t *items, list_t *list, int which, at_t *where) {
+    at_t p = blank(*where + 1, items->end), end = items->end;
+    if (p < end && *p == ']') {
+        *where = p + 1;
+        return 0;
+    }
+    for (;;) {
+        uint32_t given = 0;
+        int64_t code;
+        if (p == end) return ODD;
+        if (list->count == list->room) return FULL;
+        if (*p == '{') {
+            if ((code = read_object(items, list, which, &p, &given))) return code;
+        } else {
+            if (items->bare < 0 || !(p = read_id(items, list, items->bare, p))) return ODD;
+            given = 1u << items->bare;
+        }
+        for (int column = 0; column < items->keys.count; column++) {
+            int kind = items->kinds[column] & ~NEVER_NULL;
+            if ((given >> column & 1) || kind == OTHER) continue;
+            if (kind == TEXT) list->firsts[column * list->room + list->count] = list->sizes[column * list->room + list->count] = 0;
+            else list->numbers[column * list->room + list->count] = NAN;
+        }
+        list->count++;
+        p = blank(p, end);
+        if (p == end) return ODD;
+        if (*p == ']') break;
+        if (*p != ',') return ODD;
+        p = blank(p + 1, end);
+    }
+    *where = p + 1;
+    return 0;
+}
+
+/* What is asked of a block of lines, and where the answers go. The order is that of `Lines` in the Python door. */
+typedef struct {
+    /* The fields of a line, and those of the objects in its lists: names one after the other, where each ends. */
+    at_t names;
+    const int32_t *ends;
+    const int8_t *kinds;
+    int64_t fields;
+    at_t column_names;
+    const int32_t *column_ends;
+    const int8_t *column_kinds;
+    int64_t columns;
+    int64_t bare;
+    /* Room */
+    int64_t line_room, item_room, odd_room;
+    /* By line; of fields by field and line, -1 where a line lacks it; of lists by list and line, -1 for null. */
+    int64_t *starts, *firsts, *after, *counts;
+    uint8_t *found; /* by field */
+    /* By list, column and object. */
+    double *numbers;
+    uint32_t *item_firsts, *item_sizes;
+    int64_t *present, *longest, *items; /* the last by list */
+    int64_t *odd;
+    /* One field can be an object of numbers: by name and line, NaN where there is none; where each name begins and ends. */
+    int64_t map;
+    double *stages;
+    int64_t *stage_names;
+    int64_t stage_count; /* -1: some line has something else */
+    int64_t odd_count;
+    int64_t stopped; /* the line, from its first byte, that is not understood */
+} lines_t;
+
+/* Behind an object of numbers at p; NULL for anything else. */
+static at_t read_stages(lines_t *asked, at_t text, at_t p, at_t end, int64_t line) {
+    uint32_t named = 0;
+    p = blank(p + 1, end);
+    if (p < end && *p == '}') return p + 1;
+    for (;;) {
+        number_t number = {.value = NAN, .exact = 1};
+        if (p == end || *p++ != '"') return NULL;
+        at_t close = text_end(p, end);
+        if (close == end || *close != '"') return NULL;
+        int64_t stage = 0, size = close - p;
+        for (; stage < asked->stage_count; stage++) {
+            const int64_t *name = asked->stage_names + 2 * stage;
+            if (name[1] - name[0] == size && !memcmp(text + name[0], p, (size_t)size)) break;
+        }
+        if (stage == MAX_STAGES || (named >> stage & 1)) return NULL;
+        named |= 1u << stage;
+        if (stage == asked->stage_count) {
+            asked->stage_names[2 * stage] = p - text;
+            asked->stage_names[2 * stage + 1] = close - text;
+            for (int64_t i = 0; i < line; i++) asked->stages[stage * asked->line_room + i] = NAN;
+            asked->stage_count++;
+        }
+        p = blank(close + 1, end);
+        if (p == end || *p != ':') return NULL;
+        p = blank(p + 1, end);
+        if (p == end) return NULL;
+        p = *p == 'n' ? skip_word(p, end, "null") : read_number(p, end, &number);
+        if (!p || !number.exact) return NULL;
+        asked->stages[stage * asked->line_room + line] = number.value;
+        p = blank(p, end);
+        if (p == end) return NULL;
+        if (*p == '}') return p + 1;
+        if (*p != ',') return NULL;
+        p = blank(p + 1, end);
+    }
+}
+
+/* How many lines there are, or why they are not read. */
+int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
+    if (size < 0 || size >= INT32_MAX || asked->fields > MAX_FIELDS || asked->columns > MAX_COLUMNS) return ODD;
+    at_t p = text, end = text + size;
+    asked->odd_count = asked->stopped = asked->stage_count = 0;
+    if (!is_utf8(p, end)) return ODD;
+    keys_t keys = {.names = asked->names, .ends = asked->ends, .count = (int32_t)asked->fields};
+    items_t items = {.text = text,
+                     .end = end,
+                     .keys = {.names = asked->column_names, .ends = asked->column_ends, .count = (int32_t)asked->columns},
+                     .kinds = asked->column_kinds,
+                     .bare = (int32_t)asked->bare,
+                     .odd = asked->odd,
+                     .odd_room = asked->odd_room};
+    list_t lists[MAX_LISTS];
+    int list_of[MAX_FIELDS], list_count = 0;
+    int64_t seen[MAX_FIELDS], room = asked->line_room, line = 0;
+    for (int i = 0; i < asked->fields; i++) {
+        seen[i] = -1;
+        asked->found[i] = 0;
+        list_of[i] = -1;
+        if (asked->kinds[i] == LIST || asked->kinds[i] == LIST_OR_NULL) {
+            if (list_count == MAX_LISTS) return ODD;
+            int64_t before = list_count * asked->columns;
+            lists[list_count] = (list_t){.count = 0,
+                                         .room = asked->item_room,
+                                         .numbers = asked->numbers + before * asked->item_room,
+                                         .firsts = asked->item_firsts + before * asked->item_room,
+                                         .sizes = asked->item_sizes + before * asked->item_room,
+                                         .present = asked->present + before,
+                                         .longest = asked->longest + before};
+            for (int c = 0; c < asked->columns; c++) lists[list_count].present[c] = lists[list_count].longest[c] = 0;
+            list_of[i] = list_count++;
+        }
+    }
+    for (; p < end; line++) {
+        if (line == room) return FULL;
+        asked->starts[line] = asked->stopped = p - text;
+        for (int64_t stage = 0; stage < asked->stage_count; stage++) asked->stages[stage * room + line] = NAN;
+        p = blank(p, end);
+        if (p == end || *p != '{') return ODD;
+        p = blank(p + 1, end);
+        if (p < end && *p == '}') p++;
+        else for (int place = 0;; place++) {
+            int field;
+            if (!(p = read_key(&keys, place, p, end, &field))) return ODD;
+            if (field < 0) return UNKNOWN;
+            if (seen[field] == line) return ODD; /* twice */
+            seen[field] = line;
+            p = blank(p, end);
+            if (p == end || *p != ':') return ODD;
+            p = blank(p + 1, end);
+            if (p == end) return ODD;
+            if (asked->kinds[field] == SKIP) {
+                if (!(p = skip_value(p, end, 1))) return ODD;
+            } else if (list_of[field] >= 0) {
+                list_t *list = lists + list_of[field];
+                int64_t before = list->count, code;
+                if (*p == '[') {
+                    if ((code = read_list(&items, list, list_of[field], &p))) return code;
+                    before = list->count - before;
+                } else {
+                    if (asked->kinds[field] == LIST || !(p = skip_word(p, end, "null"))) return ODD;
+                    before = -1;
+                }
+                asked->counts[list_of[field] * room + line] = before;
+            } else {
+                at_t first = p;
+                int64_t *firsts = asked->firsts + field * room, *after = asked->after + field * room;
+                if (*p == '"') {
+                    int escaped = 0;
+                    p = skip_text(p + 1, end, &escaped);
+                    asked->found[field] |= escaped ? ESCAPED_TEXT : PLAIN_TEXT;
+                    if (field == asked->map) asked->stage_count = -1;
+                } else {
+                    p = NULL;
+                    if (field == asked->map && asked->stage_count >= 0) {
+                        p = *first == '{' ? read_stages(asked, text, first, end, line) : skip_word(first, end, "null");
+                        if (!p) asked->stage_count = -1;
+                    }
+                    if (!p) p = skip_value(first, end, 1);
+                    asked->found[field] |= OTHER_VALUE;
+                }
+                if (!p) return ODD;
+                firsts[line] = first - text;
+                after[line] = p - text;
+                if (line && !(asked->found[field] & DIFFERENT) &&
+                    (firsts[0] < 0 || after[0] - firsts[0] != p - first || memcmp(text + firsts[0], first, (size_t)(p - first))))
+                    asked->found[field] |= DIFFERENT;
+            }
+            p = blank(p, end);
+            if (p == end) return ODD;
+            if (*p == '}') { p++; break; }
+            if (*p != ',') return ODD;
+            p = blank(p + 1, end);
+        }
+        for (int field = 0; field < asked->fields; field++) {
+            if (seen[field] == line || asked->kinds[field] == SKIP) continue;
+            if (asked->kinds[field] == LIST) return ODD;
+            if (list_of[field] >= 0) asked->counts[list_of[field] * room + line] = -1;
+            else {
+                asked->firsts[field * room + line] = asked->after[field * room + line] = -1;
+                asked->found[field] |= LACKING;
+            }
+        }
+        p = blank(p, end);
+        if (p < end && *p++ != '\n') return ODD;
+    }
+    for (int i = 0; i < list_count; i++) asked->items[i] = lists[i].count;
+    asked->odd_count = items.odd_count;
+    return line;
+}
+
+/* ---- TREC ---- */
+
+typedef struct {
+    int64_t columns, exactly, number; /* at least or exactly so many columns, and which one is a number */
+    int64_t row_room, odd_room;
+    /* By row */
+    double *numbers;
+    uint32_t *firsts, *sizes;
+    /* By stretch of rows with the same query: where its first line and its name begin, the line's number from 0. */
+    int64_t *starts, *names, *name_sizes, *lines, *counts;
+    int64_t *odd; /* row, first, size */
+    int64_t odd_count, stretches, longest, longest_name;
+} table_t;
+
+static int is_white(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Where the first columns of a line begin and end; returns how many there are, up to 7. `next` is the line break. */
+static int split(at_t p, at_t end, at_t *first, at_t *after, at_t *next) {
+#if defined(__SSE2__)
+    if (end - p >= 64) { /* six columns with one blank between two, in 64 bytes */
+        const __m128i space = _mm_set1_epi8(' ');
+        uint64_t white = 0;
+        for (int i = 0; i < 4; i++) {
+            __m128i x = _mm_loadu_si128((const __m128i *)(p + 16 * i));
+            white |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(x, space), x)) << (16 * i);
+        }
+        at_t begin = p;
+        for (int i = 0; i < 6 && white; i++) {
+            at_t stop = p + lowest_bit(white);
+            white &= white - 1;
+            if (stop == begin) break;
+            first[i] = begin;
+            after[i] = stop;
+            if (*stop == '\n') {
+                *next = stop;
+                return i + 1;
+            }
+            if (*stop != ' ' && *stop != '\t') break;
+            begin = stop + 1;
+        }
+    }
+#endif
+    int count = 0;
+    for (;;) {
+        while (p < end && *p != '\n' && is_white(*p)) p++;
+        if (p == end || *p == '\n') break;
+        if (count == 6) {
+            at_t stop = memchr(p, '\n', (size_t)(end - p));
+            *next = stop ? stop : end;
+            return 7;
+        }
+        first[count] = p;
+        while (p < end && !is_white(*p)) p++;
+        after[count++] = p;
+    }
+    *next = p;
+    return count;
+}
+
+/* How many rows there are, or why they are not read. */
+int64_t karat_table(at_t text, int64_t size, table_t *asked) {
+    if (size < 0 || size >= INT32_MAX) return ODD;
+    at_t p = text, end = text + size, name = NULL;
+    int64_t row = 0, line = 0, name_size = -1, stretch = -1;
+    asked->odd_count = asked->longest = asked->longest_name = 0;
+    if (!is_utf8(p, end) || (size && memchr(text, 0, (size_t)size))) return ODD;
+    for (; p < end; line++) {
+        at_t first[6], after[6], next, start = p;
+        int columns = split(p, end, first, after, &next);
+        p = next < end ? next + 1 : end;
+        if (!columns) continue;
+        if (columns < asked->columns || (asked->exactly && columns != asked->columns)) return ODD;
+        if (row == asked->row_room) return FULL;
+        int64_t length = after[0] - first[0];
+        if (length != name_size || memcmp(name, first[0], (size_t)length)) {
+            stretch++;
+            name = first[0];
+            name_size = length;
+            asked->starts[stretch] = start - text;
+            asked->names[stretch] = name - text;
+            asked->name_sizes[stretch] = length;
+            asked->lines[stretch] = line;
+            asked->counts[stretch] = 0;
+            if (length > asked->longest_name) asked->longest_name = length;
+        }
+        asked->counts[stretch]++;
+        length = after[2] - first[2];
+        asked->firsts[row] = (uint32_t)(first[2] - text);
+        asked->sizes[row] = (uint32_t)length;
+        if (length > asked->longest) asked->longest = length;
+        number_t number = {.value = 0, .exact = 0};
+        at_t written = first[asked->number], stop = after[asked->number];
+        if (read_number(written, stop, &number) != stop || !number.exact || fabs(number.value) > 1e38) {
+            if (asked->odd_count == asked->odd_room) return FULL;
+            int64_t *odd = asked->odd + 3 * asked->odd_count++;
+            odd[0] = row;
+            odd[1] = written - text;
+            odd[2] = stop - written;
+            number.value = 0;
+        }
+        asked->numbers[row++] = number.value;
+    }
+    asked->stretches = stretch + 1;
+    return row;
+}
+
+/* ---- pieces of a text ---- */
+
+/* Each piece into `width` bytes, filled up with NUL. */
+void karat_pack(at_t text, const uint32_t *firsts, const uint32_t *sizes, int64_t count, int64_t width, uint8_t *packed) {
+    for (int64_t i = 0; i < count; i++, packed += width) {
+        memcpy(packed, text + firsts[i], sizes[i]);
+        memset(packed + sizes[i], 0, (size_t)width - sizes[i]);
+    }
+}
+
+/* All pieces with a line break between two; returns the number of bytes. */
+int64_t karat_join(at_t text, const int64_t *firsts, const int64_t *after, int64_t count, uint8_t *joined) {
+    uint8_t *p = joined;
+    for (int64_t i = 0; i < count; i++) {
+        size_t size = (size_t)(after[i] - firsts[i]);
+        if (i) *p++ = '\n';
+        memcpy(p, text + firsts[i], size);
+        p += size;
+    }
+    return p - joined;
+}
+
+/* ---- hashes; the same as in karat/data/ids.py ---- */
+
+#define SPREAD 0x9E3779B97F4A7C15ull
+
+void karat_hash(at_t packed, int64_t count, int64_t words, uint64_t *hashes) {
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t total = 0;
+        for (int64_t place = 0; place < words; place++, packed += 8) {
+            uint64_t word;
+            memcpy(&word, packed, 8);
+            word *= SPREAD + 2 * (uint64_t)place;
+            total += word ^ (word >> 32);
+        }
+        total *= SPREAD;
+        hashes[i] = total ^ (total >> 29);
+    }
+}
+
+/* Whether a hash stands twice with its owner: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
+int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t owners) {
+    int64_t most = 0;
+    for (int64_t i = 0; i < owners; i++) if (offsets[i + 1] - offsets[i] > most) most = offsets[i + 1] - offsets[i];
+    size_t room = 16;
+    while (room < 2 * (size_t)most) room *= 2;
+    uint64_t *slots = malloc(room * sizeof *slots);
+    if (!slots) return -1;
+    int64_t repeated = 0;
+    for (int64_t i = 0; i < owners && !repeated; i++) {
+        size_t mask = 15;
+        while (mask + 1 < 2 * (size_t)(offsets[i + 1] - offsets[i])) mask = 2 * mask + 1;
+        memset(slots, 0, (mask + 1) * sizeof *slots);
+        int zero = 0; /* is the mark of an empty slot */
+        for (int64_t row = offsets[i]; row < offsets[i + 1]; row++) {
+            uint64_t hash = hashes[row];
+            if (!hash) {
+                repeated |= zero;
+                zero = 1;
+                continue;
+            }
+            size_t slot = (size_t)(hash >> 20) & mask;
+            while (slots[slot] && slots[slot] != hash) slot = (slot + 1) & mask;
+            if (slots[slot]) { repeated = 1; break; }
+            slots[slot] = hash;
+        }
+    }
+    free(slots);
+    return repeated;
+}
+
+/* Fill a table of room + 1 slots (room = 2^n - 1): number + 1 of the first of each hash, 0 = empty; and a filter of bits. */
+void karat_index(const uint64_t *hashes, int64_t count, uint32_t *slots, uint64_t room, uint64_t *bits, int64_t shift) {
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t hash = hashes[i], slot = (hash >> 20) & room, bit = hash >> shift;
+        bits[bit >> 6] |= 1ull << (bit & 63);
+        while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
+        if (!slots[slot]) slots[slot] = (uint32_t)(i + 1);
+    }
+}
+
+/* Rows of `wanted` that are in the table, and where; returns how many. */
+int64_t karat_find(const uint64_t *hashes, const uint32_t *slots, uint64_t room, const uint64_t *bits, int64_t shift,
+                   const uint64_t *wanted, int64_t count, int64_t *rows, int64_t *found) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t hash = wanted[i], bit = hash >> shift;
+        if (!(bits[bit >> 6] >> (bit & 63) & 1)) continue;
+        uint64_t slot = (hash >> 20) & room;
+        while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
+        if (!slots[slot]) continue;
+        rows[n] = i;
+        found[n++] = slots[slot] - 1;
+    }
+    return n;
+}

@@ -1,0 +1,211 @@
+"""Ids without what is written in two ways: case, white space, Unicode form, file extension, and a common prefix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
+
+import numpy as np
+
+from karat.data.audit import Audit
+from karat.data.corpus import Corpus
+from karat.data.gold import Gold
+from karat.data.hits import Hits, Run
+from karat.data.ids import DocRule, as_list
+from karat.data.passages.passage import Passage
+from karat.errors import InputError
+
+if TYPE_CHECKING:
+    from karat.data.ids import Ints
+
+_UNSEEN = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
+_EXTENSION = re.compile(
+    r"(?<=.)\.(?:md|markdown|mdx|txt|text|rst|adoc|org|tex|html?|xml|pdf|docx?|odt|rtf|pptx?|xlsx?|csv|tsv"
+    r"|jsonl?|ya?ml|ipynb|py|js|ts|java|go|rs|c|cpp|h|eml|msg|gz|zip)$"
+)
+# Where a prefix may end: after a separator, or between letters and digits.
+_CUTS = re.compile(r"(?<=[^\w])|(?<=_)|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_LOOKED = 20_000  # ids by which a common prefix is found
+
+
+def normal_id(item: str, rule: DocRule) -> str:
+    """One form for all ways to write an id.
+
+    >>> normal_id(" Guides/Leave.MD#P 2", DocRule())
+    'guides/leave#p2'
+    """
+    doc = rule.doc(item)
+    if doc == item or not item.startswith(doc):
+        return _without_extension(_plain(item)) or item
+    return (_without_extension(_plain(doc)) + _plain(item[len(doc) :])) or item
+
+
+def _plain(text: str) -> str:
+    if not text.isascii():
+        text = normalize("NFKC", normalize("NFKC", text).casefold()).translate(_UNSEEN)
+    return "".join(text.lower().split())
+
+
+def _without_extension(doc: str) -> str:
+    return _EXTENSION.sub("", doc) if "." in doc else doc
+
+
+def common_prefix(ids: Iterable[str]) -> str:
+    """What all ids begin with; nothing where there is but one."""
+    found = set(ids)
+    if len(found) < 2:
+        return ""
+    low, high = min(found), max(found)
+    size = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    return low[: min(size, len(low) - 1)]
+
+
+def _cuts(prefix: str, beyond: str) -> list[str]:
+    """Ways to cut a prefix where a part of an id ends. `beyond`: an id that begins with it."""
+    places = {found.start() for found in _CUTS.finditer(beyond)}
+    return ["", *(prefix[:at] for at in range(1, len(prefix) + 1) if at in places)]
+
+
+@dataclass(frozen=True)
+class IdNormalizer:
+    """The normal form of the ids on both sides, without the prefix that all ids of a side have."""
+
+    rule: DocRule
+    run_prefix: str = ""
+    gold_prefix: str = ""
+    _known: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, gold: Gold, run: Run, rule: DocRule) -> IdNormalizer:
+        """With the prefixes under which most ids of the run's first hits are ids of the gold set; mostly none."""
+        wanted = {normal_id(item, rule) for item in islice(gold.ids, _LOOKED)}
+        seen = {normal_id(item, rule) for item in first_ids(run)}
+        if not wanted or not seen:
+            return cls(rule)
+        ours, theirs = _cuts(common_prefix(seen), min(seen)), _cuts(common_prefix(wanted), min(wanted))
+        pairs = [(mine, other) for mine in ours for other in theirs]
+        best = max(pairs, key=lambda pair: (_shared(seen, wanted, *pair), -len(pair[0]) - len(pair[1])))
+        return cls(rule, *best) if _shared(seen, wanted, *best) else cls(rule)
+
+    def of_run(self, item: str) -> str:
+        if item not in self._known:
+            found = normal_id(item, self.rule).removeprefix(self.run_prefix)
+            self._known[item] = found
+            self._known.setdefault(found, found)  # what a corpus lends has its normal form already
+        return self._known[item]
+
+    def of_gold(self, item: str) -> str:
+        return normal_id(item, self.rule).removeprefix(self.gold_prefix)
+
+
+def _shared(seen: set[str], wanted: set[str], run_prefix: str, gold_prefix: str) -> int:
+    stripped = {item.removeprefix(gold_prefix) for item in wanted}
+    return sum(item.removeprefix(run_prefix) in stripped for item in seen)
+
+
+def first_ids(run: Run) -> list[str]:
+    """Ids of the first hits of a run, documents among them."""
+    found: list[str] = []
+    for hits in run.slices(frozenset(), Audit()):
+        found += islice(as_list(hits.ids), _LOOKED - len(found))
+        if len(found) >= _LOOKED:
+            break
+    return found
+
+
+def normalized_gold(gold: Gold, normal: IdNormalizer) -> Gold:
+    """The gold set under normal ids. Ids that become one are counted; of one query with two grades, refused."""
+    items = [normal.of_gold(item) for item in gold.ids]
+    first: dict[str, str] = {}
+    joined = [(first[new], old) for old, new in zip(gold.ids, items, strict=True) if first.setdefault(new, old) != old]
+    pairs = list(dict.fromkeys(joined))
+    made, audit = _rebuilt(gold, items), Audit.merged(gold.audit)
+    fields = dict(gold.fields)
+    if "negatives" in fields:
+        fields["negatives"] = [ids and [normal.of_gold(item) for item in ids] for ids in fields["negatives"]]
+    changed = len({old for old, new in zip(gold.ids, items, strict=True) if old != new})
+    audit.count("ids_normalized", changed, (f"{a} → {b}" for a, b in zip(gold.ids, items, strict=True) if a != b))
+    audit.count("ids_joined", len(pairs), (f"{one} and {other}" for one, other in pairs))
+    passages = [p if p is None or p.doc is None else p._replace(doc=normal.of_gold(p.doc)) for p in made.passages]
+    return replace(made, audit=audit, fields=fields, passages=passages)
+
+
+def _rebuilt(gold: Gold, items: list[str]) -> Gold:
+    """The same gold with other ids, each of them once a query; passages of one document are told apart."""
+    owners, passages = gold.query_of_item.tolist(), gold.passages or [None] * len(items)
+    first: dict[tuple[int, str, Passage | None], int] = {}
+    for at, key in enumerate(zip(owners, items, passages, strict=True)):
+        other = first.setdefault(key, at)
+        if gold.grades[other] != gold.grades[at]:
+            raise InputError(
+                "two ids with different grades are one when normalized",
+                code="ids-collide",
+                file=gold.label,
+                query=gold.queries[owners[at]],
+                got=f"{gold.ids[other]} and {gold.ids[at]}",
+                hint="remove one of them, or leave out --normalize-ids",
+            )
+    return replace(gold, items=items).with_items(np.array(list(first.values()), np.int64))
+
+
+def normalized_corpus(corpus: Corpus, normal: IdNormalizer) -> Corpus:
+    """The corpus under normal ids. Two chunks that become one are refused: hits could not be told apart."""
+    first: dict[str, str] = {}
+    ids = [normal.of_run(item) for item in corpus.ids]
+    for old, new in zip(corpus.ids, ids, strict=True):
+        if first.setdefault(new, old) != old:
+            raise InputError(
+                "two ids of the corpus are one when normalized",
+                code="ids-collide",
+                file=corpus.label,
+                got=f"{first[new]} and {old}",
+                hint="rename one of them, or leave out --normalize-ids",
+            )
+    fields = dict(corpus.fields)
+    if "doc_id" in fields:
+        fields["doc_id"] = [None if doc is None else normal.of_run(str(doc)) for doc in fields["doc_id"]]
+    return replace(corpus, ids=ids, fields=fields)
+
+
+class NormalizedRun(Run):
+    """A run whose hits have normal ids."""
+
+    def __init__(self, run: Run, normal: IdNormalizer) -> None:
+        self._run, self._normal = run, normal
+        self.label = run.label
+
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
+        asked = (lists,) if lists else ()  # runs without other lists need not accept the argument
+        return map(self._normalized, self._run.slices(columns, audit, *asked))
+
+    @property
+    def can_look(self) -> bool:
+        return self._run.can_look
+
+    def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
+        return map(self._normalized, self._run.look(system, queries, places, columns))
+
+    def _normalized(self, hits: Hits) -> Hits:
+        of = self._normal.of_run
+        docs = None if hits.docs is None else [of(doc) if doc else "" for doc in as_list(hits.docs)]
+        others = {name: self._normalized(other) for name, other in hits.others.items()}
+        return replace(hits, ids=list(map(of, as_list(hits.ids))), docs=docs, written=None, others=others)
+
+    def grouped(self) -> Run:
+        return NormalizedRun(self._run.grouped(), self._normal)
+
+    def lists(self, name: str) -> Run:
+        return NormalizedRun(self._run.lists(name), self._normal)
+
+    def provenance(self) -> dict[str, Any]:
+        return self._run.provenance()
+
+    def said(self, system: str, field: str) -> list[Any]:
+        return self._run.said(system, field)
+
+    def opening(self) -> dict[str, Any]:
+        return self._run.opening()

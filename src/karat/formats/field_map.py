@@ -1,0 +1,368 @@
+"""`--map query_id=id,topk=results`: what the fields of a user's file are for, and a guess where nobody says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from karat.errors import ConfigError, did_you_mean, shorten
+from karat.formats.gold_records import GoldEntry, GoldItem
+from karat.formats.run_records import Hit, RunRecord
+
+FileKind = Literal["run", "gold", "corpus", "queries"]
+_HIT, _ITEM = Hit.__struct_fields__, GoldItem.__struct_fields__
+# What a record of each kind may have, and what an entry of its lists may have.
+RECORD: dict[FileKind, tuple[str, ...]] = {
+    "run": RunRecord.__struct_fields__,
+    "gold": GoldEntry.__struct_fields__,
+    "corpus": (
+        "id",
+        "chunk_id",
+        "doc_id",
+        "title",
+        "text",
+        "doc_version",
+        "version",
+        "source",
+        "tokens",
+        "start",
+        "end",
+    ),
+    "queries": ("query_id", "query", "tags"),
+}
+ENTRY: dict[FileKind, tuple[str, ...]] = {"run": _HIT, "gold": _ITEM, "corpus": (), "queries": ()}
+LISTS: dict[FileKind, tuple[str, ...]] = {
+    "run": ("topk", "raw", "topk_original"),
+    "gold": ("gold",),
+    "corpus": (),
+    "queries": (),
+}
+_EXAMPLE = "such as query_id=id,topk=results,chunk_id=doc"
+_KNOWN = sorted({name for kind in RECORD for name in (*RECORD[kind], *ENTRY[kind])})
+
+
+class FieldMap:
+    """Field of Karat → where a file keeps it. A path may have dots: `topk=response.hits`.
+
+    One map serves all files of a command: an entry counts where a file has its field. `gold.query_id=qid` is for one
+    kind of file only.
+    """
+
+    def __init__(self, entries: Mapping[str, str], label: str | None = None, *, strict: bool = False) -> None:
+        """`strict`: it is for one file, which must have every field."""
+        self.strict, self.used, self._label = strict, set[str](), label
+        self._entries: dict[str, str] = {}
+        for name, path in entries.items():
+            kind, dot, role = str(name).rpartition(".")
+            known = RECORD.get(kind, ()) + ENTRY.get(kind, ()) if dot else _KNOWN  # type: ignore[call-overload]
+            if role not in known:
+                hint = did_you_mean(str(name), known) or f"there are {', '.join(known or _KNOWN)}"
+                raise ConfigError(
+                    f"unknown field {shorten(name, 40)!r}", code="unknown-column", file=label, field="map", hint=hint
+                )
+            if not isinstance(path, str) or not path:
+                raise ConfigError(
+                    "not the name of a field", code="wrong-type", file=label, field=str(name), expected="text", got=path
+                )
+            self._entries[str(name)] = path
+
+    @classmethod
+    def of(cls, said: Any, *, strict: bool = False) -> FieldMap | None:
+        """From `a=b,c=d`, a mapping, or a YAML file that holds one."""
+        if said is None or isinstance(said, FieldMap):
+            return said
+        if isinstance(said, str) and "=" in said:
+            pairs = [text.partition("=") for text in said.split(",")]
+            for name, equals, path in pairs:
+                if not (name.strip() and equals and path.strip()):
+                    raise ConfigError("not a map of fields", code="bad-map", field="map", expected=_EXAMPLE, got=said)
+            return cls({name.strip(): path.strip() for name, _, path in pairs}, strict=strict)
+        label = None
+        if isinstance(said, (str, PathLike)):
+            from karat.files.yaml import load_yaml
+
+            label = str(said)
+            if not Path(label).is_file():
+                raise ConfigError("not a map of fields, and no file", code="bad-map", expected=_EXAMPLE, got=label)
+            said, _ = load_yaml(Path(label).read_bytes(), label)
+        if not isinstance(said, Mapping):
+            raise ConfigError("not a map of fields", code="bad-map", file=label, expected=_EXAMPLE, got=said)
+        return cls(said, label, strict=strict)
+
+    def roles(self, kind: FileKind) -> dict[str, str]:
+        """Role → path, as far as files of this kind have such a role."""
+        known = {*RECORD[kind], *ENTRY[kind]}
+        found = {name: path for name, path in self._entries.items() if name in known}
+        own = {
+            name.removeprefix(f"{kind}."): path for name, path in self._entries.items() if name.startswith(f"{kind}.")
+        }
+        return {**found, **own}
+
+    def fitting(self, kind: FileKind, records: Sequence[Any]) -> RecordMap | None:
+        """The entries whose fields these records have; None where they have none of them."""
+        roles = self.roles(kind)
+        whole = RecordMap(kind, roles)
+        found = {role: path for role, path in roles.items() if any(whole.has(role, record) for record in records)}
+        self.used |= {name for name in self._entries if name.removeprefix(f"{kind}.") in found}
+        return RecordMap(kind, found) if found else None
+
+    def refuse_unused(self, files: Iterable[str] = ()) -> None:
+        """An entry that fits nothing is a slip of the pen."""
+        for name, path in self._entries.items():
+            if name not in self.used:
+                where = f" of {' and '.join(files)}" if files else ""
+                raise ConfigError(
+                    f"no record{where} has the field {path!r} for {name}",
+                    code="unmapped-field",
+                    file=self._label,
+                    field="map",
+                    hint="`karat check FILE` shows what a file has",
+                )
+
+
+class RecordMap:
+    """How the records of one file become records that Karat knows."""
+
+    def __init__(self, kind: FileKind, roles: Mapping[str, str]) -> None:
+        self.kind, self.roles = kind, dict(roles)
+        entry = ENTRY[kind]
+        self._of_entry = {role: path for role, path in roles.items() if role in entry}
+        self._of_record = {role: path for role, path in roles.items() if role in RECORD[kind]}
+
+    def is_flat(self, records: Iterable[Mapping[str, Any]]) -> bool:
+        """Whether it is enough to rename the columns of a table that begins with these rows."""
+        if any("." in path for path in self.roles.values()) or set(LISTS[self.kind]) & set(self.roles):
+            return False
+        cells = (record.get(path) for record in records for path in self._of_entry.values())
+        return not any(isinstance(_decoded(cell), (list, dict)) for cell in cells)
+
+    def has(self, role: str, record: Any) -> bool:
+        path = self.roles[role]
+        if dig(record, path) is not None:
+            return True
+        if role not in self._of_entry:
+            return False
+        return any(dig(entry, path) is not None for name in LISTS[self.kind] for entry in self._list(name, record)[:20])
+
+    def _list(self, name: str, record: Any) -> list[Any]:
+        found = _decoded(dig(record, self.roles.get(name, name)))
+        return found if isinstance(found, list) else []
+
+    def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """One record under the names that Karat knows. Other fields stay."""
+        taken = {path for path in self.roles.values() if path in record}
+        made = {name: value for name, value in record.items() if name not in taken and name not in self.roles}
+        for role, path in self._of_record.items():
+            if (value := _as_number(role, dig(record, path))) is not None:
+                made[role] = value
+        self._fill_lists(made, record)
+        return made
+
+    def _fill_lists(self, made: dict[str, Any], record: Mapping[str, Any]) -> None:
+        own = LISTS[self.kind]
+        for name in own:
+            listed = _decoded(made.get(name))
+            if isinstance(listed, list):
+                made[name] = [self.entry(one) if isinstance(one, dict) else one for one in listed]
+            elif isinstance(listed, (str, int)) and name == "gold":
+                made[name] = [listed]
+            elif listed is not None:
+                made[name] = listed
+        if own and own[0] not in made:
+            columns = {role: _decoded(dig(record, path)) for role, path in self._of_entry.items()}
+            lists = {role: value for role, value in columns.items() if isinstance(value, list)}
+            if {"chunk_id", "doc_id", "id"} & lists.keys():  # ids and scores in lists beside each other
+                for role in lists:
+                    made.pop(role, None)
+                made[own[0]] = [dict(zip(lists, row, strict=False)) for row in zip(*lists.values(), strict=False)]
+                return
+        if own and own[0] not in made:
+            for role, path in self._of_entry.items():
+                if (value := dig(record, path)) is not None:
+                    made[role] = value
+
+    def entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """One hit, or one gold item."""
+        made = {name: value for name, value in entry.items() if name in ENTRY[self.kind] and name not in self._of_entry}
+        for role, path in self._of_entry.items():
+            if (value := _as_number(role, dig(entry, path))) is not None:
+                made[role] = value
+        return made
+
+
+_NUMBERS = {"latency_ms", "score", "rank", "grade", "k", "k_raw", "start", "end", "tokens"}
+
+
+def _as_number(role: str, value: Any) -> Any:
+    """Cells of a text table are texts."""
+    if role not in _NUMBERS or not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return int(number) if number.is_integer() else number
+
+
+def dig(record: Any, path: str) -> Any:
+    """What stands at a path, None where nothing does. A field whose own name has dots comes first.
+
+    >>> dig({"a": {"b.c": [1, 2]}}, "a.b.c.1"), dig({"a.b": 3}, "a.b"), dig({"a": 1}, "a.b")
+    (2, 3, None)
+    """
+    if isinstance(record, Mapping):
+        if path in record:
+            return record[path]
+        ends = [at for at, sign in enumerate(path) if sign == "."]
+        for at in reversed(ends):
+            if path[:at] in record and (found := dig(record[path[:at]], path[at + 1 :])) is not None:
+                return found
+    if isinstance(record, (list, tuple)):
+        first, _, rest = path.partition(".")
+        if first.isdecimal() and int(first) < len(record):
+            return dig(record[int(first)], rest) if rest else record[int(first)]
+    return None
+
+
+def _decoded(value: Any) -> Any:
+    """A list in a cell of a table is often written as JSON."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return value
+    return value
+
+
+# What fields are usually called, the likeliest first.
+_USUAL: dict[str, tuple[str, ...]] = {
+    "query_id": (
+        "query_id",
+        "qid",
+        "queryid",
+        "question_id",
+        "request_id",
+        "sample_id",
+        "topic_id",
+        "topic",
+        "id",
+        "request",
+    ),
+    "query": ("query", "question", "input", "user_input", "prompt", "search", "q", "text"),
+    "topk": ("topk", "results", "hits", "retrieved", "matches", "documents", "docs", "chunks", "passages", "contexts"),
+    "gold": (
+        "gold",
+        "relevant",
+        "relevant_ids",
+        "gold_ids",
+        "expected",
+        "positives",
+        "answers",
+        "ground_truth",
+        "labels",
+    ),
+    "chunk_id": (
+        "chunk_id",
+        "_id",
+        "id",
+        "chunk",
+        "passage_id",
+        "passage",
+        "docno",
+        "docid",
+        "doc",
+        "document",
+        "uid",
+        "key",
+        "doc_id",
+        "document_id",
+    ),
+    "doc_id": ("doc_id", "document_id"),
+    "score": ("score", "_score", "similarity", "sim", "distance", "relevance_score", "rerank_score"),
+    "rank": ("rank", "position", "place"),
+    "text": ("text", "content", "body", "page_content", "passage_text", "snippet"),
+    "title": ("title", "heading", "name", "subject"),
+    "grade": ("grade", "relevance", "rel", "label", "gain"),
+    "latency_ms": ("latency_ms", "took_ms", "latency", "took", "elapsed_ms", "duration_ms", "time_ms"),
+}
+_NEEDED: dict[FileKind, tuple[str, ...]] = {
+    "run": ("query_id", "topk", "chunk_id", "score", "rank", "text", "latency_ms"),
+    "gold": ("query_id", "query", "gold", "chunk_id", "grade"),
+    "corpus": ("chunk_id", "title", "text"),
+    "queries": ("query_id", "query"),
+}
+
+
+def suggested_map(kind: FileKind, record: Any) -> str | None:
+    """A map to paste, `query_id=id,topk=results`, by the names and kinds of a record's fields."""
+    if not isinstance(record, Mapping):
+        return None
+    found: dict[str, str] = {}
+    fields = dict(_flattened(record))
+    listed = _first_list(kind, fields)
+    inner: dict[str, Any] = {}
+    if listed is not None:
+        found[LISTS[kind][0]] = listed
+        entry = next((one for one in fields[listed] if isinstance(one, Mapping)), None)
+        inner = {} if entry is None else dict(_flattened(entry))
+    for role in _NEEDED[kind]:
+        if role in LISTS[kind]:
+            continue
+        among = inner if role in ENTRY[kind] and listed is not None else fields
+        name = _named(role, among, {*found.values()} if among is fields else set())
+        if name is not None and (among is inner or name != listed):
+            found[role] = name
+    if kind in ("run", "gold") and "query_id" not in found and "query" in found:
+        found["query_id"] = found.pop("query")
+    needed = {"run": {"query_id"}, "gold": {"query_id"}, "corpus": {"chunk_id"}, "queries": {"query"}}[kind]
+    plain_list = listed is not None and not inner
+    if not needed <= found.keys() or (kind == "run" and "chunk_id" not in found and not plain_list):
+        return None
+    if kind == "gold" and not {"gold", "chunk_id"} & found.keys():
+        return None
+    if kind == "corpus" and found["chunk_id"] in ("id", "_id", "doc_id"):
+        del found["chunk_id"]  # known by that name
+    order = [role for role in _NEEDED[kind] if role in found and found[role] != role]
+    return ",".join(f"{role}={found[role]}" for role in order) or None
+
+
+def _flattened(record: Mapping[str, Any], before: str = "", deep: int = 3) -> Iterable[tuple[str, Any]]:
+    """Every field with its path; those of the record itself first."""
+    yield from ((before + str(name), value) for name, value in record.items() if not isinstance(value, Mapping))
+    for name, value in record.items():
+        if isinstance(value, Mapping) and deep:
+            yield from _flattened(value, f"{before}{name}.", deep - 1)
+
+
+def _first_list(kind: FileKind, fields: Mapping[str, Any]) -> str | None:
+    """The field that most looks like the list of hits, or of gold items."""
+    if not LISTS[kind]:
+        return None
+    lists = [name for name, value in fields.items() if isinstance(value, list) and value]
+    usual = _named(LISTS[kind][0], {name: fields[name] for name in lists}, set())
+    objects = [name for name in lists if isinstance(fields[name][0], Mapping)]
+    if kind == "run" and usual is None and objects:
+        return objects[0]
+    return usual if usual is not None or kind == "run" else next(iter(lists), None)
+
+
+def _named(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
+    """The field whose name, or the end of whose path, is usual for a role."""
+    for usual in _USUAL[role]:
+        for name, value in fields.items():
+            last = name.rpartition(".")[2].lower().replace("-", "_")
+            if name not in taken and last == usual and _fits(role, value):
+                return name
+    return None
+
+
+def _fits(role: str, value: Any) -> bool:
+    if role in ("topk", "gold"):
+        return isinstance(value, list) or role == "gold"
+    if role in ("score", "rank", "grade", "latency_ms"):
+        return isinstance(value, (int, float)) or (isinstance(value, str) and value.replace(".", "", 1).isdigit())
+    return isinstance(value, (str, int)) and not isinstance(value, bool)

@@ -1,0 +1,285 @@
+"""Files with fields of their own names, read through a map: as records, whatever format they are in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from karat.data.gold import Dataset, Gold
+from karat.data.hits import OPTIONAL_COLUMNS, Run
+from karat.data.ids import Ints
+from karat.errors import InputError
+from karat.files.decode_errors import DECODE_ERRORS
+from karat.formats.base import ReadOptions, Source
+from karat.formats.dataset import dataset_of, header_of
+from karat.formats.field_map import FieldMap, FileKind, RecordMap, suggested_map
+from karat.formats.gold_file import GoldReader
+from karat.formats.layout import Layout
+from karat.formats.records import (
+    RecordDecoder,
+    decode_entries,
+    decode_record,
+    is_json_lines,
+    list_entries,
+    read_column_batches,
+    read_document,
+)
+from karat.formats.run_log import RunLog
+from karat.formats.run_parts import SystemRecords
+from karat.formats.run_records import RunRecord
+from karat.formats.table_file import read_table
+from karat.formats.table_gold import gold_from_frame
+from karat.formats.table_run import FrameRun
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Numbered: TypeAlias = Iterator[tuple["int | None", dict[str, Any]]]
+_SAMPLE = 100  # records by which a file is known
+_SAYS = ("gold", "evidence", "answer", "answer_span", "no_answer", "negatives")
+_OF_ROW = ("query_id", "system", "chunk_id", "doc_id", "id", "score", "rank", "grade", *sorted(OPTIONAL_COLUMNS))
+
+
+class AnyRecord(msgspec.Struct):
+    """A record of which nothing is known."""
+
+
+def container(source: Source) -> Literal["lines", "document", "table"] | None:
+    """How a file holds records; None where it has no fields with names."""
+    if source.is_folder:
+        return None
+    if source.is_parquet:
+        return "table"
+    if source.looks_like_json:
+        return "lines" if is_json_lines(source) else "document"
+    first = source.first_line.decode("utf-8", "replace")
+    if re.match(r"(-\s+)?[\w.-]+\s*:(\s|$)|-\s", first) or source.path.suffix in (".yaml", ".yml"):
+        return "document"
+    return "table" if re.search(r"[,\t;]", first) else None
+
+
+def plain_records(source: Source) -> Numbered:
+    """Every record of a file as it is written, with its line."""
+    kind = container(source)
+    if kind == "table":
+        yield from enumerate(read_table(source).iter_rows(named=True), 2)  # the first line has the names
+        return
+    if kind == "lines":
+        decoder = RecordDecoder(AnyRecord)
+        for batch in read_column_batches(source, decoder):
+            assert isinstance(batch.records, list)
+            yield from ((line, decoder.extras(r)) for line, r in zip(batch.lines, batch.records, strict=True))
+        return
+    yield from _entries(*read_document(source), source.label)
+
+
+def _entries(value: Any, lines: Any, label: str) -> Numbered:
+    if isinstance(value, dict) and len(value) > 1 and all(isinstance(one, dict) for one in value.values()):
+        yield from ((None, {"query_id": key, **one}) for key, one in value.items())  # by query
+    else:
+        yield from list_entries(value, lines, label)
+
+
+def sample(source: Source) -> list[dict[str, Any]]:
+    """The first records of a file, as far as its head holds them."""
+    kind = container(source)
+    if kind is None:
+        return []
+    if kind == "lines":
+        return list(islice(_decodable(source.head.splitlines()), _SAMPLE))
+    if kind == "table":
+        return read_table(source).head(_SAMPLE).to_dicts() if not source.is_parquet else _first_rows(source)
+    try:
+        value, lines = read_document(source)
+        if source.looks_like_json:
+            source.document = value, 0  # parsed already, and counted
+        return [record for _, record in islice(_entries(value, lines, source.label), _SAMPLE)]
+    except InputError:
+        return []  # for the reader to say what is wrong with it
+
+
+def _decodable(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            found = msgspec.json.decode(line)
+        except DECODE_ERRORS:
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _first_rows(source: Source) -> list[dict[str, Any]]:
+    import polars as pl
+
+    try:
+        return pl.read_parquet(source.path, n_rows=_SAMPLE).to_dicts()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return []
+
+
+def suggestion(source: Source, *kinds: FileKind) -> str | None:
+    """What to paste for a file that is not recognised."""
+    first = next(iter(sample(source)), None)
+    for kind in kinds:
+        found = suggested_map(kind, first)
+        if found is not None:
+            return f"if it is a {kind} file, say what its fields are: --map {found}"
+    return None
+
+
+def map_for(fields: FieldMap | None, kind: FileKind, source: Source) -> RecordMap | None:
+    """The map of a file; None where it has none of the fields."""
+    if fields is None:
+        return None
+    found = fields.fitting(kind, sample(source))
+    if fields.strict:
+        fields.refuse_unused([source.label])
+    return found
+
+
+def mapped_kind(source: Source, fields: FieldMap) -> Literal["run", "gold"] | None:
+    """What a file is, read through a map; None where the map does not fit it. Without anything that puts items in
+    order it is gold."""
+    records = sample(source)
+    run, gold = fields.fitting("run", records), fields.fitting("gold", records)
+    made = {name for record in records for name in (run.record(record) if run else ())}
+    judged = {name for record in records for name in (gold.record(record) if gold else ())}
+    if run is not None and "query_id" in made and {"topk", "score", "rank"} & made and not {"gold", "grade"} & judged:
+        return "run"
+    return "gold" if gold is not None and {*_SAYS, "chunk_id", "doc_id", "grade"} & judged else None
+
+
+def mapped_run(source: Source, fields: RecordMap, options: ReadOptions) -> Run:
+    """A run through a map: a list of hits a record, or a record a hit."""
+    kind = container(source)
+    if kind == "table" and fields.is_flat(sample(source)):
+        from karat.formats.parquet import ParquetRun
+        from karat.formats.table_file import Scan
+
+        layout = Layout({role: name for role, name in fields.roles.items() if role in Layout.roles})
+        if source.is_parquet:
+            return ParquetRun(source.label, [Scan(str(source.path))], options.system, layout)
+        return FrameRun(read_table(source), source.label, options.system, source, layout=layout)
+    if not any("topk" in fields.record(record) for record in sample(source)):
+        return FrameRun(_rows(plain_records(source), fields, source.label), source.label, options.system)
+    if kind == "lines":
+        return MappedRun(source.label, source, options.system, options.hits, fields=fields)
+    return mapped_list((record for _, record in plain_records(source)), fields, options, source.label)
+
+
+def mapped_list(records: Iterable[dict[str, Any]], fields: RecordMap, options: ReadOptions, label: str) -> Run:
+    """The same for records in memory."""
+    made = [fields.record(record) for record in records]
+    if any("topk" in record for record in made):
+        return RunLog(label, made, options.system, options.hits)
+    return FrameRun(_rows(enumerate(made, 1), RecordMap("run", {}), label), label, options.system)
+
+
+class MappedRun(RunLog):
+    """Lines of JSON, read as the records of a run log that stand on the same lines."""
+
+    def __init__(
+        self,
+        label: str,
+        records: Any,
+        system: str | None = None,
+        hits: str = "topk",
+        *,
+        needed: bool = True,
+        fields: RecordMap,
+    ) -> None:
+        super().__init__(label, records, system, hits, needed=needed)
+        self._fields = fields
+
+    def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
+        return MappedRun(self.label, records, self._system, hits, needed=needed, fields=self._fields)
+
+    def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
+        plain, decoder = RecordDecoder(AnyRecord), RecordDecoder(RunRecord)
+        for batch in read_column_batches(self._records, plain):
+            assert isinstance(batch.records, list)  # a decoder that names no lists reads no lines as columns
+            pairs = zip(batch.records, batch.lines, strict=True)
+            records = [
+                decode_record(decoder, self._fields.record(plain.extras(record)), self.label, line)
+                for record, line in pairs
+            ]
+            yield SystemRecords(self.label, records, batch.lines, decoder.extra_names, places=batch.places)
+
+    def _parts_at(self, places: Ints, columns: frozenset[str]) -> Iterator[SystemRecords]:
+        lines = (msgspec.json.decode(line) for line in self._records.lines_at(places))
+        entries = ((None, self._fields.record(record)) for record in lines)
+        return self._decoded(entries, RecordDecoder(RunRecord), places)
+
+    def opening(self) -> dict[str, Any]:
+        return self._fields.record(super().opening())
+
+
+def mapped_gold(source: Source, fields: RecordMap, options: ReadOptions) -> Gold:
+    """A gold set through a map: an entry a query, or a row a judgement."""
+    if container(source) == "table" and fields.is_flat(sample(source)):
+        frame = read_table(source)
+        taken = [name for name in fields.roles if name in frame.columns and name not in fields.roles.values()]
+        renamed = frame.drop(taken).rename({name: role for role, name in fields.roles.items() if name in frame.columns})
+        return gold_from_frame(renamed, source.label, dataset_of(source), options.target, source)
+    header = None
+    if container(source) == "document":
+        value, lines = read_document(source)
+        header, records = header_of(value), _entries(value, lines, source.label)
+    else:
+        records = plain_records(source)
+    return gold_of_records(records, fields, options, source.label, dataset_of(source, header))
+
+
+def gold_of_records(
+    records: Iterable[tuple[int | None, dict[str, Any]]],
+    fields: RecordMap,
+    options: ReadOptions,
+    label: str,
+    dataset: Dataset,
+) -> Gold:
+    made = [(line, fields.record(record)) for line, record in records]
+    if not any(name in record for _, record in made for name in _SAYS) and options.target is None:
+        frame = _rows(made, RecordMap("gold", {}), label)
+        if {"chunk_id", "doc_id", "id"} & set(frame.columns):
+            return gold_from_frame(frame, label, dataset, options.target)
+    reader = GoldReader(label, options)
+    for entries, lines in decode_entries(made, reader.decoder, label):
+        reader.add(entries, lines)
+    return reader.build(dataset)
+
+
+def _rows(records: Iterable[tuple[int | None, dict[str, Any]]], fields: RecordMap, label: str) -> pl.DataFrame:
+    """A row a record, with the columns that a table of hits or judgements has."""
+    import polars as pl
+
+    made = [fields.record(record) for _, record in records]
+    names = [name for name in _OF_ROW if any(name in record for record in made)]
+    others = sorted({name for record in made for name, value in record.items() if _is_tag(value)} - set(_OF_ROW))
+    if not made or "query_id" not in names:
+        raise InputError(
+            "no field for query_id",
+            code="missing-field",
+            file=label,
+            got=", ".join(made[0]) if made else None,
+            hint="name it: --map query_id=FIELD",
+        )
+    columns: dict[str, Any] = {}
+    for name in (*names, *others):
+        values = [record.get(name) for record in made]
+        is_text = any(isinstance(value, str) for value in values)
+        columns[name] = [None if v is None else str(v) for v in values] if is_text else values
+    return pl.DataFrame({name: pl.Series(name, values, strict=False) for name, values in columns.items()})
+
+
+def _is_tag(value: Any) -> bool:
+    return value is not None and not isinstance(value, (list, dict))
+
+
+def mapped_records(source: Source, fields: FieldMap | None, kind: FileKind) -> Numbered:
+    """The records of a corpus or of bare queries under the names that Karat knows."""
+    found = map_for(fields, kind, source) or RecordMap(kind, {})
+    return ((line, found.record(record)) for line, record in plain_records(source))

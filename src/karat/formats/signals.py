@@ -1,0 +1,110 @@
+"""What users made of each query (thumbs, resolved, the score of an answer), from a file or a field of the gold."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from karat.data.attributes import attribute
+from karat.data.gold import Gold
+from karat.errors import InputError, NoOverlap
+from karat.files.decode_errors import DECODE_ERRORS, refusal
+from karat.formats.base import Source, SourcePlace
+from karat.formats.records import list_entries, read_document
+
+SIGNAL = "outside_quality"  # field of the gold set that holds it
+_WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "up": 1.0, "down": 0.0, "👍": 1.0, "👎": 0.0}
+_EXPECTED = "a number, true or false, yes or no, up or down"
+_HINT = "write FILE:FIELD; the file has query_id and the field in every line"
+
+
+def with_signal(gold: Gold, given: Any) -> Gold:
+    """The gold set with what `given` says of each query: a mapping, the name of a field of the gold set, a file with
+    `query_id` and one more field, or FILE:FIELD."""
+    if isinstance(given, Mapping):
+        said = {str(query): (value, SourcePlace("quality", None)) for query, value in given.items()}
+        field = "quality"
+    elif isinstance(given, str) and (given in gold.tags or given in gold.fields) and not Path(given).exists():
+        place = SourcePlace(gold.label, None)
+        said = {query: (value, place) for query, value in zip(gold.queries, attribute(gold, given), strict=True)}
+        field = given
+    else:
+        said, field = _of_file(given)
+    values = [_number(*said[query], field, query) if query in said else None for query in gold.queries]
+    if all(value is None for value in values):
+        file = next((place.file for _, place in said.values()), str(given))
+        raise NoOverlap("no query of the gold set has a value", file=file, field=field, hint=_HINT)
+    return replace(gold, fields={**gold.fields, SIGNAL: values})
+
+
+def _of_file(given: str | PathLike[str]) -> tuple[dict[str, tuple[Any, SourcePlace]], str]:
+    path, field = str(given), None
+    if not Path(path).exists() and ":" in path:
+        path, _, field = path.rpartition(":")
+    source = Source(path)
+    source.refuse_nonsense()
+    found: dict[str, tuple[Any, SourcePlace]] = {}
+    for record, place in _records(source):
+        names = [name for name in record if name not in ("query_id", "query")]
+        if field is None and len(names) != 1:
+            raise place.error("which field is it?", code="missing-option", got=", ".join(names) or "none", hint=_HINT)
+        field = field or names[0]
+        query = record.get("query_id", record.get("query"))
+        if query is None:
+            raise place.error("the field is missing", code="missing-field", field="query_id", hint=_HINT)
+        if str(query) in found:
+            raise place.error("this query stands twice", code="duplicate-query", query=str(query))
+        found[str(query)] = record.get(field), place
+    return found, field or ""
+
+
+def _records(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
+    if source.path.suffix.lower() in (".csv", ".tsv"):
+        with source.open() as stream:
+            text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
+            mark = "\t" if source.path.suffix.lower() == ".tsv" else ","
+            for line, row in enumerate(csv.DictReader(text, delimiter=mark), 2):
+                yield dict(row), SourcePlace(source.label, line)
+        return
+    import msgspec
+
+    if source.first_object is None:
+        value, lines = read_document(source)
+        for number, entry in list_entries(value, lines, source.label):
+            yield entry, SourcePlace(source.label, number)
+        return
+    with source.open() as stream:
+        for line, raw in enumerate(stream, 1):
+            if raw.strip():
+                try:
+                    yield msgspec.json.decode(raw, type=dict[str, Any]), SourcePlace(source.label, line)
+                except DECODE_ERRORS as error:
+                    raise refusal(error, source.label, line, raw) from error
+
+
+def _number(value: Any, place: SourcePlace, field: str, query: str) -> float | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and value.strip().lower() in _WORDS:
+        return _WORDS[value.strip().lower()]
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if not abs(found) < float("inf"):
+        raise InputError(
+            "not a signal of quality",
+            code="bad-value",
+            file=place.file,
+            line=place.line,
+            field=field,
+            query=query,
+            expected=_EXPECTED,
+            got=value,
+        )
+    return found

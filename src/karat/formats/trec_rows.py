@@ -1,0 +1,113 @@
+"""TrecRows of TREC files, by the native reader: any white space between columns, lines of a query in stretches."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from karat.data.ids import LONGEST, Floats, Ints, Packed
+from karat.data.native import native
+from karat.data.packed_ids import joined_pieces, packed_pieces
+
+_LARGEST = 1 << 30  # bytes of a block
+_LEAST = 16  # bytes of a line, for a first guess
+_FULL = -3
+
+
+class TrecRows(NamedTuple):
+    """Lines of a block. Consecutive lines of a query are a stretch."""
+
+    queries: list[str]  # by stretch
+    counts: Ints
+    starts: Ints  # where its first line begins
+    lines: Ints  # the number of that line, from 0
+    ids: Packed  # by row
+    numbers: Floats
+
+
+class _Asked(ctypes.Structure):
+    """`table_t` of reader.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("columns", "exactly", "number", "row_room", "odd_room")),
+        *((name, ctypes.c_void_p) for name in ("numbers", "firsts", "sizes", "starts", "names", "name_sizes")),
+        *((name, ctypes.c_void_p) for name in ("lines", "counts", "odd")),
+        *((name, ctypes.c_int64) for name in ("odd_count", "stretches", "longest", "longest_name")),
+    ]
+
+
+class _Room(threading.local):
+    """Arrays that the native reader fills, used again for the next block. Each thread has its own."""
+
+    rows = 0
+
+    def make(self, rows: int) -> None:
+        if rows <= self.rows:
+            return
+        self.rows = rows
+        self.numbers = np.empty(rows, np.float64)
+        self.firsts, self.sizes = np.empty(rows, np.uint32), np.empty(rows, np.uint32)
+        self.starts, self.names, self.name_sizes, self.lines, self.counts = np.empty((5, rows), np.int64)
+        self.odd = np.empty((rows, 3), np.int64)
+
+
+_room = _Room()
+
+
+def read_rows(block: bytes, *, columns: int, number: int, exactly: bool = False) -> TrecRows | None:
+    """Query, id and number of every line of a block; None where the plain reader must look at them.
+
+    `columns`: how many there are, at least or exactly.
+    """
+    if native() is None or len(block) > _LARGEST:
+        return None
+    _room.make(len(block) // _LEAST + 1)
+    while True:
+        arrays = {name: made.ctypes.data for name, made in _room.__dict__.items() if isinstance(made, np.ndarray)}
+        asked = _Asked(
+            columns=columns,
+            exactly=exactly,
+            number=number,
+            row_room=_room.rows,
+            odd_room=_room.rows,
+            **arrays,
+        )
+        rows = native().karat_table(block, len(block), ctypes.byref(asked))
+        if rows != _FULL:
+            break
+        _room.make(4 * _room.rows)  # no end to it: a row takes more than a byte
+    if rows <= 0 or asked.longest > LONGEST:
+        return None
+    numbers = _room.numbers[:rows].copy()
+    if not _read_odd(numbers, block, _room.odd[: asked.odd_count]):
+        return None
+    first, size = _room.names[: asked.stretches], _room.name_sizes[: asked.stretches]
+    return TrecRows(
+        joined_pieces(block, first, first + size).decode().split("\n"),
+        _room.counts[: asked.stretches].copy(),
+        _room.starts[: asked.stretches].copy(),
+        _room.lines[: asked.stretches].copy(),
+        packed_pieces(block, _room.firsts[:rows], _room.sizes[:rows], asked.longest),
+        numbers,
+    )
+
+
+def read_float(text: bytes) -> float:
+    if b"_" in text:  # 1_0 is a number for Python only
+        raise ValueError
+    return float(text)
+
+
+def _read_odd(numbers: Floats, block: bytes, odd: Ints) -> bool:
+    """Read the numbers that take more than one exact step; False where one is none, or not finite."""
+    if not len(odd):
+        return True
+    try:
+        found = [read_float(block[first : first + size]) for first, size in odd[:, 1:].tolist()]
+    except ValueError:
+        return False
+    numbers[odd[:, 0]] = found
+    return bool(np.isfinite(numbers).all())

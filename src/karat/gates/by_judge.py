@@ -1,0 +1,60 @@
+"""Gates on what a judge's labels say, corrected by labels of people."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from karat.results.analyses.base import Lacking, NotAsked, Setup
+from karat.results.analyses.bounds import BoundsAnalysis
+from karat.results.corrected import rows_by_people
+from karat.results.result import Result
+from karat.scoring.metrics.base import Metric
+from karat.scoring.views import Need
+
+_PEOPLE = "labels of people for some of the judge's pairs (--calibration)"
+
+
+class JudgeEstimate(NamedTuple):
+    """A mean over queries, as people would have labelled all hits."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def judge_need(setup: Setup) -> Need:
+    try:
+        return BoundsAnalysis().need(setup)
+    except NotAsked:
+        return Need()
+
+
+def judge_estimate(result: Result, metric: Metric) -> JudgeEstimate | str:
+    """The estimate, or why there is none."""
+    said = result.labelling
+    if not said.judge or not (said.human or said.known):
+        missing = _PEOPLE if said.judge else f"labels of a judge (--labels), and {_PEOPLE}"
+        return f"There is no judge-calibrated estimate of {metric}: it needs {missing}."
+    analysis = BoundsAnalysis()
+    try:
+        found = analysis.find(result.measure(analysis.need(result.setup).metrics))
+    except Lacking as error:
+        return f"There is no judge-calibrated estimate of {metric}: it needs {error}."
+    wanted = (str(metric), "judge-calibrated estimate")
+    row = next((row for row in found.rows if (row.metric, row.kind) == wanted), None)
+    if row is None or row.value is None or row.low is None or row.high is None:
+        return f"There is no judge-calibrated estimate of {metric}: {_why_none(result)}"
+    return JudgeEstimate(row.value, row.low, row.high, row.n)
+
+
+def _why_none(result: Result) -> str:
+    """Labels that were merged into the gold set are gold like any other: nobody knows that they were drawn."""
+    gold, said = result.gold, result.labelling
+    names = zip((gold.queries[query] for query in gold.query_of_item.tolist()), gold.ids, strict=True)
+    merged = sum(name in said.human and name in said.judge for name in names) - len(rows_by_people(result))
+    if merged > len(said.human) / 2:
+        why = f"{merged:,} of {len(said.human):,} labels of people are part of the gold set"
+        return f"{why}. Give the gold set without them, and the labels with --gold-labels and --calibration."
+    why = "people labelled too few of the run's own hits, or some hit of the top k has no label"
+    return f"{why}. `karat calibrate --next` names pairs to label."

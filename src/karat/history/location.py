@@ -1,0 +1,50 @@
+"""Which history is meant (KARAT_STORE, `store` in karat.yaml, the next folder .karat upward, else a new one here), and
+which of its runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from karat.errors import InputError
+from karat.history.folder import CATALOGUE, FolderStore
+from karat.history.postgres import SCHEMES, PostgresStore
+from karat.history.store import Store
+from karat.results.saved import is_reference
+from karat.settings import load_config
+
+FOLDER = ".karat"
+VARIABLE = "KARAT_STORE"
+
+
+def open_store(where: str | None = None, *, create: bool = False) -> Store:
+    """`where`: a folder or a URL of PostgreSQL. `create`: a folder that is not there is made."""
+    place = _place(where)
+    return PostgresStore(place) if isinstance(place, str) else FolderStore(place, create=create)
+
+
+def named(text: str | None) -> str | None:
+    """What an option calls a result: a path, a reference, or the bare name of a pin where no file has it."""
+    if text is None or is_reference(text) or Path(text).exists():
+        return text
+    pins, place = [], _place(None)
+    if isinstance(place, str) or (place / CATALOGUE).is_file():
+        with open_store() as store:
+            pins = [pin.name for pin in store.pins()]
+    if text in pins:
+        return f"history:{text}"
+    if Path(text).suffix or Path(text).name != text:  # looks like a file, and is refused as one
+        return text
+    pinned = f"pins are: {', '.join(pins)}" if pins else "there is none yet"
+    hint = f"{pinned}; `karat history pin RUN {text}` pins a saved run"
+    raise InputError("neither a file nor a pin of the history", code="no-such-file", file=text, hint=hint)
+
+
+def _place(where: str | None) -> str | Path:
+    """A URL of PostgreSQL, or a folder."""
+    place = where or os.environ.get(VARIABLE) or load_config().store
+    if place:
+        return place if place.startswith(SCHEMES) else Path(place)
+    here = Path.cwd()
+    found = (folder / FOLDER for folder in (here, *here.parents) if (folder / FOLDER / CATALOGUE).is_file())
+    return next(found, here / FOLDER)

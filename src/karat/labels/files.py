@@ -1,0 +1,360 @@
+"""Pools (pairs of a query and a passage that wait for a label) and labels, as files: JSONL (docs/labels.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from karat.errors import ConfigError, InputError
+from karat.files.append_log import LineFile, NotContinued
+from karat.files.atomic_write import check_writable, write_whole
+from karat.formats.base import Source, SourcePlace
+from karat.formats.records import RecordDecoder, read_records
+
+HIGHEST = 2  # strong 2, partial 1, irrelevant 0
+
+CONFLICT = "conflict"  # how the reason of a label begins on which annotators could not settle
+
+Kind = Literal["human", "judge"]
+Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+_EXPECTED = {"kind": "human or judge", "annotator": "a name"}
+
+
+class Key(NamedTuple):
+    """Names a pair; equal for all who speak of the same one."""
+
+    query: str
+    item: str
+    is_document: bool = False
+
+
+class Pair(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A query and a chunk, or a document where only `doc_id` is given."""
+
+    query_id: str | int
+    chunk_id: str | int | None = None
+    doc_id: str | int | None = None
+
+    @property
+    def key(self) -> Key:
+        if self.chunk_id is None:
+            return Key(str(self.query_id), str(self.doc_id), True)
+        return Key(str(self.query_id), str(self.chunk_id))
+
+
+P = TypeVar("P", bound=Pair)
+
+
+def _read_pairs(path: str, kind: type[P]) -> list[tuple[P, SourcePlace]]:
+    """Every line of a JSONL file (or entry of a JSON list), with its place. Unknown fields are passed over."""
+    source = Source(path)
+    source.refuse_nonsense()
+    found = []
+    for entry, place in read_records(source, RecordDecoder(kind)):
+        if entry.chunk_id is None and entry.doc_id is None:
+            hint = "or doc_id, for a whole document"
+            raise place.error("the field is missing", code="missing-field", field="chunk_id", hint=hint)
+        found.append((entry, place))
+    return found
+
+
+def write_pairs(path: str | PathLike[str], pairs: Iterable[Pair]) -> None:
+    """The whole file at once; `LabelLog` is for labels that come one by one."""
+    write_whole(Path(path), as_lines(pairs))
+
+
+def as_lines(pairs: Iterable[Pair]) -> bytes:
+    return b"".join(msgspec.json.encode(pair) + b"\n" for pair in pairs)
+
+
+class Origin(msgspec.Struct, omit_defaults=True):
+    """Where a pair comes from. It is for those who reckon with the labels: whoever labels must not see it."""
+
+    ranks: dict[str, int] = {}  # run → place in its list
+    influence: float | None = None  # by how much its label is expected to move the comparison
+
+
+class PairTexts(Pair, kw_only=True, omit_defaults=True):
+    """A pair as whoever labels it sees it."""
+
+    query: str | None = None  # its text
+    title: str | None = None
+    text: str | None = None
+    language: str | None = None
+    near_duplicate_of: str | None = None  # another item of the same query in the pool with nearly the same text
+
+
+class PoolEntry(PairTexts, kw_only=True, omit_defaults=True):
+    """One pair to be labelled. The order of a pool says nothing."""
+
+    inclusion_probability: Probability | None = None  # with which it came into the pool; null: picked, not drawn
+    origin: Origin | None = None
+
+
+def read_pool(path: str | PathLike[str]) -> list[PoolEntry]:
+    """The pairs of a pool, each once."""
+    seen: dict[Key, SourcePlace] = {}
+    found = []
+    for entry, place in _read_pairs(str(path), PoolEntry):
+        before = seen.setdefault(entry.key, place)
+        if before is not place:
+            what = f"{entry.key.item} stands in the pool already ({before})"
+            hint = "a pair is labelled once: remove one of the lines"
+            raise place.error(what, code="duplicate-pair", query=entry.key.query, hint=hint)
+        found.append(entry)
+    return found
+
+
+def by_key(entries: Sequence[PoolEntry]) -> dict[Key, PoolEntry]:
+    return {entry.key: entry for entry in entries}
+
+
+class Label(Pair, kw_only=True, omit_defaults=True):
+    """What one annotator says of one pair. A pair that could not be judged has no grade but a reason: it is missing,
+    which is not the same as irrelevant."""
+
+    grade: float | None
+    annotator: Annotated[str, msgspec.Meta(min_length=1)]
+    kind: Kind = "human"
+    reason: str | None = None  # why there is no grade: skipped, refusal, timeout …
+    note: str | None = None
+    quote: str | None = None  # words of the passage that show it
+    time: str | None = None  # ISO 8601
+    inclusion_probability: Probability | None = None  # with which the pair came into the pool
+    model: str | None = None
+    prompt_version: str | None = None
+
+
+@dataclass
+class Labels:
+    """Labels with their places: of one pair at most one by each annotator, in the order of the files."""
+
+    entries: list[Label] = field(default_factory=list)
+    places: list[SourcePlace] = field(default_factory=list)
+    repeated: int = 0  # lines that said again what stood there already
+    replaced: int = 0  # lines without a grade for which another line of the same annotator has one
+    _at: dict[tuple[str, Key], int] = field(default_factory=dict, repr=False)  # annotator and pair → place in entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self.entries)
+
+    @property
+    def annotators(self) -> list[str]:
+        return list(dict.fromkeys(label.annotator for label in self.entries))
+
+    @property
+    def files(self) -> str:
+        """Where they were read, in words."""
+        return " and ".join(dict.fromkeys(place.file for place in self.places))
+
+    def add(self, label: Label, place: SourcePlace) -> None:
+        """A grade stands in for an earlier or later failure of the same annotator; another grade is refused."""
+        at = self._at.setdefault((label.annotator, label.key), len(self))
+        if at == len(self):
+            self.entries.append(label)
+            self.places.append(place)
+            return
+        before = self.entries[at]
+        if before.grade is None:
+            self.entries[at], self.places[at] = label, place
+            self.replaced += 1
+        elif label.grade is None:
+            self.replaced += 1
+        elif label.grade == before.grade:
+            self.repeated += 1
+        else:
+            what = f"{label.annotator} has given {label.key.item} another grade before ({self.places[at]})"
+            raise contradiction(what, before, label, place, "remove the line that is wrong; two people have two names")
+
+    def of(self, pairs: Container[Key], kind: Kind | None = None) -> Labels:
+        """Those of some pairs, and of people or judges only."""
+        both = zip(self.entries, self.places, strict=True)
+        chosen = [(label, at) for label, at in both if label.key in pairs and kind in (None, label.kind)]
+        return Labels([label for label, _ in chosen], [at for _, at in chosen])
+
+    def graded(self) -> list[Label]:
+        return [label for label in self.entries if label.grade is not None]
+
+    def by_pair(self) -> dict[Key, list[Label]]:
+        """The labels of each pair that have a grade."""
+        found: dict[Key, list[Label]] = {}
+        for label in self.graded():
+            found.setdefault(label.key, []).append(label)
+        return found
+
+
+def read_labels(
+    *paths: str | PathLike[str], highest: float = HIGHEST, kind: Kind | None = None, may_be_empty: bool = False
+) -> Labels:
+    """The labels of one or more files; `kind` takes those of people, or of judges, only. Two different grades of one
+    annotator for one pair are refused."""
+    labels = Labels()
+    for path in paths:
+        for label, place in _read_file(str(path), may_be_empty):
+            _check(label, place, highest)
+            if kind is None or label.kind == kind:
+                labels.add(label, place)
+    return labels
+
+
+def gathered(given: Sequence[Label], file: str) -> Labels:
+    """Labels that were read from a file before, of each annotator one a pair."""
+    labels = Labels()
+    for label in given:
+        labels.add(label, SourcePlace(file, None))
+    return labels
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]:
+    try:
+        return _read_pairs(path, Label)
+    except InputError as error:
+        if error.field in _EXPECTED and error.what.startswith(("Invalid", "Expected")):  # not said in plain words
+            error.what, error.expected = "not usable", _EXPECTED[error.field]
+        if may_be_empty and error.code == "empty-file":
+            return []
+        raise
+
+
+def _check(label: Label, place: SourcePlace, highest: float) -> None:
+    if label.grade is None:
+        if not label.reason:
+            hint = "say why there is no grade; a passage that is irrelevant has the grade 0"
+            what = "a label without a grade and without a reason"
+            raise place.error(what, code="missing-field", field="reason", hint=hint)
+        return
+    if label.reason is not None:
+        hint = "reason says why there is no grade; what else there is to say goes into note"
+        what = "a label with a grade and a reason for having none"
+        raise place.error(what, code="contradiction", field="reason", hint=hint)
+    if not 0 <= label.grade <= highest:
+        longer = f"--max-grade {label.grade:g} names a longer scale"
+        hint = longer if label.grade > 0 else "a grade that is not known is null, with a reason"
+        expected = f"a grade from 0 to {highest:g}"
+        what = "out of the scale"
+        raise place.error(what, code="bad-value", field="grade", expected=expected, got=label.grade, hint=hint)
+
+
+def contradiction(what: str, before: Label, label: Label, place: SourcePlace, hint: str) -> InputError:
+    expected = f"{before.grade:g}, as there"
+    about = {"query": label.key.query, "field": "grade", "expected": expected, "got": label.grade, "hint": hint}
+    return place.error(what, code="contradiction", **about)
+
+
+def refuse_unknown(labels: Labels, pool: Sequence[PoolEntry]) -> None:
+    """Labels of pairs that are not in the pool belong to another pool."""
+    known = {entry.key for entry in pool}
+    for label, place in zip(labels.entries, labels.places, strict=True):
+        if label.key not in known:
+            what = f"{label.key.item} is not in the pool for this query"
+            hint = "labels and pool do not belong together: give the pool that was labelled"
+            raise place.error(what, code="unknown-pair", query=label.key.query, hint=hint)
+
+
+def conflict_pool(pool: Sequence[PoolEntry], settled: Sequence[Label]) -> list[PoolEntry]:
+    """The pairs of a pool on which nobody could settle, in its order."""
+    conflicts = {label.key for label in settled if label.grade is None and (label.reason or "").startswith(CONFLICT)}
+    return [entry for entry in pool if entry.key in conflicts]
+
+
+class LabelLog:
+    """Opens or continues a labels file. Half a last line, left by a crash, is cut; `labels` is what was there."""
+
+    def __init__(self, path: str | PathLike[str], *, highest: float = HIGHEST) -> None:
+        self.path = Path(path)
+        self._file = LineFile(self.path)
+        self._given: dict[str, dict[Key, float | None]] = {}
+        try:
+            lines = self._file.lines()
+            self.labels: Labels = read_labels(path, highest=highest, may_be_empty=True)
+            self.lines = [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]  # replaced ones, too
+        except (NotContinued, msgspec.MsgspecError):  # or labels that are no lines: a list, a compressed file
+            self._file.close()
+            hint = "-o names another file"
+            what = "this is no labels file, and is left alone"
+            raise ConfigError(what, code="not-a-labels-file", file=str(path), hint=hint) from None
+        except InputError:
+            self._file.close()
+            raise
+
+    def given(self, annotator: str) -> dict[Key, float | None]:
+        """What an annotator gave, the latest last; a grade counts more than having been skipped. It is kept up to date,
+        so that one label more does not cost reading all of them."""
+        found = self._given.get(annotator)
+        if found is None:
+            found = {}
+            for label in self.lines:
+                if label.annotator == annotator:
+                    _note(found, label)
+            if found:  # whoever only looks on leaves nothing behind
+                self._given[annotator] = found
+        return found
+
+    def add(self, label: Label) -> None:
+        """When this returns, the label is on the disk."""
+        self._file.append(msgspec.json.encode(label) + b"\n")
+        self.lines.append(label)
+        if label.annotator in self._given:
+            _note(self._given[label.annotator], label)
+
+    def drop(self, at: int) -> Label:
+        """Take one of `lines` back."""
+        self._file.drop(at)
+        label = self.lines.pop(at)
+        self._given.pop(label.annotator, None)
+        return label
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> LabelLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _note(given: dict[Key, float | None], label: Label) -> None:
+    before = given.pop(label.key, None)  # so that the latest stands last
+    given[label.key] = before if label.grade is None else label.grade
+
+
+def check_labels(path: Path) -> None:
+    """Refuse a file that holds something else, before anything is paid for."""
+    check_writable(path)
+    _lines(path)
+
+
+def write_beside(path: Path, labels: Sequence[Label], annotator: str) -> int:
+    """Lines of others, and of other pairs, stay as they are and come first. How many that were."""
+    replaced = {label.key for label in labels}
+    kept = [line for line, there in _lines(path) if there.annotator != annotator or there.key not in replaced]
+    write_whole(path, b"".join(line + b"\n" for line in (*kept, *map(msgspec.json.encode, labels))))
+    return len(kept)
+
+
+def _lines(path: Path) -> list[tuple[bytes, Label]]:
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            if line.strip():
+                found.append((line, msgspec.json.decode(line, type=Label)))
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            hint = "labels are added to what is there: name another file with -o"
+            what = f"this is no labels file: {error}"
+            raise ConfigError(what, code="not-a-labels-file", file=str(path), line=number, hint=hint) from None
+    return found

@@ -1,0 +1,131 @@
+"""Labels of people become part of the gold set: a new version of it, which says where each label comes from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any, Literal
+
+import msgspec
+
+from karat import __version__
+from karat.data.audit import Entry
+from karat.data.gold import DOC, Dataset, Gold
+from karat.data.saved import SavedObject
+from karat.errors import InputError
+from karat.formats.base import Source
+from karat.formats.gold_writer import gold_lines
+from karat.labels.files import HIGHEST, Key, Label, Labels, read_labels
+from karat.labels.labelled_gold import with_labels
+
+# What the audit of a gold set says of labels, and of nothing else.
+_OF_LABELS = ("labels_", "gold_raised", "gold_stretched", "gold_scale")
+
+
+class LabelSource(msgspec.Struct, frozen=True):
+    """A file of labels that went into a gold set."""
+
+    file: str
+    hash: str
+    labels: int  # of people, with a grade
+
+
+class Merging(SavedObject, frozen=True, kw_only=True):
+    """What `karat merge` did; also the provenance in the first line of the new gold set."""
+
+    schema: Literal["karat/merging/1"] = "karat/merging/1"
+    gold: str
+    dataset: Dataset  # the gold set before
+    version: str  # of the new one
+    labels: list[LabelSource]
+    annotators: dict[str, int]  # those whose labels were added, and how many
+    added: int
+    relevant: int  # of these
+    queries: int  # that got one
+    by_judges: int  # labels of models, left out: they are no gold
+    last: str | None  # time of the latest label that was added
+    highest: float  # grade of the labels' scale
+    audit: list[Entry]  # what was left out or changed, and why
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GoldVersion:
+    """A gold set with labels in it, and how it came about."""
+
+    gold: Gold
+    merging: Merging
+    notes: dict[int, dict[str, Any]]  # who labelled each row that was added
+
+    def text(self) -> bytes:
+        """As a file."""
+        return b"".join(gold_lines(self.gold, {"provenance": self.merging}, self.notes))
+
+
+def merge_labels(
+    gold: Gold,
+    files: Sequence[str | PathLike[str]],
+    *,
+    version: str | None = None,
+    doc_of: str = "#",
+    highest: float = HIGHEST,
+    gold_scale: float | None = None,
+) -> GoldVersion:
+    """A new version of the gold set, with the labels that people gave to pairs that it does not judge.
+
+    Labels of models are left out and counted. Annotators who disagree are refused, as in `with_labels`. `version`:
+    its name (default: that of the gold set, and a hash of the labels).
+    """
+    every = read_labels(*files, highest=highest)
+    people = every.of({label.key for label in every}, "human")
+    if not people.graded():
+        what = "no label of a person with a grade"
+        hint = "labels of a judge stay beside the gold set: karat eval --labels"
+        raise InputError(what, code="no-labels", file=" and ".join(map(str, files)), hint=hint)
+    merged = with_labels(gold, people, doc_of=doc_of, highest=highest, gold_scale=gold_scale)
+    added = _added(gold, merged, people)
+    given = list(added.values())
+    annotators = [label.annotator for label in given]
+    name = version or f"{gold.dataset.version or 'gold'}+{_hash(given)}"
+    merging = Merging(
+        karat=__version__,
+        gold=gold.label,
+        dataset=gold.dataset,
+        version=name,
+        labels=[_source(str(file), people) for file in files],
+        annotators={who: annotators.count(who) for who in sorted(set(annotators))},
+        added=len(given),
+        relevant=sum((label.grade or 0) > 0 for label in given),
+        queries=len({label.key.query for label in given}),
+        by_judges=sum(label.kind == "judge" for label in every),
+        last=max((label.time for label in given if label.time), default=None),
+        highest=highest,
+        audit=[entry for entry in merged.audit if entry.code.startswith(_OF_LABELS)],
+    )
+    dataset = msgspec.structs.replace(merged.dataset, version=name)
+    notes = {row: {"annotator": label.annotator} for row, label in added.items()}
+    return GoldVersion(replace(merged, dataset=dataset), merging, notes)
+
+
+def _added(before: Gold, after: Gold, labels: Labels) -> dict[int, Label]:
+    """Row of the new gold set → the label that it comes from."""
+    said = {label.key: label for label in labels.graded()}
+    known = set(zip(before.query_of_item.tolist(), before.ids, before.kinds.tolist(), strict=True))
+    rows = zip(after.query_of_item.tolist(), after.ids, after.kinds.tolist(), strict=True)
+    return {
+        row: said[Key(after.queries[query], item, kind == DOC)]
+        for row, (query, item, kind) in enumerate(rows)
+        if (query, item, kind) not in known
+    }
+
+
+def _source(file: str, labels: Labels) -> LabelSource:
+    graded = zip(labels.entries, labels.places, strict=True)
+    count = sum(label.grade is not None and place.file == file for label, place in graded)
+    return LabelSource(file, Source(file).content_hash(), count)
+
+
+def _hash(labels: Sequence[Label]) -> str:
+    content = sorted((*label.key, label.grade or 0.0) for label in labels)
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:8]

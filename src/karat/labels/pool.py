@@ -1,0 +1,228 @@
+"""Pooling: what several runs found and nobody has judged, ready to be labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat import __version__
+from karat.data.attributes import language_of
+from karat.data.corpus import Corpus
+from karat.data.gold import Dataset, Gold
+from karat.data.ids import DocRule
+from karat.data.saved import SavedObject
+from karat.errors import ConfigError, InputError
+from karat.formats.corpus import is_text_folder, read_corpus
+from karat.formats.read import read_run
+from karat.labels.files import Origin, PoolEntry
+from karat.labels.influence import FoundPair, find_influence
+from karat.labels.labelled_gold import read_gold_or_queries
+from karat.matching.near_duplicates import near_duplicates
+from karat.results.evaluate import evaluate_all
+from karat.results.queries.shown import Texts
+from karat.results.result import Result
+from karat.scoring.metrics.grammar import parse_metric
+from karat.scoring.views import Need
+
+
+class Pooling(SavedObject, frozen=True, kw_only=True):
+    """What went into a pool, and what did not."""
+
+    schema: Literal["karat/pooling/1"] = "karat/pooling/1"
+    runs: list[str]
+    gold: str
+    dataset: Dataset
+    k: int
+    found: int  # different pairs among the first k hits of the runs
+    judged: int  # of them, those that have a grade already
+    no_answer_queries: int  # queries that have no answer, whose hits nobody needs to judge
+    metric: str | None = None  # what influence is measured by
+    without_influence: int = 0  # pairs left out, because no grade of theirs would change the comparison
+    chosen: Literal["all", "budget", "sample"] = "all"
+    drawn_from: int  # pairs that were there to choose from
+    pairs: int  # pairs in the pool
+    queries: int  # queries in the pool
+    near_duplicates: int  # pairs whose text nearly repeats another of the same query
+    without_text: int
+    influence_share: float | None = None  # of the influence of all pairs that wait for a label, that of the pool's
+    seed: int
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """The pairs, in the order in which they are to be labelled, and how they came together."""
+
+    entries: list[PoolEntry]
+    summary: Pooling
+
+
+def make_pool(
+    runs: Sequence[Any],
+    gold: Any,
+    *,
+    k: int = 10,
+    corpus: Any = None,
+    metric: str | None = None,
+    only_differences: bool = False,
+    budget: int | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    doc_of: str = "#",
+) -> Pool:
+    """Pairs of a query and one of the first k hits of any run that the gold set does not judge.
+
+    - `only_differences`: only pairs that can change the comparison of the runs, one label at a time.
+    - `budget`: the so many pairs with the greatest influence on the comparison, by `metric` (default ndcg@k).
+    - `sample`: so many pairs at random, each with the same known probability.
+    """
+    if budget is not None and sample is not None:
+        what = "a budget picks and a sample draws: not both"
+        raise ConfigError(what, code="contradiction", hint="give one of the two")
+    judged = read_gold_or_queries(gold)
+    runs = [read_run(run) for run in runs]
+    if corpus is not None and not isinstance(corpus, Corpus) and not is_text_folder(corpus):
+        corpus = read_corpus(corpus)  # once for all; a folder of texts is cut for each system
+    measure = parse_metric(metric or f"ndcg@{k}")
+    results = _results(runs, judged, k, max(k, measure.k or k), corpus, doc_of)
+    pairs, ranks = _collect(judged, results, k)
+    waiting = [pair for pair in pairs if pair.grade is None]
+    measured = budget is not None or only_differences
+    if measured:
+        find_influence(results, waiting, ranks, measure, judged)
+    telling = [pair for pair in waiting if not only_differences or pair.possible]
+    rng = np.random.default_rng(seed)
+    picked, probability = _choose(telling, budget, sample, rng)
+    if not picked:
+        raise _nothing(judged, pairs, waiting, k)
+    corpora = [result.corpus for result in results.values() if result.corpus is not None]
+    entries = [_entry(pair, judged, corpora, probability) for pair in _shuffled(picked, rng)]
+    total, moved = (sum(pair.expected or 0.0 for pair in of) for of in (waiting, picked))
+    summary = Pooling(
+        karat=__version__,
+        runs=list(results),
+        gold=judged.label,
+        dataset=judged.dataset,
+        k=k,
+        found=len(pairs),
+        judged=len(pairs) - len(waiting),
+        no_answer_queries=int(judged.no_answer.sum()),
+        metric=str(measure) if measured else None,
+        without_influence=len(waiting) - len(telling),
+        chosen="all" if len(picked) == len(telling) else "sample" if budget is None else "budget",
+        drawn_from=len(telling),
+        pairs=len(entries),
+        queries=len({entry.query_id for entry in entries}),
+        near_duplicates=sum(entry.near_duplicate_of is not None for entry in entries),
+        without_text=sum(entry.text is None for entry in entries),
+        influence_share=(moved / total if total else 1.0) if measured else None,
+        seed=seed,
+    )
+    return Pool(entries, summary)
+
+
+def _results(runs: Sequence[Any], gold: Gold, k: int, depth: int, corpus: Any, doc_of: str) -> dict[str, Result]:
+    """Every system of every run, by a name that no other has. `depth`: hits of each query that are looked at."""
+    found: dict[str, Result] = {}
+    for run in runs:
+        results = evaluate_all(
+            run,
+            gold,
+            [f"judged@{k}"],
+            k=k,
+            corpus=corpus,
+            doc_of=doc_of,
+            consumers=[lambda setup: Need(lists=depth, texts=True)],
+        )
+        for result in results.values():
+            name = result.system or result.run
+            name = name if name not in found else f"{name} ({result.run})"
+            found[name if name not in found else f"{name} {len(found) + 1}"] = result
+    return found
+
+
+def _collect(gold: Gold, results: dict[str, Result], k: int) -> tuple[list[FoundPair], list[tuple[int, float]]]:
+    """The first hits of all runs together, each pair once; and (rank, grade) of all judged hits of all runs.
+
+    The order does not depend on that of the runs. Of a query, what is judged comes first: a text that repeats a judged
+    one should name it.
+    """
+    wanted = {query: k for at, query in enumerate(gold.queries) if not gold.no_answer[at]}
+    by_query: dict[str, dict[str, FoundPair]] = {}
+    judged = []
+    for name, result in results.items():
+        texts = Texts(result.corpus, {}, DocRule(result.rules.doc_of))
+        for query, hits in ({} if result.lists is None else result.lists.first(wanted, texts=True)).items():
+            for hit in hits:
+                pair = by_query.setdefault(query, {}).setdefault(hit.id, FoundPair(query, hit.id))
+                pair.ranks[name] = hit.rank
+                pair.text = pair.text or hit.text or texts.of(hit.id)
+                pair.grade = hit.grade if pair.grade is None else pair.grade
+                judged += [] if hit.grade is None else [(hit.rank, hit.grade)]
+    found = []
+    for query in gold.queries:
+        pairs = by_query.get(query, {}).values()
+        ordered = sorted(pairs, key=lambda p: (p.grade is None, min(p.ranks.values()), p.item))
+        for pair, first in zip(ordered, near_duplicates([p.text for p in ordered]), strict=True):
+            pair.near_duplicate_of = None if first is None else ordered[first].item
+        found += ordered
+    return found, judged
+
+
+def _choose(
+    pairs: list[FoundPair], budget: int | None, sample: int | None, rng: np.random.Generator
+) -> tuple[list[FoundPair], float | None]:
+    """The pairs for the pool, and with which probability each came in; a picked one has none."""
+    wanted = budget if budget is not None else sample
+    if wanted is not None and wanted < 1:
+        raise ConfigError("nothing to label", code="bad-setting", expected="1 or more pairs", got=wanted)
+    if wanted is None or wanted >= len(pairs):
+        return pairs, 1.0
+    if sample is not None:
+        drawn = np.sort(rng.choice(len(pairs), sample, replace=False))
+        return [pairs[i] for i in drawn.tolist()], sample / len(pairs)
+    # Those that come to the same are picked at random, not by the order of their ids.
+    chance = rng.random(len(pairs))
+    order = np.lexsort((chance, np.array([-(pair.expected or 0.0) for pair in pairs])))
+    return [pairs[i] for i in np.sort(order[:wanted]).tolist()], None
+
+
+def _shuffled(pairs: list[FoundPair], rng: np.random.Generator) -> list[FoundPair]:
+    """Queries in any order, and the passages of each: neither ranks nor runs can be told from it. Those of one query
+    stay together, so that whoever labels reads it once."""
+    by_query: dict[str, list[FoundPair]] = {}
+    for pair in pairs:
+        by_query.setdefault(pair.query, []).append(pair)
+    groups = list(by_query.values())
+    mixed = (groups[i] for i in rng.permutation(len(groups)).tolist())
+    return [group[i] for group in mixed for i in rng.permutation(len(group)).tolist()]
+
+
+def _entry(pair: FoundPair, gold: Gold, corpora: Iterable[Corpus], probability: float | None) -> PoolEntry:
+    row = gold.index[pair.query]
+    titles = (corpus.titles[corpus.index[pair.item]] for corpus in corpora if pair.item in corpus.index)
+    title = next(titles, None) or None
+    return PoolEntry(
+        query_id=pair.query,
+        chunk_id=pair.item,
+        query=gold.text(row),
+        title=title,
+        text=pair.text,
+        language=language_of(gold, row),
+        near_duplicate_of=pair.near_duplicate_of,
+        inclusion_probability=probability,
+        origin=Origin(pair.ranks, pair.expected),
+    )
+
+
+def _nothing(gold: Gold, pairs: list[FoundPair], waiting: list[FoundPair], k: int) -> InputError:
+    what, more = "no pair that waits for a label would change the comparison", {}
+    if not pairs:
+        what = "the runs have no hits for queries with an answer"
+    elif not waiting:
+        what = f"all {len(pairs):,} pairs of the first {k} hits are judged already"
+        more = {"file": gold.label, "hint": "pool deeper with --k, or other runs"}
+    else:
+        more = {"hint": "without --only-differences all of them are pooled"}
+    return InputError(f"nothing to label: {what}", code="nothing-to-label", **more)  # type: ignore[arg-type]

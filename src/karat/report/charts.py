@@ -1,0 +1,278 @@
+"""Charts as SVG, made from the figures of a report.
+
+They fit any width without a script: x goes by per cent of the width and y by pixels, so that letters and dots keep
+their size. Colours are CSS variables of the page; what they tell is also told by shape, dash or place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from markupsafe import Markup
+
+from karat.report.blocks import Bar, Bars, Chart, Dot, Dots, Interval, Range, Scatter, Series, Spot
+from karat.report.cells import around
+from karat.report.svg import Scale, axis, element, gutter, legend, line, mark, percent, picture, short, text, tick
+from karat.results.numbers import counted, interval
+
+_LINES_HEIGHT = 240
+_WIDE = 1000  # units of the part that is stretched to the width
+_SHAPES = ("circle", "square", "up", "diamond")  # dashes and colours of the same number are in the style sheet
+_TICKS = 8  # places of the axis that are named one by one
+_LETTER = 13  # pixels from one line of letters to the next
+_ROWS = _LINES_HEIGHT // _LETTER - 2  # lines of letters between the top and the axis
+_NARROWEST, _DIGIT, _GAP = 300, 7, 6  # pixels of the axis on a narrow page, of a digit, and between two numbers
+_BAR_ROW, _THICK = 44, 20
+_ROOM = 0.09  # share of the width under which a bar has no room for words
+_KINDS = 5
+_DOT_ROW = 36  # pixels; on a narrow page a row's name stands above its dots
+_OTHERS = ("square", "cross", "diamond", "stroke")
+_SCATTER_HEIGHT = 320
+_EDGE = 0.05  # of the scale, so that spots at its ends are whole
+_LARGEST = 2.6  # times the size of a mark, for the spot with most queries
+_SPOT_SHAPES = {"gained": "up", "lost": "down", "same": "circle"}
+_SPARK_WIDTH, _SPARK_HEIGHT, _MARGIN = 64, 14, 4
+
+
+def draw(figure: Chart | Dots | Bars | Scatter, ident: str) -> Markup:
+    """An SVG with its legend. `ident`: a name that no other chart of the page has."""
+    if isinstance(figure, Chart):
+        return draw_lines(figure, ident)
+    if isinstance(figure, Dots):
+        return _draw_dots(figure, ident)
+    if isinstance(figure, Bars):
+        return _draw_bars(figure, ident)
+    return _draw_scatter(figure, ident)
+
+
+def draw_lines(chart: Chart, ident: str) -> Markup:
+    xs = [v for series in chart.series for v in series.x]
+    ys = [v for s in chart.series for values in (s.y, s.low or (), s.high or ()) for v in values if v is not None]
+    x, y = Scale(*around(xs), chart.x_scale), Scale(*(chart.y_range or around(ys, zero=True)))
+    lines = list(enumerate(chart.series))
+    stretched = [shape for i, series in lines for shape in _line(series, i, x, y)]
+    box = {"viewBox": f"0 0 {_WIDE} {_LINES_HEIGHT}", "preserveAspectRatio": "none"}
+    parts = [*_grid(chart, x, y), *_marks(chart, x)]
+    parts.append(element("svg", *stretched, **box, width="100%", height=_LINES_HEIGHT))
+    parts += [shape for i, series in lines for shape in _whiskers(series, i, x, y)]
+    parts += [point for i, series in lines for point in _points(chart, series, i, x, y)]
+    told = f"{chart.y_title} over {chart.x_title}: " + "; ".join(_ends(chart, series) for series in chart.series)
+    names = legend((_sample(i), series.name) for i, series in lines)
+    return picture(parts, "lines", _LINES_HEIGHT, chart.title, told, ident) + names
+
+
+def _grid(chart: Chart, x: Scale, y: Scale) -> Iterator[Markup]:
+    yield from _y_axis(y, _LINES_HEIGHT)
+    yield text(chart.y_title, 0, -14, "title", dx=-38)
+    xs = sorted({v for series in chart.series for v in series.x})
+    places = xs if len(xs) <= _TICKS or chart.x_words else x.ticks()
+    yield from axis(_with_room([(x.share(v), _at(chart, v)) for v in places]), _LINES_HEIGHT, chart.x_title, grid=False)
+
+
+def _y_axis(scale: Scale, height: float) -> Iterator[Markup]:
+    for value in scale.ticks():
+        at = height * (1 - scale.share(value))
+        yield line(0, at, 1, at, "gridline")
+        yield text(tick(value), 0, at + 4, "tick end", dx=-10)
+
+
+def _at(chart: Chart, x: float) -> str:
+    return chart.x_words[int(x) - 1] if chart.x_words else tick(x)
+
+
+def _with_room(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Those whose words do not run into the ones before, on the narrowest page.
+
+    >>> _with_room([(0.0, "0.025"), (0.7, "0.0303"), (0.8, "0.0313"), (0.99, "0.0325"), (1.0, "0.0326")])
+    [(0.0, '0.025'), (0.7, '0.0303'), (0.99, '0.0325')]
+    """
+    kept = ticks[:1]
+    for share, words in ticks[1:]:
+        before, last = kept[-1]
+        if (share - before) * _NARROWEST >= (len(last) + len(words)) / 2 * _DIGIT + _GAP:
+            kept.append((share, words))
+    return kept
+
+
+def _marks(chart: Chart, x: Scale) -> Iterator[Markup]:
+    for i, found in enumerate(chart.marks):
+        share = x.share(found.x)
+        yield line(share, 0, share, _LINES_HEIGHT, "mark")
+        place, dx = ("mark-words end", -6) if share > 0.5 else ("mark-words", 6)  # on the side where there is room
+        yield text(found.text, share, _LINES_HEIGHT - 10 - _LETTER * (i % _ROWS), place, dx=dx)
+
+
+def _line(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
+    """Band and line in units that are stretched; both break where there is no value."""
+    low, high = series.low or (), series.high or ()
+    for run in _runs(series.y):
+        at = [x.share(series.x[j]) * _WIDE for j in run]
+        if low and high and all(low[j] is not None and high[j] is not None for j in run):
+            edge = [_pair(a, y, high[j]) for a, j in zip(at, run, strict=True)]
+            back = [_pair(a, y, low[j]) for a, j in zip(at, run, strict=True)]
+            yield element("polygon", points=" ".join([*edge, *reversed(back)]), class_=f"band s{i % 4}")
+        points = " ".join(_pair(a, y, series.y[j]) for a, j in zip(at, run, strict=True))
+        yield element("polyline", points=points, class_=f"line s{i % 4}")
+
+
+def _whiskers(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
+    """The interval of a value that stands alone: a band there would have no width."""
+    low, high = series.low or (), series.high or ()
+    for run in _runs(series.y):
+        if len(run) == 1 and low and high:
+            bottom, top = low[run[0]], high[run[0]]
+            if bottom is not None and top is not None:
+                at, ends = x.share(series.x[run[0]]), [_LINES_HEIGHT * (1 - y.share(end)) for end in (bottom, top)]
+                yield line(at, ends[0], at, ends[1], f"whisker s{i % 4}")
+
+
+def _runs(values: Sequence[float | None]) -> list[list[int]]:
+    """Places of values that stand together, without a gap between them."""
+    groups = groupby(range(len(values)), lambda i: values[i] is None)
+    return [list(run) for is_gap, run in groups if not is_gap]
+
+
+def _pair(at: float, y: Scale, value: float | None) -> str:
+    return f"{at:.1f},{_LINES_HEIGHT * (1 - y.share(value or 0.0)):.1f}"
+
+
+def _points(chart: Chart, series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
+    for at, value, told in zip(series.x, series.y, _told(chart, series), strict=True):
+        if value is not None:
+            place = _LINES_HEIGHT * (1 - y.share(value))
+            yield mark(_SHAPES[i % 4], x.share(at), place, f"dot s{i % 4}", told)
+
+
+def _told(chart: Chart, series: Series) -> Iterator[str]:
+    for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
+        limits = f" {interval(series.low[i], series.high[i])}" if series.low and series.high else ""
+        place = f"{x:g}" if not chart.x_words else _at(chart, x)
+        yield f"{series.name} at {place}: {'–' if y is None else format(y, '.4f')}{limits}"
+
+
+def _ends(chart: Chart, series: Series) -> str:
+    told = list(_told(chart, series))
+    return f"{told[0]}, {told[-1]}" if told else f"{short(series.name)}: nothing"
+
+
+def _sample(i: int) -> Markup:
+    return line(0, 7, 1, 7, f"line s{i % 4}") + mark(_SHAPES[i % 4], 0.5, 7, f"dot s{i % 4}")
+
+
+def _draw_bars(bars: Bars, ident: str) -> Markup:
+    scale = Scale(*bars.scale)
+    names = list(dict.fromkeys(bar.name for bar in bars.bars))
+    height = _BAR_ROW * len(names)
+    parts = axis([(scale.share(v), tick(v)) for v in scale.ticks()], height, bars.x_title)
+    parts += [text(short(name), 0, _BAR_ROW * (i + 0.5), "name", title=name) for i, name in enumerate(names)]
+    parts += [_bar(bar, bars, scale, _BAR_ROW * (names.index(bar.name) + 0.5)) for bar in bars.bars]
+    told = "; ".join(f"{bar.name}: {bars.kinds[bar.kind]} {bar.text}" for bar in bars.bars)
+    samples = [(element("rect", x=3, width=24, height=14, class_=_kind(i)), name) for i, name in enumerate(bars.kinds)]
+    return picture(parts, f"bars {gutter(names)}", height, bars.title, told, ident) + legend(samples)
+
+
+def _bar(bar: Bar, bars: Bars, scale: Scale, y: float) -> Markup:
+    low, high = sorted((scale.share(bar.start), scale.share(bar.end)))
+    drawn = element(
+        "rect",
+        element("title", f"{bar.name}: {bars.kinds[bar.kind]} {bar.text}"),
+        x=percent(low),
+        y=y - _THICK / 2,
+        width=percent(high - low),
+        height=_THICK,
+        class_=_kind(bar.kind),
+    )
+    # A waterfall's bars stand apart, so that words fit beside them; those of a stack need room inside.
+    alone = sum(other.name == bar.name for other in bars.bars) == 1
+    if high - low >= _ROOM:
+        return drawn + text(bar.text, (low + high) / 2, y + 4, f"inside i{bar.kind % _KINDS}")
+    if not alone:
+        return drawn
+    return drawn + text(bar.text, high if high < 0.8 else low, y + 4, "beside" + ("" if high < 0.8 else " end"))
+
+
+def _kind(i: int) -> str:
+    return f"bar b{i % _KINDS}"
+
+
+def _draw_dots(dots: Dots, ident: str) -> Markup:
+    scale = Scale(*dots.scale)
+    height = _DOT_ROW * len(dots.rows)
+    parts = axis([(scale.share(v), tick(v)) for v in scale.ticks()], height, dots.x_title)
+    if scale.low < 0 < scale.high:
+        parts.append(line(scale.share(0), 0, scale.share(0), height, "zero"))
+    for i, row in enumerate(dots.rows):
+        parts += _dot_row(row, dots, scale, _DOT_ROW * (i + 0.5))
+    told = "; ".join(f"{row.name} {row.value.text}" for row in dots.rows)
+    value = (line(0, 7, 1, 7, "whisker") + mark("circle", 0.5, 7, "dot s0"), "value with its interval")
+    others = [
+        (mark(_OTHERS[i % 4], 0.5, 7, f"other o{i % 4}"), name)
+        for i, name in enumerate(dots.others)
+        if any(row.others[i] is not None for row in dots.rows)
+    ]
+    room = gutter(row.name for row in dots.rows)
+    return picture(parts, f"dots {room}", height, dots.title, told, ident) + legend([value, *others])
+
+
+def _dot_row(row: Dot, dots: Dots, scale: Scale, y: float) -> Iterator[Markup]:
+    found = row.value
+    yield text(short(row.name), 0, y, "name", title=row.name)
+    if found.low is not None and found.high is not None:
+        low, high = scale.share(found.low), scale.share(found.high)
+        yield line(low, y, high, y, "whisker")
+        yield from (line(end, y - 5, end, y + 5, "whisker") for end in (low, high))
+    for i, (name, value) in enumerate(zip(dots.others, row.others, strict=True)):
+        if value is not None:
+            yield mark(_OTHERS[i % 4], scale.share(value), y, f"other o{i % 4}", f"{name}: {value:.4g}")
+    if found.value is not None:
+        yield mark("circle", scale.share(found.value), y, "dot s0", f"{row.name}: {found.text}")
+    yield text(found.text, 1, y, "value")
+
+
+def _draw_scatter(scatter: Scatter, ident: str) -> Markup:
+    low, high = scatter.scale
+    edge = _EDGE * (high - low)
+    scale = Scale(low - edge, high + edge)
+    parts = list(_frame(scatter, scale))
+    most = max((spot.count for spot in scatter.spots), default=1)
+    # The largest first, so that none hides a smaller one.
+    parts += [_spot(spot, scatter, scale, most) for spot in sorted(scatter.spots, key=lambda s: -s.count)]
+    counts = {kind: sum(s.count for s in scatter.spots if s.kind == kind) for kind in _SPOT_SHAPES}
+    told = f"{scatter.y_title} against {scatter.x_title}: " + ", ".join(f"{n} {kind}" for kind, n in counts.items())
+    samples = [(mark(_SPOT_SHAPES[kind], 0.5, 7, f"spot {kind}"), f"{kind} ({n:,})") for kind, n in counts.items()]
+    return picture(parts, "scatter", _SCATTER_HEIGHT, scatter.title, told, ident) + legend(samples)
+
+
+def _frame(scatter: Scatter, scale: Scale) -> Iterator[Markup]:
+    yield from _y_axis(scale, _SCATTER_HEIGHT)
+    yield from axis([(scale.share(v), tick(v)) for v in scale.ticks()], _SCATTER_HEIGHT, scatter.x_title)
+    yield text(scatter.y_title, 0, -14, "title", dx=-38)
+    yield line(0, _SCATTER_HEIGHT, 1, 0, "mark")  # where both are the same
+
+
+def _spot(spot: Spot, scatter: Scatter, scale: Scale, most: int) -> Markup:
+    size = 0.8 + (_LARGEST - 0.8) * math.sqrt((spot.count - 1) / max(most - 1, 1))
+    told = f"{spot.x:.4g} → {spot.y:.4g}: {counted(spot.count)}"
+    y = _SCATTER_HEIGHT * (1 - scale.share(spot.y))
+    return mark(_SPOT_SHAPES[spot.kind], scale.share(spot.x), y, f"spot {spot.kind}", told, size)
+
+
+def draw_spark(cell: Interval, ends: Range) -> Markup:
+    """Hidden from those who do not see it: the text beside it says the same."""
+    scale = Scale(*ends)
+    middle = _SPARK_HEIGHT / 2
+    parts = [element("path", d=f"M{_MARGIN} {middle}H{_SPARK_WIDTH - _MARGIN}", class_="rail")]
+    if scale.low < 0 < scale.high:
+        parts.append(element("path", d=f"M{_x(scale, 0):.1f} 1V{_SPARK_HEIGHT - 1}", class_="zero"))
+    if cell.low is not None and cell.high is not None:
+        reach = f"M{_x(scale, cell.low):.1f} {middle}H{_x(scale, cell.high):.1f}"
+        parts.append(element("path", d=reach, class_="reach"))
+    if cell.value is not None:
+        parts.append(element("circle", cx=_x(scale, cell.value), cy=middle, r=3, class_="point"))
+    return element("svg", *parts, class_="spark", width=_SPARK_WIDTH, height=_SPARK_HEIGHT, aria_hidden="true")
+
+
+def _x(scale: Scale, value: float) -> float:
+    return _MARGIN + scale.share(value) * (_SPARK_WIDTH - 2 * _MARGIN)

@@ -1,0 +1,142 @@
+"""Many runs side by side: for a terminal, Markdown, a page, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from karat.report.blocks import Block, Cell, Dot, Dots, Interval, Report, Section, Text
+from karat.report.cells import around, interval_column, table
+from karat.report.overview import data_name, range_title
+from karat.results.leaderboard import Leaderboard, MetricStanding, Standing
+from karat.results.numbers import counted, titled, with_interval, written
+from karat.results.summary import SummaryRow
+from karat.scoring.metrics.grammar import parse_metric
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}
+
+
+def leaderboard_report(board: Leaderboard, *, pictures: bool = False) -> Report:
+    """One line per system, one column per metric."""
+    rows: list[list[Cell]] = [
+        [f"{s.letter}  {s.system}", *(_cell(m, board.units[m.metric]) for m in s.metrics)] for s in board.systems
+    ]
+    columns = [
+        interval_column(titled(name, board.units[name]), (row[1 + at] for row in rows))
+        for at, name in enumerate(board.metrics)
+    ]
+    blocks: list[Block] = [*(Text(note, "warning") for note in board.notes)]
+    blocks += [table(["system", *columns], rows, _note(board)), *_missing(board)]
+    return Report(
+        f"{counted(len(board.systems), 'system')} against {board.gold}",
+        [Section("leaderboard", "Systems", blocks), *(_pictures(board) if pictures else [])],
+        page_title=_sentence(board),
+    )
+
+
+def _sentence(board: Leaderboard) -> str:
+    metric, means = board.metrics[0], {s.system: s.metrics[0].value for s in board.systems}
+    unit = "pp" if parse_metric(metric).range == (0.0, 1.0) else board.units[metric]
+    return range_title(means, data_name(board.dataset, board.gold), metric, unit)
+
+
+def _cell(found: MetricStanding, unit: str) -> Interval:
+    text = with_interval(SummaryRow(found.metric, 0, 0, found.value, found.low, found.high), unit)
+    marks = [text, "*" * found.best, found.beats]
+    return Interval(" ".join(filter(None, marks)), found.value, found.low, found.high)
+
+
+def _note(board: Leaderboard) -> str:
+    level, tests = board.statistics["level"], board.tests
+    return (
+        f"In brackets: {level:.0%} interval. *: best value. Letters: the systems that this one beats beyond noise "
+        f"(paired sign-flip test, Holm over {counted(tests, 'comparison')} per metric)."
+    )
+
+
+def _missing(board: Leaderboard) -> list[Block]:
+    lacking = [s for s in board.systems if s.missing]
+    said = "; ".join(f"{s.system} lacks {counted(s.missing)}" for s in lacking)
+    return [Text(f"{said}. They count as failed unless `--missing skip` leaves them out.", "warning")] if said else []
+
+
+def _pictures(board: Leaderboard) -> list[Section]:
+    """Every metric as dots with intervals, the best first."""
+    sections = []
+    for at, name in enumerate(board.metrics):
+        found = [(s.system, s.metrics[at]) for s in board.systems if s.metrics[at].value is not None]
+        found.sort(key=lambda pair: pair[1].value or 0.0, reverse=name not in board.lower_is_better)
+        cells = [(system, _cell(m, board.units[name])) for system, m in found]
+        scale = around(v for _, cell in cells for v in (cell.value, cell.low, cell.high) if v is not None)
+        if cells and scale is not None:
+            title = titled(name, board.units[name])
+            dots = Dots(title, title, [Dot(system, cell) for system, cell in cells], scale)
+            sections.append(Section(f"metric-{at + 1}", title, [dots]))
+    return sections
+
+
+def to_latex(board: Leaderboard) -> str:
+    """A table for a paper: booktabs, best values bold, letters as superscripts."""
+    head = " & ".join(["", "System", *(_latex(titled(name, board.units[name])) for name in board.metrics)])
+    lines = [" & ".join([s.letter, _latex(s.system), *(_latex_cell(m) for m in s.metrics)]) for s in board.systems]
+    return "\n".join(
+        [
+            f"% {_note(board)}".replace("\n", " "),
+            rf"\begin{{tabular}}{{ll{'r' * len(board.metrics)}}}",
+            r"\toprule",
+            head + r" \\",
+            r"\midrule",
+            *(line + r" \\" for line in lines),
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def _latex_cell(found: MetricStanding) -> str:
+    if found.value is None:
+        return "--"
+    value = written(found.value)
+    letters = f"$^{{{found.beats}}}$" if found.beats else ""
+    return (rf"\textbf{{{value}}}" if found.best else value) + letters
+
+
+def _latex(text: str) -> str:
+    return "".join(_SPECIAL.get(c, c) for c in text)
+
+
+def to_frame(board: Leaderboard) -> pl.DataFrame:
+    """One row per system; of every metric its value, limits and the letters of those that it beats."""
+    import polars as pl
+
+    return pl.DataFrame([_row(standing) for standing in board.systems], infer_schema_length=None)
+
+
+def _row(standing: Standing) -> dict[str, str | int | float | None]:
+    row: dict[str, str | int | float | None] = {
+        "letter": standing.letter,
+        "system": standing.system,
+        "run": standing.run,
+        "queries": standing.queries,
+        "missing": standing.missing,
+    }
+    for found in standing.metrics:
+        name = found.metric
+        row |= {name: found.value, f"{name} low": found.low, f"{name} high": found.high, f"{name} beats": found.beats}
+    return row
+
+
+def board_file(board: Leaderboard, ending: str) -> bytes:
+    """The table in the format that an ending stands for."""
+    if ending == ".tex":
+        return to_latex(board).encode()
+    frame = to_frame(board)
+    if ending == ".csv":
+        return frame.write_csv().encode()
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()

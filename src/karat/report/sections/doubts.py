@@ -1,0 +1,32 @@
+"""Before any number: what makes numbers meaningless."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
+from karat.report.sections.base import ReportSection
+from karat.results.doubts import doubt_text, what_to_do
+from karat.results.result import Result
+
+
+class DoubtsSection(ReportSection):
+    name, title, order = "doubts", "Read this first", 0
+
+    def blocks(self, result: Result) -> list[Block]:
+        ways: list[list[Cell]] = [["try" if not i else "", way] for i, way in enumerate(what_to_do(result.doubts))]
+        table = [Table([Column("what"), Column("how")], ways, layout="facts")] if ways else []
+        return [*(Text(said, "warning") for said in doubt_text(result.doubts)), *table]
+
+
+def with_doubts(report: Report, results: Sequence[Result]) -> Report:
+    """A report that begins with the doubts of every result that has some."""
+    names = [f": {result.system or result.run}" if len(results) > 1 else "" for result in results]
+    sections = [
+        Section(DoubtsSection.name, f"{DoubtsSection.title}{name}", blocks)
+        for result, name in zip(results, names, strict=True)
+        if (blocks := DoubtsSection().blocks(result))
+    ]
+    return msgspec.structs.replace(report, sections=[*sections, *report.sections])

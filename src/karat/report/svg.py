@@ -1,0 +1,164 @@
+"""Shapes of SVG, and where values lie on an axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup, escape
+
+from karat.report.readable import readable
+
+_NAME = 26  # letters of a name beside a chart
+_TICKS = 6  # about as many on an axis
+SHAPES = {
+    "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
+    "square": "M-4-4h8v8h-8z",
+    "up": "M0-5L5 4H-5z",
+    "diamond": "M0-5.5L5.5 0L0 5.5L-5.5 0z",
+    "down": "M0 5L5-4H-5z",
+    "cross": "M-4-4L4 4M-4 4L4-4",
+    "stroke": "M0-7V7",
+}
+
+
+def element(name: str, *children: str | Markup, **attributes: str | float | None) -> Markup:
+    """An element. In names of attributes `_` stands for `-`; children and values are escaped.
+
+    >>> element("text", "a < b", x=1.50, class_="label", fill=None)
+    Markup('<text x="1.5" class="label">a &lt; b</text>')
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_plain(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = Markup("").join(child if isinstance(child, Markup) else readable(child) for child in children)
+    return Markup(f"<{name}{given}>{inner}</{name}>")
+
+
+def _plain(value: str | float) -> str:
+    return readable(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.25), percent(1 / 3)
+    ('25%', '33.33%')
+    """
+    return _plain(share * 100) + "%"
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    """A straight line; x in shares of the width."""
+    return element("line", x1=percent(x1), y1=y1, x2=percent(x2), y2=y2, class_=class_)
+
+
+def mark(shape: str, x: float, y: float, class_: str, title: str = "", size: float = 1.0) -> Markup:
+    """A mark that keeps its size however wide the chart is; x in shares of the width."""
+    grown = None if size == 1.0 else f"scale({size:.2f})"
+    path = element("path", *_titled(title), d=SHAPES[shape], class_=class_, transform=grown)
+    return element("svg", path, x=percent(x), y=y, overflow="visible")
+
+
+def text(words: str, x: float, y: float, class_: str, dx: float | None = None, title: str = "") -> Markup:
+    return element("text", *_titled(title), words, x=percent(x), y=y, dx=dx, class_=class_)
+
+
+def _titled(title: str) -> list[Markup]:
+    return [element("title", title)] if title else []
+
+
+def short(name: str) -> str:
+    """A name that fits beside a chart.
+
+    >>> short("ndcg@5"), short("x" * 99)
+    ('ndcg@5', 'xxxxxxxxxxxxxxxxxxxxxxxxx…')
+    """
+    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+
+
+def gutter(names: Iterable[str]) -> str:
+    """The class of a chart by how much room the names of its rows need."""
+    return "roomy" if any(len(name) > _NAME // 2 for name in names) else "close"
+
+
+def picture(parts: Iterable[Markup], kind: str, height: float, title: str, told: str, ident: str) -> Markup:
+    """The whole image, named for those who do not see it."""
+    return element(
+        "svg",
+        element("title", title, id=f"{ident}-title"),
+        element("desc", told, id=f"{ident}-desc"),
+        *parts,
+        class_=f"chart {kind}",
+        width="100%",
+        height=height,
+        role="img",
+        aria_labelledby=f"{ident}-title",
+        aria_describedby=f"{ident}-desc",
+    )
+
+
+def legend(entries: Iterable[tuple[Markup, str]]) -> Markup:
+    """What each kind of mark means; nothing where there is only one."""
+    size = {"width": 30, "height": 14}
+    samples = [(element("svg", mark, class_="sample", **size, aria_hidden="true"), name) for mark, name in entries]
+    shown = [element("li", sample, element("span", name)) for sample, name in samples]
+    return element("ul", *shown, class_="legend") if len(shown) > 1 else Markup("")
+
+
+def axis(ticks: Iterable[tuple[float, str]], height: float, title: str, grid: bool = True) -> list[Markup]:
+    """The x axis under a chart: (share of the width, words) of every tick."""
+    parts = []
+    for share, words in ticks:
+        if grid:
+            parts.append(line(share, 0, share, height, "gridline"))
+        parts.append(text(words, share, height + 18, "tick middle"))
+    return [*parts, text(title, 0.5, height + 38, "title middle")]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis from `low` to `high`."""
+
+    low: float
+    high: float
+    kind: Literal["linear", "log"] = "linear"
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value lies: 0 at its start, 1 at its end, never beyond.
+
+        >>> Scale(0, 4).share(1), Scale(1, 100, "log").share(10), Scale(0, 1).share(7), Scale(3, 3).share(3)
+        (0.25, 0.5, 1.0, 0.5)
+        """
+        low, high, at = self.low, self.high, max(value, self.low)
+        if self.kind == "log" and low > 0:
+            low, high, at = map(math.log, (low, high, at))
+        if not high > low:
+            return 0.5
+        return min(max((at - low) / (high - low), 0.0), 1.0)
+
+    def ticks(self) -> list[float]:
+        """Round values along the axis.
+
+        >>> Scale(0, 1).ticks(), Scale(-3, 22).ticks(), Scale(2, 2).ticks()
+        ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 5.0, 10.0, 15.0, 20.0], [2])
+        """
+        span = self.high - self.low
+        if not span > 0 or not math.isfinite(span):
+            return [self.low]
+        rough = span / (_TICKS - 1)
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= rough * 0.999)
+        first = math.ceil(self.low / step - 1e-9)
+        return [round(i * step, 10) + 0.0 for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def tick(value: float) -> str:
+    """
+    >>> tick(0.2), tick(-5.0), tick(12_000)
+    ('0.2', '−5', '12,000')
+    """
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}").replace("-", "−")

@@ -1,0 +1,131 @@
+"""Every list of records in what a command found, as a table with full precision: for CSV and Parquet."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from karat.errors import ConfigError, UnknownName
+from karat.files.atomic_write import write_whole
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Record: TypeAlias = dict[str, Any]
+ENDINGS = (".csv", ".parquet")
+_APART = "; "  # between plain values of one cell
+
+
+def tables_of(found: object) -> dict[str, list[Record]]:
+    """Path → records, such as `pairs.segments.differences` of a comparison. Records have the plain values of those that
+    they belong to in front, and those of single records inside them behind a dot (`recall.mean`). `about` has the plain
+    values of the whole; the records of a list are its `rows`."""
+    into: dict[str, list[Record]] = {}
+    plain = msgspec.to_builtins(found)
+    named = {"rows": plain} if isinstance(plain, list) else plain
+    if about := {name: value for name, value in named.items() if not isinstance(value, Mapping | list)}:
+        into["about"] = [about]
+    for name, value in named.items():
+        records = [value] if isinstance(value, Mapping) else value
+        if isinstance(records, list) and all(isinstance(record, Mapping) for record in records):
+            _add_records(name, records, {}, into)
+    return into
+
+
+def _add_records(path: str, records: Sequence[Record], above: Record, into: dict[str, list[Record]]) -> None:
+    rows = into.setdefault(path, [])
+    for record in records:
+        own, lists = _flat(record)
+        rows.append(above | own)
+        name = path.rpartition(".")[2]
+        below = above | {f"{name}.{key}": value for key, value in own.items() if value is not None}
+        for inner, more in lists.items():
+            _add_records(f"{path}.{inner}", more, below, into)
+
+
+def _flat(record: Mapping[str, Any], prefix: str = "") -> tuple[Record, dict[str, list[Record]]]:
+    """The plain values of a record, and the lists of records in it."""
+    own: Record = {}
+    lists: dict[str, list[Record]] = {}
+    for key, value in record.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            inner, more = _flat(value, f"{name}.")
+            own |= inner
+            lists |= more
+        elif isinstance(value, list) and all(isinstance(part, Mapping) for part in value):
+            lists[name] = value  # an empty list may be one of plain values elsewhere: then it is no table with a row
+        elif isinstance(value, list):
+            own[name] = _APART.join(map(str, value))
+        else:
+            own[name] = value
+    return own, lists
+
+
+def joined_tables(found: Sequence[object]) -> dict[str, list[Record]]:
+    """The tables of one object, or of several systems below each other."""
+    into: dict[str, list[Record]] = {}
+    for one in found:
+        system = {"system": getattr(one, "system", None)} if len(found) > 1 else {}
+        for path, records in tables_of(one).items():
+            into.setdefault(path, []).extend(system | record for record in records)
+    return into
+
+
+def table_target(output: str) -> tuple[str, Path] | None:
+    """`differences=out.csv` → which table, and where to; None for what is no file of a table."""
+    name, equals, path = output.partition("=")
+    if not output.lower().endswith(ENDINGS):
+        return None
+    if not equals:
+        raise ConfigError(
+            f"which table is to be written to {output!r}",
+            code="unnamed-table",
+            expected="the name of a table before the file",
+            hint=f"-o NAME={output}; a name that there is not lists all",
+        )
+    return name, Path(path)
+
+
+def write_table(tables: Mapping[str, list[Record]], name: str, path: Path) -> None:
+    frame = frame_of(find_table(tables, name))
+    buffer = io.BytesIO()
+    if path.suffix.lower() == ".csv":
+        frame.write_csv(buffer)
+    else:
+        frame.write_parquet(buffer)
+    write_whole(path, buffer.getvalue())
+
+
+def find_table(tables: Mapping[str, list[Record]], name: str) -> list[Record]:
+    """The table of this path; or of the shortest path that ends with it."""
+    ends = sorted((path for path in tables if path == name or path.endswith(f".{name}")), key=len)
+    if not ends:
+        there = [path for path, records in tables.items() if records]
+        raise UnknownName("table", name, there, hint="there are: " + ", ".join(there))
+    return tables[ends[0]]
+
+
+def frame_of(records: Sequence[Record]) -> pl.DataFrame:
+    """One row per record; a column that holds numbers and texts is text."""
+    import polars as pl
+
+    names = dict.fromkeys(name for record in records for name in record)
+    return pl.DataFrame([_series(name, [record.get(name) for record in records]) for name in names])
+
+
+def _series(name: str, values: list[Any]) -> pl.Series:
+    import polars as pl
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {bool} and kinds:
+        return pl.Series(name, values, pl.Boolean)
+    if kinds <= {int} and kinds:
+        return pl.Series(name, values, pl.Int64)
+    if kinds <= {int, float} and kinds:
+        return pl.Series(name, values, pl.Float64)
+    return pl.Series(name, [None if value is None else str(value) for value in values], pl.String)

@@ -1,0 +1,81 @@
+"""Do the metrics track what users made of the answers? Rank correlation, over all queries and by segment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from karat.formats.signals import SIGNAL
+from karat.results.analyses.base import Analysis, NotAsked, Setup
+from karat.results.summary import number
+from karat.scoring.metrics.base import Relevance
+from karat.scoring.views import Need
+from karat.statistics.rank_correlation import FEWEST, rank_correlation
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
+
+GATED = "recall@5"
+_USUAL = (GATED, "mrr", "ndcg@10")
+
+
+class Tracking(msgspec.Struct, frozen=True):
+    """One metric beside the signal, on some queries."""
+
+    metric: str
+    segment: str | None  # attribute and value; null: all queries
+    n: int  # queries with both
+    rho: float | None  # Spearman's; null where one of them never differs, or n is under ten
+    low: float | None
+    high: float | None
+    reading: Literal["tracks", "not shown", "opposite", "cannot tell"]
+
+
+class QualityFound(msgspec.Struct, frozen=True):
+    """How far the metrics agree with a signal from outside."""
+
+    rows: list[Tracking]
+    queries: int  # that have the signal
+    mean: float  # of the signal
+    metric: str = GATED  # the one that segments are about
+
+
+class QualityAnalysis(Analysis):
+    """`--quality`: thumbs, resolved or not, scores of answers."""
+
+    name = "quality"
+    title = "Does it track quality"
+    finds = QualityFound
+
+    def need(self, setup: Setup) -> Need:
+        if SIGNAL not in setup.gold.fields:
+            raise NotAsked
+        own = [str(m) for m in setup.metrics if isinstance(m, Relevance) and m.budget is None]
+        return Need(metrics=tuple(dict.fromkeys((*_USUAL, *own))))
+
+    def find(self, side: Result) -> QualityFound:
+        given = side.gold.fields[SIGNAL]
+        signal = np.array([np.nan if given[row] is None else given[row] for row in side.rows.tolist()], np.float64)
+        everywhere = np.arange(len(signal))
+        shown = [str(m) for m in side.metrics if isinstance(m, Relevance) and m.budget is None]
+        rows = [_tracking(side, name, None, signal, everywhere) for name in shown]
+        for tag in side.segmented_by or side.telling_tags():
+            for value, at in side.groups(tag):
+                if (~np.isnan(signal[at])).sum() >= FEWEST:
+                    rows.append(_tracking(side, GATED, f"{tag} {value}", signal, at))
+        return QualityFound(rows, int((~np.isnan(signal)).sum()), float(np.nanmean(signal)))
+
+
+def _tracking(side: Result, name: str, segment: str | None, signal: np.ndarray, at: np.ndarray) -> Tracking:
+    clusters = side.columns.clusters
+    unit = None if clusters is None else clusters[at]
+    found = rank_correlation(side.values[name][at], signal[at], side.sampling, unit)
+    rho, low, high = (number(value) for value in found[:3])
+    reading: Literal["tracks", "not shown", "opposite", "cannot tell"] = "not shown"
+    if low is None or high is None:
+        reading = "cannot tell"
+    elif low > 0 or high < 0:
+        reading = "tracks" if low > 0 else "opposite"
+    return Tracking(name, segment, found.n, rho, low, high, reading)

@@ -1,0 +1,321 @@
+"""Precision and RBP as people would have labelled all hits: a judge's labels corrected by those of people.
+
+How often a judge errs depends on what it is shown: other queries, lower ranks, other systems. So only labels of the
+run's own hits correct it. Error rates from other pairs are an assumption, made only on request and without an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.gold import CHUNK
+from karat.data.ids import Bools, Floats, Ints
+from karat.scoring.extra_labels import JudgedStratum, Labelling, Named
+from karat.scoring.judged import relevance
+from karat.scoring.metrics.discounted import RBP, rbp_weight
+from karat.scoring.metrics.precision import Precision
+from karat.scoring.unjudged import Lists
+from karat.statistics.calibration import FEW, JudgedPairs, Strata, no_strata, post_stratified, rogan_gladen
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
+
+BY_STRATA = "post-stratification by the judge's grade"
+BY_WEIGHTS = "post-stratification by the judge's grade, labels weighted by their chance"
+BORROWED = "error rates of other pairs, assumed to hold here"
+_EXPECTED = 3  # labels; where chance would have brought as many and none is there, people were never shown these hits
+
+
+class NoEstimate(msgspec.Struct, frozen=True):
+    """Why a metric has no judge-calibrated estimate."""
+
+    metric: str
+    code: Literal["few-own-labels", "other-pairs", "nothing-to-borrow"]
+    hits: int  # of the run that only the judge has labelled
+    called: Literal["relevant", "irrelevant"] | None = None  # by the judge: which hits lack labels by people most
+    labelled: int = 0  # hits of that kind that people labelled
+    needed: int = FEW
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A mean over queries, and how it was reached."""
+
+    value: float
+    low: float | None
+    high: float | None
+    method: str
+    depth: int | None = None  # rank below which people had no chance to label; the interval holds whatever is there
+
+
+@dataclass(frozen=True)
+class OpenHits:
+    """Hits that the gold does not know, within the cutoff, of queries on which the metric is defined."""
+
+    pairs: list[Named]
+    query: Ints  # place among the side's queries
+    rank: Ints
+    weight: Floats  # what each adds to its query's score if it is relevant
+    judge: Floats  # grades, NaN where there is none
+    human: Floats
+    chance: Floats | None  # with which people were asked, where it differs
+    counted: Floats  # what each adds to its query's score already, where labels of people count as gold
+
+    @property
+    def by_judge(self) -> Bools:
+        """Which have only a judge's label."""
+        return ~np.isnan(self.judge) & np.isnan(self.human)
+
+    @property
+    def sampled(self) -> Bools:
+        """Which tell how far the judge is right: labels of both, and people were asked by chance."""
+        both = ~np.isnan(self.judge) & ~np.isnan(self.human)
+        return both if self.chance is None else both & ~np.isnan(self.chance)
+
+    def with_more(self, more: OpenHits) -> OpenHits:
+        names = ["query", "rank", "weight", "judge", "human", "counted", *([] if self.chance is None else ["chance"])]
+        joined = {name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in names}
+        return replace(self, pairs=[*self.pairs, *more.pairs], **joined)
+
+
+def open_hits(side: Result, metric: Precision | RBP, lists: Lists) -> OpenHits:
+    """Without those that labels of people added to the gold."""
+    place, limit = _places(side, metric, lists), metric.limit(lists.judged)
+    at = np.flatnonzero((lists.rank <= limit[lists.query]) & (place[lists.query] >= 0))
+    names = [lists.names[i] for i in at.tolist()]
+    return _hits(side, metric, lists, lists.query[at], lists.rank[at], names)
+
+
+def drawn_hits(side: Result, metric: Precision | RBP, lists: Lists) -> OpenHits:
+    """Those among which people drew: also hits that their labels added to the gold, and that the judge labelled."""
+    hits, rows = open_hits(side, metric, lists), rows_by_people(side)
+    if metric.level != "chunk" or not len(rows):
+        return hits
+    table = side.data.tables[side.view]
+    query, rank = table.gold.query_of_item[rows], table.places[rows]
+    place, limit = _places(side, metric, lists), metric.limit(lists.judged)
+    inside = (rank > 0) & (rank <= limit[query]) & (place[query] >= 0)
+    names = [table.gold.ids[row] for row in rows[inside].tolist()]
+    more = _hits(side, metric, lists, query[inside], rank[inside], names)
+    counted = more.weight * relevance(table.gold.grades[rows[inside]], metric.rel)
+    return hits.with_more(replace(more, counted=counted))
+
+
+def rows_by_people(side: Result) -> Ints:
+    """Items of the gold that labels of people added, and that tell how far the judge is right."""
+    gold, said = side.data.tables[side.view].gold, side.labelling
+    if gold.by_people is None:
+        return np.zeros(0, np.int64)
+    rows = np.flatnonzero(gold.by_people & (gold.kinds == CHUNK))
+    names = ((gold.queries[gold.query_of_item[row]], gold.ids[row]) for row in rows.tolist())
+    return rows[np.array([name in said.human and name in said.judge for name in names], np.bool_)]
+
+
+def _places(side: Result, metric: Precision | RBP, lists: Lists) -> Ints:
+    """Of each query of the gold: its place among the side's, −1 where the metric is not defined."""
+    place, defined = np.full(lists.judged.n, -1), np.flatnonzero(~np.isnan(side.values[str(metric)]))
+    place[side.rows[defined]] = defined
+    return place
+
+
+def _hits(
+    side: Result, metric: Precision | RBP, lists: Lists, query: Ints, rank: Ints, names: Sequence[str]
+) -> OpenHits:
+    said, queries = side.labelling, lists.judged.gold.queries
+    pairs = [(queries[q], name) for q, name in zip(query.tolist(), names, strict=True)]
+    weight = rbp_weight(metric.p, rank) if isinstance(metric, RBP) else 1 / metric.limit(lists.judged)[query]
+    return OpenHits(
+        pairs,
+        _places(side, metric, lists)[query],
+        rank,
+        np.asarray(weight, np.float64),
+        looked_up(said.judge, pairs),
+        looked_up(said.human, pairs),
+        looked_up(said.probability, pairs) if said.weighted else None,
+        np.zeros(len(pairs)),
+    )
+
+
+def looked_up(values: Mapping[Named, float], pairs: Iterable[Named]) -> Floats:
+    """NaN for pairs without one."""
+    return np.array([values.get(pair, np.nan) for pair in pairs], np.float64)
+
+
+def told_relevance(grades: Floats, rel: float | None) -> Floats:
+    """1 relevant, 0 not, NaN without a grade."""
+    return np.where(np.isnan(grades), np.nan, relevance(np.nan_to_num(grades), rel))
+
+
+def judged_pairs(
+    judge: Mapping[Named, float],
+    human: Mapping[Named, float],
+    chance: Mapping[Named, float] | None,
+    rel: float | None,
+) -> JudgedPairs:
+    """All pairs of a judge. A unit is a query, for pairs of one query are alike."""
+    grades, grade = np.unique(list(judge.values()), return_inverse=True)
+    queries, unit = np.unique([query for query, _ in judge], return_inverse=True)
+    return JudgedPairs(
+        unit=unit,
+        units=len(queries),
+        grade=grade,
+        positive=relevance(grades, rel),
+        people=told_relevance(looked_up(human, judge), rel),
+        chance=None if chance is None else looked_up(chance, judge),
+    )
+
+
+def judge_strata(judge: Mapping[Named, float], human: Mapping[Named, float], rel: float | None) -> list[JudgedStratum]:
+    """The pairs of a judge by its grades, lowest first, with what people say of some of them."""
+    grades, at = np.unique(list(judge.values()), return_inverse=True)
+    said = looked_up(human, judge)
+    people = ~np.isnan(said)
+    right = people & relevance(np.nan_to_num(said), rel)
+    counts = (np.bincount(at[which], minlength=len(grades)) for which in (people | True, people, right))
+    columns = (grades.tolist(), *(count.tolist() for count in counts))
+    return [JudgedStratum(*row) for row in zip(*columns, strict=True)]
+
+
+def corrected(side: Result, metric: Precision | RBP, lists: Lists) -> Estimate | NoEstimate | None:
+    """The mean over queries as people would have labelled all hits; None where the metric is not defined."""
+    if np.isnan(side.values[str(metric)]).all():
+        return None
+    own = _OwnHits(side, metric, drawn_hits(side, metric, lists))
+    if own.enough:
+        return own.estimate()
+    if side.labelling.borrow and (share := own.borrowed()) is not None:
+        return Estimate(own.mean(share), None, None, BORROWED)
+    return own.refusal()
+
+
+@dataclass(frozen=True)
+class _OwnHits:
+    """The open hits of one run, and what the labels of people among them tell about the others."""
+
+    side: Result
+    metric: Precision | RBP
+    hits: OpenHits
+
+    @property
+    def said(self) -> Labelling:
+        return self.side.labelling
+
+    @cached_property
+    def people(self) -> Floats:
+        return told_relevance(self.hits.human, self.metric.rel)
+
+    @cached_property
+    def estimated(self) -> Bools:
+        """Hits of grades of which some have no label by people. The others are known."""
+        return ~np.isnan(self.hits.judge) & np.isin(self.hits.judge, self.hits.judge[self.hits.by_judge])
+
+    @cached_property
+    def depth(self) -> int | None:
+        """The rank below which people were never asked, if there is one."""
+        ranks, labelled = self.hits.rank[self.estimated], self.hits.rank[self.estimated & self.hits.sampled]
+        deepest = int(labelled.max(initial=0))
+        never = len(labelled) * (ranks > deepest).sum() >= _EXPECTED * max(len(ranks), 1)
+        return deepest if len(labelled) and never else None
+
+    @cached_property
+    def inside(self) -> Bools:
+        return self.estimated & (self.hits.rank <= self.depth) if self.depth is not None else self.estimated
+
+    @cached_property
+    def unit(self) -> Ints:
+        """Of each query of the side: its number, or that of its conversation, among those that are defined."""
+        defined = ~np.isnan(self.side.values[str(self.metric)])
+        clusters = self.side.columns.clusters
+        numbers = np.arange(len(defined)) if clusters is None else clusters
+        unit = np.full(len(defined), -1)
+        unit[defined] = np.unique(numbers[defined], return_inverse=True)[1]
+        return unit
+
+    @cached_property
+    def strata(self) -> Strata:
+        at, hits = self.inside, self.hits
+        units = int(self.unit.max()) + 1
+        if not at.any():
+            return no_strata(units)
+        grades, grade = np.unique(hits.judge[at], return_inverse=True)
+        return JudgedPairs(
+            unit=self.unit[hits.query[at]],
+            units=units,
+            grade=grade,
+            positive=relevance(grades, self.metric.rel),
+            people=self.people[at],
+            weight=hits.weight[at],
+            chance=None if hits.chance is None else hits.chance[at],
+        ).strata()
+
+    @property
+    def enough(self) -> bool:
+        asked = bool(self.said.human) and bool((self.strata.labels >= FEW).all())
+        return asked or not self.estimated.any()
+
+    @cached_property
+    def known(self) -> Floats:
+        """What gold and people know, summed by unit."""
+        values = self.side.values[str(self.metric)]
+        defined = ~np.isnan(values)
+        told = ~self.estimated & (self.people > 0)
+        by_people = self._by_unit(self.hits.query[told], self.hits.weight[told])
+        twice = self._by_unit(self.hits.query, self.hits.counted)
+        return self._by_unit(np.flatnonzero(defined), values[defined]) + by_people - twice
+
+    def _by_unit(self, query: Ints, values: Floats) -> Floats:
+        return np.bincount(self.unit[query], values, len(self.strata.size)).astype(np.float64)
+
+    def estimate(self) -> Estimate:
+        hits, strata = self.hits, self.strata
+        beyond = self.estimated & ~self.inside
+        nobody = np.isnan(hits.judge) & np.isnan(hits.human)
+        loose = np.where(beyond | nobody, hits.weight, 0.0)  # relevant or not, for all that is known
+        found = post_stratified(
+            self.known,
+            self._by_unit(np.flatnonzero(self.unit >= 0), np.ones((self.unit >= 0).sum())),
+            strata,
+            self.side.sampling,
+            self._by_unit(hits.query, loose),
+            float((hits.weight * self._guessed(strata))[beyond].sum()),
+        )
+        return Estimate(*found, BY_WEIGHTS if self.said.weighted else BY_STRATA, self.depth)
+
+    def mean(self, share: Floats) -> float:
+        """With a share that is relevant of each hit that is estimated."""
+        told = np.where(np.isnan(self.people), share, self.people)
+        rest = (self.hits.weight * told)[self.estimated].sum()
+        return float((self.known.sum() + rest) / (self.unit >= 0).sum())
+
+    def _guessed(self, strata: Strata) -> Floats:
+        """The share of each hit, by what the judge means by its grade."""
+        labelled, relevant = strata.labelled.sum(axis=0), strata.relevant.sum(axis=0)
+        no, yes = (relevant[kind].sum() / max(labelled[kind].sum(), 1) for kind in (~strata.positive, strata.positive))
+        return np.asarray(np.where(relevance(np.nan_to_num(self.hits.judge), self.metric.rel), yes, no), np.float64)
+
+    def borrowed(self) -> Floats | None:
+        """What share of each hit's kind is relevant among other pairs; None where that is not known either."""
+        said, rel = self.said, self.metric.rel
+        if said.human:
+            every = judged_pairs(said.judge, said.human, said.probability if said.weighted else None, rel).strata()
+            return self._guessed(every) if (every.labels >= FEW).all() else None
+        if said.known is None or said.known.rel != rel:
+            return None
+        weight, judge = self.hits.weight[self.estimated], self.hits.judge[self.estimated]
+        called = float((weight * relevance(judge, rel)).sum() / weight.sum())
+        return np.full(len(self.hits.judge), rogan_gladen(called, said.known.sensitivity, said.known.specificity))
+
+    def refusal(self) -> NoEstimate:
+        name, hits = str(self.metric), int(self.hits.by_judge.sum())
+        if self.said.borrow:
+            return NoEstimate(name, "nothing-to-borrow", hits)
+        if not self.said.human or not len(self.strata.labels):
+            return NoEstimate(name, "other-pairs", hits)
+        least = int(self.strata.labels.argmin())
+        called: Literal["relevant", "irrelevant"] = "relevant" if self.strata.positive[least] else "irrelevant"
+        return NoEstimate(name, "few-own-labels", hits, called, int(self.strata.labels[least]))

@@ -1,0 +1,119 @@
+"""Doubts in words: what is wrong with the data, and what to type. Every surface says it from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from karat.errors import shorten
+from karat.results.numbers import counted
+from karat.scoring.doubts import Doubts, IdMismatch, NearIds, RisingScores
+from karat.scoring.metrics.base import Metric
+
+_SHOWN = 60  # characters of an id
+
+
+def doubt_text(doubts: Doubts) -> list[str]:
+    """What a reader must know before any number: a sentence or two for each doubt."""
+    found = [] if doubts.ids is None else [_mismatch(doubts.ids)]
+    if doubts.near is not None:
+        found.append(_near(doubts.near, alone=doubts.ids is None))
+    return found if doubts.scores is None else [*found, _rising(doubts.scores)]
+
+
+def what_to_do(doubts: Doubts) -> list[str]:
+    """What to try for ids that do not match, the likeliest first."""
+    if doubts.ids is None:
+        return []
+    near = ["--normalize-ids compares ids in one form"] if doubts.near is not None else []
+    return [*near, *(_OTHER_CHUNKS if doubts.ids.documents else _OTHER_NAMES), *([] if doubts.ids.corpus else _CORPUS)]
+
+
+_PASSAGES = "label passages (`doc_id` with `quote`) or evidence texts: both are found in any chunks"
+_SYNTHESIZE = "make a gold set from your own chunks: karat synthesize"
+_OTHER_CHUNKS = (
+    "ask for documents instead of chunks: --by-document, or metrics with level=doc",
+    _PASSAGES,
+    _SYNTHESIZE,
+)
+_OTHER_NAMES = (
+    "name the field that holds the gold set's ids: --map chunk_id=FIELD",
+    "say how a chunk's id tells its document, if the gold set names documents: --doc-of",
+    _PASSAGES,
+    _SYNTHESIZE,
+)
+_CORPUS = ("give the corpus, which tells what both sides name: --corpus FILE",)
+
+
+def _mismatch(found: IdMismatch) -> str:
+    examples = f"The run has {_quoted(found.run_id)}, the gold set {_quoted(found.gold_id)}."
+    nothing = f"no hit is a gold item, for any of {counted(found.queries)}"
+    if not found.sure:
+        return (
+            f"{nothing[0].upper()}{nothing[1:]}: the run finds nothing, or it names items differently than the gold "
+            f"set does. {examples}"
+        )
+    kind = "cut documents into other chunks" if found.documents else "name items differently"
+    return f"Run and gold set {kind}: {nothing}. {examples}{_KNOWN.get(found.why, '')} Scores by id say nothing here."
+
+
+_KNOWN = {
+    "corpus-gold": " The corpus has the items of the run, and not those of the gold set.",
+    "corpus-run": " The corpus has the items of the gold set, and not those of the run.",
+}
+
+
+def _near(found: NearIds, *, alone: bool) -> str:
+    differ = "only in a prefix" if found.how == "prefix" else "only in how it is written"
+    if not alone:  # the examples are given already
+        of = f"Of {counted(found.count, 'gold item')} the query has a hit whose id differs {differ}"
+        return f"{of}: --normalize-ids takes them as the same."
+    pair = found.examples[0]
+    return (
+        f"{counted(found.count, 'gold item')} not found, although the id of a hit differs {differ}: the run has "
+        f"{_quoted(pair.run)}, the gold set {_quoted(pair.gold)}. --normalize-ids takes them as the same."
+    )
+
+
+def _rising(found: RisingScores) -> str:
+    return (
+        f"Scores rise along the lists of {found.queries:,} of {counted(found.of)}, and the highest counts as the best. "
+        "If they are distances, say --scores lower-is-better, or log score_order; else say --scores higher-is-better."
+    )
+
+
+def _quoted(item: str) -> str:
+    return repr(shorten(item, _SHOWN))
+
+
+def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str | None:
+    """Why a metric of a result cannot be judged; None where nothing speaks against it. `name`: whose result it is."""
+    about = doubts.about(metric)
+    if about == "ids" and doubts.ids is not None:
+        found = doubts.ids
+        kind = "cut into other chunks than" if found.documents else "named differently than"
+        return (
+            f"{name} has items {kind} those of the gold set: {_quoted(found.run_id)}, and in the gold set "
+            f"{_quoted(found.gold_id)}. No hit is a gold item, for any of {counted(found.queries)}."
+        )
+    if about == "scores":
+        return f"{name} has scores that rise along its lists: say --scores lower-is-better or higher-is-better."
+    return None
+
+
+def gate_notes(doubts: Doubts) -> list[str]:
+    """What is said beside verdicts: of ids that surely differ, and of scores that rise, the verdicts tell."""
+    unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
+    return doubt_text(Doubts(unsure, doubts.near))
+
+
+def judgeable(metrics: Sequence[Metric], sides: dict[str, Doubts]) -> tuple[list[Metric], list[str]]:
+    """The metrics that nothing speaks against on any side, and why others are left out."""
+    reasons: dict[str, list[str]] = {}
+    kept = []
+    for metric in metrics:
+        why = next((why for name, doubts in sides.items() if (why := invalid_reason(doubts, metric, name))), None)
+        if why is None:
+            kept.append(metric)
+        else:
+            reasons.setdefault(why, []).append(str(metric))
+    return kept, [f"not compared: {', '.join(names)}. {why}" for why, names in reasons.items()]

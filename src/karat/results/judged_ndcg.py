@@ -1,0 +1,95 @@
+"""nDCG as people would have graded the hits, from a judge's labels and people's labels of some of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from karat.data.ids import Bools, Floats, Ints
+from karat.results.corrected import rows_by_people
+from karat.scoring.judged import relevance
+from karat.scoring.metrics.discounted import NDCG
+from karat.statistics.calibration import FEW, CalibratedValue
+from karat.statistics.imputed_gain import GradedItems, imputed_ndcg
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
+
+IMPUTED = "grades drawn as people give them beside each grade of the judge"
+
+
+def calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> CalibratedValue | None:
+    """`judged`: the same run with the judge's labels. None where it cannot be told: labels of people that are missing,
+    weighted or too few (ten of each grade of the judge, or of relevant and not, in the top k and below it apart), or
+    a hit of the top k that nobody labelled."""
+    said, table = side.labelling, judged.data.tables.get(judged.view)
+    if not said.human or said.weighted or metric.level != "chunk" or metric.budget or table is None:
+        return None
+    own, gold = side.data.tables[side.view].gold, table.gold
+    defined = side.rows[~np.isnan(side.values[str(metric)])]
+    place = np.full(len(gold.queries), -1)
+    place[defined] = np.arange(len(defined))
+    lists = side.unjudged_lists("chunk")
+    limits = metric.limit(lists.judged)
+    if not len(defined) or gold.located is not None or _unlabelled(side, place, limits):
+        return None
+    rows = np.flatnonzero(place[gold.query_of_item] >= 0)
+    query = gold.query_of_item[rows]
+    added = rows - gold.offsets[query] >= np.diff(own.offsets)[query]
+    names = [(gold.queries[q], gold.ids[row]) for q, row in zip(query.tolist(), rows.tolist(), strict=True)]
+    human = np.array([said.human.get(name, np.nan) for name in names])
+    judge = gold.grades[rows]
+    # Labels of people that count as gold tell no less of the judge.
+    by_people = np.isin(rows, rows_by_people(judged))
+    judge[by_people] = [said.judge[names[at]] for at in np.flatnonzero(by_people).tolist()]
+    added |= by_people
+    rank = table.places[rows]
+    inside = (rank > 0) & (rank <= limits[query])
+    stratum = _strata(judge, added, inside, ~np.isnan(human), metric.rel)
+    if stratum is None:
+        return None
+    grade = np.where(added, np.nan_to_num(human), gold.grades[rows])
+    levels = np.unique(np.append(0.0, grade))
+    clusters = side.columns.clusters
+    unit = np.arange(len(defined)) if clusters is None else clusters[np.searchsorted(side.rows, defined)]
+    items = GradedItems(
+        query=place[query],
+        rank=rank,
+        level=np.searchsorted(levels, grade),
+        stratum=stratum,
+        labelled=~np.isnan(human),
+        gains=_gains(levels, metric),
+        limit=limits[defined],
+        unit=np.unique(unit, return_inverse=True)[1],
+    )
+    return imputed_ndcg(items, side.sampling)
+
+
+def _unlabelled(side: Result, place: Ints, limits: Ints) -> bool:
+    """Whether the top k of some query has a hit of which nothing is known."""
+    lists, said = side.unjudged_lists("chunk"), side.labelling
+    at = np.flatnonzero((lists.rank <= limits[lists.query]) & (place[lists.query] >= 0))
+    queries = lists.judged.gold.queries
+    return any((queries[lists.query[i]], lists.names[i]) not in said.judge for i in at.tolist())
+
+
+def _strata(grade: Floats, added: Bools, inside: Bools, people: Bools, rel: float | None) -> Ints | None:
+    """A stratum for each grade of the judge in the top k, and one below it: what is found elsewhere is not like it.
+    Grades with too few labels are taken together as relevant or not; None: even these have too few."""
+    stratum = np.full(len(grade), -1)
+    for part in (added & inside, added & ~inside):
+        if not (part & ~people).any():
+            continue
+        _, of = np.unique(grade[part], return_inverse=True)
+        if np.bincount(of, people[part]).min() < FEW:
+            _, of = np.unique(relevance(grade[part], rel), return_inverse=True)
+            if np.bincount(of, people[part]).min() < FEW:
+                return None
+        stratum[part] = of + stratum.max() + 1
+    return stratum
+
+
+def _gains(levels: Floats, metric: NDCG) -> Floats:
+    gains = levels if metric.gain == "linear" else np.exp2(np.minimum(levels, 500.0)) - 1
+    return np.where(relevance(levels, metric.rel), gains, 0.0)

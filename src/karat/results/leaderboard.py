@@ -1,0 +1,139 @@
+"""Many runs on one gold set: systems × metrics, with letters for differences beyond noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import ascii_lowercase
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from karat import __version__
+from karat.data.gold import Dataset
+from karat.data.saved import SavedObject
+from karat.errors import ConfigError
+from karat.results.comparison.compare import names_of, paired_sides
+from karat.results.doubts import doubt_text
+from karat.results.result import Result
+from karat.scoring.metrics.base import Metric
+from karat.statistics.significance import holm
+
+DEFAULT = ("recall@5", "recall@10", "ndcg@10", "mrr", "map")
+_PERMUTATIONS = 10  # for each resample
+
+
+class MetricStanding(msgspec.Struct, frozen=True):
+    """One metric of one system."""
+
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    beats: str = ""  # letters of the systems that it is better than, beyond noise
+    best: bool = False  # no other system has a better value
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """One line of the table."""
+
+    letter: str
+    system: str
+    run: str
+    queries: int
+    missing: int
+    metrics: list[MetricStanding]
+
+
+class Leaderboard(SavedObject, frozen=True, kw_only=True):
+    """What `karat eval` saves of several runs."""
+
+    schema: Literal["karat/leaderboard/1"] = "karat/leaderboard/1"
+    gold: str
+    dataset: Dataset
+    statistics: dict[str, Any]
+    tests: int  # comparisons that each metric's p-values are adjusted for
+    metrics: list[str]
+    units: dict[str, str]
+    lower_is_better: list[str]
+    systems: list[Standing]
+    notes: list[str] = []  # why some values are not shown
+
+
+def rank_systems(results: Sequence[Result]) -> Leaderboard:
+    """Every system against every other, metric by metric, on the queries that both have.
+
+    A difference counts when its p-value (sign flips of paired differences, adjusted by Holm over all pairs of
+    systems) is below 1 − level.
+    """
+    if len(results) > len(ascii_lowercase):
+        most = len(ascii_lowercase)
+        raise ConfigError(
+            f"{len(results)} systems have no letters", code="too-many-runs", expected=f"at most {most} runs"
+        )
+    first = results[0]
+    metrics = [metric for metric in first.metrics if all(metric in other.metrics for other in results)]
+    pairs = [(i, j) for i in range(len(results)) for j in range(i)]
+    p = np.ones((len(pairs), len(metrics)))
+    better = np.zeros_like(p)  # by how much the first of a pair is
+    for row, (i, j) in enumerate(pairs):
+        found = {d.metric: d for d in _differences(results[j], results[i])}
+        for column, metric in enumerate(metrics):
+            difference = found[str(metric)]
+            doubted = any(side.doubts.about(metric) for side in (results[i], results[j]))
+            p[row, column] = 1.0 if difference.p is None or doubted else difference.p
+            better[row, column] = (difference.delta or 0.0) * (1 if metric.direction == "higher" else -1)
+    certain = np.apply_along_axis(holm, 0, p) < 1 - first.sampling.level if pairs else p < 0
+    letters = ascii_lowercase[: len(results)]
+    beats = {(system, column): "" for system in range(len(results)) for column in range(len(metrics))}
+    for row, (i, j) in enumerate(pairs):
+        for column in np.flatnonzero(certain[row]).tolist():
+            winner, loser = (i, j) if better[row, column] > 0 else (j, i)
+            beats[winner, column] += letters[loser]
+    return Leaderboard(
+        karat=__version__,
+        gold=first.gold.label,
+        dataset=first.gold.dataset,
+        statistics=first.sampling.saved(first.cluster),
+        tests=len(pairs),
+        metrics=list(map(str, metrics)),
+        units={str(metric): metric.unit_by(first.rules) for metric in metrics},
+        lower_is_better=[str(metric) for metric in metrics if metric.direction == "lower"],
+        systems=[
+            Standing(
+                letter=letters[at],
+                system=name,
+                run=result.run,
+                queries=len(result.rows),
+                missing=len(result.missing),
+                metrics=[
+                    _standing(result, metric, "".join(sorted(beats[at, column])), _best(results, metric))
+                    for column, metric in enumerate(metrics)
+                ],
+            )
+            for at, (result, name) in enumerate(zip(results, names_of(results), strict=True))
+        ],
+        notes=[
+            f"{name}: {text}"
+            for result, name in zip(results, names_of(results), strict=True)
+            for text in doubt_text(result.doubts)
+        ],
+    )
+
+
+def _differences(before: Result, after: Result) -> Any:
+    paired = paired_sides(before, after)
+    return paired.differences(before.sampling, _PERMUTATIONS * before.sampling.resamples)
+
+
+def _standing(result: Result, metric: Metric, beats: str, best: float | None) -> MetricStanding:
+    row = result.row(metric)
+    if result.doubts.about(metric):
+        return MetricStanding(row.metric, None, None, None)
+    return MetricStanding(row.metric, row.mean, row.low, row.high, beats, row.mean is not None and row.mean == best)
+
+
+def _best(results: Sequence[Result], metric: Metric) -> float | None:
+    believed = [result.row(metric).mean for result in results if not result.doubts.about(metric)]
+    means = [mean for mean in believed if mean is not None]
+    return (max if metric.direction == "higher" else min)(means, default=None)

@@ -1,0 +1,130 @@
+"""Retrievers made of others: two fused by rank, and a second look at the best hits of one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from karat.data.corpus import Corpus
+from karat.data.question import Question
+from karat.errors import ConfigError
+from karat.registry import title_of
+from karat.retrievers.base import Found, Retriever, Stopwatch, ranked, timed
+from karat.retrievers.dense import STATIC
+from karat.retrievers.rerankers import make_reranker
+from karat.retrievers.specs import make_retriever
+from karat.retrievers.templates import Used, as_field
+
+
+class Hybrid(Retriever):
+    """Reciprocal rank fusion: a hit's score is the sum of 1 / (constant + rank) over the two lists.
+
+    `prefetch` is how many hits each of the two brings (more where k asks for more). Each rank counts, no score does:
+    scores of two retrievers cannot be compared.
+    """
+
+    name = "hybrid"
+
+    def __init__(
+        self, first: Retriever | None = None, second: Retriever | None = None, prefetch: int = 100, constant: float = 60
+    ) -> None:
+        if prefetch < 1 or constant < 0:
+            raise ConfigError("the prefetch limit is 1 or more, the constant 0 or more", got=f"{prefetch}, {constant}")
+        self.first, self.second = first or make_retriever("bm25"), second or make_retriever("dense")
+        self.prefetch, self.constant = prefetch, constant
+        self.searches_corpus = self.first.searches_corpus or self.second.searches_corpus
+
+    def index(self, corpus: Corpus) -> None:
+        self.first.index(corpus)
+        self.second.index(corpus)
+
+    def depth(self, k: int) -> int:
+        return max(k, self.prefetch)
+
+    def answer(self, question: Question, k: int) -> Found:
+        parts = [timed(part, question, self.depth(k)) for part in (self.first, self.second)]
+        watch = Stopwatch()
+        with watch.stage("fuse"):
+            hits = fused([part.hits[: self.depth(k)] for part in parts], self.constant)[:k]
+        # A stage that both have took the time of both: one is asked after the other.
+        spent = Counter(parts[0].latency_ms) + Counter(parts[1].latency_ms)
+        used = [entry for part in parts for entry in part.fields.get("usage", ())]
+        return Found(hits, dict(spent) | watch.latency_ms, fields=as_field(used))
+
+
+def fused(lists: list[list[dict[str, Any]]], constant: float) -> list[dict[str, Any]]:
+    """The hits of several lists, best first; the first place of a hit in a list counts.
+
+    >>> [hit["chunk_id"] for hit in fused([[{"chunk_id": "a"}, {"chunk_id": "b"}], [{"chunk_id": "b"}]], 60)]
+    ['b', 'a']
+    """
+    scores: dict[str, float] = {}
+    known: dict[str, dict[str, Any]] = {}
+    for hits in lists:
+        first = list({hit["chunk_id"]: hit for hit in reversed(hits)}.values())[::-1]
+        for rank, hit in enumerate(first, 1):
+            scores[hit["chunk_id"]] = scores.get(hit["chunk_id"], 0.0) + 1 / (constant + rank)
+            known.setdefault(hit["chunk_id"], hit)
+    best = ranked(list(scores), list(scores.values()), len(scores))
+    return [{**known[item], "score": score} for item, score in best]
+
+
+class Rerank(Retriever):
+    """The best `top_n` hits of `first`, put in the order of a reranker's scores; hits below follow as they were.
+
+    `reranker` is what `karat.retrievers.rerankers` takes: `module:callable`, the address of a service, or `static`.
+    `request` is a body of your own for a service, with `{query}` and `{documents}`; `headers` as in `http`. The list
+    before reranking is logged as `raw`.
+    """
+
+    name = "rerank"
+
+    def __init__(
+        self,
+        first: Retriever | None = None,
+        reranker: Any = STATIC,
+        top_n: int = 50,
+        request: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        if top_n < 1:
+            raise ConfigError("a reranker looks at 1 hit or more", field="top_n", got=top_n)
+        self.first, self.reranker, self.top_n = first or make_retriever("bm25"), reranker, top_n
+        self.request, self.headers = request, headers
+        self.searches_corpus = self.first.searches_corpus
+        self._reranker = make_reranker(reranker, request, headers)
+        self._corpus: Corpus | None = None
+
+    def index(self, corpus: Corpus) -> None:
+        self.first.index(corpus)
+        self._corpus = corpus
+
+    def depth(self, k: int) -> int:
+        return max(k, self.top_n)
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"reranker": title_of(self.reranker)}
+
+    def answer(self, question: Question, k: int) -> Found:
+        found = timed(self.first, question, self.depth(k))
+        raw = found.hits
+        looked_at, below = raw[: self.top_n], raw[self.top_n :]
+        watch, used = Stopwatch(), Used(found.fields.get("usage", ()))
+        with watch.stage("rerank"):
+            hits = self._reordered(question, looked_at, used) if looked_at else []
+        hits += [{name: value for name, value in hit.items() if name != "score"} for hit in below]
+        return Found(hits[:k], found.latency_ms | watch.latency_ms, raw, found.fields | as_field(used))
+
+    def _reordered(self, question: Question, hits: list[dict[str, Any]], used: Used) -> list[dict[str, Any]]:
+        given = [{**hit, "rank": rank, **self._text(hit)} for rank, hit in enumerate(hits, 1)]
+        order = self._reranker.order(question, given, used)
+        bare = [{name: value for name, value in hit.items() if name != "score"} for hit in hits]
+        return [{**bare[at], **({} if score is None else {"score": score})} for at, score in order]
+
+    def _text(self, hit: dict[str, Any]) -> dict[str, str]:
+        if "text" in hit:
+            return {"text": str(hit["text"])}
+        at = None if self._corpus is None else self._corpus.index.get(hit["chunk_id"])
+        if at is None or self._corpus is None:
+            return {}
+        return {"text": f"{self._corpus.titles[at]}\n{self._corpus.texts[at]}".strip()}

@@ -1,0 +1,216 @@
+"""Search services over HTTP: any, told in a few lines of YAML; Elasticsearch and OpenSearch; Qdrant."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from karat.data.question import Question
+from karat.errors import ConfigError
+from karat.net.http import Http, Retry, Secrets, check_url
+from karat.retrievers.base import Found, Retriever, Stopwatch, Unusable, as_hits
+from karat.retrievers.dense import make_embedder
+from karat.retrievers.templates import (
+    Used,
+    as_field,
+    fill,
+    fill_url,
+    hit_at,
+    list_at,
+    stored_paths,
+    used_by,
+    value_at,
+    values_of,
+)
+
+_USUAL = ("hits", "results", "documents", "matches", "items", "data", "topk")
+_PATHS = ("score", "text", "doc_id", "doc_version", "source")
+
+
+class _Server(Retriever):
+    """Sends what templates make of a query. `${NAME}` in them is read from the environment, and never logged."""
+
+    searches_corpus = False
+
+    def _connect(self, url: str, headers: dict[str, str] | None, retries: int) -> None:
+        self.url, self.headers, self.retries = check_url(url), headers or {}, retries
+        self._secrets = Secrets()
+        self._http = Http(self._secrets, Retry(retries + 1))
+
+
+class HttpEndpoint(_Server):
+    """Sends a request built from a template, finds the hits in the JSON that comes back.
+
+    `request` is the JSON body (default: {query, k}), `params` the query string, `hits` the path to the list (found by
+    itself where it has a usual name), `id`, `score`, `text`, `doc_id`, `doc_version`, `source` are paths inside of a
+    hit. `{query}`, `{k}`, `{language}`, `{query_id}` and the query's tags are filled in; `${NAME}` is read from the
+    environment.
+    """
+
+    name = "http"
+
+    def __init__(
+        self,
+        url: str,
+        method: Literal["GET", "POST", ""] = "",
+        request: dict[str, Any] | None = None,
+        params: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        hits: str | None = None,
+        id: str | None = None,
+        score: str | None = None,
+        text: str | None = None,
+        doc_id: str | None = None,
+        doc_version: str | None = None,
+        source: str | None = None,
+        retries: int = 2,
+    ) -> None:
+        self._connect(url, headers, retries)
+        in_url = params is not None or "{query}" in url
+        self.method = method or ("GET" if in_url and request is None else "POST")
+        self.request = (
+            {"query": "{query}", "k": "{k}"} if request is None and self.method == "POST" and not in_url else request
+        )
+        self.params = {"query": "{query}", "k": "{k}"} if self.method == "GET" and not in_url else params
+        self.hits, self.id, self.score, self.text = hits, id, score, text
+        self.doc_id, self.doc_version, self.source = doc_id, doc_version, source
+        paths = {"chunk_id": id, **{name: getattr(self, name) for name in _PATHS}}
+        self._paths = {name: path for name, path in paths.items() if path is not None}
+        self._filled = self._secrets.fill([self.url, self.request, self.params, self.headers])
+
+    def answer(self, question: Question, k: int) -> Found:
+        values = values_of(question, k)
+        url, request, params, headers = self._filled
+        said = self._http.ask(
+            self.method,
+            fill_url(url, values, params),
+            fill(request, values),
+            self._hits,
+            headers=fill(headers, values),
+            timeout=question.timeout,
+        )
+        return Found(said.read, {"retrieve": said.ms})
+
+    def _hits(self, content: Any) -> list[dict[str, Any]]:
+        path = self.hits
+        if path is None and isinstance(content, dict):
+            path = next((name for name in _USUAL if isinstance(content.get(name), list)), None)
+        return as_hits(map(self._hit, list_at(content, path or "", self.url)))
+
+    def _hit(self, hit: Any) -> Any:
+        if not isinstance(hit, dict):
+            return hit
+        named = hit_at(hit, self._paths)
+        return named if self.id is not None else hit | named
+
+
+class Elasticsearch(_Server):
+    """`elasticsearch:http://host:9200/index`: a multi_match over `fields`, or the query of your own in `request`.
+
+    `id` is the field of `_source` that names a chunk (default: `_id`), `text` the one with its text, to be logged.
+    `headers` as in `http`, such as `Authorization: ApiKey ${ES_KEY}`.
+    """
+
+    name = "elasticsearch"
+
+    def __init__(
+        self,
+        url: str,
+        fields: list[str] | None = None,
+        request: dict[str, Any] | None = None,
+        id: str | None = None,
+        text: str | None = None,
+        headers: dict[str, str] | None = None,
+        retries: int = 2,
+    ) -> None:
+        self._connect(url, headers, retries)
+        self.id, self.text = id, text
+        if not urlsplit(self.url).path.strip("/"):
+            what = "the address names no index"
+            raise ConfigError(what, code="bad-address", got=url, expected="http://host:9200/index")
+        self.fields = fields or ["title", "text"]
+        self.request = request or {"query": {"multi_match": {"query": "{query}", "fields": self.fields}}}
+        self._paths = {"chunk_id": "_id", "score": "_score", **stored_paths("_source", id, text)}
+        self._filled = self._secrets.fill([self.url, self.request, self.headers])
+
+    def answer(self, question: Question, k: int) -> Found:
+        url, request, headers = self._filled
+        wanted = [field for field in (self.id, self.text) if field]
+        body = {"size": k, "_source": wanted or False, **fill(request, values_of(question, k))}
+        said = self._http.ask("POST", f"{url}/_search", body, self._hits, headers=headers, timeout=question.timeout)
+        return Found(said.read, {"retrieve": said.ms})
+
+    def _hits(self, content: Any) -> list[dict[str, Any]]:
+        found = list_at(content, "hits.hits", self.url)
+        if value_at(content, "timed_out") or value_at(content, "_shards.failed"):
+            raise Unusable(f"{self.url}: only a part of the index was searched", got=value_at(content, "_shards"))
+        return as_hits(hit_at(hit, self._paths) for hit in found)
+
+
+class OpenSearch(Elasticsearch):
+    """`opensearch:http://host:9200/index`: as elasticsearch, whose search API it shares."""
+
+    name = "opensearch"
+
+
+class Qdrant(_Server):
+    """`qdrant:http://host:6333/collection`: nearest points to the query's vector.
+
+    `model`, `embeddings` and `key` say who makes the vector, as in `dense`; `request` is a body of your own (for
+    filters, prefetch or inference by the server), in which `{vector}` stands for it. `id` and `text` are fields of the
+    payload (default: the point's own id).
+    """
+
+    name = "qdrant"
+
+    def __init__(
+        self,
+        url: str,
+        model: str = "static",
+        embeddings: str | None = None,
+        key: str | None = None,
+        using: str | None = None,
+        request: dict[str, Any] | None = None,
+        id: str | None = None,
+        text: str | None = None,
+        headers: dict[str, str] | None = None,
+        retries: int = 2,
+    ) -> None:
+        self._connect(url, headers, retries)
+        self.model, self.embeddings, self.key = model, embeddings, key
+        self.using, self.id, self.text = using, id, text
+        server, self._collection = _parts(self.url)
+        self.request = request or {"query": "{vector}", **({"using": using} if using else {})}
+        self._paths = {"chunk_id": "id", "score": "score", **stored_paths("payload", id, text)}
+        self._server, self._body, self._sent = self._secrets.fill([server, self.request, self.headers])
+        self._embedder = make_embedder(model, embeddings, key) if "{vector}" in str(self.request) else None
+
+    def answer(self, question: Question, k: int) -> Found:
+        watch, used = Stopwatch(), Used()
+        values = values_of(question, k)
+        if self._embedder is not None:
+            with watch.stage("embed"):
+                vector = self._embedder.embed_query(question.text, question.timeout, used)
+            values["vector"] = vector.tolist()
+        payload = [field.partition(".")[0] for field in (self.id, self.text) if field]
+        body = {"limit": k, "with_payload": payload or False, **fill(self._body, values)}
+        url = f"{self._server}/collections/{self._collection}/points/query"
+        said = self._http.ask("POST", url, body, self._read, headers=self._sent, timeout=question.timeout)
+        hits, by_server = said.read
+        return Found(hits, watch.latency_ms | {"retrieve": said.ms}, fields=as_field(used + by_server))
+
+    def _read(self, content: Any) -> tuple[list[dict[str, Any]], Used]:
+        hits = as_hits(hit_at(point, self._paths) for point in list_at(content, "result.points", self.url))
+        models = value_at(content, "usage.inference.models")  # where the server made the vector
+        used = models.items() if isinstance(models, dict) else ()
+        return hits, [used_by("embed", name, {"usage": {"prompt_tokens": value_at(m, "tokens")}}) for name, m in used]
+
+
+def _parts(url: str) -> tuple[str, str]:
+    """The server, and the collection that its address ends with."""
+    parts = urlsplit(url)
+    path, _, collection = parts.path.rpartition("/")
+    if not collection:
+        what = "the address names no collection"
+        raise ConfigError(what, code="bad-address", got=url, expected="http://host:6333/collection")
+    return urlunsplit((parts.scheme, parts.netloc, path.removesuffix("/collections"), "", "")), collection

@@ -1,0 +1,381 @@
+"""Whether scores can be believed at all: do run and gold set name items alike, and is a high score a good one.
+
+Both are told by evidence that is collected during the pass, slice by slice, and judged once at its end.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from math import lgamma, log
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.corpus import Corpus
+from karat.data.gold import Gold
+from karat.data.hits import Hits
+from karat.data.ids import DocRule, as_list, take_list
+from karat.data.normal_ids import normal_id
+from karat.scoring.judged import Judged, Rules
+from karat.scoring.metrics.base import Metric
+from karat.scoring.ranking import score_slopes
+from karat.scoring.views import level_of
+
+if TYPE_CHECKING:
+    from karat.data.audit import Audit
+
+_KEPT = 1024  # ids of a run by which its names are known: those with the lowest hashes, whatever the order of slices
+_DEEP = 100  # hits of a query among which ids that are written in another way are looked for
+LOOKED = 300  # queries that are looked at for that, about
+# A retriever that finds something for a quarter of the queries finds nothing for 17 of them in 0.75 % of cases.
+_HIT_RATE, _CHANCE = 0.25, 0.01
+_FORMS = 5  # ids from which on their form is known
+_SAME_PREFIX = 3  # pairs from which on a prefix is no accident
+_MOST, _FEW = 0.5, 0.05  # shares of ids that a corpus knows
+_RISING = 0.95
+_PATH = re.compile(r"[/\\\\:|]")
+Why = Literal["near", "corpus-gold", "corpus-run", "forms", "chance", "queries"]
+How = Literal["written", "prefix"]
+
+
+class NearPair(msgspec.Struct, frozen=True):
+    """A gold item that was not found, and a hit of its query with nearly the same id."""
+
+    gold: str
+    run: str
+
+
+class SeenNames(msgspec.Struct):
+    """What some slices of a run show of its names; those of all slices are added up."""
+
+    shared: bool = False  # is a relevant gold item among the hits of any query
+    documents: bool = False  # or a document of one
+    queries: int = 0  # with hits and relevant gold
+    hits: int = 0  # of these queries
+    first: str | None = None  # an id of the run
+    sample: dict[int, str] = {}  # hash → id, of some of the different ids, while nothing is shared
+    near: int = 0
+    pairs: list[NearPair] = []
+    prefixes: dict[str, int] = {}  # "run kb/" or "gold kb/" → pairs that only this prefix tells apart
+    prefix_pairs: dict[str, NearPair] = {}
+
+    def add(self, other: SeenNames) -> None:
+        self.shared |= other.shared
+        self.documents |= other.documents
+        self.queries += other.queries
+        self.hits += other.hits
+        self.first = self.first or other.first
+        self.sample = lowest(self.sample | other.sample)
+        self.near += other.near
+        self.pairs = [*self.pairs, *other.pairs][:3]
+        self.prefixes = dict(Counter(self.prefixes) + Counter(other.prefixes))
+        self.prefix_pairs = other.prefix_pairs | self.prefix_pairs
+
+
+class SeenScores(msgspec.Struct):
+    """Which way scores run along the lists, where they and nothing else decide the order."""
+
+    rising: int = 0  # queries whose scores only rise
+    others: int = 0
+    chance: float = 0.0  # log of how likely lists in any order would all rise
+
+    def add(self, other: SeenScores) -> None:
+        self.rising += other.rising
+        self.others += other.others
+        self.chance += other.chance
+
+
+def lowest(sample: dict[int, str]) -> dict[int, str]:
+    return sample if len(sample) <= _KEPT else {key: sample[key] for key in sorted(sample)[:_KEPT]}
+
+
+class NameWatch:
+    """Looks at the names of one system's hits. Costs little once a relevant item was found."""
+
+    def __init__(self, gold: Gold, rule: DocRule, every: int = 1) -> None:
+        """`every`: look at one in so many queries for ids that are written in another way."""
+        self._gold, self._rule, self._every = gold, rule, every
+        self._found = False
+        self._wanted: set[str] = set()
+        self._documents: set[str] = set()
+
+    def look(self, judged: Judged, hits: Hits) -> SeenNames:
+        """`hits`: as they were returned: what a filter removes has a name all the same."""
+        seen = SeenNames(shared=self._found)
+        if hits.offsets[-1]:
+            self._look_near(judged, seen)
+        if self._found or not hits.offsets[-1]:
+            return seen
+        if (judged.hit_grade > 0).any():
+            self._found = seen.shared = True
+            return seen
+        self._look_closely(judged, hits, seen)
+        return seen
+
+    def _look_closely(self, judged: Judged, hits: Hits, seen: SeenNames) -> None:
+        if not self._wanted:
+            self._wanted, self._documents = relevant_names(self._gold, self._rule)
+        ids, said = as_list(hits.ids), None if hits.docs is None else as_list(hits.docs)
+        docs = [self._rule.doc(item) for item in ids]
+        docs = docs if said is None else [one or other for one, other in zip(said, docs, strict=True)]
+        seen.documents = not self._documents.isdisjoint(docs)
+        seen.shared = not (self._wanted.isdisjoint(ids) and self._wanted.isdisjoint(docs))
+        self._found = seen.shared
+        counts = judged.depth[judged.relevant(None) > 0]
+        seen.queries, seen.hits = int((counts > 0).sum()), int(counts.sum())
+        seen.first = ids[0]
+        seen.sample = lowest({zlib.crc32(item.encode("utf-8", "replace")): item for item in set(ids)})
+
+    def _look_near(self, judged: Judged, seen: SeenNames) -> None:
+        """Gold items that were not found, while a hit of the same query has nearly their id."""
+        gold, hits = self._gold, judged.hits
+        assert hits is not None
+        items = gold.items_of(judged.queries)
+        wanted = gold.grades[items] > 0
+        if judged.hit_item is not None:
+            wanted &= ~np.isin(items, judged.hit_item)
+        sizes = gold.offsets[judged.queries + 1] - gold.offsets[judged.queries]
+        owner = np.repeat(np.arange(judged.n), sizes)[wanted]
+        items, starts = items[wanted], np.searchsorted(owner, np.arange(judged.n + 1))
+        whole = _ListText.of(hits, slice(0, len(hits.ids))) if self._every == 1 else None
+        for at in np.flatnonzero((np.diff(starts) > 0) & (judged.depth > 0)).tolist():
+            name = gold.queries[judged.queries[at]]
+            if self._every > 1 and zlib.crc32(name.encode("utf-8", "replace")) % self._every:
+                continue
+            rows = slice(int(hits.offsets[at]), int(min(hits.offsets[at + 1], hits.offsets[at] + _DEEP)))
+            text = whole if self._every == 1 else _ListText.of(hits, rows)
+            named = take_list(gold.items, items[starts[at] : starts[at + 1]])
+            # Ids are looked at one by one only if the end of a document's name stands somewhere in the list.
+            keys = {item: normal_id(item, self._rule) for item in named}
+            likely = [item for item, key in keys.items() if text is None or text.has(self._end(key), rows)]
+            self._compare(likely, keys, hits, rows, seen)
+
+    def _compare(self, likely: list[str], keys: dict[str, str], hits: Hits, rows: slice, seen: SeenNames) -> None:
+        if not likely:
+            return
+        ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
+        known = {normal_id(hit, self._rule): hit for hit in reversed(ids)}
+        for item in likely:
+            key = keys[item]
+            if key not in known:
+                self._compare_ends(item, key, known, seen)
+            elif known[key] != item:
+                seen.near += 1
+                seen.pairs = [*seen.pairs, NearPair(item, known[key])][:3]
+
+    def _end(self, key: str) -> bytes:
+        """What both ids have in them if they differ only in a prefix or an extension."""
+        return _PATH.split(self._rule.doc(key))[-1].encode("utf-8", "replace")
+
+    def _compare_ends(self, item: str, key: str, known: dict[str, str], seen: SeenNames) -> None:
+        for other, hit in known.items():
+            side, longer, shorter = ("run", other, key) if len(other) > len(key) else ("gold", key, other)
+            if longer.endswith(shorter) and re.search(r"\W$|_$|[^\W\d_]$", longer[: -len(shorter)]):
+                name = f"{side} {longer[: -len(shorter)]}"
+                seen.prefixes[name] = seen.prefixes.get(name, 0) + 1
+                seen.prefix_pairs.setdefault(name, NearPair(item, hit))
+
+
+class _ListText:
+    """The ids of a slice in small letters, one after the other, in which one search finds out about a whole list."""
+
+    def __init__(self, text: bytes, first: int, width: int, ends: list[int]) -> None:
+        self._text, self._first, self._width, self._ends = text, first, width, ends
+
+    @classmethod
+    def of(cls, hits: Hits, rows: slice) -> _ListText | None:
+        """None where ids need a closer look: letters beyond ASCII, or white space."""
+        if isinstance(hits.ids, np.ndarray):
+            text, width, ends = hits.ids[rows].tobytes(), hits.ids.itemsize, list[int]()
+        else:
+            ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
+            text, width = "\0".join(ids).encode("utf-8", "replace"), 0
+            ends = np.append(0, np.cumsum([len(item) + 1 for item in ids])).tolist()
+        plain = text.isascii() and not any(space in text for space in (b" ", b"\t", b"\n", b"\r", b"\x0b", b"\x0c"))
+        return cls(text.lower(), rows.start, width, ends) if plain else None
+
+    def has(self, end: bytes, rows: slice) -> bool:
+        at, stop = rows.start - self._first, rows.stop - self._first
+        at, stop = (at * self._width, stop * self._width) if self._width else (self._ends[at], self._ends[stop])
+        return self._text.find(end, at, stop) >= 0
+
+
+def relevant_names(gold: Gold, rule: DocRule) -> tuple[set[str], set[str]]:
+    """Ids of the items that should be found, and of their documents."""
+    rows = np.flatnonzero(gold.grades > 0).tolist()
+    ids = [gold.ids[row] for row in rows]
+    passages = [gold.passages[row] for row in rows] if gold.passages else [None] * len(rows)
+    pairs = zip(ids, passages, strict=True)
+    return set(ids), {rule.doc(item) if p is None or p.doc is None else p.doc for item, p in pairs}
+
+
+class IdMismatch(msgspec.Struct, frozen=True):
+    """No hit is a relevant gold item, for whichever query."""
+
+    sure: bool  # False: too little was seen to say that the names differ; it may be an honest failure
+    why: Why
+    run_id: str
+    gold_id: str
+    queries: int
+    documents: bool = False  # documents are named alike: only their chunks differ
+    corpus: bool = False  # a corpus was looked at
+
+
+class NearIds(msgspec.Struct, frozen=True):
+    """Gold items that were not found although the id of a hit differs only in how it is written, or in a prefix."""
+
+    count: int
+    how: How
+    examples: list[NearPair]
+    prefix: str | None = None
+
+
+class RisingScores(msgspec.Struct, frozen=True):
+    """Scores rise along the lists: they are distances, or the lists are upside down."""
+
+    queries: int
+    of: int
+
+
+class Doubts(msgspec.Struct, frozen=True):
+    """Why scores of a result say nothing about its retriever. Saved with the result."""
+
+    ids: IdMismatch | None = None
+    near: NearIds | None = None
+    scores: RisingScores | None = None
+
+    def __bool__(self) -> bool:
+        return any((self.ids, self.near, self.scores))
+
+    def about(self, metric: Metric) -> Literal["ids", "scores"] | None:
+        """What makes a metric meaningless."""
+        differ = self.ids is not None and self.ids.sure and (level_of(metric) == "chunk" or not self.ids.documents)
+        if differ and "ids" in metric.rests_on:
+            return "ids"
+        return "scores" if self.scores is not None and "order" in metric.rests_on else None
+
+
+def judge_doubts(
+    names: SeenNames, scores: SeenScores, gold: Gold, rules: Rules, corpus: Corpus | None, audit: Audit
+) -> Doubts:
+    """What the evidence of a whole run says; also counted in the audit."""
+    rule = DocRule(rules.doc_of)
+    near = _near(names)
+    if near is not None:
+        audit.count("near_ids", near.count, (f"gold {pair.gold}, run {pair.run}" for pair in near.examples))
+    rising = _rising(scores) if rules.scores is None else None
+    if rising is not None:
+        audit.count("rising_scores", rising.queries)
+    return Doubts(_mismatch(names, near, gold, rule, rules.corpus_size, corpus, audit), near, rising)
+
+
+def _near(names: SeenNames) -> NearIds | None:
+    if names.near:
+        return NearIds(names.near, "written", names.pairs)
+    name = max(names.prefixes, key=lambda one: (names.prefixes[one], one), default=None)
+    if name is None or names.prefixes[name] < _SAME_PREFIX:
+        return None
+    return NearIds(names.prefixes[name], "prefix", [names.prefix_pairs[name]], name)
+
+
+def _rising(scores: SeenScores) -> RisingScores | None:
+    """Where nearly all lists rise, and lists in any order would not."""
+    whole = scores.rising + scores.others
+    if not whole or scores.rising / whole < _RISING or scores.chance > log(0.001):
+        return None
+    return RisingScores(scores.rising, whole)
+
+
+def _mismatch(
+    names: SeenNames,
+    near: NearIds | None,
+    gold: Gold,
+    rule: DocRule,
+    size: int | None,
+    corpus: Corpus | None,
+    audit: Audit,
+) -> IdMismatch | None:
+    if names.shared or names.first is None or not (gold.grades > 0).any():
+        return None
+    wanted, documents = relevant_names(gold, rule)
+    ids = list(names.sample.values())
+    # A worker may have seen a part of the gold set only.
+    if not wanted.isdisjoint(ids) or (gold.passages and names.documents):
+        return None
+    first = next(item for item, grade in zip(gold.ids, gold.grades.tolist(), strict=True) if grade > 0)
+    audit.count("no_shared_items", int((gold.grades > 0).sum()), (f"gold {first}", f"run {names.first}"))
+    known = None if corpus is None or not len(corpus) else _in_corpus(ids, wanted, documents, corpus, rule)
+    if known == "alike":
+        return None
+    why, sure = _why(names, near, wanted, ids, rule, size)
+    if known is not None:
+        why, sure = known, True
+    shown = near.examples[0] if near is not None else NearPair(first, names.first)
+    alike = names.documents and documents != wanted
+    # Half a character in an id of the run is text for Python, and for nothing that is saved.
+    run_id = shown.run.encode("utf-8", "replace").decode()
+    return IdMismatch(sure, why, run_id, shown.gold, names.queries, alike, corpus is not None)
+
+
+def _in_corpus(
+    ids: list[str], wanted: set[str], documents: set[str], corpus: Corpus, rule: DocRule
+) -> Literal["alike", "corpus-gold", "corpus-run"] | None:
+    """Which side the corpus knows. Where it knows both, they name items alike and the run is merely bad."""
+    there = {*corpus.index, *corpus.documents(rule)}
+    run, gold = (sum(item in there for item in some) / max(len(some), 1) for some in (ids, wanted))
+    if run >= _MOST and gold >= _MOST:
+        return "alike"
+    if run >= _MOST and gold < _FEW:
+        return "corpus-gold"
+    return "corpus-run" if gold >= _MOST and run < _FEW else None
+
+
+def _why(
+    names: SeenNames, near: NearIds | None, wanted: set[str], ids: list[str], rule: DocRule, size: int | None
+) -> tuple[Why, bool]:
+    """What speaks for other names, and whether that is enough."""
+    if near is not None:
+        return "near", True
+    if _other_forms(wanted, ids, rule):
+        return "forms", True
+    different = _different(names.sample)
+    if size and len(wanted) * log(max(1 - different / size, 1e-9)) < log(_CHANCE):
+        return "chance", True  # blind draws would have found one
+    # One gold item for all queries is one trial. The same list for all is none: a query counts as far as it brings
+    # hits of its own, of which a quarter of a list is enough (in a small corpus all lists overlap).
+    depth = names.hits / max(names.queries, 1)
+    trials = min(names.queries, len(wanted), 4 * (different - depth) / max(depth, 1))
+    return "queries", (1 - _HIT_RATE) ** trials < _CHANCE
+
+
+def _different(sample: dict[int, str]) -> float:
+    """How many different ids there are, of which these have the lowest hashes."""
+    return len(sample) if len(sample) < _KEPT else (_KEPT - 1) * 2**32 / max(max(sample), 1)
+
+
+def _other_forms(wanted: set[str], ids: list[str], rule: DocRule) -> bool:
+    """Whether the ids of both sides are regular, and of different forms: `doc-9#p9` and `9`."""
+    forms = [Counter(_form(item, rule) for item in some) for some in (wanted, ids)]
+    if any(found.total() < _FORMS or len(found) > found.total() / 2 for found in forms):
+        return False
+    return forms[0].keys().isdisjoint(forms[1])
+
+
+def _form(item: str, rule: DocRule) -> str:
+    """What ids of one kind have in common: the kinds of their parts; of a chunk in its document, also the letters."""
+    doc = rule.doc(item)
+    rest = item[len(doc) :] if item.startswith(doc) else ""
+    kinds = re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", _UUID.sub("uuid", doc)))
+    return kinds + re.sub(r"\d+", "9", rest)
+
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def seen_scores(hits: Hits) -> SeenScores:
+    """Of lists as they were returned, without ranks."""
+    rising, others, distinct = score_slopes(hits)
+    return SeenScores(rising, others, -float(sum(lgamma(n + 1) for n in distinct)))

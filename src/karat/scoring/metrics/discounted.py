@@ -1,0 +1,266 @@
+"""The further down, the less it counts: nDCG, reciprocal rank and rank-biased precision."""
+
+# No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.ids import Floats, Ints
+from karat.scoring.judged import Judged, relevance
+from karat.scoring.metrics.base import INFINITE, Level, Relevance
+from karat.scoring.unjudged import OpenLists
+from karat.statistics.gain_ratio import OpenGains, largest_ratio
+
+_LARGEST = 500.0
+
+
+class NDCG(Relevance, frozen=True, kw_only=True):
+    """Discounted gain of the top k divided by that of the ideal ranking of the whole gold set.
+
+    The gain of grade g is 2^g − 1, or g with gain=linear (trec_eval's choice); for binary gold both are equal.
+    The discount is 1 / log2(rank + 1). The ideal comes from the gold, never from what was retrieved: tools
+    that sort the retrieved list give a perfect score to a run that found one item of ten. Under a budget of
+    tokens (`ndcg@2000tok`) the ideal is not cut: which items would fit, the gold does not say. A hit that holds
+    several passages gains all of them; more than 1 is never given.
+
+    >>> import karat
+    >>> result = karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["ndcg@5"])
+    >>> round(result.means["ndcg@5"], 4)
+    0.6509
+    """
+
+    name = "ndcg"
+    by_text = "evidence_map"
+    cutoff = "required"
+    aliases = {
+        "ndcg_cut": "ndcg(gain=linear)",
+        "retrieval-ndcg": "ndcg(gain=linear)",
+        "retrieval_ndcg": "ndcg(gain=linear)",
+        "ndcg_exp": "ndcg",
+        "ndcg_burges": "ndcg",
+        "ndcg_linear": "ndcg(gain=linear)",
+    }
+    trec_eval = "ndcg_cut_{k} (gain=linear)"
+
+    gain: Literal["exp", "linear"] = "exp"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        limit = self.limit(judged)
+        found = self.found(judged, limit)
+        actual = self._dcg(judged, judged.hit_query[found], judged.hit_grade[found], judged.hit_rank[found])
+        share = actual / self._ideal(judged, limit if self.budget is None else np.full(judged.n, INFINITE))
+        return share if judged.gold.located is None else np.minimum(share, 1.0)
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        limit = self.limit(lists.second)[lists.query]
+        first, second = (np.where(rank <= limit, 1 / np.log2(rank + 1), 0.0) for rank in lists.ranks)
+        return np.asarray(second - first)
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Both lists are divided by the same ideal, which open items change as well."""
+        limit = self.limit(lists.second)
+        gains = self._gains(lists.levels)
+        known = [self._known(judged, limit, lists.levels, gains) for judged in (lists.first, lists.second)]
+        most = limit if labels is None else np.minimum(limit, labels)  # more than the limit change nothing
+        item, place = lists.place(influence)
+        kept = place < most[lists.query[item]]
+        item, place = item[kept], place[kept]
+        table = np.zeros((lists.second.n, int(place.max(initial=-1)) + 1))
+        table[lists.query[item], place] = -influence[item]
+        found = largest_ratio(
+            OpenGains(
+                known=known[0] - known[1],
+                influence=table,
+                open=np.bincount(lists.query[item], minlength=lists.second.n),
+                steps=np.diff(gains),
+                above=self._above(lists.second, lists.levels),
+                limit=limit,
+            )
+        )
+        return np.where(lists.second.relevant(self.rel) > 0, -found, np.nan)
+
+    def _gains(self, levels: Floats) -> Floats:
+        """Of each level, scaled down where grades are too large; the ratio is the same."""
+        down = max(float(levels[-1]) - _LARGEST, 0.0)
+        gains = levels if self.gain == "linear" else np.exp2(levels - down) - np.exp2(-down)
+        return np.where(relevance(levels, self.rel), gains, 0.0)
+
+    def _known(self, judged: Judged, limit: Ints, levels: Floats, gains: Floats) -> Floats:
+        found = self.found(judged, limit)
+        gain = gains[np.searchsorted(levels, judged.hit_grade[found])]
+        return judged.per_query(judged.hit_query[found], gain / np.log2(judged.hit_rank[found] + 1))
+
+    def _above(self, judged: Judged, levels: Floats) -> Ints:
+        """How many gold items of each query reach each level above the lowest."""
+        level = np.searchsorted(levels, judged.gold_grade)
+        counts = np.zeros((judged.n, len(levels)), np.int64)
+        np.add.at(counts, (judged.gold_query, level), 1)
+        return counts[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
+
+    def _ideal(self, judged: Judged, limit: Ints) -> Floats:
+        counts = relevance(judged.gold_grade, self.rel)
+        query, grade = judged.gold_query[counts], judged.gold_grade[counts]
+        rank = np.arange(len(query)) - np.searchsorted(query, np.arange(judged.n))[query] + 1
+        inside = rank <= limit[query]
+        return self._dcg(judged, query[inside], grade[inside], rank[inside])
+
+    def _dcg(self, judged: Judged, query: Ints, grade: Floats, rank: Ints) -> Floats:
+        gain = grade if self.gain == "linear" else _exponential(grade, judged, query)
+        return judged.per_query(query, gain / np.log2(rank + 1))
+
+
+def _exponential(grade: Floats, judged: Judged, query: Ints) -> Floats:
+    """2^grade − 1. Grades too large for that are scaled down for the whole query, which leaves the ratio as it is."""
+    if judged.gold_grade.max(initial=0) <= _LARGEST:
+        return np.exp2(grade) - 1
+    highest = np.zeros(judged.n)
+    np.maximum.at(highest, judged.gold_query, judged.gold_grade)
+    down = np.maximum(highest - _LARGEST, 0)[query]
+    return np.exp2(grade - down) - np.exp2(-down)
+
+
+def first_rank(metric: Relevance, judged: Judged) -> Ints:
+    """Rank of the first relevant hit of each query, INFINITE where there is none inside the cutoff."""
+    found = metric.found(judged, metric.limit(judged))
+    first = np.full(judged.n, INFINITE)
+    np.minimum.at(first, judged.hit_query[found], judged.hit_rank[found])
+    return first
+
+
+class ReciprocalRank(Relevance, frozen=True, kw_only=True):
+    """1 / rank of the first relevant item, 0 where there is none (in the top k, if k is given).
+
+    Without a cutoff it looks as deep as the run goes.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["mrr", "mrr@1"]).means
+    {'mrr': 0.5, 'mrr@1': 0.0}
+    """
+
+    name = "mrr"
+    by_text = "evidence_mrr"
+    is_share = False
+    cutoff = "optional"
+    aliases = {"rr": "mrr", "recip_rank": "mrr", "reciprocal_rank": "mrr"}
+    trec_eval = "recip_rank"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        first = first_rank(self, judged)
+        return np.where(first < INFINITE, 1.0 / first, 0.0)
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        sides = zip((lists.first, lists.second), lists.ranks, strict=True)
+        first, second = (self._with(judged, lists.query, rank) for judged, rank in sides)
+        return np.asarray(second - first - self.known_difference(lists)[lists.query])
+
+    def _with(self, judged: Judged, query: Ints, rank: Ints) -> Floats:
+        """The score of the query of each open item if that item were relevant."""
+        there = np.where(rank <= self.limit(judged)[query], 1.0 / rank, 0.0)
+        return np.maximum(there, self.score(judged)[query])
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Only the first relevant hit of a list counts, and any other may help the other list."""
+        return self.known_difference(lists) + lists.lowest_one(influence, labels)
+
+
+class TargetRank(Relevance, frozen=True, kw_only=True):
+    """Rank of the first relevant item; undefined where it was not found.
+
+    Meant for sets with a single target. The mean is over the queries that found it: read it beside hit@k.
+
+    >>> import karat
+    >>> result = karat.evaluate({"a": ["x", "t"], "b": ["x"]}, {"a": ["t"], "b": ["t"]}, ["target_rank"])
+    >>> result.score("target_rank")
+    {'a': 2.0, 'b': None}
+    """
+
+    name = "target_rank"
+    direction = "lower"
+    range = (1.0, float("inf"))
+    cutoff = "optional"
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        first = first_rank(self, judged)
+        return np.where(first < INFINITE, first.astype(np.float64), np.nan)
+
+
+Persistence = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+
+
+def rbp_weight(p: float, rank: Ints) -> Floats:
+    """What a relevant hit at each rank adds."""
+    return np.float64(1 - p) * np.power(np.float64(p), rank - 1)
+
+
+class RBP(Relevance, frozen=True, kw_only=True):
+    """(1 − p) · Σ p^(rank − 1) over the relevant hits.
+
+    Needs no count of the relevant items, so gaps in the gold do not inflate it; how much the unjudged hits
+    could add is `rbp_residual`. Never reaches 1 for a finite gold set. Graded: with `top=3` a hit of grade g gains
+    g / 3 of its place, and one of grade 3 or more all of it (Moffat and Zobel 2008). `top` is the best grade of your
+    scale; it is not taken from the gold, where a query might have no item of that grade.
+
+    >>> import karat
+    >>> asked = ["rbp(p=0.5)", "rbp(p=0.5,top=2)"]
+    >>> karat.evaluate({"q": ["a", "x", "b"]}, {"q": {"a": 2, "b": 1}}, asked).means
+    {'rbp(p=0.5)': 0.625, 'rbp(p=0.5,top=2)': 0.5625}
+    """
+
+    name = "rbp"
+    cutoff = "optional"
+    trec_eval = "rbp (p=0.9, binary gold)"
+
+    p: Persistence = 0.8
+    top: Level | None = None  # the grade that gains all of its place; default: every relevant hit does
+
+    @property
+    def by_grade(self) -> bool:
+        return self.rel is not None or self.top is not None
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        found = judged.once_a_hit(self.found(judged, self.limit(judged)))
+        weight = rbp_weight(self.p, judged.hit_rank[found]) * self._gain(judged.hit_grade[found])
+        return np.minimum(judged.per_query(judged.hit_query[found], weight), 1.0)  # sums may round to a hair above
+
+    def influence(self, lists: OpenLists) -> Floats | None:
+        limit = self.limit(lists.second)[lists.query]
+        first, second = (
+            np.where(rank <= limit, rbp_weight(self.p, np.minimum(rank, 2**31)), 0.0) for rank in lists.ranks
+        )
+        return np.asarray(second - first) * self._gain(lists.levels[-1:])
+
+    def _gain(self, grades: Floats) -> Floats:
+        return np.ones(len(grades)) if self.top is None else np.minimum(grades / self.top, 1.0)
+
+    def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
+        """Every place adds its weight; what would come after the end of a list nobody has seen, and no label tells."""
+        unseen = np.zeros(lists.first.n)
+        if self.k is None and labels is None:
+            unseen = np.where(lists.first.present, np.power(np.float64(self.p), lists.first.depth), 0.0)
+        return self.known_difference(lists) + lists.sum_lowest(influence, labels) - unseen
+
+
+class RBPResidual(Relevance, frozen=True, kw_only=True):
+    """What RBP could still gain: the weight of all places that hold no judged hit, those past the end included.
+
+    >>> import karat
+    >>> result = karat.evaluate({"q": ["a", "?"]}, {"q": ["a"]}, ["rbp_residual(p=0.5)"])
+    >>> result.means
+    {'rbp_residual(p=0.5)': 0.5}
+    """
+
+    name = "rbp_residual"
+    version = 2  # negatives of the gold set are judged
+    direction = "lower"
+    aliases = {"rbp_resid": "rbp_residual"}
+
+    p: Persistence = 0.8
+
+    def compute(self, judged: Judged, relevant: Ints) -> Floats:
+        rows = judged.once_a_hit(np.ones(len(judged.hit_rank), np.bool_))
+        known = judged.per_query(judged.hit_query[rows], rbp_weight(self.p, judged.hit_rank[rows]))
+        return np.where(judged.present, np.maximum(1.0 - known, 0.0), 1.0)
+
+    def ceiling(self, judged: Judged) -> Floats:
+        return np.full(judged.n, np.nan)

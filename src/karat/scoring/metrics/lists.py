@@ -1,0 +1,210 @@
+"""What a list is made of: documents, new texts, judged and fresh hits, and how many."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+
+from karat.data.ids import Floats, Ints, keys
+from karat.scoring.dates import newer
+from karat.scoring.judged import Judged
+from karat.scoring.metrics.base import Metric, share
+
+
+def _distinct_docs(judged: Judged, limit: Ints) -> Floats:
+    """Distinct documents in the top of each query, NaN for a query that the run lacks."""
+    if judged.hits is None:
+        return np.full(judged.n, np.nan)
+    query, rows = judged.top(limit)
+    codes = keys(judged.doc_codes(rows), query)
+    order = np.argsort(codes)
+    fresh = np.append(True, np.diff(codes[order]) != 0)[: len(order)]
+    return np.where(judged.present, judged.per_query(query[order[fresh]]), np.nan)
+
+
+class DistinctDocs(Metric, frozen=True, kw_only=True):
+    """Number of different documents among the top k hits.
+
+    A hit's document is its doc_id, else the part of its chunk id before `#` (or another rule, `--doc-of`).
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["a#1", "a#2", "b#1"]}, {"q": ["a#1"]}, ["distinct_docs@3"]).means
+    {'distinct_docs@3': 2.0}
+    """
+
+    name = "distinct_docs"
+    range = (0.0, float("inf"))
+    counts_places = True
+    cutoff = "required"
+    uses_hits = True
+    aliases = {"distinct-docs": "distinct_docs"}
+
+    def score(self, judged: Judged) -> Floats:
+        return _distinct_docs(judged, self.limit(judged))
+
+
+class Redundancy(Metric, frozen=True, kw_only=True):
+    """1 − distinct documents in the top k / k.
+
+    Places that a list shorter than k leaves empty bring no document either; the audit counts such lists.
+    `by=returned` divides by the hits returned where they are fewer than k, as a budget of tokens does. Undefined
+    where there is no hit.
+
+    >>> import karat
+    >>> asked = ["redundancy@4", "redundancy@5", "redundancy(by=returned)@5"]
+    >>> karat.evaluate({"q": ["a#1", "a#2", "b#1", "b#2"]}, {"q": ["a#1"]}, asked).means
+    {'redundancy@4': 0.5, 'redundancy@5': 0.6, 'redundancy(by=returned)@5': 0.5}
+    """
+
+    name = "redundancy"
+    direction = "lower"
+    cutoff = "required"
+    uses_hits = True
+    version = 2
+
+    by: Literal["k", "returned"] = "k"
+
+    @property
+    def counts_empty_places(self) -> bool:
+        return self.by == "k" and self.budget is None
+
+    def score(self, judged: Judged) -> Floats:
+        limit = self.limit(judged)
+        shown = np.minimum(judged.depth, limit)
+        places = np.where(shown > 0, limit, 0) if self.by == "k" else shown
+        return 1.0 - share(_distinct_docs(judged, limit), places)
+
+
+_WORD = re.compile(r"\w+")
+
+
+class Novelty(Metric, frozen=True, kw_only=True):
+    """Share of the top k hits whose text is new: less than `threshold` of its word shingles stand higher up.
+
+    A shingle is `shingle` words in a row, lower-cased; the first hit is always new. Divides by the hits
+    returned where they are fewer than k; undefined where the run has no texts.
+
+    >>> import karat
+    >>> texts = {"a": "refunds take five days", "b": "Refunds take five days!", "c": "cards ship in two weeks"}
+    >>> hits = [{"chunk_id": chunk, "text": text} for chunk, text in texts.items()]
+    >>> round(karat.evaluate([{"query_id": "q", "topk": hits}], {"q": ["a"]}, ["novelty@3"]).means["novelty@3"], 4)
+    0.6667
+    """
+
+    name = "novelty"
+    cutoff = "required"
+    uses_hits = True
+    needs = frozenset({"text"})
+
+    threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
+    shingle: Annotated[int, msgspec.Meta(ge=1)] = 3
+
+    def lacks(self, judged: Judged) -> str | None:
+        texts = [] if judged.hits is None else judged.hits.columns.get("text", [])
+        return None if any(text is not None for text in texts) else "the hits have no text"
+
+    def score(self, judged: Judged) -> Floats:
+        if judged.hits is None or "text" not in judged.hits.columns:
+            return np.full(judged.n, np.nan)
+        texts = judged.hits.columns["text"]
+        fresh, shown = np.zeros(judged.n), np.zeros(judged.n)
+        seen: set[tuple[str, ...]] = set()
+        last = -1
+        for query, row in zip(*(a.tolist() for a in judged.top(self.limit(judged))), strict=True):
+            if query != last:
+                seen, last = set(), query
+            if texts[row] is None:
+                fresh[query] = np.nan
+                continue
+            shingles = self._shingles(texts[row])
+            shown[query] += 1
+            fresh[query] += len(shingles & seen) < self.threshold * max(len(shingles), 1)
+            seen |= shingles
+        return share(fresh, shown)
+
+    def _shingles(self, text: str) -> set[tuple[str, ...]]:
+        words = _WORD.findall(text.lower())
+        last = max(len(words) - self.shingle, 0)
+        return {tuple(words[i : i + self.shingle]) for i in range(last + 1)}
+
+
+class JudgedShare(Metric, frozen=True, kw_only=True):
+    """Share of the top k hits that the gold has a grade for, 0 included.
+
+    Low values mean that the other scores are lower bounds: an unjudged hit counts as not relevant. Divides
+    by the hits returned where they are fewer than k; undefined without hits or without gold.
+
+    >>> import karat
+    >>> karat.evaluate({"q": ["a", "x", "n", "y"]}, {"q": {"a": 1, "n": 0}}, ["judged@4"]).means
+    {'judged@4': 0.5}
+    """
+
+    name = "judged"
+    rests_on = frozenset({"ids", "order"})
+    version = 2  # negatives of the gold set are judged
+    cutoff = "required"
+
+    def score(self, judged: Judged) -> Floats:
+        limit = self.limit(judged)
+        inside = judged.once_a_hit(judged.hit_rank <= limit[judged.hit_query])
+        shown = np.minimum(judged.depth, limit)
+        has_gold = np.bincount(judged.gold_query, minlength=judged.n) > 0
+        return share(judged.per_query(judged.hit_query[inside]), np.where(has_gold, shown, 0))
+
+
+class Returned(Metric, frozen=True, kw_only=True):
+    """Number of hits in the top k; with a budget of tokens, how many fit into it.
+
+    Repeats are removed before. Undefined for a query that the run lacks.
+
+    >>> import karat
+    >>> hits = [{"chunk_id": "a", "tokens": 900}, {"chunk_id": "b", "tokens": 800}, {"chunk_id": "c", "tokens": 400}]
+    >>> karat.evaluate([{"query_id": "q", "topk": hits}], {"q": ["a"]}, ["returned@5", "returned@2000tok"]).means
+    {'returned@5': 3.0, 'returned@2000tok': 2.0}
+    """
+
+    name = "returned"
+    rests_on = frozenset()
+    range = (0.0, float("inf"))
+    counts_places = True
+    cutoff = "required"
+
+    def score(self, judged: Judged) -> Floats:
+        return np.where(judged.present, np.minimum(judged.depth, self.limit(judged)).astype(np.float64), np.nan)
+
+
+class Freshness(Metric, frozen=True, kw_only=True):
+    """Share of the top k hits whose `doc_version` is not newer than the query's `as_of`.
+
+    Hits that say no version are left out of the share, so that only what is known counts; undefined where the query has
+    no `as_of`, or no hit a version. Dates, times and version numbers are compared as `docs/time_and_no_answer.md` says.
+
+    >>> import karat
+    >>> versions = {"a": "2025-04-01", "b": "2025-07-15", "c": "2024-12", "d": None}
+    >>> hits = [{"chunk_id": chunk, "doc_version": version} for chunk, version in versions.items()]
+    >>> gold = [{"query_id": "q", "gold": ["a"], "as_of": "2025-06-30"}]
+    >>> round(karat.evaluate([{"query_id": "q", "topk": hits}], gold, ["freshness@5"]).means["freshness@5"], 4)
+    0.6667
+    """
+
+    name = "freshness"
+    cutoff = "required"
+    uses_hits = True
+    needs = frozenset({"doc_version"})
+
+    def lacks(self, judged: Judged) -> str | None:
+        if not any(judged.gold.as_of):
+            return "the queries have no as_of"
+        versions = [] if judged.hits is None else judged.hits.columns.get("doc_version", [])
+        return None if any(version is not None for version in versions) else "the hits have no doc_version"
+
+    def score(self, judged: Judged) -> Floats:
+        if judged.hits is None:
+            return np.full(judged.n, np.nan)
+        query, rows = judged.top(self.limit(judged))
+        late = newer(judged.hits, judged.gold, judged.queries, rows)
+        known = ~np.isnan(late)
+        return share(judged.per_query(query[late == 0]), judged.per_query(query[known]))

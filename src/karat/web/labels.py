@@ -1,0 +1,355 @@
+"""Labelling on the site: what to label next, labels given and taken back, what they say together; as API and pages.
+
+The pages are plain forms, made quicker by a little script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+from urllib.parse import parse_qsl, quote, unquote
+
+import msgspec
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from karat.errors import ConfigError, InputError, KaratError
+from karat.history.store import NotThere, Store
+from karat.labels.agreement import Agreement, find_agreement, settle
+from karat.labels.calibration import calibrate
+from karat.labels.calibration_file import Calibration
+from karat.labels.desk import Desk, Given, PoolAtDesk, Progress, ShownPair, Turn, checked_name, grade_words, mark_of
+from karat.labels.files import Key, Label, as_lines
+from karat.report.blocks import Block, Cell, Section, Text
+from karat.report.cells import table
+from karat.report.labels import agreement_report, calibration_report
+from karat.report.renderers.html import marked, place
+from karat.results.queries.shown import shared_words
+from karat.web.access import Access
+from karat.web.endpoints import Answer, Endpoint
+from karat.web.guard import LABELS, cookie_of, set_cookie
+from karat.web.page import page, problem_page
+
+JSON_LINES = "application/x-ndjson"
+_Text = Annotated[str, msgspec.Meta(max_length=500)]
+NAME = "karat_annotator"
+_YEAR = 365 * 24 * 3600
+_BESIDE = 100  # pairs of a table
+_NO_TEXT = "This pair has no text: `karat pool --corpus` lends it."
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Somebody at the desk. Who is logged in labels under that name and no other."""
+
+    store: Store
+    desk: Desk
+    name: str = ""
+    logged_in: bool = False
+
+    def pool(self, name: str) -> PoolAtDesk:
+        if name not in self.desk.pools:
+            raise NotThere("pool", name, self.desk.pools, hint="karat serve --pool FILE --labels FILE")
+        return self.desk.pools[name]
+
+    def annotator(self, given: str | None) -> str:
+        if self.logged_in and given not in (None, "", self.name):
+            said = "another name than that of the log-in"
+            raise ConfigError(said, code="wrong-annotator", field="annotator", got=given)
+        name = self.name if self.logged_in else given or self.name
+        if not name:
+            raise ConfigError("nobody is named", code="missing-field", field="annotator", expected="who labels")
+        return checked_name(name)
+
+
+class AskAnnotator(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose label; not needed of who is logged in."""
+
+    annotator: _Text | None = None
+
+
+class AskTurn(AskAnnotator, frozen=True, kw_only=True):
+    skipped: bool = False  # once more through what was skipped
+
+
+class AskSettled(msgspec.Struct, frozen=True, kw_only=True):
+    """Who decides where annotators disagree; else the majority does."""
+
+    adjudicator: _Text | None = None
+
+
+class NewLabel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A grade, or null to skip the pair; `doc_id` without `chunk_id` for a whole document."""
+
+    query_id: _Text
+    chunk_id: _Text | None = None
+    doc_id: _Text | None = None
+    grade: Annotated[float, msgspec.Meta(ge=0, le=9)] | None
+    annotator: _Text | None = None
+    note: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
+
+    @property
+    def pair(self) -> Key:
+        item = self.chunk_id if self.chunk_id is not None else self.doc_id
+        if item is None:
+            hint = "or doc_id, for a whole document"
+            raise InputError("the field is missing", code="missing-field", field="chunk_id", hint=hint)
+        return Key(self.query_id, item, self.chunk_id is None)
+
+
+class PoolState(msgspec.Struct, frozen=True):
+    """A pool, and how far everybody has come."""
+
+    name: str
+    pairs: int
+    queries: int
+    judged: int  # pairs that judges have graded
+    annotators: list[Progress]
+
+
+def _agreement(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Agreement:
+    """Of people: how far a judge agrees with them is told by a calibration."""
+    return find_agreement(visit.desk.labels(pool, "human"))
+
+
+def _calibration(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Calibration:
+    desk, judged = visit.desk, visit.desk.judged(pool)
+    if not judged.graded():
+        hint = "`karat judge` labels a pool; `karat serve --judge FILE` shows what it said"
+        raise ConfigError("no judge has labelled this pool", code="no-labels", hint=hint)
+    return calibrate(judged, desk.labels(pool, "human"), pool=list(pool.entries.values()), highest=desk.highest)
+
+
+def _of_pool(told: Callable[[Visit, PoolAtDesk, Any, Any], Any]) -> Answer:
+    return lambda visit, path, asked, body: told(visit, visit.pool(path["pool"]), asked, body)
+
+
+def _pools(visit: Visit, *request: object) -> list[PoolState]:
+    desk = visit.desk
+    return [
+        PoolState(pool.name, len(pool.entries), pool.queries, desk.judged_pairs(pool), desk.progress(pool))
+        for pool in desk.pools.values()
+    ]
+
+
+def _next(visit: Visit, pool: PoolAtDesk, asked: AskTurn, body: None) -> Turn:
+    return visit.desk.turn(pool, visit.annotator(asked.annotator), skipped=asked.skipped)
+
+
+def _give(visit: Visit, pool: PoolAtDesk, asked: Any, body: NewLabel) -> Given:
+    return visit.desk.give(pool, visit.annotator(body.annotator), body.pair, body.grade, body.note)
+
+
+def _undo(visit: Visit, pool: PoolAtDesk, asked: AskAnnotator, body: None) -> Label:
+    return visit.desk.undo(pool, visit.annotator(asked.annotator))
+
+
+def _all_labels(visit: Visit, pool: PoolAtDesk, asked: Any, body: None) -> bytes:
+    return as_lines(visit.desk.labels(pool))
+
+
+def _settled(visit: Visit, pool: PoolAtDesk, asked: AskSettled, body: None) -> bytes:
+    return as_lines(settle(visit.desk.labels(pool), asked.adjudicator or None))
+
+
+_POOL = "/pools/{pool}"
+_ALL_LABELS = "Labels, one a line: a labels file."
+_SETTLED = "One label a pair, as `karat agree -o` writes it."
+LABEL_ENDPOINTS = (
+    Endpoint("GET", "/pools", "Pools that wait for labels, and how far they are.", list[PoolState], _pools),
+    Endpoint("GET", f"{_POOL}/next", "The next pair of an annotator.", Turn, _of_pool(_next), AskTurn),
+    Endpoint("GET", f"{_POOL}/labels", _ALL_LABELS, bytes, _of_pool(_all_labels), file=JSON_LINES),
+    Endpoint("POST", f"{_POOL}/labels", "Give a pair a grade, or skip it.", Given, _of_pool(_give), takes=NewLabel),
+    Endpoint("DELETE", f"{_POOL}/labels/last", "Take one's last label back.", Label, _of_pool(_undo), AskAnnotator),
+    Endpoint("GET", f"{_POOL}/settled", _SETTLED, bytes, _of_pool(_settled), AskSettled, file=JSON_LINES),
+    Endpoint("GET", f"{_POOL}/agreement", "How far people agree.", Agreement, _of_pool(_agreement)),
+    Endpoint("GET", f"{_POOL}/calibration", "Judges held against people.", Calibration, _of_pool(_calibration)),
+)
+
+
+Form: TypeAlias = dict[str, str]
+Page: TypeAlias = Callable[..., Response]  # of a visit, the pool that the address names, if any, request and form
+
+
+def visit_of(store: Store, desk: Desk, access: Access, request: Request) -> Visit:
+    """Under the name of the log-in; else under that which was given once."""
+    user = access.user_of(cookie_of(request.headers))
+    if user:
+        return Visit(store, desk, user, logged_in=True)
+    try:
+        return Visit(store, desk, checked_name(unquote(request.cookies.get(NAME, ""))))
+    except ConfigError:
+        return Visit(store, desk)
+
+
+def pools_page(visit: Visit, request: Request, form: Form) -> Response:
+    return _page(visit, "labels.html", "Labels", states=_pools(visit))
+
+
+def label_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
+    if not visit.name:
+        return RedirectResponse(_address(pool, "name"), 303)
+    skipped = request.query_params.get("skipped") == "1"
+    turn = visit.desk.turn(pool, visit.name, skipped=skipped)
+    words = grade_words(visit.desk.highest)
+    return _page(
+        visit,
+        "label.html",
+        f"Label {pool.name}",
+        pool=pool.name,
+        pairs=len(pool.entries),
+        address=_address(pool),
+        turn=turn,
+        skipped=skipped,
+        mark=None if turn.pair is None else mark_of(turn.pair.key),
+        no_text=_NO_TEXT,
+        passage=None if turn.pair is None else _passage(turn.pair),
+        grades=[(str(grade), words[grade]) for grade in reversed(range(len(words)))],
+        said=lambda grade: _in_words(grade, words),
+    )
+
+
+def give(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
+    pair = pool.by_mark.get(form.get("pair", ""))
+    if pair is None:
+        raise InputError("no pair of this pool", code="unknown-pair", field="pair", hint="load the page again")
+    grade, note = _grade(form.get("grade", "")), form.get("note", "").strip()[:2000]
+    visit.desk.give(pool, visit.annotator(None), pair, grade, note)
+    return _back(pool, form)
+
+
+def undo(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
+    visit.desk.undo(pool, visit.annotator(None))
+    return _back(pool, form)
+
+
+def name_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
+    if visit.logged_in:
+        return RedirectResponse(_address(pool), 303)
+    return _page(visit, "label_name.html", "Who labels?", address=_address(pool, "name"), name=visit.name)
+
+
+def set_name(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
+    response = RedirectResponse(_address(pool), 303)
+    if not visit.logged_in:
+        set_cookie(request, response, NAME, quote(checked_name(form.get("name", "")), safe=""), _YEAR)
+    return response
+
+
+def agreement_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
+    report = agreement_report(_agreement(visit, pool), _closed(visit, pool))
+    return _report(visit, pool, "agreement", report.sections)
+
+
+def calibration_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
+    try:
+        report = calibration_report(_calibration(visit, pool))
+    except KaratError as error:
+        said: list[Block] = [Text(str(error).replace("\nhint: ", ". "), "warning")]
+        sections = [Section("rates", "Nothing to say yet", said)]
+    else:
+        told = [_without_pairs(section) if section.name == "next" else section for section in report.sections]
+        sections = [*told, _beside(visit.desk, pool, _closed(visit, pool))]
+    return _report(visit, pool, "calibration", sections)
+
+
+def _report(visit: Visit, pool: PoolAtDesk, here: str, sections: Sequence[Section]) -> Response:
+    return _page(visit, "label_report.html", f"{here.title()} on {pool.name}", sections, pool=pool.name, here=here)
+
+
+_PAGES: Sequence[tuple[str, str, Page]] = (
+    ("GET", "", pools_page),
+    ("GET", "/{pool}", label_page),
+    ("POST", "/{pool}", give),
+    ("POST", "/{pool}/undo", undo),
+    ("GET", "/{pool}/name", name_page),
+    ("POST", "/{pool}/name", set_name),
+    ("GET", "/{pool}/agreement", agreement_page),
+    ("GET", "/{pool}/calibration", calibration_page),
+)
+
+
+def label_routes(visit_of: Callable[[Request], Visit]) -> list[Route]:
+    def answering(show: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            visit = visit_of(request)
+            sent = (await request.body()).decode("utf-8", "replace") if request.method == "POST" else ""
+            try:
+                form = dict(parse_qsl(sent, max_num_fields=10))
+                pools = map(visit.pool, request.path_params.values())
+                return await run_in_threadpool(show, visit, *pools, request, form)
+            except ValueError:
+                return problem_page(visit.store, InputError("not a form of these pages", code="bad-body"))
+            except KaratError as error:
+                return problem_page(visit.store, error)
+
+        return answer
+
+    return [Route(LABELS + path, answering(show), methods=[method]) for method, path, show in _PAGES]
+
+
+def _page(visit: Visit, template: str, title: str, sections: Sequence[Section] = (), **context: Any) -> Response:
+    return page(template, title, visit.store, sections=place(sections), visit=visit, **context)
+
+
+def _address(pool: PoolAtDesk, *rest: str) -> str:
+    return "/".join([LABELS, quote(pool.name, safe=""), *rest])
+
+
+def _back(pool: PoolAtDesk, form: Form) -> Response:
+    return RedirectResponse(_address(pool) + ("?skipped=1" if form.get("skipped") == "1" else ""), 303)
+
+
+def _grade(given: str) -> float | None:
+    if given == "skip":
+        return None
+    if not given.isdecimal() or not given.isascii():
+        raise InputError("no grade", code="bad-value", field="grade", expected="a number, or skip", got=given)
+    return float(given[:3])
+
+
+def _passage(pair: ShownPair) -> Markup:
+    text = (pair.text or "").replace("\r\n", "\n").replace("\r", "\n")
+    found = shared_words(pair.query or "", text, pair.language, len(text) + 1)
+    return marked(found.text, found.marks, len(text))
+
+
+def _in_words(grade: float | None, words: tuple[str, ...]) -> str:
+    if grade is None:
+        return "no grade"
+    word = words[int(grade)] if grade == int(grade) and grade < len(words) else ""
+    return f"{grade:g} {word}".strip()
+
+
+def _closed(visit: Visit, pool: PoolAtDesk) -> set[tuple[str, str]]:
+    """What a visitor who is labelling this pool must not see yet."""
+    hidden = visit.desk.not_yet_graded(pool, visit.name) if visit.name else set()
+    return {(pair.query, pair.item) for pair in hidden}
+
+
+def _without_pairs(section: Section) -> Section:
+    """How many labels more, but not the judge's grades of pairs that wait for one."""
+    return msgspec.structs.replace(section, blocks=[block for block in section.blocks if isinstance(block, Text)])
+
+
+def _beside(desk: Desk, pool: PoolAtDesk, closed: set[tuple[str, str]]) -> Section:
+    people, judges = (
+        {label.key: label.grade for label in settle(labels) if label.grade is not None}
+        for labels in (desk.labels(pool, "human"), desk.judged(pool))
+    )
+    both = [pair for pair in people if pair in judges]
+    seen = [pair for pair in both if (pair.query, pair.item) not in closed]
+    seen.sort(key=lambda pair: -abs(people[pair] - judges[pair]))
+    rows: list[list[Cell]] = [
+        [pair.query, pair.item, pool.entries[pair].query or "", f"{people[pair]:g}", f"{judges[pair]:g}"]
+        for pair in seen[:_BESIDE]
+    ]
+    columns = ("query", "item", "asked", "people", "judge")
+    said = f"{len(both):,} pairs have grades of both, the widest apart first"
+    said += f"; {len(both) - len(seen):,} that you have yet to grade are not shown" if len(seen) < len(both) else ""
+    said += f"; these are the first {_BESIDE}." if len(seen) > _BESIDE else "."
+    return Section("beside", "Pair by pair", [Text(said), *([table(columns, rows)] if rows else [])])

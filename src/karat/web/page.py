@@ -1,0 +1,149 @@
+"""What pages share: the blocks, style and script of the report in a frame of their own, and what an address asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+from jinja2 import ChoiceLoader, Environment, FunctionLoader
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from karat.errors import InputError, KaratError
+from karat.gates.verdicts import Verdicts
+from karat.history.queries import Order
+from karat.history.report import gold_set, minute
+from karat.history.store import Store
+from karat.report.renderers.html import Placed, asset, environment
+from karat.report.svg import element
+from karat.web.access import VISITOR
+from karat.web.endpoints import Problem, problem_of
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+SHOWN = 3  # metrics of a list
+SIZE = 50  # queries of a page
+_WIDTH, _HEIGHT, _EDGE = 96, 18, 3
+
+
+@cache
+def _own(name: str) -> str:
+    return resources.files("karat.web").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+_STATIC: dict[str, tuple[str, Callable[[], str]]] = {
+    "style.css": ("text/css", lambda: asset("style.css") + _own("dashboard.css") + _own("label.css")),
+    "script.js": ("text/javascript", lambda: asset("script.js")),
+    "label.js": ("text/javascript", lambda: _own("label.js")),
+    "icon.svg": ("image/svg+xml", lambda: _own("icon.svg")),
+}
+
+
+def page(
+    template: str,
+    title: str,
+    store: Store | None = None,
+    *,
+    status: int = 200,
+    sections: Sequence[Placed] = (),
+    **context: Any,
+) -> Response:
+    from karat import __version__
+
+    frame = {"version": __version__, "visitor": VISITOR.get(), "store": store.label if store else ""}
+    named = {"title": title, "sections": sections, **frame, **context}
+    return HTMLResponse(_templates().get_template(template).render(**named), status)
+
+
+def front_page(store: Store, request: Request) -> Response:
+    return RedirectResponse("/runs")
+
+
+def static_file(store: Store, request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        return page("problem.html", "Not found", status=404, problem=Problem("There is no such file."))
+    kind, content = _STATIC[name]
+    return Response(content(), media_type=kind, headers={"Cache-Control": "no-cache"})
+
+
+def problem_page(store: Store, error: KaratError) -> Response:
+    status, problem = problem_of(error)
+    title = "Not there" if status == 404 else "That did not work"
+    return page("problem.html", title, store, status=status, problem=problem)
+
+
+class AskPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of queries."""
+
+    metric: str | None = None
+    order: Order | None = None
+    text: str = ""
+    offset: int = 0
+
+
+def asked_of(request: Request, kind: type[_S]) -> _S:
+    """What the address asks for; a field of a form that was left empty asks for nothing."""
+    given = {name: value for name, value in request.query_params.items() if name in kind.__struct_fields__ and value}
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error)) from error
+
+
+def steps(request: Request, offset: int, size: int, total: int) -> list[tuple[str, str]]:
+    path, found = request.url.path, []
+    if offset > 0:
+        found.append(("Previous", link(path, request, offset=max(offset - size, 0))))
+    if offset + size < total:
+        found.append(("Next", link(path, request, offset=offset + size)))
+    return found
+
+
+def link(path: str, request: Request, **changes: Any) -> str:
+    """The same question with some answers changed; None takes one away."""
+    kept = [(n, v) for n, v in request.query_params.multi_items() if n not in changes and v]
+    more = [(name, value) for name, value in changes.items() if value is not None]
+    query = urlencode([*kept, *more])
+    return f"{path}?{query}" if query else path
+
+
+def kept_verdicts(document: str) -> Verdicts:
+    try:
+        return msgspec.json.decode(document, type=Verdicts)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        said = f"the verdict was kept by a Karat that wrote it in another way: {error}"
+        raise InputError(said, code="old-verdict") from error
+
+
+def sparkline(values: Sequence[float]) -> Markup:
+    """A value over time, hidden from those who do not see it: the number beside it is the newest."""
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    step = (_WIDTH - 2 * _EDGE) / max(len(values) - 1, 1)
+    points = [
+        f"{_EDGE + i * step:.1f},{_HEIGHT - _EDGE - (v - low) / span * (_HEIGHT - 2 * _EDGE):.1f}"
+        for i, v in enumerate(values)
+    ]
+    x, _, y = points[-1].partition(",")
+    line = element("polyline", points=" ".join(points), class_="history")
+    dot = element("circle", cx=x, cy=y, r=2.5, class_="point")
+    return element("svg", line, dot, class_="spark", width=_WIDTH, height=_HEIGHT, aria_hidden="true")
+
+
+@cache
+def _templates() -> Environment:
+    blocks = environment()
+    assert blocks.loader is not None
+    made = blocks.overlay(loader=ChoiceLoader([FunctionLoader(_known), blocks.loader]))
+    made.filters.update(minute=minute, gold_set=gold_set)
+    return made
+
+
+def _known(name: str) -> str | None:
+    return _own(name) if (resources.files("karat.web") / "templates" / name).is_file() else None

@@ -1,0 +1,196 @@
+"""Runs beside each other, and what was compared lately."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from karat.errors import ConfigError
+from karat.history.keep import scored
+from karat.history.queries import SidePage, SideRow, side_by_side
+from karat.history.report import day, leading, minute
+from karat.history.rows import RunRow
+from karat.history.store import Store, short
+from karat.report.blocks import Report
+from karat.report.comparison import comparison_page
+from karat.report.renderers.html import Placed, place
+from karat.results.comparison.compare import compare_results
+from karat.results.numbers import points, written
+from karat.results.result import Result
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.grammar import parse_metric
+from karat.web.page import SIZE, AskPage, asked_of, link, page, steps
+
+_HEADLINE = 3  # metrics of a quick look
+_QUICK = 1000  # resamples of one
+_LARGE = 10_000  # queries from which on segments are left for those who wait
+_OFFERED = 50  # newest runs to choose from
+_KEPT = 64  # comparisons, of some hundred kilobytes each
+
+
+class Comparisons:
+    """Reports of comparisons by what was compared: the ids of runs say all of their scores."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._kept, self._lock = kept, threading.Lock()
+        self._working = threading.Lock()  # one at a time: two would only take twice as long
+        self._known: OrderedDict[tuple[str, ...], Report] = OrderedDict()
+
+    def report(self, store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
+        key = ("whole" if whole else "quick", *(run.id for run in runs))
+        found = self._get(key)
+        if found is None:
+            with self._working:
+                found = self._get(key) or self._keep(key, _compared(store, runs, whole=whole))
+        return found
+
+    def _get(self, key: tuple[str, ...]) -> Report | None:
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+            return self._known.get(key)
+
+    def _keep(self, key: tuple[str, ...], report: Report) -> Report:
+        with self._lock:
+            self._known[key] = report
+            while len(self._known) > self._kept:
+                self._known.popitem(last=False)
+        return report
+
+
+def shared_metrics(runs: Sequence[RunRow]) -> list[str]:
+    """Metrics that all of them have."""
+    found = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
+    if not found:
+        raise ConfigError("the runs have no metric in common", code="no-common-metric")
+    return found
+
+
+def headline(runs: Sequence[RunRow]) -> list[str]:
+    """The most telling of them."""
+    shared, told = shared_metrics(runs), [str(metric) for metric in leading(runs)]
+    return [*(name for name in told if name in shared), *(name for name in shared if name not in told)][:_HEADLINE]
+
+
+def is_large(runs: Sequence[RunRow]) -> bool:
+    """So many queries that a quick look leaves the segments out."""
+    return max(run.head.queries for run in runs) > _LARGE
+
+
+def _compared(store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
+    shared = shared_metrics(runs)
+    metrics = shared if whole else headline(runs)
+    known = [name for name in shared if name.startswith("judged@") and name not in metrics]
+    sides = [_scored(store, run, name, metrics, known) for run, name in zip(runs, run_labels(runs), strict=True)]
+    large = is_large(runs)
+    own = sides[0].sampling
+    resamples = min(own.resamples, _QUICK) if large or not whole else own.resamples
+    found = compare_results(
+        sides,
+        segments=sides[0].telling_tags() if whole or not large else (),
+        sampling=replace(own, resamples=resamples),
+        changes=0,  # the page has them query by query
+        test=whole,
+    )
+    return comparison_page(found, gold=sides[0].gold.label)
+
+
+def _scored(store: Store, run: RunRow, name: str, metrics: list[str], known: list[str]) -> Result:
+    """`known`: judged@k, which is not compared but says whether the gold favours one of the runs."""
+    found = scored(store, run.id, [*metrics, *known])
+    return replace(found, metrics=found.metrics[: len(metrics)], run=name)
+
+
+def run_labels(runs: Sequence[RunRow]) -> list[str]:
+    """How runs of one system are told apart: by the day, else by the minute, else by their ids."""
+    for when in (day, minute):
+        names = [when(run.saved_at) for run in runs]
+        if len(set(names)) == len(names):
+            return names
+    return [short(run.id, 6) for run in runs]
+
+
+def run_options(store: Store, runs: Sequence[RunRow], names: Sequence[str]) -> list[tuple[str, str]]:
+    """What can be chosen: what was asked for, baselines and anchors, and the newest runs; by names and dates."""
+    told = {pin.name: f"{pin.name}: {_described(store.row(pin.run_id))}" for pin in store.pins()}
+    for name, run in zip(names, runs, strict=True):
+        told.setdefault(name, _described(run))
+    asked = {run.id for run in runs}
+    told |= {run.id[:16]: _described(run) for run in store.runs(limit=_OFFERED).rows if run.id not in asked}
+    return list(told.items())
+
+
+def _described(run: RunRow) -> str:
+    """`hybrid, 2025-10-14 05:30, main (ae0e1e217a)`"""
+    branch = f", {run.head.branch}" if run.head.branch else ""
+    return f"{run.head.system or run.head.run}, {minute(run.saved_at)}{branch} ({short(run.id)})"
+
+
+_MOST = 6  # runs beside each other
+_ORDERS = [
+    ("changed", "greatest difference first"),
+    ("worst", "losses first"),
+    ("best", "gains first"),
+    ("given", "as in the gold set"),
+]
+_COMPARISONS = Comparisons()
+
+
+def compare_page(store: Store, request: Request) -> Response:
+    names = [name for name in request.query_params.getlist("run") if name]
+    runs = [store.row(store.find(name)) for name in names]
+    if request.query_params.get("first") == "oldest":  # picked in a list; from here on the address says the order
+        ordered = sorted(runs, key=lambda run: run.saved_at)
+        return RedirectResponse("/compare?" + urlencode([("run", run.id[:16]) for run in ordered]))
+    options = run_options(store, runs, names)
+    if len(runs) < 2:
+        two = [*names, "", ""][:2]
+        return page("compare.html", "Compare runs", store, names=two, options=options, runs=runs, side=None)
+    if len(runs) > _MOST:
+        raise ConfigError("too many runs to compare", code="too-many-runs", expected=f"at most {_MOST}")
+    whole = request.query_params.get("all") == "1"
+    report = _COMPARISONS.report(store, runs, whole=whole)
+    asked = asked_of(request, AskPage)
+    metric, order, ids = asked.metric or headline(runs)[0], asked.order or "changed", [run.id for run in runs]
+    side = side_by_side(store, ids, metric, order=order, text=asked.text, offset=asked.offset, limit=SIZE)
+    return page(
+        "compare.html",
+        report.title,
+        store,
+        names=names,
+        options=options,
+        labels=run_labels(runs),
+        runs=runs,
+        whole=whole,
+        large=is_large(runs),
+        other=link("/compare", request, all=None if whole else 1),
+        sections=[*place(report.sections), Placed("beside", "Query by query")],
+        side=side,
+        metrics=shared_metrics(runs),
+        orders=_ORDERS,
+        order=order,
+        text=asked.text,
+        rows=_rows(side, parse_metric(metric)),
+        links=steps(request, asked.offset, SIZE, side.total),
+    )
+
+
+def _rows(found: SidePage, metric: Metric) -> list[tuple[SideRow, list[str], str, str]]:
+    """Each query with its values, what they differ by, and its first ranks."""
+    told = metric.told_in(Rules())
+    return [
+        (
+            query,
+            [written(value, metric.unit) for value in query.values],
+            points(query.delta, told),
+            " → ".join("–" if rank is None else str(rank) for rank in query.first_ranks),
+        )
+        for query in found.rows
+    ]

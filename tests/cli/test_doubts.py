@@ -1,0 +1,389 @@
+"""Ids that do not match, ids that nearly do, and distances: from the user's files to what the user sees."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from karat.data.ids import DocRule
+from karat.data.normal_ids import normal_id
+from karat.errors import KaratError
+
+Call = Callable[..., tuple[int, str, str]]
+Lists = dict[str, list[tuple[str, float]]]
+Labels = dict[str, dict[str, float]]
+
+
+def lines(path: Path, records: list[Any]) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def labels_of(folder: Path) -> Labels:
+    labels: Labels = {}
+    for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
+        query, item, grade = line.split("\t")
+        labels.setdefault(query, {})[item] = float(grade)
+    return labels
+
+
+def lists_of(folder: Path, depth: int = 10) -> Lists:
+    lists: Lists = {}
+    for line in (folder / "bm25.run").read_text().splitlines():
+        query, _, item, _, score, _ = line.split()
+        lists.setdefault(query, []).append((item, float(score)))
+    return {query: hits[:depth] for query, hits in lists.items()}
+
+
+def corpus_of(folder: Path) -> list[str]:
+    return [json.loads(line)["_id"] for line in (folder / "corpus.jsonl").read_text().splitlines()]
+
+
+def write_run(path: Path, lists: Lists, name: Callable[[str], str] = str, **more: Any) -> str:
+    return lines(
+        path,
+        [
+            {"query_id": q, "topk": [{"chunk_id": name(i), "score": s} for i, s in hits], "latency_ms": {"all": 5}}
+            | more
+            for q, hits in lists.items()
+        ],
+    )
+
+
+def write_gold(path: Path, labels: Labels, name: Callable[[str], str] = str) -> str:
+    records = [
+        {"query_id": q, "gold": [{"chunk_id": name(i), "grade": g} for i, g in items.items()]}
+        for q, items in labels.items()
+    ]
+    return lines(path, records)
+
+
+@pytest.fixture
+def adi(shared_data: Path) -> tuple[Lists, Labels]:
+    return lists_of(shared_data / "adi"), labels_of(shared_data / "adi")
+
+
+def doubts(call: Call, run: str, gold: str, *more: str) -> dict[str, Any]:
+    code, out, _ = call("eval", run, "--gold", gold, "--json", *more)
+    assert code == 0
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+# Ids that do not match
+
+
+@pytest.mark.parametrize("other", [lambda item: f"{item}-part", lambda item: str(7_000 + int(item))])
+def test_other_names_are_said_first_and_nothing_follows_from_them(
+    adi: tuple[Lists, Labels], other: Callable[[str], str], tmp_path: Path, karat_command: Call
+) -> None:
+    run, gold = write_run(tmp_path / "run.jsonl", adi[0], other), write_gold(tmp_path / "gold.jsonl", adi[1])
+    found = doubts(karat_command, run, gold)
+    assert found["doubts"]["ids"]["sure"]
+    assert found["doubts"]["ids"]["run_id"] == other(next(iter(adi[0].values()))[0][0])
+    assert found["doubts"]["ids"]["gold_id"] in next(iter(adi[1].values()))
+    assert found["findings"] == found["bands"] == []
+    for more in ((), ("--brief",)):
+        code, out, _ = karat_command("eval", run, "--gold", gold, *more)
+        assert code == 0
+        text = " ".join(out.split())
+        assert text.index(found["doubts"]["ids"]["run_id"]) < text.index("recall@1")
+        assert "embedding model" not in text
+        assert all(way in text for way in ("--doc-of", "--map", "quote", "karat synthesize", "--corpus"))
+
+
+def test_scores_of_matching_ids_are_not_doubted(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
+    run, gold = write_run(tmp_path / "run.jsonl", adi[0]), write_gold(tmp_path / "gold.jsonl", adi[1])
+    found = doubts(karat_command, run, gold)
+    assert found["doubts"] == {"ids": None, "near": None, "scores": None}
+    assert found["bands"]
+
+
+@pytest.mark.parametrize(("name", "seed"), list(product(("adi", "cranfield", "lihua_world", "mtrag_un"), range(5))))
+def test_a_random_retriever_is_merely_bad(
+    shared_data: Path, name: str, seed: int, tmp_path: Path, karat_command: Call
+) -> None:
+    labels, items, chance = labels_of(shared_data / name), corpus_of(shared_data / name), random.Random(seed)
+    drawn = {query: [(item, 1 / n) for n, item in enumerate(chance.sample(items, 10), 1)] for query in labels}
+    run, gold = write_run(tmp_path / "run.jsonl", drawn), write_gold(tmp_path / "gold.jsonl", labels)
+    assert doubts(karat_command, run, gold, "-m", "recall@5")["doubts"]["ids"] is None
+
+
+def test_a_corpus_tells_bad_from_misnamed(shared_data: Path, tmp_path: Path, karat_command: Call) -> None:
+    """Lists without a single gold item: with the corpus it is known that they are named alike."""
+    folder = shared_data / "cranfield"
+    labels, items, chance = labels_of(folder), corpus_of(folder), random.Random(1)
+    wanted = {item for graded in labels.values() for item, grade in graded.items() if grade > 0}
+    wrong = [item for item in items if item not in wanted]
+    lists = {query: [(item, 1 / n) for n, item in enumerate(chance.sample(wrong, 10), 1)] for query in labels}
+    gold = write_gold(tmp_path / "gold.jsonl", labels)
+    run = write_run(tmp_path / "run.jsonl", lists)
+    corpus = ("--corpus", str(folder), "-m", "recall@5")
+    assert doubts(karat_command, run, gold, *corpus)["doubts"]["ids"] is None
+    assert karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.5", *corpus[:2])[0] == 1
+    misnamed = write_run(tmp_path / "misnamed.jsonl", lists, lambda item: str(90_000 + int(item)))
+    found = doubts(karat_command, misnamed, gold, *corpus)["doubts"]["ids"]
+    assert (found["sure"], found["why"], found["corpus"]) == (True, "corpus-run", True)
+    elsewhere = write_gold(tmp_path / "elsewhere.jsonl", labels, lambda item: str(90_000 + int(item)))
+    assert doubts(karat_command, run, elsewhere, *corpus)["doubts"]["ids"]["why"] == "corpus-gold"
+
+
+def test_one_list_for_all_queries_proves_nothing(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
+    """An index that is down may return the same ten items, none of them gold: too little to say that names differ."""
+    same = {query: [(str(9_000 + n), -float(n)) for n in range(10)] for query in adi[1]}
+    run, gold = write_run(tmp_path / "run.jsonl", same), write_gold(tmp_path / "gold.jsonl", adi[1])
+    assert not doubts(karat_command, run, gold)["doubts"]["ids"]["sure"]
+    assert karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.5")[0] == 1
+
+
+def test_gates_by_id_are_invalid_and_others_are_judged(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
+    run = write_run(tmp_path / "run.jsonl", adi[0], "{}-part".format)
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    gates = ("--gate", "recall@5 >= 0.1", "--gate", "latency_p50 <= 100", "--gate", "recall(level=doc)@5 >= 0.1")
+    code, out, _ = karat_command("gate", run, "--gold", gold, *gates, "--json")
+    outcomes = {v["metric"]: v["outcome"] for v in json.loads(out)["verdicts"]}
+    assert code == 2
+    assert outcomes == {"recall@5": "invalid", "latency_p50": "pass", "recall(level=doc)@5": "invalid"}
+    assert karat_command("gate", run, "--gold", gold, "--gate", "latency_p50 <= 100")[0] == 0
+    baseline = write_run(tmp_path / "baseline.jsonl", adi[0])
+    drop = ("--gate", "recall@5 drop <= 0.9", "--baseline")
+    assert karat_command("gate", baseline, "--gold", gold, *drop, run)[0] == 2  # the baseline is misnamed
+    assert karat_command("gate", baseline, "--gold", gold, *drop, baseline)[0] == 0
+
+
+def test_evidence_is_judged_whatever_ids_say(tmp_path: Path, karat_command: Call) -> None:
+    texts = [f"the fee of product number {n} is {n * 3} euro a month" for n in range(30)]
+    gold = lines(
+        tmp_path / "gold.jsonl",
+        [{"query_id": f"q{n}", "gold": [f"doc{n}"], "evidence": [text]} for n, text in enumerate(texts)],
+    )
+    run = lines(
+        tmp_path / "run.jsonl",
+        [{"query_id": f"q{n}", "topk": [{"chunk_id": f"0b-{n}", "text": t}]} for n, t in enumerate(texts)],
+    )
+    gates = ("--gate", "evidence_recall@5 >= 0.9", "--gate", "recall@5 >= 0.9")
+    code, out, _ = karat_command("gate", run, "--gold", gold, *gates, "--json")
+    assert [v["outcome"] for v in json.loads(out)["verdicts"]] == ["pass", "invalid"]
+    assert code == 2
+    assert karat_command("gate", run, "--gold", gold, *gates[:2])[0] == 0
+
+
+def test_other_chunks_of_the_same_documents_are_scored_by_document(tmp_path: Path, karat_command: Call) -> None:
+    gold = lines(tmp_path / "gold.jsonl", [{"query_id": f"q{n}", "gold": [f"guide{n}#p2"]} for n in range(40)])
+    run = lines(
+        tmp_path / "run.jsonl",
+        [{"query_id": f"q{n}", "topk": [f"guide{n}#c{n + 3}", f"guide{n}#c{n + 4}"]} for n in range(40)],
+    )
+    found = doubts(karat_command, run, gold)["doubts"]["ids"]
+    assert (found["sure"], found["documents"]) == (True, True)
+    gates = ("--gate", "recall@5 >= 0.9", "--gate", "recall(level=doc)@5 >= 0.9")
+    _, out, _ = karat_command("gate", run, "--gold", gold, *gates, "--json")
+    assert [v["outcome"] for v in json.loads(out)["verdicts"]] == ["invalid", "pass"]
+
+
+def test_comparisons_by_id_are_invalid(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
+    good = write_run(tmp_path / "good.jsonl", adi[0])
+    bad = write_run(tmp_path / "bad.jsonl", adi[0], "{}-part".format)
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    asked = ("-m", "recall@5,latency_p50")
+    for sides in ((good, bad), (bad, good), (bad, bad)):
+        code, out, _ = karat_command("compare", *sides, "--gold", gold, *asked, "--json")
+        [pair] = json.loads(out)["pairs"]
+        assert code == 2
+        assert pair["invalid"] == ["recall@5"]
+        assert [d["metric"] for d in pair["differences"]] == ["latency_p50"]
+    assert karat_command("compare", good, good, "--gold", gold, *asked)[0] == 0
+    code, out, _ = karat_command("compare", good, bad, "--gold", gold, *asked, "--force", "--json")
+    assert (code, len(json.loads(out)["pairs"][0]["differences"])) == (0, 2)
+    code, out, _ = karat_command("eval", good, bad, "--gold", gold, *asked, "--json")
+    board = {line["run"]: {m["metric"]: m["value"] for m in line["metrics"]} for line in json.loads(out)["systems"]}
+    assert board[bad]["recall@5"] is None
+    assert board[bad]["latency_p50"] == 5
+
+
+def test_a_saved_result_and_a_page_keep_the_doubt(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
+    run = write_run(tmp_path / "run.jsonl", adi[0], "{}-part".format)
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    saved, page = (str(tmp_path / name) for name in ("result.json", "page.html"))
+    assert karat_command("eval", run, "--gold", gold, "-o", saved, "-o", page)[0] == 0
+    assert karat_command("gate", saved, "--gate", "recall@5 >= 0.1")[0] == 2
+    assert karat_command("gate", saved, "--gate", "latency_p50 <= 100")[0] == 0
+    assert karat_command("compare", saved, saved)[0] == 2
+    text = re.sub(r"<[^>]+>", " ", Path(page).read_text())
+    assert "-part" in text.split("recall@1")[0]
+    assert karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.1", "-o", page)[0] == 2
+    assert "named differently" in Path(page).read_text()
+
+
+def test_workers_see_the_same(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    for name in ("{}-part".format, str):
+        run = write_run(tmp_path / "run.jsonl", adi[0], name)
+        alone, shared = (doubts(karat_command, run, gold, "--engine", e)["doubts"] for e in ("local", "processes"))
+        assert alone == shared
+
+
+# Ids that nearly match
+
+WAYS: dict[str, Callable[[str], str]] = {
+    "case": lambda item: f"guide-{item}.md",
+    "white space": lambda item: f" Guide-{item}.md",
+    "Unicode form": lambda item: f"Ｇuide-{item}.md",
+    "file extension": lambda item: f"Guide-{item}",
+    "prefix": lambda item: f"kb/v2/Guide-{item}.md",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_near_misses_are_told_and_normalized(
+    adi: tuple[Lists, Labels], way: str, tmp_path: Path, karat_command: Call
+) -> None:
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1], "Guide-{}.md".format)
+    right = write_run(tmp_path / "right.jsonl", adi[0], "Guide-{}.md".format)
+    run = write_run(tmp_path / "run.jsonl", adi[0], WAYS[way])
+    found = doubts(karat_command, run, gold, "-m", "recall@5")
+    hits = {(q, item) for q, listed in adi[0].items() for item, _ in listed}
+    near = sum((q, item) in hits for q, graded in adi[1].items() for item, grade in graded.items() if grade > 0)
+    assert found["doubts"]["near"]["count"] == near
+    assert found["doubts"]["ids"]["why"] == "near"
+    assert {entry["code"]: entry["count"] for entry in found["audit"]}["near_ids"] == near
+    _, out, _ = karat_command("eval", run, "--gold", gold, "--brief")
+    assert "--normalize-ids" in out
+    fixed = doubts(karat_command, run, gold, "-m", "recall@5", "--normalize-ids")
+    truth = doubts(karat_command, right, gold, "-m", "recall@5")
+    assert fixed["scores"] == truth["scores"]
+    assert fixed["doubts"]["ids"] is None
+    assert fixed["doubts"]["near"] is None
+
+
+def test_few_near_misses_among_ids_that_match(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
+    """Half of the ids are written in another way: the scores are too low, and only the audit would tell."""
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1], "Guide-{}.md".format)
+    mixed = write_run(tmp_path / "run.jsonl", adi[0], lambda i: f"Guide-{i}.md" if int(i) % 2 else f"guide-{i}")
+    found = doubts(karat_command, mixed, gold, "-m", "recall@5")["doubts"]
+    assert found["ids"] is None
+    assert found["near"]["count"]
+    code, out, _ = karat_command("gate", mixed, "--gold", gold, "--gate", "recall@5 >= 0.99", "--json")
+    assert code == 1
+    assert "--normalize-ids" in json.loads(out)["notes"][0]
+
+
+def test_items_that_are_not_near_are_left_alone(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
+    """Numbers that end alike are no near misses unless one prefix explains several of them."""
+    labels = {"q1": {"1": 1.0}, "q2": {"2": 1.0}}
+    run = write_run(tmp_path / "run.jsonl", {"q1": [("a-1", 1.0)], "q2": [("b-2", 1.0)]})
+    assert doubts(karat_command, run, write_gold(tmp_path / "gold.jsonl", labels))["doubts"]["near"] is None
+
+
+def test_gold_ids_that_become_one(
+    tmp_path: Path, karat_command: Call, karat_refuses: Callable[..., KaratError]
+) -> None:
+    run = write_run(tmp_path / "run.jsonl", {"q1": [("a", 2.0), ("b", 1.0)], "q2": [("a", 1.0)]})
+    same = write_gold(tmp_path / "same.jsonl", {"q1": {"A": 1.0, "a.md": 1.0, "b": 1.0}, "q2": {"a": 1.0}})
+    found = doubts(karat_command, run, same, "-m", "recall@5", "--normalize-ids")
+    counts = {entry["code"]: entry["count"] for entry in found["audit"]}
+    assert counts["ids_joined"] == 2  # A and a.md; A and a
+    assert found["scores"]["q1"]["recall@5"] == 1.0  # two items are left
+    other = write_gold(tmp_path / "other.jsonl", {"q1": {"A": 2.0, "a.md": 1.0}, "q2": {"a": 1.0}})
+    error = karat_refuses("eval", run, "--gold", other, "--normalize-ids")
+    assert (error.code, error.query, error.exit_code) == ("ids-collide", "q1", 2)
+    corpus = lines(tmp_path / "corpus.jsonl", [{"id": "a.md", "text": "x"}, {"id": "A", "text": "y"}])
+    error = karat_refuses("eval", run, "--gold", same, "--normalize-ids", "--corpus", corpus)
+    assert error.code == "ids-collide"
+
+
+@pytest.mark.parametrize(
+    ("item", "normal"),
+    [("Doc.PDF", "doc"), ("doc.v2", "doc.v2"), (".md", ".md"), ("a b\u200b", "ab"), ("ﬁle#P1", "file#p1"), (" ", " ")],
+)
+def test_normal_form(item: str, normal: str) -> None:
+    assert normal_id(item, DocRule()) == normal
+
+
+# Distances
+
+
+@pytest.mark.parametrize("name", ["adi", "cranfield", "mtrag_un"])
+def test_distances_are_told_and_turned(shared_data: Path, name: str, tmp_path: Path, karat_command: Call) -> None:
+    lists, labels = lists_of(shared_data / name), labels_of(shared_data / name)
+    gold, right = write_gold(tmp_path / "gold.jsonl", labels), write_run(tmp_path / "right.jsonl", lists)
+    far = {query: [(item, 1000 - score) for item, score in hits] for query, hits in lists.items()}
+    run = write_run(tmp_path / "run.jsonl", far)
+    several = [q for q, hits in far.items() if q in labels and len({s for _, s in hits}) > 1]
+    found = doubts(karat_command, run, gold)
+    assert found["doubts"]["scores"] == {"queries": len(several), "of": len(several)}
+    assert found["findings"] == found["bands"] == []
+    truth = doubts(karat_command, right, gold, "-m", "recall@5,mrr")
+    for option in ("lower-is-better", "higher-is-better"):
+        said = doubts(karat_command, run, gold, "-m", "recall@5,mrr", "--scores", option)
+        assert said["doubts"]["scores"] is None
+        assert (said["scores"] == truth["scores"]) == (option == "lower-is-better")
+    logged = write_run(tmp_path / "logged.jsonl", far, score_order="lower-is-better")
+    assert doubts(karat_command, logged, gold, "-m", "recall@5,mrr")["scores"] == truth["scores"]
+    assert doubts(karat_command, logged, gold)["doubts"]["scores"] is None
+    gate = ("--gold", gold, "--gate", "recall@5 >= 0.05")
+    assert karat_command("gate", run, *gate)[0] == 2
+    assert karat_command("gate", run, *gate, "--scores", "lower-is-better")[0] == 0
+    assert karat_command("gate", logged, *gate)[0] == 0
+
+
+def test_falling_scores_ranks_and_short_lists_are_no_distances(
+    adi: tuple[Lists, Labels], shared_data: Path, tmp_path: Path, karat_command: Call
+) -> None:
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    shuffled = {q: random.Random(q).sample(hits, len(hits)) for q, hits in adi[0].items()}
+    pairs = {q: sorted(hits[:2], key=lambda hit: hit[1]) for q, hits in list(adi[0].items())[:3]}
+    for lists in (adi[0], shuffled, pairs):
+        run = write_run(tmp_path / "run.jsonl", lists)
+        assert doubts(karat_command, run, gold, "-m", "mrr")["doubts"]["scores"] is None
+    far = {q: [(item, -score) for item, score in hits] for q, hits in adi[0].items()}
+    ranked = [
+        {"query_id": q, "topk": [{"chunk_id": i, "score": s, "rank": n} for n, (i, s) in enumerate(hits, 1)]}
+        for q, hits in far.items()
+    ]
+    assert doubts(karat_command, lines(tmp_path / "r.jsonl", ranked), gold, "-m", "mrr")["doubts"]["scores"] is None
+    official = shared_data / "trec_covid_r1"
+    for trec in sorted((official / "runs").iterdir()):
+        found = doubts(karat_command, str(trec), str(official / "qrels-rnd1.txt"), "-m", "map")
+        assert found["doubts"] == {"ids": None, "near": None, "scores": None}
+
+
+def test_distances_in_a_compressed_run_show_the_nearest_hits(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
+    """Lists of a run that cannot be read again are kept during the pass: the first of them are the nearest."""
+    far = {q: [(f"x{n}", 500.0 - n) for n in range(200)] + [(adi[0][q][0][0], 1.0)] for q in adi[0]}
+    plain = write_run(tmp_path / "run.jsonl", far)
+    packed = tmp_path / "run.jsonl.gz"
+    packed.write_bytes(gzip.compress(Path(plain).read_bytes()))
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    found = [
+        json.loads(karat_command("triage", str(run), "--gold", gold, "--scores", "lower-is-better", "--json")[1])
+        for run in (plain, packed)
+    ]
+    shown = [{case["query_id"]: case["hits"] for case in one["cases"]} for one in found]
+    assert shown[0] == shown[1]
+    assert all(hits[0]["id"] == adi[0][q][0][0] for q, hits in shown[0].items())
+
+
+def test_scores_that_mean_two_things_are_refused(tmp_path: Path, karat_refuses: Callable[..., KaratError]) -> None:
+    hits = [{"chunk_id": "a", "score": 1.0}]
+    records = [{"query_id": "q1", "topk": hits, "score_order": "lower-is-better"}, {"query_id": "q2", "topk": hits}]
+    run = lines(tmp_path / "run.jsonl", records)
+    gold = write_gold(tmp_path / "gold.jsonl", {"q1": {"a": 1.0}, "q2": {"a": 1.0}})
+    error = karat_refuses("eval", run, "--gold", gold)
+    assert (error.code, error.line, error.field) == ("contradiction", 2, "score_order")

@@ -1,0 +1,173 @@
+"""Feed the native reader with damaged files, under AddressSanitizer and UBSan: `make fuzz-native`.
+
+The library is built with sanitizers into a temporary folder, and this file starts itself with it. Every block is
+copied to memory of exactly its size, so that a read past its end is noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+_FLAGS = ("-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+_PIECES = [
+    b"",
+    b"\n",
+    b'"',
+    b"\\",
+    b"\\u12",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b" ",
+    b"\0",
+    b"\x01",
+    b"\xff",
+    b"\xf0\x9f",
+]
+_PIECES += [b"null", b"true", b"1e999", b"-", b".", b"9" * 400, b"0." + b"0" * 40 + b"1", b"[" * 200, b'{"a":' * 100]
+_PIECES += [
+    b"x" * 300,
+    b'"query_id":"q",',
+    b'"topk":[],',
+    b'"raw":[1],',
+    b'"new":1,',
+    b"18446744073709551615",
+    b"\t \r",
+]
+
+
+def sanitized(folder: Path) -> tuple[Path, str] | None:
+    """The library and what must be preloaded to run it; None where the compiler cannot make it."""
+    from karat.data.native import build
+
+    library = folder / "reader.so"
+    if build.compile_reader(library, _FLAGS) is not None:
+        return None
+    asked = [str(build.compiler()), "-print-file-name=libasan.so"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    return (library, found) if Path(found).is_absolute() else None
+
+
+def fuzz(seconds: float, seed: int) -> str | None:
+    """Run in a process of its own; what it says where it fails, None where all is well or nothing can be made."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = sanitized(Path(folder))
+        if made is None:
+            return "no sanitizers"
+        environment = {**os.environ, "KARAT_READER": str(made[0]), "LD_PRELOAD": made[1], "KARAT_PURE": "0"}
+        environment["ASAN_OPTIONS"] = "detect_leaks=0:allocator_may_return_null=1"
+        command = [sys.executable, __file__, "--inside", "--seconds", str(seconds), "--seed", str(seed)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        return None if done.returncode == 0 else (done.stdout + done.stderr)[-4000:]
+
+
+def _samples() -> list[bytes]:
+    log = [
+        {
+            "query_id": f"q{i}",
+            "query": 'a "b" \u00e9\n',
+            "topk": [{"rank": r, "chunk_id": f"d{r}#é", "score": r / 7, "text": "x\\"} for r in range(i % 4)],
+            "raw": [{"id": 5, "score": 1e-9}] if i % 2 else None,
+            "latency_ms": {"a": 1.5, "b": None},
+            "extra": {"deep": [[[1, {"x": "y"}]]]},
+        }
+        for i in range(8)
+    ]
+    gold = [{"query_id": f"q{i}", "gold": [{"chunk_id": f"d{i}", "grade": 1}, "b", 7]} for i in range(8)]
+    trec = "".join(f"q{i // 3} Q0 document_{i}é {i} {i / 7} tag\n" for i in range(12))
+    qrels = "".join(f"q{i // 3}\t0  d{i} {i % 3}\r\n" for i in range(12))
+    lines = (
+        "\n".join(json.dumps(e, ensure_ascii=i) for e in entries) for i in (False, True) for entries in (log, gold)
+    )
+    return [*(text.encode() for text in lines), trec.encode(), qrels.encode()]
+
+
+def _damaged(text: bytes, chance: random.Random) -> bytes:
+    for _ in range(chance.randrange(4)):
+        at = chance.randrange(len(text) + 1)
+        piece = chance.choice(_PIECES) if chance.random() < 0.8 else bytes([chance.randrange(256)])
+        text = text[:at] + piece + text[min(len(text), at + chance.choice((0, 0, 1, 1, 4, 30))) :]
+    return text[: chance.randrange(len(text) + 1)] if chance.random() < 0.3 else text
+
+
+def inside(seconds: float, seed: int) -> int:
+    """How many blocks were read."""
+    import karat.data.native as door
+    from karat.data.hits import OTHER_LISTS
+    from karat.formats import json_lines, trec_rows
+    from karat.formats.gold_parts import ITEMS
+    from karat.formats.gold_records import GoldEntry
+    from karat.formats.records import RecordDecoder
+    from karat.formats.run_log import _TOPK
+    from karat.formats.run_records import SlimRecord, slim_record
+
+    library = door.native()
+    assert library is not None, "the library was not loaded"
+    exactly = _ExactCopies(library)
+    json_lines.native = trec_rows.native = lambda: exactly  # type: ignore[assignment]
+    chance, samples, until, count = random.Random(seed), _samples(), time.monotonic() + seconds, 0
+    kinds = ((SlimRecord, _TOPK), (slim_record(frozenset(OTHER_LISTS)), _TOPK), (GoldEntry, ITEMS))
+    decoders = [RecordDecoder(struct, lists=lists) for struct, lists in kinds]  # type: ignore[type-var]
+    while time.monotonic() < until:
+        block = _damaged(chance.choice(samples), chance)
+        count += 1
+        for decoder in decoders:
+            decoder._unlike = 0  # never tired of odd blocks
+            table = decoder.read_lines(block)
+            for name in () if table is None else table.spans:
+                table.column(name)  # type: ignore[union-attr]
+        trec_rows.read_rows(block, columns=5, number=4)
+        trec_rows.read_rows(block, columns=4, exactly=True, number=3)
+    return count
+
+
+class _ExactCopies:
+    """The library, each block of bytes handed over in memory of exactly its size."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._malloc = ctypes.CDLL(None).malloc
+        self._malloc.restype, self._malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        self._free = ctypes.CDLL(None).free
+        self._free.argtypes = [ctypes.c_void_p]
+
+    def __getattr__(self, name: str) -> object:
+        function = getattr(self._library, name)
+
+        def call(text: bytes, *rest: object) -> object:
+            copy = self._malloc(max(1, len(text)))
+            ctypes.memmove(copy, text, len(text))
+            try:
+                return function(copy, *rest)
+            finally:
+                self._free(copy)
+
+        return call
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seconds", type=float, default=10)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    asked = options.parse_args()
+    if asked.inside:
+        print(inside(asked.seconds, asked.seed), "blocks")  # noqa: T201
+        return
+    sys.exit(fuzz(asked.seconds, asked.seed))
+
+
+if __name__ == "__main__":
+    main()
