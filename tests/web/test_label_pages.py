@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browsing import wait_until
 from playwright.sync_api import Browser, Page
 
 from karat.history.store import Store
@@ -45,7 +46,7 @@ def press(page: Page, key: str) -> None:
     page.wait_for_selector(".with-keys")  # a page that was just loaded may not listen yet
     before = page.inner_text("#count")
     page.keyboard.press(key)
-    page.wait_for_function("before => document.getElementById('count').innerText !== before", arg=before)
+    wait_until(page, "before => document.getElementById('count').innerText !== before", before)
 
 
 def counts(page: Page) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 import html5lib
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browsing import wait_until
 from playwright.sync_api import Browser, Page
 
 import karat
@@ -97,8 +98,8 @@ def _hold(tab: Page, width: int, options: dict[str, Any]) -> None:
     assert tab.evaluate("window.hacked") is None
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     # What can be scrolled is found out after the page was laid out.
-    tab.wait_for_function(
-        "[...document.querySelectorAll('.scroll')].every(s => s.scrollWidth <= s.clientWidth || s.tabIndex === 0)"
+    wait_until(
+        tab, "[...document.querySelectorAll('.scroll')].every(s => s.scrollWidth <= s.clientWidth || s.tabIndex === 0)"
     )
     found = Axe().run(tab, options=options).response["violations"]
     assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
