@@ -409,8 +409,15 @@ def test_slices_are_slices() -> None:
 # What goes in one direction
 
 # By document a better chunk may stand in a worse place: it is another chunk of a document that was found before.
-# Into a budget the better chunk may not fit, where the worse did.
-BY_CHUNK = [m for m in RELEVANCE if getattr(m, "level", "chunk") == "chunk" and m.budget is None]
+# Into a budget the better chunk may not fit, where the worse did. What divides by the hits found up to a cutoff falls
+# when one more is found, further down than the others.
+BY_CHUNK = [
+    metric
+    for metric in RELEVANCE
+    if getattr(metric, "level", "chunk") == "chunk"
+    and metric.budget is None
+    and not (getattr(metric, "by", None) == "found" and metric.k is not None)
+]
 
 
 @examples

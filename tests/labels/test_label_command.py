@@ -39,7 +39,6 @@ class Terminal:
             stderr=inside,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
         )
         os.close(inside)
         self.seen = ""

@@ -23,7 +23,6 @@ from karat.results.queries.triage import triage, triage_need
 from karat.results.save import saved_form
 from karat.scoring.engines.spark_session import find_session
 
-pytestmark = pytest.mark.xdist_group("spark")
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
 TABLE, GOLD = hits_table(300, 12), gold_of(300, 12)
 
