@@ -154,7 +154,7 @@ def test_a_template_that_asks_for_what_is_not_there_is_told(server: Any) -> None
 
 
 def test_many_at_once_keep_their_answers_apart(server: Any) -> None:
-    together = threading.Barrier(16, timeout=20)
+    together = threading.Barrier(16, timeout=60)
 
     def answer(path: str, body: Any) -> Any:
         together.wait()  # none is answered before sixteen have asked
