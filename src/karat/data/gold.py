@@ -22,16 +22,14 @@ from karat.data.ids import (
     Packed,
     Seen,
     as_list,
-    first_empty,
     hashes,
     joined_ids,
     keys,
-    pieces,
     repeats_within,
     rows_of,
     take_list,
 )
-from karat.data.packed_ids import pack
+from karat.data.packed_ids import first_empty, pack, pieces
 from karat.data.passages.passage import Located, Passage
 from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError, is_whole

@@ -14,7 +14,7 @@ from karat.formats.base import Format, Kind, ReadOptions, Source, SourcePlace
 from karat.formats.dataset import dataset_of
 from karat.formats.records import RecordDecoder, read_records
 from karat.formats.samples import cutoff_of
-from karat.formats.trec import as_number, as_text, is_number
+from karat.formats.trec_rows import as_number, as_text, is_number
 
 _USUAL = "test"
 
