@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from math import isfinite
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from karat.data.audit import Audit
