@@ -332,7 +332,7 @@ def test_segments_of_noise_go_red_rarely() -> None:
 
 
 def _with(result: Result, values: Any) -> Result:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(result, values={"hit@1": values})
 

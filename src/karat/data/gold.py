@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
 from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.ids import (
     Bools,
     DocRule,
@@ -55,8 +55,7 @@ class Dataset(msgspec.Struct):
     name: str | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Gold:
+class Gold(Bulk, frozen=True):
     """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
 
     queries: list[str]
@@ -66,13 +65,13 @@ class Gold:
     kinds: Kinds  # BARE, CHUNK or DOC, one an item
     k: Ints  # cutoff of the query's own, 0 = none
     no_answer: Ints  # 1 where the query is known to have no answer
-    fields: dict[str, list[Any]] = field(default_factory=dict)  # query, answer, evidence, negatives, as_of …
-    tags: dict[str, list[Any]] = field(default_factory=dict)  # language, topic …: the attributes of segments
-    dataset: Dataset = field(default_factory=Dataset)
+    fields: dict[str, list[Any]] = {}  # query, answer, evidence, negatives, as_of …
+    tags: dict[str, list[Any]] = {}  # language, topic …: the attributes of segments
+    dataset: Dataset = msgspec.field(default_factory=Dataset)
     label: str = "gold"
-    audit: Audit = field(default_factory=Audit)
-    lines: list[int | None] = field(default_factory=list)  # of each query in its file
-    passages: list[Passage | None] = field(default_factory=list)  # of each item; empty where no item has one
+    audit: Audit = msgspec.field(default_factory=Audit)
+    lines: list[int | None] = []  # of each query in its file
+    passages: list[Passage | None] = []  # of each item; empty where no item has one
     located: Located | None = None  # the passages in the chunks of one run
     in_corpus: Ints | None = None  # how many items of the corpus each item is; None: not known
     ungraded: Bools | None = None  # items of lists that say no grade, which count as 1; None: no item
@@ -109,8 +108,8 @@ class Gold:
 
     def counted(self, in_corpus: Ints) -> Gold:
         """The same gold set, with how many items of a corpus each item is; what was derived from it is kept."""
-        same = copy(self)
-        object.__setattr__(same, "in_corpus", in_corpus)
+        same = replace(self, in_corpus=in_corpus)
+        vars(same).update(vars(self))
         return same
 
     def text(self, i: int) -> str | None:
@@ -216,24 +215,23 @@ class Gold:
         return np.diff(np.append(0, np.cumsum(which))[self.offsets])
 
 
-@dataclass(eq=False, repr=False)
-class GoldBuilder:
+class GoldBuilder(msgspec.Struct, eq=False):
     """Collects entries one by one and turns them into columns, with the checks that every format shares."""
 
     label: str
-    queries: list[str] = field(default_factory=list)
-    lines: list[int | None] = field(default_factory=list)
+    queries: list[str] = []
+    lines: list[int | None] = []
     # Lists, or arrays from a reader that has all entries at once.
-    counts: Any = field(default_factory=list)
-    ids: Any = field(default_factory=list)
-    grades: Any = field(default_factory=list)
-    kinds: Any = field(default_factory=list)
-    ungraded: Any = field(default_factory=list)  # empty: every item was given a grade
-    passages: list[Passage | None] = field(default_factory=list)  # as far as items have one
-    k: Any = field(default_factory=list)  # empty: no query has one
-    no_answer: Any = field(default_factory=list)  # empty: every query has one
-    fields: dict[str, list[Any]] = field(default_factory=dict)
-    tags: dict[str, list[Any]] = field(default_factory=dict)
+    counts: Any = []
+    ids: Any = []
+    grades: Any = []
+    kinds: Any = []
+    ungraded: Any = []  # empty: every item was given a grade
+    passages: list[Passage | None] = []  # as far as items have one
+    k: Any = []  # empty: no query has one
+    no_answer: Any = []  # empty: every query has one
+    fields: dict[str, list[Any]] = {}
+    tags: dict[str, list[Any]] = {}
     distinct: bool = False  # the way they were given, no query can be there twice, and none name an item twice
 
     def add(

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from karat.data.audit import Audit
@@ -151,8 +151,7 @@ class _HeldLists(Run):
         return self._held.grouped().lists(self._name)
 
 
-@dataclass(frozen=True)
-class _HeldSlice:
+class _HeldSlice(msgspec.Struct, frozen=True):
     """A slice in memory, or with its hits in a file. Latency and fields of queries always stay in memory."""
 
     shell: Hits

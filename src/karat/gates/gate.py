@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Unpack
+
+from msgspec.structs import replace
 
 from karat import __version__
 from karat.errors import ConfigError

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.attributes import label_text
 from karat.data.gold import Dataset
@@ -84,23 +84,21 @@ class Verdicts(SavedObject, frozen=True, kw_only=True):
     segments: list[SegmentRow] = []  # by tag, where there is no baseline
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(msgspec.Struct, frozen=True):
     """A result to compare with: the usual baseline, or an anchor that a slow slide cannot move."""
 
     name: str
     result: Result
 
 
-@dataclass
-class GateJudge:
+class GateJudge(msgspec.Struct):
     """One result with its baselines, ready for any gate."""
 
     result: Result
     baseline: Baseline | None = None
-    anchors: dict[str, Baseline] = field(default_factory=dict)
+    anchors: dict[str, Baseline] = {}
     max_missing: float = 0.1
-    _known: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)  # what was drawn need not be again
+    _known: dict[tuple[Any, ...], Any] = {}  # what was drawn need not be again
 
     def verdicts(self, criteria: Criteria) -> list[GateVerdict]:
         found: list[GateVerdict] = []
@@ -267,7 +265,7 @@ class GateJudge:
         """
         key = ("proof", side.name, str(metric), at.tobytes(), level)
         if key not in self._known:
-            sampling = replace(self._sampling(max(2 * level - 1, 0.01)), method="strict")
+            sampling = self._sampling(max(2 * level - 1, 0.01)).replace(method="strict")
             (found,) = self._paired(side, metric, at).differences(sampling, 0)
             self._known[key] = _wider(seen, (found.low, found.high))
         return cast(Limits, self._known[key])
@@ -277,7 +275,7 @@ class GateJudge:
         return same_rankings(side.result, self.result, theirs, mine, metric)
 
     def _sampling(self, level: float) -> Sampling:
-        return replace(self.result.sampling, level=level)
+        return self.result.sampling.replace(level=level)
 
     def _shared(self, side: Baseline, at: Ints) -> list[tuple[int, int]]:
         """Places, in the baseline and here, of those of the queries that both have, in the baseline's order."""

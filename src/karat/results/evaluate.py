@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.attributes import CONVERSATION, cluster_numbers, segment_members, segment_titles, with_no_answer
 from karat.data.audit import Audit
@@ -117,7 +118,7 @@ def _hashes_need(setup: Setup) -> Need:
 def _evaluation(
     run: Any, gold: Any, metrics: Iterable[str | Metric] | None, asked: Options, consumers: Sequence[Consumer]
 ) -> dict[str, Result]:
-    asked = replace(asked, columns=asked.fields)
+    asked = asked.replace(columns=asked.fields)
     was_read = isinstance(gold, Gold) or isinstance(run, Run)
     engine = find_engine(asked.engine, run, asked.spark_master)
     logged, gold = engine.read_run(run, **asked.of_run), read_gold(gold, **asked.of_gold)
@@ -237,8 +238,7 @@ def _needing_hits(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
     return tuple(metric for metric in metrics if metric.needs_hits)
 
 
-@dataclass(frozen=True, eq=False)
-class _Evaluation:
+class _Evaluation(msgspec.Struct, frozen=True, eq=False):
     """One evaluation, with all that was asked for."""
 
     engine: Engine
@@ -463,7 +463,7 @@ class _Evaluation:
         if self.corpora is not None:
             context = replace(context, corpus=self.corpora.of(measured.system))
         if context.corpus is not None and self.counts_corpus:
-            rules = replace(rules, corpus_size=len(context.corpus) or None)
+            rules = rules.replace(corpus_size=len(context.corpus) or None)
         empty = Result(
             system=measured.system,
             run=run.label,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -43,8 +42,7 @@ class RunDocument(msgspec.Struct, kw_only=True):
     sections: list[Any] = []  # of the report's page, but triage and sweep; quick for any number of queries
 
 
-@dataclass(frozen=True)
-class KeptRun:
+class KeptRun(msgspec.Struct, frozen=True, dict=True):
     """A run as it is kept. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…
 
     `text`: the document as it is written. The id goes by it and not by the struct, which later versions add fields to:

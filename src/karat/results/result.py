@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.attributes import cluster_numbers, label_order, segment_members, segment_title
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
@@ -45,15 +46,14 @@ _GROUPS, _TAGS = 15, 5
 _RERUN = "run `karat eval RUN --gold GOLD -o result.json` again"
 
 
-@dataclass(frozen=True)
-class Precomputed:
+class Precomputed(msgspec.Struct, frozen=True):
     """What a result brings along from a file, because it was computed from what the file does not hold."""
 
     analyses: Analyses | None = None
     findings: list[Finding] | None = None
-    summary: dict[str, SummaryRow] = field(default_factory=dict)  # for ceilings and floors
-    bm25: dict[str, float | None] = field(default_factory=dict)
-    definitions: dict[str, int] = field(default_factory=dict)  # versions of the metrics when it was saved
+    summary: dict[str, SummaryRow] = {}  # for ceilings and floors
+    bm25: dict[str, float | None] = {}
+    definitions: dict[str, int] = {}  # versions of the metrics when it was saved
     wrong_hits_judged: bool | None = None
     says_score_width: bool = True  # files of older versions do not say how scores were compared
     bands: list[Reading] | None = None
@@ -61,21 +61,21 @@ class Precomputed:
     triage: Any = None
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What an evaluation was given besides the run and the gold set."""
 
     corpus: Corpus | None = None
-    labelling: Labelling = field(default_factory=Labelling)
+    labelling: Labelling = msgspec.field(default_factory=Labelling)
     routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
     sourced: bool = False  # hits may say which source they are from
     no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
     analysed: bool = False  # whether the pass brought what analyses need
-    opened: Mapping[str, Mapping[Level, list[OpenPart]]] = field(default_factory=dict)  # system → its unjudged hits
+    opened: Mapping[str, Mapping[Level, list[OpenPart]]] = msgspec.field(
+        default_factory=dict
+    )  # system → its unjudged hits
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Result:
+class Result(Bulk, frozen=True):
     """One system measured on one gold set. Columns have one entry per query."""
 
     system: str
@@ -87,18 +87,18 @@ class Result:
     rows: Ints  # which queries of the gold set, in its order
     metrics: list[Metric]
     values: dict[str, Floats]
-    votes: dict[str, Floats] = field(default_factory=dict)  # of each query in the mean, where not all have one
+    votes: dict[str, Floats] = {}  # of each query in the mean, where not all have one
     background: tuple[str, ...] = ()  # metrics that only the diagnosis looks at
-    audit: Audit = field(default_factory=Audit)
-    provenance: dict[str, Any] = field(default_factory=dict)
-    sampling: Sampling = field(default_factory=Sampling)
+    audit: Audit = msgspec.field(default_factory=Audit)
+    provenance: dict[str, Any] = {}
+    sampling: Sampling = msgspec.field(default_factory=Sampling)
     cluster: str | None = None  # the attribute by which queries belong together
     segmented_by: tuple[str, ...] = ()
-    context: Context = field(default_factory=Context)
-    doubts: Doubts = field(default_factory=Doubts)  # why scores may say nothing about the retriever
+    context: Context = msgspec.field(default_factory=Context)
+    doubts: Doubts = msgspec.field(default_factory=Doubts)  # why scores may say nothing about the retriever
     lists: ListReader | None = None  # the first hits of the queries; a result from a file has none
     known: Precomputed | None = None  # of a result from a file
-    memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what was computed before
+    memo: dict[Any, Any] = {}  # what was computed before
 
     @cached_property
     def queries(self) -> list[str]:

@@ -212,7 +212,7 @@ def _column(values: list[float | None], size: int) -> Floats:
 
 
 def _restored_gold(saved: SavedGold, gold: Gold) -> Gold:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     counts = np.array(saved.counts, np.int64)
     sizes = {int(counts.sum()), len(saved.items), len(saved.grades), len(saved.kinds)}

@@ -3,14 +3,15 @@ thresholds are settled. What was settled is counted in the audit."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.gold import DOC, Gold
 from karat.data.hits import Hits
 from karat.data.ids import (
@@ -31,6 +32,7 @@ from karat.data.prices import Prices, estimate_tokens, unpriced
 from karat.data.versions import is_said
 from karat.errors import InputError
 from karat.matching.cover import THRESHOLD
+from karat.options.option import option
 from karat.scoring.dates import newer
 from karat.scoring.options import CountingOptions
 from karat.scoring.ranking import drop_repeats, inspect_order, places_of, rank_order
@@ -42,11 +44,10 @@ if TYPE_CHECKING:
 _SIZED = ("tokens", "text")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Rules(CountingOptions):
     """Choices that change what counts, made by the user."""
 
-    prices: Prices | None = None
+    prices: Prices | None = option(None)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -54,8 +55,7 @@ class Rules(CountingOptions):
         return frozenset({"doc_version"}) if self.no_future else frozenset()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Judged:
+class Judged(Bulk, frozen=True):
     """Some queries with the rank and grade of every judged hit: all that an id-based metric needs."""
 
     gold: Gold
@@ -72,10 +72,10 @@ class Judged:
     by_document: Bools | None = None  # queries with hits matched by document or by passage; None = no query
     hits: Hits | None = None  # the hits themselves, in ranking order as deep as was asked for
     order: Ints | None = None  # row at each place of the ranking; None = as listed
-    doc_rule: DocRule = field(default_factory=DocRule)
+    doc_rule: DocRule = msgspec.field(default_factory=DocRule)
     fuzzy_threshold: float = THRESHOLD
     hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
-    prices: Prices | None = None
+    prices: Prices | None = option(None)
     zero_without_gold: bool = False  # what queries without relevant gold score; False = they are undefined
 
     @property

@@ -9,8 +9,9 @@ import secrets
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from karat.errors import ConfigError
 
@@ -24,16 +25,15 @@ _NOBODY = "0" * 32
 VISITOR: ContextVar[str | None] = ContextVar("visitor", default=None)
 
 
-@dataclass
-class Access:
+class Access(msgspec.Struct):
     """`hosts`: names under which this server may be asked for; another one is a page of a stranger in disguise."""
 
     hosts: frozenset[str] = frozenset(LOOPBACK)
     token: str | None = None
-    users: dict[str, tuple[str, str]] = field(default_factory=dict)  # name → salt, hash
+    users: dict[str, tuple[str, str]] = {}  # name → salt, hash
     clock: Callable[[], float] = time.monotonic
-    _sessions: dict[str, tuple[str, float]] = field(default_factory=dict)  # hash of the cookie → name, end
-    _failures: dict[str, list[float]] = field(default_factory=dict)
+    _sessions: dict[str, tuple[str, float]] = {}  # hash of the cookie → name, end
+    _failures: dict[str, list[float]] = {}
 
     @property
     def open(self) -> bool:

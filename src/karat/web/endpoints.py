@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import msgspec
@@ -42,8 +41,7 @@ class NoParameters(msgspec.Struct, frozen=True):
     """Of an endpoint that takes none."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One path and method. `parameters`: a struct of what may stand after the question mark, `gives`: what comes back.
 
     `answer` gets what it answers from (the store), what stands in the path, the parameters and the body.

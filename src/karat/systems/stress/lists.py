@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
@@ -118,8 +118,7 @@ def insert(hits: list[Hit], negatives: list[Hit], at: list[int]) -> list[Hit]:
     return [{**hit, "rank": rank} for rank, hit in enumerate(listed, 1)]
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The queries that are used, with their negatives."""
 
     chosen: dict[str, list[str]]
