@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 _BRANCHES = ("KARAT_BRANCH", "GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 
@@ -28,6 +27,10 @@ def code_branch() -> str | None:
 
 
 def _git(*arguments: str) -> str:
+    if not _may_be_repository():
+        return ""
+    import subprocess  # takes as long to load as git to start, and most folders with runs are in no repository
+
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
@@ -36,3 +39,14 @@ def _git(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _may_be_repository() -> bool:
+    """Whether git would find a repository; it looks in this folder and in those above, unless a variable names one."""
+    if "GIT_DIR" in os.environ:
+        return True
+    folder = os.getcwd()
+    while not os.path.exists(os.path.join(folder, ".git")):
+        if folder == (folder := os.path.dirname(folder)):
+            return os.path.exists("HEAD")  # a bare repository
+    return True

@@ -62,13 +62,13 @@ class Option:
     def type(self) -> Any:
         return _types_in(self._list)[self.name]
 
-    @property
+    @cached_property
     def plain_type(self) -> Any:
         """Without None, which stands for an option that is not given."""
         given = [each for each in get_args(self.type) if each is not NoneType]
         return given[0] if NoneType in get_args(self.type) and len(given) == 1 else self.type
 
-    @property
+    @cached_property
     def choices(self) -> tuple[Any, ...]:
         return get_args(self.plain_type) if get_origin(self.plain_type) is Literal else ()
 
@@ -94,7 +94,7 @@ class Option:
             return value in self.choices
         if kind not in (int, float):
             return True
-        if not isinstance(value, (Integral if kind is int else Real)):
+        if type(value) is not kind and not isinstance(value, (Integral if kind is int else Real)):
             return False
         number, checks = float(value), zip(self.limits, (ge, gt, le, lt), strict=True)
         return math.isfinite(number) and all(end is None or holds(number, end) for end, holds in checks)

@@ -166,6 +166,7 @@ def _refuse_torn(saved: SavedResult) -> None:
 
 def _settings(saved: dict[str, Any], kind: type[_S]) -> _S:
     try:
-        return msgspec.convert({name: saved[name] for name in options_in(kind) if name in saved}, kind)
+        known = {name: each.type for name, each in options_in(kind).items() if name in saved}
+        return kind(**{name: msgspec.convert(saved[name], type) for name, type in known.items()})
     except msgspec.ValidationError as error:
         raise InputError(f"the saved result has an invalid setting: {error}", code="damaged-result") from error
