@@ -287,9 +287,9 @@ def test_a_segment_without_a_query() -> None:
 def test_a_large_segment_is_found_fast() -> None:
     gold = gold_of(4000, language=lambda i: "en" if i % 2 else "pt")
     result = scored(share(2000, 4000), gold)
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert verdict(result, metric="hit@1", threshold=0.4, segment={"language": "en"}).n == 2000
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize("on", ["mean", "bound"])

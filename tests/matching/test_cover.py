@@ -193,14 +193,14 @@ def test_a_million_characters_take_no_time() -> None:
     chinese = normalise("退款需要五天才能到账并退回原支付卡。" * 55_000)
     other = english[::-1]
     assert min(map(len, (english, chinese))) > 900_000
-    start = time.perf_counter()
+    start = time.process_time()
     assert cover("five days", english) == Cover("contains")
     assert cover(english, english) == Cover("exact")
     assert cover("x" + english[:200_000], english) is None  # too short to be alike
     assert cover(chinese, english) is None  # no letter in common
     with pytest.raises(TooLong):
         cover(other, english)
-    assert time.perf_counter() - start < 20  # difflib alone would take hours
+    assert time.process_time() - start < 20  # difflib alone would take hours
 
 
 @pytest.mark.usefixtures("way")
