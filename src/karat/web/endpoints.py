@@ -28,6 +28,7 @@ _REFUSALS = {
 }
 
 
+Offset = Annotated[int, msgspec.Meta(ge=0, le=100_000_000)]
 Answer: TypeAlias = Callable[[Any, dict[str, str], Any, Any], Any]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 from markupsafe import Markup
@@ -29,9 +29,10 @@ from karat.report.cells import table
 from karat.report.labels import agreement_report, calibration_report
 from karat.report.renderers.html import marked, place
 from karat.results.queries.shown import shared_words
-from karat.web.access import Access
+from karat.web.access import VISITOR
 from karat.web.endpoints import Answer, Endpoint
-from karat.web.guard import LABELS, cookie_of, set_cookie
+from karat.web.forms import read_form
+from karat.web.guard import LABELS, cookies_of, set_cookie
 from karat.web.page import page, problem_page
 
 JSON_LINES = "application/x-ndjson"
@@ -175,13 +176,13 @@ Form: TypeAlias = dict[str, str]
 Page: TypeAlias = Callable[..., Response]  # of a visit, the pool that the address names, if any, request and form
 
 
-def visit_of(store: Store, desk: Desk, access: Access, request: Request) -> Visit:
+def visit_of(store: Store, desk: Desk, request: Request) -> Visit:
     """Under the name of the log-in; else under that which was given once."""
-    user = access.user_of(cookie_of(request.headers))
+    user = VISITOR.get()
     if user:
         return Visit(store, desk, user, logged_in=True)
     try:
-        return Visit(store, desk, checked_name(unquote(request.cookies.get(NAME, ""))))
+        return Visit(store, desk, checked_name(unquote(cookies_of(request.scope).get(NAME, ""))))
     except ConfigError:
         return Visit(store, desk)
 
@@ -277,13 +278,10 @@ def label_routes(visit_of: Callable[[Request], Visit]) -> list[Route]:
     def answering(show: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             visit = visit_of(request)
-            sent = (await request.body()).decode("utf-8", "replace") if request.method == "POST" else ""
             try:
-                form = dict(parse_qsl(sent, max_num_fields=10))
+                form = await read_form(request) if request.method == "POST" else {}
                 pools = map(visit.pool, request.path_params.values())
                 return await run_in_threadpool(show, visit, *pools, request, form)
-            except ValueError:
-                return problem_page(visit.store, InputError("not a form of these pages", code="bad-body"))
             except KaratError as error:
                 return problem_page(visit.store, error)
 
