@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from karat.web.access import Access, Cost, User, made_user
+from karat.web.access import Access, HashCost, User, made_user
 
-CHEAP = Cost(4, 1, 1)  # a test is not to wait for a password
+CHEAP = HashCost(4, 1, 1)  # a test is not to wait for a password
 
 
 def access_of(*names: str, token: str | None = None, **more: Any) -> Access:

@@ -27,7 +27,7 @@ _NOBODY = "0" * 32
 VISITOR: ContextVar[str | None] = ContextVar("visitor", default=None)
 
 
-class Cost(NamedTuple):
+class HashCost(NamedTuple):
     """How much work scrypt makes of a password: N = 2^log_n, block size r, p times."""
 
     log_n: int
@@ -43,13 +43,13 @@ class Cost(NamedTuple):
         return ",".join(map(str, self))
 
 
-COST = Cost(17, 8, 1)
-_FIRST_COST = Cost(14, 8, 1)  # of lines that do not name theirs
+COST = HashCost(17, 8, 1)
+_FIRST_COST = HashCost(14, 8, 1)  # of lines that do not name theirs
 _USER = re.compile(
     r"(?P<name>[\w.@-]{1,64}):scrypt:(?:(?P<cost>[0-9]{1,2},[0-9]{1,2},[0-9]{1,2}):)?"
     r"(?P<salt>[0-9a-f]{32}):(?P<hash>[0-9a-f]{64})"
 )
-_LEAST_COST, _MOST_COST = Cost(4, 1, 1), Cost(20, 16, 16)
+_LEAST_COST, _MOST_COST = HashCost(4, 1, 1), HashCost(20, 16, 16)
 
 
 class User(NamedTuple):
@@ -57,7 +57,7 @@ class User(NamedTuple):
 
     salt: str
     hash: str
-    cost: Cost = _FIRST_COST
+    cost: HashCost = _FIRST_COST
 
 
 @dataclass
@@ -71,10 +71,11 @@ class Access:
     token: str | None = None
     users: dict[str, User] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
-    cost: Cost = COST
+    cost: HashCost = COST
     upgraded: Callable[[str, User, User], None] | None = None
     _sessions: dict[str, tuple[str, float]] = field(default_factory=dict)  # hash of the cookie → name, end
     _tries: dict[str, list[float]] = field(default_factory=dict)  # name → wrong ones, and those that are being checked
+    _swept: float = float("-inf")
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -94,8 +95,11 @@ class Access:
             return None
         cookie = secrets.token_urlsafe(32)
         with self._lock:
-            if at in (tries := self._tries.get(name, [])):
-                tries.remove(at)
+            left = list(self._tries.pop(name, []))
+            if at in left:
+                left.remove(at)
+            if left:
+                self._tries[name] = left
             self._sessions[_hash(cookie)] = (name, self.clock() + SESSION)
             while len(self._sessions) > _MOST_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
@@ -121,12 +125,13 @@ class Access:
         """When it began; None: there were too many."""
         now = self.clock()
         with self._lock:
-            recent = {who: [at for at in tries if now - at < _SPAN] for who, tries in self._tries.items()}
-            self._tries = {who: tries for who, tries in recent.items() if tries}
-            tries = self._tries.setdefault(name, [])
+            if now - self._swept >= _SPAN:  # names that nobody has tried for long
+                self._swept = now
+                self._tries = {who: tries for who, tries in self._tries.items() if now - tries[-1] < _SPAN}
+            tries = [at for at in self._tries.get(name, []) if now - at < _SPAN]
             if len(tries) >= _TRIES:
                 return None
-            tries.append(now)
+            self._tries[name] = [*tries, now]
             return now
 
     def _is_password(self, name: str, password: str) -> bool:
@@ -173,18 +178,18 @@ def parse_user(line: str) -> tuple[str, User] | None:
     """A line of a file of users; None: it is not one.
 
     >>> parse_user("ada:scrypt:" + 32 * "0" + ":" + 64 * "1")[1].cost  # of an older Karat
-    Cost(log_n=14, r=8, p=1)
+    HashCost(log_n=14, r=8, p=1)
     """
     found = _USER.fullmatch(line.strip())
     if found is None:
         return None
-    cost = Cost(*map(int, found["cost"].split(","))) if found["cost"] else _FIRST_COST
+    cost = HashCost(*map(int, found["cost"].split(","))) if found["cost"] else _FIRST_COST
     if not all(low <= own <= high for low, own, high in zip(_LEAST_COST, cost, _MOST_COST, strict=True)):
         return None
     return found["name"], User(found["salt"], found["hash"], cost)
 
 
-def user_line(name: str, password: str, cost: Cost | None = None) -> str:
+def user_line(name: str, password: str, cost: HashCost | None = None) -> str:
     """What a file of users says of one; the password cannot be read from it."""
     if not re.fullmatch(r"[\w.@-]{1,64}", name):
         raise ConfigError("no usable name", code="bad-name", expected="letters, digits, . _ @ -, at most 64", got=name)
@@ -193,7 +198,7 @@ def user_line(name: str, password: str, cost: Cost | None = None) -> str:
     return _line(name, made_user(password, cost or COST))
 
 
-def made_user(password: str, cost: Cost) -> User:
+def made_user(password: str, cost: HashCost) -> User:
     salt = secrets.token_hex(16)
     return User(salt, _slow_hash(password, salt, cost), cost)
 
@@ -226,7 +231,7 @@ def _hash(cookie: str) -> str:
     return hashlib.sha256(cookie.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _slow_hash(password: str, salt: str, cost: Cost) -> str:
+def _slow_hash(password: str, salt: str, cost: HashCost) -> str:
     return hashlib.scrypt(
         password.encode("utf-8", "surrogatepass"),
         salt=bytes.fromhex(salt),

@@ -43,10 +43,10 @@ class Crowd:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._all: dict[Connection, str] = {}
+        self._all: dict[WatchedConnection, str] = {}
         self._counts: Counter[str] = Counter()
 
-    def enter(self, new: Connection, client: str) -> bool:
+    def enter(self, new: WatchedConnection, client: str) -> bool:
         """Whether there is room for it."""
         if self._counts[client] >= self.limits.each and not self._drop(client):
             return False
@@ -56,7 +56,7 @@ class Crowd:
         self._counts[client] += 1
         return True
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: WatchedConnection) -> None:
         client = self._all.pop(connection, None)
         if client is not None:
             self._counts[client] -= 1
@@ -75,7 +75,7 @@ class Crowd:
         return True
 
 
-class Connection(H11Protocol):
+class WatchedConnection(H11Protocol):
     """One connection; `crowd` is set by `connection_class`."""
 
     crowd: Crowd
@@ -205,7 +205,7 @@ class Connection(H11Protocol):
             self._timer = None
 
 
-def connection_class(limits: Limits) -> type[Connection]:
+def connection_class(limits: Limits) -> type[WatchedConnection]:
     """For one server: what its connections share is on the class."""
-    made: Any = type("Connection", (Connection,), {"crowd": Crowd(limits)})
+    made: Any = type("WatchedConnection", (WatchedConnection,), {"crowd": Crowd(limits)})
     return made  # type: ignore[no-any-return]

@@ -53,7 +53,7 @@ class TooLarge(Exception):
     """A body that goes on past its limit."""
 
 
-class TooSlow(Exception):
+class BodyTooSlow(Exception):
     """A body that does not come."""
 
 
@@ -86,7 +86,7 @@ class Guard:
                 return
         except TooLarge:
             refused = _problem(413, "the body is too large")
-        except TooSlow:
+        except BodyTooSlow:
             refused = _last(_problem(408, "the body took too long"))
         except Gone:
             return
@@ -149,7 +149,7 @@ class Guard:
                 async with asyncio.timeout(left):
                     message = await receive()
             except TimeoutError:
-                raise TooSlow from None
+                raise BodyTooSlow from None
             seen += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if seen > limit:
