@@ -154,7 +154,7 @@ def read_kept(source: bytes | Path, label: str) -> KeptRun:
     import polars as pl
 
     try:
-        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
         text = rows[DOCUMENT][0]
     except (pl.exceptions.PolarsError, IndexError, OSError) as error:
         raise InputError(

@@ -22,7 +22,7 @@ from karat.history.store import Store
 from karat.report.renderers.html import Placed, asset, environment
 from karat.report.svg import element
 from karat.web.access import VISITOR
-from karat.web.endpoints import Problem, problem_of
+from karat.web.endpoints import Offset, Problem, problem_of
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -84,7 +84,7 @@ class AskPage(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | None = None
     order: Order | None = None
     text: str = ""
-    offset: int = 0
+    offset: Offset = 0
 
 
 def asked_of(request: Request, kind: type[_S]) -> _S:
