@@ -38,8 +38,8 @@ def spending_blocks(spent: Spending) -> list[Block]:
     cost = _NO_PRICE if spent.cost is None else f"This time cost {money(spent.cost)} {spent.currency}"
     note = f"The server did not count the tokens of {spent.estimated_calls:,} calls: estimated, 4 bytes a token."
     again = (
-        f"{spent.repeated:,} {'request was' if spent.repeated == 1 else 'requests were'} sent a second time, because the "
-        "first answer got lost or the run was killed. The provider may charge both, unless it honours Idempotency-Key."
+        f"{spent.repeated:,} {'request was' if spent.repeated == 1 else 'requests were'} sent a second time, because "
+        "the first answer got lost or the run was killed. A provider that ignores Idempotency-Key may charge both."
     )
     return [
         table(["", *map(count, ("calls", "tokens in", "tokens out"))], rows),
