@@ -30,6 +30,12 @@ sys.dont_write_bytecode = False
 _ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret is hidden for as long as a process lives, and all tests are one process."""
+    monkeypatch.setattr("karat.errors.redaction._told", set())
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real data that lies beside the checkout and is no part of it."""

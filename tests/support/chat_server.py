@@ -41,9 +41,9 @@ def honest(body: dict[str, Any]) -> dict[str, Any]:
 
 
 class ChatServer(Loopback):
-    """`answer` makes what the model says (a dict becomes JSON, bound to the request). `faults` are what the next requests
-    meet instead: a status, (status, body, headers), `hang`, `drop`, `trickle`, or a whole message of the model as a dict,
-    in which `@code` stands for the code of the request."""
+    """`answer` makes what the model says (a dict becomes JSON, bound to the request). `faults` are what the next
+    requests meet instead: a status, (status, body, headers), `hang`, `drop`, `trickle`, or a whole message of the model
+    as a dict, in which `@code` stands for the code of the request."""
 
     def __init__(self) -> None:
         self.answer: Callable[[dict[str, Any]], Any] = honest

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.say import say
+
 
 @click.command("users", short_help="Add a user to the file that `karat serve --users` reads.")
 @click.argument("file")
@@ -25,4 +27,4 @@ def command(file: str, name: str) -> None:
     kept = [line for line in lines if line.partition(":")[0] != name]
     write_whole(path, "".join(f"{line}\n" for line in (*kept, user_line(name, password))).encode())
     path.chmod(0o600)
-    click.echo(f"wrote {file}: {name}", err=True)
+    say(f"wrote {file}: {name}", err=True)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from karat.errors import MissingExtra
+from karat.errors.redaction import HIDDEN, keep_password_of, redact
 from karat.history.statements import CURRENT, Connection, Rows
 from karat.history.store import Store, StoreError, gone
 
 if TYPE_CHECKING:
     import psycopg
 
-SCHEMES = ("postgresql://", "postgres://")
+_SCHEME = re.compile(r"(?:postgresql|postgres)(?:\+\w+)?://", re.I)  # SQLAlchemy names a driver after a +
 _LOCK = 0x6B61726174  # "karat": whoever makes or changes tables holds it
 _SECONDS = 10
 
@@ -28,7 +29,8 @@ class PostgresStore(Store):
     postgres = True
 
     def __init__(self, url: str, *, up_to: int = CURRENT) -> None:
-        self.label, self._url = without_password(url), url
+        keep_password_of(url)
+        self.label, self._url = without_password(url), _SCHEME.sub("postgresql://", url, count=1)
         self._lock = threading.RLock()  # one connection, any thread
         self._connection: psycopg.Connection[Any] | None = None
         with self.transaction(write=True) as connection:
@@ -96,11 +98,11 @@ class PostgresStore(Store):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = lines[-1] if lines else type(error).__name__
         try:
-            for secret in _secrets(self._url):
-                said = said.replace(secret, "…")
+            for secret in _secrets(self._url):  # however short
+                said = said.replace(secret, HIDDEN)
         except ValueError:
             return "the address cannot be read"
-        return said
+        return redact(said)
 
 
 def _driver() -> ModuleType:
@@ -119,6 +121,14 @@ class _Asking:
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         return self._connection.execute(statement.replace("?", "%s"), values)
+
+
+def is_postgres(place: str) -> bool:
+    """
+    >>> [is_postgres(x) for x in ("postgresql+psycopg://h/db", "POSTGRES://h/db", "my/folder", "mysql://h/db")]
+    [True, True, False, False]
+    """
+    return _SCHEME.match(place) is not None
 
 
 def without_password(url: str) -> str:

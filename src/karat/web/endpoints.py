@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from karat.errors import InputError, KaratError, UnknownName
+from karat.errors.redaction import redact, redact_known
 from karat.history.store import NotThere, StoreError
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -96,13 +97,13 @@ def read_body(kind: Any, content: bytes) -> Any:
 
 
 def as_json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type=_JSON)
+    return Response(redact_known(msgspec.json.encode(value).decode()), status, media_type=_JSON)
 
 
 def problem_of(error: KaratError) -> tuple[int, Problem]:
     """404 for what is not there, 503 for a store that does not answer, 400 for everything else."""
     status = 404 if isinstance(error, NotThere) else 503 if isinstance(error, StoreError) else 400
-    return status, Problem(str(error).partition("\nhint: ")[0], error.hint)
+    return status, Problem(str(error).partition("\nhint: ")[0], error.hint and redact(error.hint))
 
 
 def openapi(endpoints: Sequence[Endpoint], prefix: str) -> dict[str, Any]:
