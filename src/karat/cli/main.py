@@ -11,9 +11,9 @@ import sys
 import click
 
 import karat
-from karat.errors import KaratError, no_commands
+from karat.errors import KaratError
 
-_PARTS = ("main", "options", "scoring")  # of several commands, and none themselves
+_PARTS = ("main", "options", "say", "scoring")  # of several commands, and none themselves
 
 
 class Commands(click.Group):
@@ -51,9 +51,10 @@ class Commands(click.Group):
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
+        from karat.cli.say import say
         from karat.data.native import reader_name
 
-        click.echo(f"karat, version {karat.__version__}, {reader_name()}")
+        say(f"karat, version {karat.__version__}, {reader_name()}")
         context.exit()
 
 
@@ -104,10 +105,12 @@ def main() -> None:
 
 
 def _say(message: str) -> None:
-    first, *rest = no_commands(message).split("\n")
-    click.echo(click.style("error: ", fg="red", bold=True) + first, err=True)
+    from karat.cli.say import say
+
+    first, *rest = message.split("\n")
+    say(first, err=True, label="error: ", fg="red", bold=True)
     for line in rest:
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.say import say_data
+
 
 @click.command("metrics", short_help="List the metrics with definition, convention and trec_eval's name.")
 @click.argument("name", required=False)
@@ -15,7 +17,7 @@ def command(name: str | None, as_json: bool, markdown: bool) -> None:
     from karat.scoring.metrics.reference import describe, describe_all, reference
 
     if markdown:
-        click.echo(reference(), nl=False)
+        say_data(reference())
     elif as_json:
         print_json(describe_all() if name is None else [describe(name)])
     else:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from karat.cli.options import chunk_options, json_option, query_options
+from karat.cli.say import say
 
 
 @click.command("run", short_help="Run a retriever over queries and write a run log.")
@@ -100,12 +101,12 @@ def command(
         )
     except KeyboardInterrupt:
         again = "the same command without --overwrite" if options["overwrite"] else "the same command"
-        click.echo(f"stopped; {again} goes on where {output} ends", err=True)
+        say(f"stopped; {again} goes on where {output} ends", err=True)
         raise
     for note in done.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     before = f", {done.queries - done.asked:,} were there already" if done.asked < done.queries else ""
-    click.echo(f"wrote {output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
+    say(f"wrote {output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
     if as_json:
         print_json(done)
     if done.failed_share > max_errors:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from karat.data.saved import json_text
 from karat.errors import ConfigError
+from karat.errors.redaction import redact, redact_all
 from karat.files.atomic_write import check_writable, refuse_overwriting, write_whole
 from karat.report.blocks import Column, Report, Section, Table
 from karat.report.build import evaluation_report, full_report
@@ -43,7 +44,7 @@ def page(report: Report, command: str = "") -> bytes:
     from karat.report.fit import fitted
     from karat.report.renderers.html import block_weight, render_html
 
-    return render_html(fitted(report, block_weight), command)
+    return render_html(fitted(redact_all(report), block_weight), redact(command))
 
 
 TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from karat.errors import InputError, KaratError
+from karat.errors.redaction import redact_known
 from karat.gates.verdicts import Verdicts
 from karat.history.queries import Order
 from karat.history.report import gold_set, minute
@@ -57,7 +58,7 @@ def page(
 
     frame = {"version": __version__, "visitor": VISITOR.get(), "store": store.label if store else ""}
     named = {"title": title, "sections": sections, **frame, **context}
-    return HTMLResponse(_templates().get_template(template).render(**named), status)
+    return HTMLResponse(redact_known(_templates().get_template(template).render(**named)), status)
 
 
 def front_page(store: Store, request: Request) -> Response:
