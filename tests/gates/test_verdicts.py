@@ -637,6 +637,9 @@ def test_separate_segment_gates_are_told_that_they_raise_more_false_alarms() -> 
     assert notes(floors) == []  # their means decide, in `each` too
     other = [Gate(metric="hit@1", regression_max=0.03, segment={"language": f"l{t}"}) for t in range(2)]
     assert notes([*by_topic[:2], *other, Gate(metric="mrr", regression_max=0.03, segment={"topic": "t5"})]) == []
+    both = [Gate(metric="hit@1", regression_max=0.03, segment={"topic": f"t{t}", "language": "l0"}) for t in (0, 2, 4)]
+    (note,) = notes(both)
+    assert "each: language×topic" in note
 
 
 def test_an_attribute_that_the_gold_set_lacks_is_told_with_its_line(tmp_path: Path) -> None:
