@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 _BRANCHES = ("KARAT_BRANCH", "GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 
@@ -27,11 +28,31 @@ def code_branch() -> str | None:
     return None if found in ("", "HEAD") else found
 
 
-def _git(*arguments: str) -> str:
+def default_branch(folder: Path) -> str | None:
+    """The branch that changes are merged into: what the remote says, else a usual name that is there, else the
+    branch one works on; None outside of git."""
+    remote = _git("symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=folder)
+    if remote:
+        return remote.removeprefix("origin/")
+    known = _git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads", "refs/remotes", folder=folder)
+    there = {name.removeprefix("origin/") for name in known.splitlines()}
+    usual = [name for name in ("main", "master", "trunk", "develop") if name in there]
+    return next(iter(usual), None) or _git("symbolic-ref", "--short", "HEAD", folder=folder) or None
+
+
+def published_commit(folder: Path) -> tuple[str, str] | None:
+    """Address of the remote, and the newest commit that it is known to have; None where neither is known."""
+    address, commit = _git("remote", "get-url", "origin", folder=folder), _git("rev-parse", "HEAD", folder=folder)
+    if address and commit and _git("branch", "--remotes", "--contains", commit, folder=folder):
+        return address, commit
+    return None
+
+
+def _git(*arguments: str, folder: Path | None = None) -> str:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, timeout=10, check=False, env=environment
+            ["git", *arguments], capture_output=True, text=True, timeout=10, check=False, env=environment, cwd=folder
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
