@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-<<<<<<< HEAD
-=======
 from contextlib import suppress
-from dataclasses import dataclass, field
->>>>>>> fortweb
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
