@@ -152,7 +152,7 @@ def karat(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_of_many_queries_only_those_that_are_shown_are_read_again(
     kind: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("karat.results.evaluate.KEEP_LISTS", 50)
+    monkeypatch.setattr("karat.results.evaluation.KEEP_LISTS", 50)
     assert karat(f"triage {runs[kind]} --gold {runs['gold']} -n 3", monkeypatch) == 0
     extra = PARSED.bytes / size_of(runs[kind]) - 1
     assert 0 < extra < 0.1
@@ -166,7 +166,7 @@ def test_what_cannot_be_read_from_the_middle_is_kept_beside(
     arguments = f"triage {runs[kind]} --gold {runs['gold']} -n 3 --json"
     assert karat(arguments, monkeypatch) == 0
     kept = capsys.readouterr().out
-    monkeypatch.setattr("karat.results.evaluate.KEEP_LISTS", 50)
+    monkeypatch.setattr("karat.results.evaluation.KEEP_LISTS", 50)
     PARSED.reset()
     assert karat(arguments, monkeypatch) == 0
     assert capsys.readouterr().out == kept

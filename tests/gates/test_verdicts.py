@@ -17,7 +17,8 @@ import karat
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import gate, judge_result
-from karat.gates.verdicts import GateJudge, GateVerdict, Verdicts, overall
+from karat.gates.verdict_form import GateVerdict, Verdicts
+from karat.gates.verdicts import GateJudge, overall
 from karat.results.result import Result
 from karat.results.save import saved_form
 from karat.statistics.intervals import Sampling

@@ -18,7 +18,7 @@ from karat.scoring.options import Options
 if TYPE_CHECKING:
     from karat.data.corpus import Corpus
     from karat.gates.criteria import Criteria
-    from karat.gates.verdicts import Verdicts
+    from karat.gates.verdict_form import Verdicts
     from karat.history.store import Store
     from karat.llm.client import CostEstimate
     from karat.report.blocks import Report

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from karat.data.attributes import is_tag
-from karat.data.gold import Gold, GoldBuilder
+from karat.data.gold import Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, ReadOptions, Source, SourcePlace
 from karat.formats.dataset import dataset_of

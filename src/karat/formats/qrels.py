@@ -6,7 +6,8 @@ from array import array
 
 import numpy as np
 
-from karat.data.gold import BARE, Gold, GoldBuilder
+from karat.data.gold import BARE, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.packed_ids import PackedIds
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
+from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Bools, Floats, Ints, Packed
 from karat.data.packed_ids import PIECE, PackedIds
 from karat.data.passages.passage import Passage

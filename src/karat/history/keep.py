@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.errors import ConfigError
-from karat.gates.verdicts import Verdicts
+from karat.gates.verdict_form import Verdicts
 from karat.history.queries import columns_of
 from karat.history.rows import Judgement
 from karat.history.store import Store

@@ -14,7 +14,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.gold import CHUNK, DOC, Dataset, Gold, GoldBuilder
+from karat.data.gold import CHUNK, DOC, Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import DocRule
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.base import Source, SourcePlace

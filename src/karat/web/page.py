@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from karat.errors import InputError, KaratError
 from karat.errors.redaction import redact_known
-from karat.gates.verdicts import Verdicts
+from karat.gates.verdict_form import Verdicts
 from karat.history.queries import Order
 from karat.history.report import gold_set, minute
 from karat.history.store import Store
