@@ -139,8 +139,16 @@ def test_errors_of_the_history(tmp_path: Path, karat_command: Callable[..., Any]
         store.pin(store.find("old"), "main", "baseline")
         store.pin(store.find("old"), "main", "anchor")
 
+    def untrusted() -> None:
+        file("karat.yaml", "store: postgresql://me@db.example/karat\n")
+        with monkeypatch.context() as patch:
+            patch.setenv("CI", "true")
+            patch.delenv("KARAT_STORE", raising=False)
+            open_store()
+
     groups: dict[str, dict[str, Case]] = {
         "Stores": {
+            "a settings file in CI": untrusted,
             "no history": lambda: open_store(".karat"),
             "a catalogue that is damaged": damaged(spoil_catalogue),
             "a run without its file": damaged(lambda path: path.unlink()),

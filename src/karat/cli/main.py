@@ -7,13 +7,15 @@ import importlib
 import os
 import pkgutil
 import sys
+from contextvars import copy_context
 
 import click
 
 import karat
+from karat.cli.trust import trust_option
 from karat.errors import KaratError
 
-_PARTS = ("main", "options", "say", "scoring")  # of several commands, and none themselves
+_PARTS = ("main", "options", "say", "scoring", "trust")  # of several commands, and none themselves
 
 
 class Commands(click.Group):
@@ -67,6 +69,7 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
     callback=_show_version,
     help="Show the version and exit.",
 )
+@trust_option
 def karat_command() -> None:
     """How good is our retriever, how sure are we of that, where does it lose, may this change ship?
 
@@ -81,7 +84,7 @@ def main() -> None:
     # more at the end, would be a tenth of a short command.
     gc.set_threshold(100_000)
     try:
-        code = karat_command.main(standalone_mode=False)
+        code = copy_context().run(karat_command.main, standalone_mode=False)  # what it sets holds for this call
         sys.stdout.flush()  # a closed pipe must show here, not when Python shuts down
         sys.exit(code if isinstance(code, int) else 0)
     except KaratError as error:

@@ -12,7 +12,7 @@ from karat.history.folder import CATALOGUE, FolderStore
 from karat.history.postgres import PostgresStore, is_postgres
 from karat.history.store import Store
 from karat.results.saved import is_reference
-from karat.settings import load_config
+from karat.settings import trusted_store
 
 FOLDER = ".karat"
 VARIABLE = "KARAT_STORE"
@@ -44,7 +44,7 @@ def named(text: str | None) -> str | None:
 
 def _place(where: str | None) -> str | Path:
     """A URL of PostgreSQL, or a folder."""
-    place = where or os.environ.get(VARIABLE) or load_config().store
+    place = where or os.environ.get(VARIABLE) or trusted_store()
     if place:
         return place if is_postgres(place) else _folder(place)
     here = Path.cwd()
