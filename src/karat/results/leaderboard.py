@@ -64,8 +64,8 @@ class Leaderboard(SavedObject, frozen=True, kw_only=True):
 def rank_systems(results: Sequence[Result]) -> Leaderboard:
     """Every system against every other, metric by metric, on the queries that both have.
 
-    A difference counts when it is beyond chance as in `compare` (the interval leaves out 0 and p is at most 1 − level),
-    and p (sign flips of paired differences) still is after Holm's adjustment over all pairs of systems.
+    A difference counts when it is beyond chance as in `compare` (interval and p agree), and p (sign flips of paired
+    differences) is at most 1 − level also after Holm's adjustment over all pairs of systems.
     """
     if len(results) > len(ascii_lowercase):
         most = len(ascii_lowercase)

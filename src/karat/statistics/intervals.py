@@ -51,8 +51,8 @@ def _interval(sums: Sums, ends: Range, sampling: Sampling) -> Floats:
 
 
 def _alike(sums: Sums, ends: Range) -> Range:
-    """The ends of differences that are all the same: no change, and as much again. So a delay of 10 ms on every one of
-    30 queries has a width; where nothing changed on any of them, there is none to see."""
+    """The ends of differences that are all the same: no change, and as much again. So a delay of 10 ms on each of 30
+    queries has a width; where nothing changed on any of them, there is none to see."""
     if math.isfinite(ends[0]) or math.isfinite(ends[1]):
         return ends
     values = sums.above[:, 0] / np.where(sums.below[:, 0], sums.below[:, 0], np.nan)
