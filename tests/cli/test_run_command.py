@@ -125,8 +125,8 @@ def test_what_came_of_a_run_as_json(folder: Path) -> None:
 def test_who_starts_anew_is_told_to_go_on_without(folder: Path) -> None:
     line = command("run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0", "--overwrite")
     process = subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True)
-    while not (folder / "run.jsonl").exists():
-        time.sleep(0.02)
+    while not ((folder / "run.jsonl").exists() and (folder / "run.jsonl").stat().st_size):
+        time.sleep(0.02)  # while modules are still loaded, an interrupt may be lost
     process.send_signal(signal.SIGINT)
     assert "--overwrite" in process.communicate(timeout=20)[1]
 

@@ -149,9 +149,8 @@ def test_letters_and_values_in_every_form_by_other_code(user_files: Path, tmp_pa
     best = means.index(max(means))
     for at, system in enumerate(SYSTEMS):
         low, high = (f"{float(rows[at][f'recall@5 {end}']):.2f}" for end in ("low", "high"))
-        shown = (
-            rf"{means[at]:.3f} \[{low}, {high}\]{r' \*' if at == best else ''}{' ' * bool(letters[at]) + letters[at]}"
-        )
+        star, beaten = r" \*" if at == best else "", f" {letters[at]}" if letters[at] else ""
+        shown = rf"{means[at]:.3f} \[{low}, {high}\]{star}{beaten}"
         assert re.search(rf"{'abcde'[at]}  {re.escape(system)} +{shown} *$", printed, re.M)
         plain = files["md"].read_text().replace("\\", "")
         assert re.search(rf"\| {'abcde'[at]}  {re.escape(system)} \| {shown} \|", plain)
