@@ -91,7 +91,7 @@ SYSTEMS = {"bad": 0.1, "bm25": 0.45, "dense_v2": 0.5, "hybrid & co": 0.62, "rera
 @pytest.fixture(scope="module")
 def user_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A gold set and the logs of five systems, as a user has them."""
-    folder, rng = tmp_path_factory.mktemp("many"), np.random.default_rng(5)
+    folder, rng = tmp_path_factory.mktemp("many"), np.random.default_rng(9)
     gold = {f"q{i}": [f"d{i}", f"e{i}"] for i in range(100)}
     (folder / "gold.jsonl").write_text("".join(json.dumps({"query_id": q, "gold": g}) + "\n" for q, g in gold.items()))
     for system, quality in SYSTEMS.items():
