@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_origin
 
 import click
 
+from karat.cli.trust import trust_option
 from karat.errors import ConfigError
 from karat.labels.options import LabelOptions
 from karat.options.option import MISSING, Option, options_in
@@ -180,12 +181,16 @@ gate_options = all_of(
 )
 
 save_options = all_of(
+    trust_option,
     click.option("--save/--no-save", default=None, help="Keep it in the history.  [default: karat.yaml, else not]"),
     click.option("--tag", "tags", multiple=True, metavar="NAME", help="Keep it under this tag; repeat for more."),
 )
 
-store_option = click.option(
-    "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
+store_option = all_of(
+    click.option(
+        "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
+    ),
+    trust_option,
 )
 
 chunk_options = all_of(

@@ -58,6 +58,8 @@ def gold_from_frame(
         frame, bare = _without_items(frame, table, told["no_answer"], item, grade)
         table = CheckedTable(frame, label, source)
     runs, ids, grades = _judgements(frame, table, query, item, grade)
+    if bare is not None:
+        grades[bare] = 0
     names, offsets, order = grouped_rows(*runs)
     passages, places = _passages(table, item, kind)
     said = _QueryFacts(table, {query, item, grade, *places}, names, offsets, order)

@@ -209,9 +209,8 @@ def _separate_notes(criteria: Criteria, level: float) -> list[str]:
     """Gates that look at the values of one attribute one by one; nobody corrects for how many there are."""
     groups: dict[tuple[str, str], int] = {}
     for gate_ in criteria.gates:
-        if gate_.compares and gate_.on == "mean" and len(gate_.segment or {}) == 1:
-            (attribute,) = gate_.segment or {}
-            key = str(gate_.parsed), attribute
+        if gate_.compares and gate_.on == "mean" and gate_.segment:
+            key = str(gate_.parsed), "×".join(sorted(gate_.segment))
             groups[key] = groups.get(key, 0) + 1
     notes = []
     for (metric, attribute), many in groups.items():

@@ -16,6 +16,7 @@ import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from karat.errors.redaction import redact_all
 from karat.report.blocks import (
     SIGNS,
     Block,
@@ -89,7 +90,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 def place(sections: Iterable[Section]) -> list[Placed]:
     """Sections of one page, with links to each other, and each kind of interval explained once."""
-    return [section for part in _parts([*sections]) for section in part["sections"]]
+    return [section for part in _parts(redact_all([*sections])) for section in part["sections"]]
 
 
 def _parts(sections: Sequence[Section]) -> list[dict[str, Any]]:
