@@ -75,7 +75,7 @@ class Judged(Bulk, frozen=True):
     doc_rule: DocRule = msgspec.field(default_factory=DocRule)
     fuzzy_threshold: float = THRESHOLD
     hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
-    prices: Prices | None = option(None)
+    prices: Prices | None = None
     zero_without_gold: bool = False  # what queries without relevant gold score; False = they are undefined
 
     @property
