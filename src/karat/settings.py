@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,8 @@ import msgspec
 
 from karat.errors import ConfigError, InputError, did_you_mean
 from karat.files.decode_errors import refusal
+
+_TRUSTED: ContextVar[bool] = ContextVar("trusted", default=False)
 
 
 class RetrievalConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,12 +56,55 @@ def _hint(unknown: str) -> str | None:
 
 
 def load_config(start: Path | None = None) -> Config:
+    file = config_file(start)
+    return Config() if file is None else _read(file)
+
+
+def config_file(start: Path | None = None) -> Path | None:
+    """The one that is read: in this folder, or in the next one above it that has one."""
     folder = (start or Path.cwd()).resolve()
-    for place in (folder, *folder.parents):
-        file = place / "karat.yaml"
-        if file.is_file():
-            return _read(file)
-    return Config()
+    files = (place / "karat.yaml" for place in (folder, *folder.parents))
+    return next((file for file in files if file.is_file()), None)
+
+
+def trust_config() -> None:
+    """From now on karat.yaml may name places outside of its own folder, whoever wrote it."""
+    _TRUSTED.set(True)
+
+
+def trusted_store(start: Path | None = None) -> str | None:
+    """Where karat.yaml wants the history to be.
+
+    In CI the file may be that of a pull request, and in a shared folder that of anybody. A server gets the password of
+    the environment, so its address is taken from such a file only where somebody said so.
+    """
+    file = config_file(start)
+    store = None if file is None else _read(file).store
+    if file is None or store is None or _TRUSTED.get() or _is_below(store, file.parent) or _is_own(file):
+        return store
+    why = (
+        "in CI, karat.yaml may be that of a pull request"
+        if os.environ.get("CI")
+        else "this file belongs to another user"
+    )
+    raise ConfigError(
+        f"{why}, and it names a history outside of its own folder",
+        code="untrusted-config",
+        file=str(file),
+        field="store",
+        hint="--trust-config if you know what stands in it; or set KARAT_STORE, which wins over it",
+    )
+
+
+def _is_below(store: str, folder: Path) -> bool:
+    return "://" not in store and Path(store).resolve().is_relative_to(folder.resolve())
+
+
+def _is_own(file: Path) -> bool:
+    """Whether the user wrote it, as far as one can tell."""
+    if os.environ.get("CI"):
+        return False
+    return not hasattr(os, "geteuid") or file.stat().st_uid == os.geteuid()
 
 
 def _read(file: Path) -> Config:

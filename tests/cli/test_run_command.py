@@ -71,6 +71,11 @@ def records(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def await_first_line(process: subprocess.Popen[str], file: Path) -> None:
+    while not (file.exists() and file.stat().st_size) and process.poll() is None:
+        time.sleep(0.02)
+
+
 def test_a_function_in_the_working_directory(folder: Path) -> None:
     done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "-k", "2", "--rewrite", "my_app:shorter")
     assert (done.returncode, done.stdout) == (0, "")
@@ -99,12 +104,9 @@ def test_a_run_that_is_stopped_leaves_whole_lines_and_goes_on(folder: Path, sent
     line = command("run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0")
     process = subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True)
     file = folder / "run.jsonl"
-    for _ in range(3000):
-        if file.exists() and file.stat().st_size:
-            break
-        time.sleep(0.02)
+    await_first_line(process, file)
     process.send_signal(sent)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == code
     there = len(records(file))
     assert 0 < there < 100
@@ -125,10 +127,9 @@ def test_what_came_of_a_run_as_json(folder: Path) -> None:
 def test_who_starts_anew_is_told_to_go_on_without(folder: Path) -> None:
     line = command("run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0", "--overwrite")
     process = subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True)
-    while not ((folder / "run.jsonl").exists() and (folder / "run.jsonl").stat().st_size):
-        time.sleep(0.02)  # while modules are still loaded, an interrupt may be lost
+    await_first_line(process, folder / "run.jsonl")
     process.send_signal(signal.SIGINT)
-    assert "--overwrite" in process.communicate(timeout=20)[1]
+    assert "--overwrite" in process.communicate(timeout=60)[1]
 
 
 def test_every_query_failed(folder: Path) -> None:

@@ -50,13 +50,27 @@ def test_letters_are_those_of_paired_tests_after_holm(results: list[Result]) -> 
         adjusted = holm(np.array([d.p for d in found.values()]))
         expected = ["", "", ""]
         for ((i, j), d), p in zip(found.items(), adjusted.tolist(), strict=True):
-            if p < 0.05:
+            if p <= 0.05 and d.certain:
                 winner, loser = (i, j) if (d.delta > 0) != lower else (j, i)
                 expected[winner] += "abc"[loser]
         assert [s.metrics[at].beats for s in board.systems] == ["".join(sorted(letters)) for letters in expected]
         assert [s.metrics[at].value for s in board.systems] == [r.means[metric] for r in results]
     assert board.systems[1].metrics[1].beats == "a"
     assert [s.metrics[1].best for s in board.systems] == [False, True, False]
+
+
+def test_letters_say_no_more_than_a_comparison() -> None:
+    """Six queries that gain a little each: p is 2 / 2⁶, and the interval holds 0."""
+    gold = {f"q{i}": ["a"] for i in range(6)}
+    below = [f"x{i}" for i in range(9)]
+    sides = [
+        karat.evaluate([{"query_id": q, "system": s, "topk": hits} for q in gold], gold, ["mrr"])
+        for s, hits in (("old", [*below[:8], "a"]), ("new", [*below[:7], "a"]))
+    ]
+    (difference,) = karat.compare(*sides).pairs[0].differences
+    assert difference.p == 2 / 2**6
+    assert not difference.certain
+    assert [system.metrics[0].beats for system in rank_systems(sides).systems] == ["", ""]
 
 
 def test_the_table_in_every_form(results: list[Result]) -> None:

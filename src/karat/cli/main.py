@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pkgutil
 import sys
+from contextvars import copy_context
 
 import click
 
 import karat
-from karat.errors import KaratError, no_commands
+from karat.cli.trust import trust_option
+from karat.errors import KaratError
 
-_PARTS = ("main", "options", "scoring")  # of several commands, and none themselves
+_PARTS = ("main", "options", "say", "scoring", "trust")  # of several commands, and none themselves
 
 
 class Commands(click.Group):
@@ -50,9 +53,10 @@ class Commands(click.Group):
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
+        from karat.cli.say import say
         from karat.data.native import reader_name
 
-        click.echo(f"karat, version {karat.__version__}, {reader_name()}")
+        say(f"karat, version {karat.__version__}, {reader_name()}")
         context.exit()
 
 
@@ -65,6 +69,7 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
     callback=_show_version,
     help="Show the version and exit.",
 )
+@trust_option
 def karat_command() -> None:
     """How good is our retriever, how sure are we of that, where does it lose, may this change ship?
 
@@ -75,8 +80,11 @@ def karat_command() -> None:
 
 
 def main() -> None:
+    # Nearly all that a command makes stays until it ends; to look through it for garbage every 700 objects, and once
+    # more at the end, would be a tenth of a short command.
+    gc.set_threshold(100_000)
     try:
-        code = karat_command.main(standalone_mode=False)
+        code = copy_context().run(karat_command.main, standalone_mode=False)  # what it sets holds for this call
         sys.stdout.flush()  # a closed pipe must show here, not when Python shuts down
         sys.exit(code if isinstance(code, int) else 0)
     except KaratError as error:
@@ -95,13 +103,17 @@ def main() -> None:
     except OSError as error:
         _say(f"{error.filename or 'a file'}: {error.strerror or error}")
         sys.exit(2)
+    finally:
+        gc.freeze()
 
 
 def _say(message: str) -> None:
-    first, *rest = no_commands(message).split("\n")
-    click.echo(click.style("error: ", fg="red", bold=True) + first, err=True)
+    from karat.cli.say import say
+
+    first, *rest = message.split("\n")
+    say(first, err=True, label="error: ", fg="red", bold=True)
     for line in rest:
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from karat.cli.options import chunk_options, json_option, query_options
+from karat.cli.say import say
 from karat.errors import ConfigError, KaratError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def command(
     if retriever is not None and failed:
         raise failed[0][1]
     for one, problem in failed:
-        click.echo(f"failed {one.name}: {problem}", err=True)
+        say(f"failed {one.name}: {problem}", err=True)
     if failed:
         raise SystemExit(2)
 
@@ -172,12 +173,12 @@ def _run(one: _Asked, questions: list[Question], searched: Corpus | None, option
         )
     except KeyboardInterrupt:
         again = "the same command without --overwrite" if options["overwrite"] else "the same command"
-        click.echo(f"stopped; {again} goes on where {one.output} ends", err=True)
+        say(f"stopped; {again} goes on where {one.output} ends", err=True)
         raise
     for note in done.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     before = f", {done.queries - done.asked:,} were there already" if done.asked < done.queries else ""
-    click.echo(f"wrote {one.output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
+    say(f"wrote {one.output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
     return done
 
 

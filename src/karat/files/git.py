@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 _BRANCHES = ("KARAT_BRANCH", "GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
@@ -49,6 +48,10 @@ def published_commit(folder: Path) -> tuple[str, str] | None:
 
 
 def _git(*arguments: str, folder: Path | None = None) -> str:
+    if not _may_be_repository(folder or Path.cwd()):
+        return ""
+    import subprocess  # takes as long to load as git to start, and most folders with runs are in no repository
+
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
@@ -57,3 +60,14 @@ def _git(*arguments: str, folder: Path | None = None) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _may_be_repository(start: Path) -> bool:
+    """Whether git would find a repository; it looks in this folder and in those above, unless a variable names one."""
+    if "GIT_DIR" in os.environ:
+        return True
+    folder = os.path.abspath(start)
+    while not os.path.exists(os.path.join(folder, ".git")):
+        if folder == (folder := os.path.dirname(folder)):
+            return os.path.exists(os.path.join(start, "HEAD"))  # a bare repository
+    return True

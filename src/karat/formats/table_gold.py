@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
-from karat.data.ids import PIECE, Bools, Floats, Ints, Packed, PackedIds
+from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
+from karat.data.ids import Bools, Floats, Ints, Packed
+from karat.data.packed_ids import PIECE, PackedIds
 from karat.data.passages.passage import Passage
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source

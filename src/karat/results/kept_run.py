@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +14,7 @@ import numpy as np
 
 from karat.data.ids import Ints
 from karat.errors import InputError
+from karat.errors.redaction import redact_all, redact_texts
 from karat.results.saved import SavedResult, scores_by_query
 from karat.results.tables_form import SavedTables, from_hexadecimal, hexadecimal
 
@@ -43,8 +43,7 @@ class RunDocument(msgspec.Struct, kw_only=True):
     sections: list[Any] = []  # of the report's page, but triage and sweep; quick for any number of queries
 
 
-@dataclass(frozen=True)
-class KeptRun:
+class KeptRun(msgspec.Struct, frozen=True, dict=True):
     """A run as it is kept. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…
 
     `text`: the document as it is written. The id goes by it and not by the struct, which later versions add fields to:
@@ -123,17 +122,17 @@ def keep(
     texts = [_json(cases.get(query)) for query in saved.scores]
     columns = {
         "query_id": pl.Series(list(saved.scores), dtype=pl.String),
-        "query": pl.Series(list(saved.queries.values()), dtype=pl.String),
+        "query": pl.Series(redact_texts(list(saved.queries.values())), dtype=pl.String),
         "missing": pl.Series([q in missing for q in saved.scores], dtype=pl.Boolean),
         "first_rank": pl.Series(first_ranks or [None] * len(saved.scores), dtype=pl.Int64),
-        "case": pl.Series(texts, dtype=pl.String),
+        "case": pl.Series(redact_texts(texts), dtype=pl.String),
         **{
             SCORE + name: pl.Series([scores[name] for scores in saved.scores.values()], dtype=pl.Float64)
             for name in next(iter(saved.scores.values()), {})
         },
         **{VOTE + name: pl.Series(votes, dtype=pl.Float64) for name, votes in saved.votes.items()},
         **{
-            TAG + name: pl.Series(list(map(_json, values)), dtype=pl.String)
+            TAG + name: pl.Series(redact_texts(list(map(_json, values))), dtype=pl.String)
             for name, values in saved.attributes.items()
         },
     }
@@ -141,12 +140,13 @@ def keep(
     if saved.tables is not None:
         columns |= columns_of(saved.tables, len(saved.scores))
         outlined = outline(saved.tables)
+    told = msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}, tables=outlined)
     document = RunDocument(
-        result=msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}, tables=outlined),
-        triage=None if triage is None else {**triage, "cases": []},
+        result=redact_all(told),
+        triage=None if triage is None else redact_all({**triage, "cases": []}),
         cases=list(cases),
-        sweep=sweep,
-        sections=list(sections),
+        sweep=redact_all(sweep),
+        sections=redact_all(list(sections)),
     )
     return KeptRun.of(document, pl.DataFrame(columns))
 
@@ -156,7 +156,7 @@ def read_kept(source: bytes | Path, label: str) -> KeptRun:
     import polars as pl
 
     try:
-        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
         text = rows[DOCUMENT][0]
     except (pl.exceptions.PolarsError, IndexError, OSError) as error:
         raise InputError(
