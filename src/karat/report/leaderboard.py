@@ -48,9 +48,10 @@ def _sentence(board: Leaderboard) -> str:
     return range_title(means, data_name(board.dataset, board.gold), metric, unit)
 
 
-def _cell(found: MetricStanding, unit: str) -> Interval:
+def _cell(found: MetricStanding, unit: str, *, marked: bool = True) -> Interval:
+    """`marked`: with letters, for which a picture has no room."""
     text = with_interval(SummaryRow(found.metric, 0, 0, found.value, found.low, found.high), unit)
-    marks = [text, "*" * found.best, found.beats]
+    marks = [text, "*" * found.best, found.beats] if marked else [text]
     return Interval(" ".join(filter(None, marks)), found.value, found.low, found.high)
 
 
@@ -74,7 +75,7 @@ def _pictures(board: Leaderboard) -> list[Section]:
     for at, name in enumerate(board.metrics):
         found = [(s.system, s.metrics[at]) for s in board.systems if s.metrics[at].value is not None]
         found.sort(key=lambda pair: pair[1].value or 0.0, reverse=name not in board.lower_is_better)
-        cells = [(system, _cell(m, board.units[name])) for system, m in found]
+        cells = [(system, _cell(m, board.units[name], marked=False)) for system, m in found]
         scale = around(v for _, cell in cells for v in (cell.value, cell.low, cell.high) if v is not None)
         if cells and scale is not None:
             title = titled(name, board.units[name])
