@@ -141,7 +141,7 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
         single = source[:4] == b"PAR1"
     if single:  # the file of one run, out of the folder of a history
         name = source.stem if isinstance(source, Path) and len(source.stem) == 64 else None
-        yield ArchivedRun(id="", sha256="", saved_at=""), _whole(read_kept(source, label), name, label)
+        yield ArchivedRun(id="", sha256="", saved_at=""), _whole(read_kept(source, label, most=LARGEST), name, label)
         return
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
@@ -153,7 +153,7 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
                         f"the run {short(entry.id)} is not what was exported", code="changed-run", file=label
                     )
                 _check_entry(entry, label)
-                yield entry, _whole(read_kept(content, label), entry.id, label)
+                yield entry, _whole(read_kept(content, label, most=LARGEST), entry.id, label)
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
         hint = "expected a file written by `karat history export`"
         raise InputError("not a file of runs, or a broken one", code="not-an-archive", file=label, hint=hint) from error

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from karat.files.atomic_write import umask
+from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.history.statements import CURRENT, Connection
 from karat.history.store import Store, StoreError, gone, short
 from karat.results.kept_run import DOCUMENT
@@ -68,13 +69,11 @@ class FolderStore(Store):
         return path
 
     def _document(self, run_id: str) -> str:
-        import polars as pl
-
         path = self.source(run_id)
+        what = f"the file of the run {short(run_id)} is damaged"
         try:
-            return str(pl.scan_parquet(path).select(DOCUMENT).head(1).collect().item())
-        except (pl.exceptions.PolarsError, ValueError) as error:
-            what = f"the file of the run {short(run_id)} is damaged"
+            return str(ParquetSource(path).rows([DOCUMENT], 0, 1).item())
+        except (UnreadableParquet, ValueError) as error:  # damaged, or without a row
             raise StoreError(what, code="damaged-history", file=str(path)) from error
 
     @contextmanager

@@ -15,6 +15,7 @@ import numpy as np
 
 from karat.data.ids import Ints
 from karat.errors import InputError
+from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.results.saved import SavedResult, scores_by_query
 from karat.results.tables_form import SavedTables, from_hexadecimal, hexadecimal
 
@@ -151,17 +152,18 @@ def keep(
     return KeptRun.of(document, pl.DataFrame(columns))
 
 
-def read_kept(source: bytes | Path, label: str) -> KeptRun:
-    """A run from its Parquet file; anything but a whole one is refused."""
+def read_kept(source: bytes | Path, label: str, *, most: int | None = None) -> KeptRun:
+    """A run from its Parquet file; anything but a whole one is refused. `most`: bytes that it may unpack to."""
     import polars as pl
 
+    what, hint = "not a run that Karat has kept", "the file is cut off or damaged"
     try:
-        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+        rows = ParquetSource(source, most=most).rows()
         text = rows[DOCUMENT][0]
-    except (pl.exceptions.PolarsError, IndexError, OSError) as error:
-        raise InputError(
-            "not a run that Karat has kept", code="damaged-run", file=label, hint="the file is cut off or damaged"
-        ) from error
+    except UnreadableParquet as error:
+        raise error.as_error(what, code="damaged-run", label=label, hint=hint) from error
+    except (pl.exceptions.PolarsError, IndexError) as error:
+        raise InputError(what, code="damaged-run", file=label, hint=hint) from error
     document = read_document(text, label)
     measured = (SCORE + row.metric for row in document.result.summary)
     if not {*_COLUMNS, *measured} <= set(rows.columns):
