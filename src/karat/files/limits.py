@@ -9,6 +9,7 @@ from karat.errors import ConfigError, InputError
 
 LINE, EXPANSION = "KARAT_MAX_LINE", "KARAT_MAX_EXPANSION"
 _LINE, _EXPANSION = 64 << 20, 500
+_AT_ONCE = 10  # times less where everything is read at once; documents usually unpack to 5 to 20 times their size
 _ALWAYS = 64 << 20  # bytes that any file may unpack to, however small it is
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -18,9 +19,10 @@ def largest_line() -> int:
     return _setting(LINE, _LINE)
 
 
-def largest_content(packed: int) -> int:
-    """Bytes that a compressed file of this size may unpack to."""
-    return max(_ALWAYS, packed * _setting(EXPANSION, _EXPANSION))
+def largest_content(packed: int, *, at_once: bool = False) -> int:
+    """Bytes that a compressed file of this size may unpack to. `at_once`: all of them will be in memory together."""
+    times = _setting(EXPANSION, _EXPANSION)
+    return max(_ALWAYS, packed * (max(1, times // _AT_ONCE) if at_once else times))
 
 
 def line_too_long(label: str, line: int | None = None) -> InputError:
@@ -29,14 +31,14 @@ def line_too_long(label: str, line: int | None = None) -> InputError:
     return InputError("a line is too long", code="line-too-long", file=label, line=line, expected=expected, hint=hint)
 
 
-def expands_too_far(label: str) -> InputError:
+def expands_too_far(label: str, *, at_once: bool = False) -> InputError:
     times = _setting(EXPANSION, _EXPANSION)
     hint = f"if the file is right, set {EXPANSION} to a larger number, such as {EXPANSION}={times * 20}"
     return InputError(
         "the compressed data unpacks to too much",
         code="expands-too-far",
         file=label,
-        expected=f"at most {times} times its size",
+        expected=f"at most {max(1, times // _AT_ONCE) if at_once else times} times its size",
         hint=hint,
     )
 

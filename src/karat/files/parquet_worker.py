@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import IO, Any
 
-from karat.files.limits import largest_content
+from karat.files.limits import EXPANSION, largest_content
 from karat.files.parquet_check import DamagedParquet, expanded_size
 
 DAMAGED, EXPANDS, REFUSED, NO_FILE = "damaged", "expands", "refused", "no-file"
@@ -52,6 +52,7 @@ class _Worker:
 
     def answer(self, request: dict[str, Any], content: bytes, plan: bytes) -> tuple[dict[str, Any], bytes | memoryview]:
         try:
+            os.environ[EXPANSION] = request["expansion"]  # it may have been set after the worker was started
             packed = 0 if request["delta"] else self._check(request, content)
             return self._read(request, content, plan, packed)
         except DamagedParquet as error:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from karat.errors import ConfigError, InputError
-from karat.files.limits import expands_too_far, largest_content
+from karat.files.limits import EXPANSION, expands_too_far, largest_content
 from karat.files.parquet_worker import DAMAGED, EXPANDS, READY
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            sizes = {"size": len(content), "plan": len(plan)}
+            sizes = {"size": len(content), "plan": len(plan), "expansion": os.environ.get(EXPANSION, "")}
             process.stdin.write(json.dumps({**request, **sizes}).encode() + b"\n")
             process.stdin.write(content + plan)
             process.stdin.flush()

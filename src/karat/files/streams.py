@@ -69,9 +69,12 @@ class BoundedLines(io.BufferedReader):
         if isinstance(self.raw, io.FileIO):
             self._refuse_long_lines()
             return super().read()
-        blocks, line = [], 0
+        blocks, line, total = [], 0, 0
         while block := super().read(_BLOCK):
             blocks.append(block)
+            total += len(block)
+            if isinstance(self.raw, _Decompressed) and total > largest_content(self.raw.packed, at_once=True):
+                raise expands_too_far(self._label, at_once=True)
             last = block.rfind(b"\n")
             line = line + len(block) if last < 0 else len(block) - last - 1
             if line > self._limit:
@@ -166,12 +169,17 @@ class _Decompressed(_Stream):
         except Exception as error:  # gzip, zlib and the zstd packages raise kinds of their own
             raise unreadable(self._label, error) from error
         self._read += size
-        if self._read > largest_content(self._raw.tell()):
+        if self._read > largest_content(self.packed):
             raise expands_too_far(self._label)
         return size
 
     def seekable(self) -> bool:
         return True
+
+    @property
+    def packed(self) -> int:
+        """Bytes of the compressed file that were read so far."""
+        return self._raw.tell()
 
 
 class Window(_Stream):

@@ -15,6 +15,7 @@ import msgspec
 from karat import __version__
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError, KaratError, shorten
+from karat.files.limits import largest_content
 from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
 from karat.net.http import Http, HttpError, Response, Secrets, check_url, is_loopback
@@ -146,6 +147,8 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
             manifest = msgspec.json.decode(_read(file, _MANIFEST, label), type=Manifest)
+            if len({entry.id for entry in manifest.runs}) < len(manifest.runs):
+                raise InputError("a run is listed twice", code="not-an-archive", file=label)
             for entry in manifest.runs:
                 content = _read(file, f"{entry.id}.parquet", label)
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
@@ -163,10 +166,11 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
 
 def _read(file: zipfile.ZipFile, name: str, label: str) -> bytes:
     """What a member says of its size is only a promise, so reading stops by itself."""
+    most = min(LARGEST, largest_content(file.getinfo(name).compress_size, at_once=True))
     with file.open(name) as stream:
-        content = stream.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise InputError(f"{name} is larger than {LARGEST >> 20} MB", code="too-large", file=label)
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{name} is larger than {most >> 20} MB", code="too-large", file=label)
     return content
 
 
