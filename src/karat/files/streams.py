@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 from collections.abc import Callable
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -84,6 +85,8 @@ class BoundedLines(io.BufferedReader):
     def _refuse_long_lines(self) -> None:
         """In a plain file, without reading it into memory."""
         at = self.tell()
+        if os.fstat(self.fileno()).st_size - at <= self._limit:  # also: an empty file cannot be mapped
+            return
         with mmap(self.fileno(), 0, access=ACCESS_READ) as content:
             while len(content) - at > self._limit:
                 last = content.rfind(b"\n", at, at + self._limit + 1)
