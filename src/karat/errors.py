@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 _SHOWN = 80
+_LONGEST = 1500  # characters of a sentence that names things of a file
 
 
 def shorten(value: object, limit: int = _SHOWN) -> str:
@@ -80,7 +81,7 @@ class KaratError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        message = self.what
+        message = shorten(self.what, _LONGEST)
         if self.expected is not None:
             message += f": expected {self.expected}"
         if self.got is not None:

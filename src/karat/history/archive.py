@@ -15,6 +15,7 @@ import msgspec
 from karat import __version__
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError, KaratError, shorten
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.files.limits import largest_content
 from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
@@ -160,7 +161,7 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
         hint = "expected a file written by `karat history export`"
         raise InputError("not a file of runs, or a broken one", code="not-an-archive", file=label, hint=hint) from error
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"not a file of runs: {error}", code="not-an-archive", file=label) from error
 
 

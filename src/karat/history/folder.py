@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from karat.files.atomic_write import umask
 from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.history.statements import CURRENT, Connection
@@ -176,8 +178,8 @@ class FolderStore(Store):
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
-            number = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        except (sqlite3.Error, UnicodeDecodeError, msgspec.MsgspecError) as error:
+            number = getattr(error, "sqlite_errorcode", 0 if isinstance(error, sqlite3.Error) else _DAMAGED[0]) & 0xFF
             what, code, hint = f"the history cannot be used: {error}", "unusable-history", _HINTS.get(number)
             if number in _DAMAGED:
                 what, code = "the catalogue of the history is damaged", "damaged-history"

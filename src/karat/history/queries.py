@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from karat.errors import ConfigError, InputError, UnknownName
+from karat.errors import ConfigError, InputError, KaratError, UnknownName
+from karat.files.decode_errors import UNFIT
 from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.history.rows import Filter
 from karat.history.store import Store, short
@@ -115,7 +116,7 @@ def scores_of(
 
         total = int(table.collect(lambda frame: wanted(frame).select(pl.len())).item())
         found = table.collect(lambda frame: wanted(frame).slice(max(offset, 0), _size(limit)))
-    return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
+        return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
 
 
 def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
@@ -130,7 +131,8 @@ def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFram
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
     """A failed query with its gold and hits, as `karat triage` tells it; None: its hits were not kept."""
     found = _one(store, run_id, query_id, ["case"])
-    return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
+    with _readable(run_id):
+        return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
 
 
 def cases_of(store: Store, run_id: str, *, offset: int = 0, limit: int = 20) -> list[dict[str, Any]]:
@@ -141,7 +143,7 @@ def cases_of(store: Store, run_id: str, *, offset: int = 0, limit: int = 20) -> 
     with _scanned(store, run_id) as table:
         chosen = pl.col("query_id").is_in(wanted)
         texts = dict(table.collect(lambda frame: frame.filter(chosen).select("query_id", "case")).iter_rows())
-    return [msgspec.json.decode(texts[query]) for query in wanted if texts.get(query)]
+        return [msgspec.json.decode(texts[query]) for query in wanted if texts.get(query)]
 
 
 def side_by_side(
@@ -280,7 +282,9 @@ def _readable(run_id: str) -> Iterator[None]:
 
     try:
         yield
-    except (UnreadableParquet, pl.exceptions.PolarsError) as error:
+    except (UnreadableParquet, pl.exceptions.PolarsError, *UNFIT) as error:
+        if isinstance(error, KaratError):
+            raise
         raise InputError(
             f"the file of the run {short(run_id)} is damaged", code="damaged-run", hint="karat history check"
         ) from error

@@ -14,7 +14,7 @@ from karat import __version__
 from karat.data.audit import Entry
 from karat.data.saved import SavedOfSystem
 from karat.errors import InputError
-from karat.files.decode_errors import refusal
+from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source
 from karat.registry import Registry
 from karat.results.diagnosis.bands import Reading
@@ -122,7 +122,7 @@ def read_results(path: str | PathLike[str]) -> list[SavedResult]:
         problem = refusal(error, source.label, None, text)
         problem.hint = f"expected a result saved by Karat ({SCHEMA})"
         raise problem from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"not a saved result: {error}", code="not-a-result", file=source.label) from error
 
 
