@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING
 from typing import Any, TypeVar, get_origin
 
 import click
 
+from karat.cli.trust import trust_option
 from karat.errors import ConfigError
 from karat.labels.options import LabelOptions
-from karat.options.option import Option, options_in
+from karat.options.option import MISSING, Option, options_in
 from karat.scoring.options import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -195,12 +195,16 @@ gate_options = all_of(
 )
 
 save_options = all_of(
+    trust_option,
     click.option("--save/--no-save", default=None, help="Keep it in the history.  [default: karat.yaml, else not]"),
     click.option("--tag", "tags", multiple=True, metavar="NAME", help="Keep it under this tag; repeat for more."),
 )
 
-store_option = click.option(
-    "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
+store_option = all_of(
+    click.option(
+        "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
+    ),
+    trust_option,
 )
 
 chunk_options = all_of(

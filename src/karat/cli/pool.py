@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from karat.cli.options import READING, Count, json_option, options_of, reading_options, table_option
+from karat.cli.say import say
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
@@ -74,4 +75,4 @@ def command(
         pool = make_pool(read, judged, **options)
     write_pairs(output, pool.entries)
     show([pool.summary], pool_report, as_json, outputs)
-    click.echo(f"wrote {output}: {pool.summary.pairs:,} pairs", err=True)
+    say(f"wrote {output}: {pool.summary.pairs:,} pairs", err=True)

@@ -16,7 +16,7 @@ from typing import IO, Any
 from karat.files.limits import EXPANSION, largest_content
 from karat.files.parquet_check import DamagedParquet, expanded_size
 
-DAMAGED, EXPANDS, REFUSED, NO_FILE = "damaged", "expands", "refused", "no-file"
+DAMAGED, EXPANDS, REFUSED, GONE, NO_FILE = "damaged", "expands", "refused", "gone", "no-file"
 READY = b"ready\n"
 
 
@@ -59,6 +59,8 @@ class _Worker:
             return {"failed": DAMAGED, "reason": str(error)}, b""
         except _ExpandsTooFar:
             return {"failed": EXPANDS, "reason": ""}, b""
+        except FileNotFoundError as error:
+            return {"failed": GONE, "reason": error.strerror}, b""
         except OSError as error:
             return {"failed": NO_FILE, "reason": error.strerror or str(error)}, b""
         except BaseException as error:  # polars' PanicException is no Exception

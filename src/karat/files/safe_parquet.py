@@ -22,12 +22,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from karat.errors import ConfigError, InputError
 from karat.files.limits import EXPANSION, expands_too_far, largest_content
-from karat.files.parquet_worker import DAMAGED, EXPANDS, READY
+from karat.files.parquet_worker import DAMAGED, EXPANDS, GONE, READY
 
 if TYPE_CHECKING:
     import polars as pl
 
 CRASH = "crash"
+__all__ = ["CRASH", "GONE", "ParquetSource", "UnreadableParquet"]
 _PATIENCE = 600.0  # seconds after which nobody waits for an answer any longer
 _AT_ONCE = 2  # workers; each uses all cores for one read
 _WRITE_AGAIN = "the file is damaged or incomplete: write it again, or copy it again from where it came"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 from collections.abc import Callable
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,8 +33,7 @@ def open_content(path: Path, label: str) -> BoundedLines:
     if not is_compressed(magic):
         raw.close()
         return open_plain(path, label)
-    start = _open_zstd if magic == _ZSTD else lambda raw: gzip.GzipFile(fileobj=raw)
-    return BoundedLines(_Decompressed(raw, start, label), label)
+    return BoundedLines(_Decompressed(raw, _open_zstd if magic == _ZSTD else _open_gzip, label), label)
 
 
 def unreadable(label: str, error: Exception) -> InputError:
@@ -87,12 +84,20 @@ class BoundedLines(io.BufferedReader):
         at = self.tell()
         if os.fstat(self.fileno()).st_size - at <= self._limit:  # also: an empty file cannot be mapped
             return
+        from mmap import ACCESS_READ, mmap
+
         with mmap(self.fileno(), 0, access=ACCESS_READ) as content:
             while len(content) - at > self._limit:
                 last = content.rfind(b"\n", at, at + self._limit + 1)
                 if last < 0:
                     raise line_too_long(self._label)
                 at = last + 1
+
+
+def _open_gzip(raw: IO[bytes]) -> Any:
+    import gzip  # few files are compressed
+
+    return gzip.GzipFile(fileobj=raw)
 
 
 def _open_zstd(raw: IO[bytes]) -> Any:

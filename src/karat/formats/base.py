@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, NamedTuple
+from typing import IO, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,12 +20,15 @@ from karat.errors import InputError, did_you_mean
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.files.streams import BoundedLines, Window, is_compressed, open_content, open_plain, unreadable
 
+T = TypeVar("T")
 Kind = Literal["run", "gold"]
 # Lists of a run log: the final ones, those before reranking, those of the query before rewriting.
 Lists = Literal["topk", "raw", "topk_original"]
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
+_STANDARD_INPUT = Path("/dev/stdin")
+KEPT = 32 << 20  # bytes of hits that are kept until it is clear whether queries come back
 
 SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
 
@@ -72,6 +75,33 @@ class SourcePlace(NamedTuple):
         return InputError(what, file=self.file, line=self.line, **about)
 
 
+class Begun(Generic[T]):
+    """The pieces of a run that were read, as long as they are small, and those that follow: where it turns out that the
+    hits of a query are not together, all of them are grouped, and none is read again."""
+
+    def __init__(self, rest: Iterator[T]) -> None:
+        self.rest = rest
+        self._kept: list[T] = []
+        self._room = KEPT
+
+    @property
+    def is_whole(self) -> bool:
+        return self._room >= 0
+
+    def keep(self, piece: T, size: int) -> None:
+        """A piece of `rest`, and how many bytes it has in memory."""
+        self._room -= size
+        self._kept.append(piece)
+        if not self.is_whole:
+            self._kept.clear()
+
+    def __iter__(self) -> Iterator[T]:
+        """All pieces, once."""
+        kept, self._kept = self._kept, []
+        yield from kept
+        yield from self.rest
+
+
 def changed_while_read(label: str) -> InputError:
     hint = "run the command again"
     return InputError("the file changed while it was read", code="changed-while-read", file=label, hint=hint)
@@ -89,12 +119,19 @@ class Source:
         self.wants_lines = False  # where entries of a JSON document begin: to be found out for a file with a mistake
         try:
             there = self.path.exists()
+            if not there and self.label == "-":
+                self.path, there = _STANDARD_INPUT, True
+            is_pipe = self.path.is_fifo() or self.path.is_socket()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(
                 f"this is no path: {reason}", code="bad-path", got=self.label, hint="give the name of a file"
             ) from error
-        if not there:
+        if is_pipe:
+            from karat.formats.pipes import copied
+
+            self.path = copied(self.path, self.label)
+        elif not there:
             raise InputError("no such file", code="no-such-file", file=self.label, hint=_nearby(self.path))
 
     @property

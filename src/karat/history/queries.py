@@ -10,9 +10,9 @@ import msgspec
 
 from karat.errors import ConfigError, InputError, KaratError, UnknownName
 from karat.files.decode_errors import UNFIT
-from karat.files.safe_parquet import ParquetSource, UnreadableParquet
+from karat.files.safe_parquet import GONE, ParquetSource, UnreadableParquet
 from karat.history.rows import Filter
-from karat.history.store import Store, short
+from karat.history.store import NotThere, Store, gone, short
 from karat.results.kept_run import SCORE, TAG, VOTE
 
 if TYPE_CHECKING:
@@ -188,7 +188,10 @@ def query_over_time(
     texts: list[str] = []
     points = []
     for row in page.rows:
-        found = _one(store, row.id, query_id, None)
+        try:
+            found = _one(store, row.id, query_id, None)
+        except NotThere:  # deleted since the list was read
+            continue
         if found is not None:
             texts += [found["query"]] if found["query"] else []
             head = row.head
@@ -202,7 +205,12 @@ def query_over_time(
 def _scanned(store: Store, run_id: str) -> Iterator[ParquetSource]:
     source = store.source(run_id)
     with _readable(run_id):
-        yield ParquetSource(source)
+        try:
+            yield ParquetSource(source)
+        except UnreadableParquet as error:
+            if error.kind == GONE:  # deleted in the moment in which it was asked for
+                raise gone(run_id) from None
+            raise
 
 
 def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) -> dict[str, Any] | None:

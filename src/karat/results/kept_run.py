@@ -6,7 +6,6 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +15,7 @@ import numpy as np
 
 from karat.data.ids import Ints
 from karat.errors import InputError, KaratError
+from karat.errors.redaction import redact_all, redact_texts
 from karat.files.decode_errors import DECODE_ERRORS, UNFIT
 from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.results.saved import SavedResult, scores_by_query
@@ -46,8 +46,7 @@ class RunDocument(msgspec.Struct, kw_only=True):
     sections: list[Any] = []  # of the report's page, but triage and sweep; quick for any number of queries
 
 
-@dataclass(frozen=True)
-class KeptRun:
+class KeptRun(msgspec.Struct, frozen=True, dict=True):
     """A run as it is kept. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…
 
     `text`: the document as it is written. The id goes by it and not by the struct, which later versions add fields to:
@@ -128,17 +127,17 @@ def keep(
     texts = [_json(cases.get(query)) for query in saved.scores]
     columns = {
         "query_id": pl.Series(list(saved.scores), dtype=pl.String),
-        "query": pl.Series(list(saved.queries.values()), dtype=pl.String),
+        "query": pl.Series(redact_texts(list(saved.queries.values())), dtype=pl.String),
         "missing": pl.Series([q in missing for q in saved.scores], dtype=pl.Boolean),
         "first_rank": pl.Series(first_ranks or [None] * len(saved.scores), dtype=pl.Int64),
-        "case": pl.Series(texts, dtype=pl.String),
+        "case": pl.Series(redact_texts(texts), dtype=pl.String),
         **{
             SCORE + name: pl.Series([scores[name] for scores in saved.scores.values()], dtype=pl.Float64)
             for name in next(iter(saved.scores.values()), {})
         },
         **{VOTE + name: pl.Series(votes, dtype=pl.Float64) for name, votes in saved.votes.items()},
         **{
-            TAG + name: pl.Series(list(map(_json, values)), dtype=pl.String)
+            TAG + name: pl.Series(redact_texts(list(map(_json, values))), dtype=pl.String)
             for name, values in saved.attributes.items()
         },
     }
@@ -146,12 +145,13 @@ def keep(
     if saved.tables is not None:
         columns |= columns_of(saved.tables, len(saved.scores))
         outlined = outline(saved.tables)
+    told = msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}, tables=outlined)
     document = RunDocument(
-        result=msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}, tables=outlined),
-        triage=None if triage is None else {**triage, "cases": []},
+        result=redact_all(told),
+        triage=None if triage is None else redact_all({**triage, "cases": []}),
         cases=list(cases),
-        sweep=sweep,
-        sections=list(sections),
+        sweep=redact_all(sweep),
+        sections=redact_all(list(sections)),
     )
     return KeptRun.of(document, pl.DataFrame(columns))
 
