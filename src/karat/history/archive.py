@@ -17,6 +17,7 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError, KaratError, shorten
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.files.limits import largest_content
+from karat.history.incoming import checked_line, checked_run
 from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
 from karat.net.http import Http, HttpError, Response, Secrets, check_url, is_loopback
@@ -178,15 +179,17 @@ def _read(file: zipfile.ZipFile, name: str, label: str) -> bytes:
 def _whole(run: KeptRun, wanted: str | None, label: str) -> KeptRun:
     if wanted is not None and run.id != wanted:
         raise InputError(f"the run {short(wanted)} was changed after it was saved", code="changed-run", file=label)
-    run.saved()  # its parts fit together
-    return run
+    return checked_run(run, label)
 
 
 def _check_entry(entry: ArchivedRun, label: str) -> None:
+    checked_line(entry.branch, "branch", label)
     for tag in entry.tags:
         checked_name(tag, "tag")
     for time in (entry.saved_at, *(one.judged_at for one in entry.judgements)):
         if utc(time, "saved_at") != time:
             raise InputError("not a time of a history", code="bad-value", file=label, field="saved_at", got=time)
     for one in entry.judgements:
-        msgspec.json.decode(one.document, type=_Gates)
+        if msgspec.json.decode(one.document, type=_Gates).outcome != one.outcome:
+            what = "a verdict does not say what is said of it"
+            raise InputError(what, code="bad-value", file=label, field="outcome", got=one.outcome)
