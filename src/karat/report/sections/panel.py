@@ -17,6 +17,7 @@ from karat.results.result import Result
 from karat.results.summary import FEW, SummaryRow
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
+from karat.statistics.distribution import Distribution
 
 _Values: TypeAlias = dict[str, float | None]
 
@@ -155,8 +156,9 @@ class Spread(ReportSection):
     def blocks(self, result: Result) -> list[Block]:
         # A quantile of latency is a point of the spread itself.
         shown = {str(m): m for m in result.metrics if m.aggregate is None}
-        summary = [row for row in result.summary_rows if row.metric in shown and row.n > 1]
-        rows = [_spread_cells(row, shown[row.metric], result.rules) for row in summary]
+        # A result that was kept by another version may not say it.
+        summary = [(row, row.distribution) for row in result.summary_rows if row.metric in shown and row.n > 1]
+        rows = [_spread_cells(row, spread, shown[row.metric], result.rules) for row, spread in summary if spread]
         names = ("metric", "lower quarter", "median", "upper quarter", "at 0", "at 1")
         return [table(names, rows)] if rows else []
 
@@ -169,9 +171,8 @@ class Spread(ReportSection):
         return f"{name} is 0 on {spread.zeros:.0%} of the queries and 1 on {spread.ones:.0%}"
 
 
-def _spread_cells(row: SummaryRow, metric: Metric, rules: Rules) -> list[Cell]:
-    spread, unit = row.distribution, metric.unit_by(rules)
-    assert spread is not None
+def _spread_cells(row: SummaryRow, spread: Distribution, metric: Metric, rules: Rules) -> list[Cell]:
+    unit = metric.unit_by(rules)
     return [
         row.metric,
         *(written(value, unit) for value in (spread.q1, spread.median, spread.q3)),
