@@ -102,6 +102,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/bm25_quality.py --output benchmarks/BM25.md
 	$(BIN)/python benchmarks/judge_speed.py --output benchmarks/JUDGE.md
 	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
+	$(BIN)/python benchmarks/dashboard_speed.py --output benchmarks/DASHBOARD.md
 	$(BIN)/python benchmarks/scale.py --largest --output benchmarks/SCALE.md
 
 clean:

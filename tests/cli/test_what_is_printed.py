@@ -12,7 +12,8 @@ import pytest
 
 Command = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
-NAMES = ["\x1b[2J\x1b]0;owned\x07x", "::error title=x::y", "a\n::error::b", "a\r\n##[error]b", "\x9b2Jx", "a\u202eb\u2028c"]
+NAMES = ["\x1b[2J\x1b]0;owned\x07x", "::error title=x::y", "a\n::error::b"]
+NAMES += ["a\r\n##[error]b", "\x9b2Jx", "a\u202eb\u2028c"]
 
 
 @pytest.mark.parametrize("name", NAMES)

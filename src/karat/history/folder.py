@@ -26,6 +26,8 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class FolderStore(Store):
     """`up_to`: tables of an older version, for tests of what comes after it."""
 
+    is_near = True
+
     def __init__(self, folder: Path, *, create: bool = True, up_to: int = CURRENT) -> None:
         self.label, self._folder, self._runs = str(folder), folder, folder / "runs"
         if create:

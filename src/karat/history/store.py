@@ -73,6 +73,7 @@ class Store(ABC):
 
     label: str  # for messages: without a password
     postgres = False
+    is_near = False  # to ask for its state takes no time
 
     @abstractmethod
     def transaction(self, *, write: bool = False) -> AbstractContextManager[Connection]:
@@ -234,6 +235,12 @@ class Store(ABC):
             names = [pin.name for pin in pins]
             raise NotThere("run in the history", reference, names, hint="`karat history list` shows all")
         return str(ids[0][0])
+
+    def run_version(self, reference: str) -> str:
+        """Changes with everything that is written about the run that a reference leads to, and with every pin."""
+        run_id = self.find(reference)
+        with self.transaction() as connection:
+            return sql.run_version(connection, run_id)
 
     def runs(self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None) -> Page:
         """The newest first."""

@@ -28,6 +28,7 @@ from karat.web.page import front_page, page, problem_page, static_file
 from karat.web.pages.compare import compare_page
 from karat.web.pages.queries import queries_page, query_page, triage_page
 from karat.web.pages.runs import pins_page, run_page, runs_page, trend_page
+from karat.web.remember import Remember
 from karat.web.turns import Lanes
 
 PAGES: dict[str, Callable[[Store, Request], Response]] = {
@@ -57,7 +58,11 @@ def create_app(store: Store, access: Access, desk: Desk | None = None, patience:
             Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
             Route(LOGOUT, _log_out(access), methods=["POST"]),
         ],
-        middleware=[Middleware(Guard, access=access, patience=patience), Middleware(Lanes)],
+        middleware=[
+            Middleware(Guard, access=access, patience=patience),
+            Middleware(Remember, store=store),
+            Middleware(Lanes),
+        ],
         exception_handlers={HTTPException: _http_problem},
     )
 
