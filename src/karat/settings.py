@@ -96,6 +96,19 @@ def trusted_store(start: Path | None = None) -> str | None:
     )
 
 
+def trusted_retrievers() -> dict[str, str | dict[str, Any]]:
+    """What karat.yaml lists for `karat run`: code that is run, and servers that are sent the queries. A file of another
+    user may not say so by itself; in CI the code of the checkout is run in any case."""
+    file = config_file()
+    listed = None if file is None else _read(file).retrievers
+    if file is None or not listed:
+        return {}
+    if not (_TRUSTED.get() or os.environ.get("CI") or _is_own(file)):
+        what, hint = "this file belongs to another user", "karat --trust-config run … if you know what stands in it"
+        raise ConfigError(what, code="untrusted-config", file=str(file), field="retrievers", hint=hint)
+    return listed
+
+
 def _is_below(store: str, folder: Path) -> bool:
     return "://" not in store and Path(store).resolve().is_relative_to(folder.resolve())
 

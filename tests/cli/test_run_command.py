@@ -316,3 +316,15 @@ def test_what_cannot_be_run_at_once(listed: Path, config: str, arguments: tuple[
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert said in done.stderr
     assert not (listed / "runs").exists()
+
+
+def test_retrievers_of_another_users_file_are_not_run(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may stand in a folder above that anybody can write to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    monkeypatch.delenv("CI", raising=False)
+    os.chown(listed / "karat.yaml", 12345, -1)
+    refused = karat(listed, *ALL)
+    assert (refused.returncode, "karat.yaml" in refused.stderr) == (2, True)
+    assert not (listed / "runs").exists()
+    assert karat(listed, "--trust-config", *ALL).returncode == 0

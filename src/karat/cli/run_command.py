@@ -131,9 +131,9 @@ class _Asked(NamedTuple):
 
 def _asked(retriever: str | None, output: str | None, options: dict[str, Any], chosen: dict[str, Any]) -> list[_Asked]:
     """What the command line names, or all that karat.yaml lists."""
-    from karat.settings import load_config
+    from karat.settings import trusted_retrievers
 
-    listed = load_config().retrievers or {}
+    listed = trusted_retrievers()
     if retriever is not None:
         named = retriever if retriever in listed else None
         return [_Asked(named, listed.get(retriever, retriever), output or "run.jsonl", chosen)]

@@ -41,11 +41,11 @@ class Findings(ReportSection):
 
 
 def _no_finding(result: Result) -> list[Block]:
-    if not result.background or in_doubt(result) is not None:
-        return []  # not everything was measured, or scores say nothing, and so does silence
+    if not result.background:
+        return []  # not everything was measured, so that silence says nothing
     if len(result.rows) < FEW:
         return [Text(f"Too few queries to say: {len(result.rows)} of the {FEW} that it takes.", "warning")]
-    return [Text(NOTHING)]
+    return [] if in_doubt(result) is not None else [Text(NOTHING)]
 
 
 def finding_blocks(findings: Iterable[Finding]) -> list[Block]:
