@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,8 +104,6 @@ def test_a_bug_is_no_verdict(files: Path) -> None:
     ],
 )
 def test_numbers_and_names_that_cannot_be(karat_command: Command, line: str) -> None:
-    import shlex
-
     assert karat_command(*shlex.split(line))[0] == 2
 
 
