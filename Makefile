@@ -36,13 +36,13 @@ demo-two:
 	-o out/verdict.html) || [ $$? = 1 ]
 	@echo; echo 'Open them in a browser: file://$(CURDIR)/out/report.html file://$(CURDIR)/out/verdict.html'
 
-# Tests that share something expensive (a Spark session) are one group, and run in one process.
+# Tests of one file run in one process, and so do files that share something expensive: tests/support/scheduling.py.
 test: .venv/.frameworks native browser java
-	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 # What is printed, shown and written, as it is now: read the difference before you commit it.
 golden: .venv/.frameworks
-	KARAT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -n auto --dist loadgroup \
+	KARAT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -n auto --dist loadfile \
 	$$(grep -rl --include='test_*.py' 'from golden import check' tests)
 
 # The native reader, compiled anew; without a C compiler Karat reads with msgspec and polars alone.

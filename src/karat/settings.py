@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -33,6 +34,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
     prices: str | None = None  # a price table; its path as seen from this file
     map: dict[str, str] | str | None = None  # what the fields of your files are for, as --map says it
+    retrievers: dict[str, str | dict[str, Any]] | None = None  # what `karat run` asks, by name
     save: bool = False  # keep every result of `karat eval` and `karat gate` in the history
     store: str | None = None  # where the history is: a folder, its path as seen from this file, or a URL
 
@@ -124,8 +126,26 @@ def _read(file: Path) -> Config:
         ) from error
     except InputError as error:
         raise ConfigError(error.what, code=error.code, file=error.file, line=error.line) from error
+    _place_retrievers(config, file)
     if config.prices is not None:
         config.prices = str(file.parent / config.prices)
     if config.store is not None and "://" not in config.store:
         config.store = str(file.parent / config.store)
     return config
+
+
+_NAME = re.compile(r"\w[\w.+ -]*")
+
+
+def _place_retrievers(config: Config, file: Path) -> None:
+    """Settings files of retrievers as seen from here; a name must do for a file."""
+    listed = config.retrievers or {}
+    for name, spec in listed.items():
+        if not _NAME.fullmatch(name):
+            what, expected = "this name of a retriever cannot be a file's", "letters, digits, `_`, `-`, `.` and `+`"
+            raise ConfigError(what, code="bad-name", file=str(file), field="retrievers", expected=expected, got=name)
+        if isinstance(spec, dict) and not isinstance(spec.get("retriever"), str):
+            what, expected = f"the retriever {name!r} says not which one it is", "`retriever: my_app:search`"
+            raise ConfigError(what, code="missing-field", file=str(file), field="retriever", expected=expected)
+        if isinstance(spec, str) and spec.endswith((".yaml", ".yml")):
+            listed[name] = str(file.parent / spec)

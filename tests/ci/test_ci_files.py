@@ -20,6 +20,8 @@ import jsonschema
 import pytest
 import yaml
 
+from karat.gates.repository import Workflow
+
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "helpdesk"
 PINNED = re.compile(r"actions/[\w-]+@[0-9a-f]{40}")
@@ -41,11 +43,7 @@ def load(text: str) -> Any:
 
 def rendered(name: str) -> str:
     """A template as `karat init` writes it into an empty folder."""
-    from karat.cli.init import _files
-
-    return dict(_files(Path("there is no such folder"), name == "gitlab.yml"))[
-        ".gitlab-ci.karat.yml" if name == "gitlab.yml" else ".github/workflows/karat.yml"
-    ]
+    return Workflow(host=name.removesuffix(".yml")).text()
 
 
 def schema(name: str) -> Any:
@@ -110,7 +108,7 @@ def test_the_token_may_do_no_more_than_it_must() -> None:
 def test_the_gitlab_file_to_include_is_the_one_that_init_writes() -> None:
     """GitLab includes files from a repository, `karat init` from the package: both need one."""
     assert (ROOT / "ci" / "gitlab" / "karat.gitlab-ci.yml").read_text() == rendered("gitlab.yml"), (
-        "run `karat init --gitlab` in an empty folder and copy .gitlab-ci.karat.yml"
+        "write `Workflow(host='gitlab').text()` of karat.gates.repository there"
     )
 
 
@@ -286,6 +284,9 @@ def test_the_workflow_from_main_to_a_pull_request(runner: Runner) -> None:
     assert "::error file=ship-criteria.yaml,line=3," in judged.stdout
     assert (runner.repo / "junit.xml").exists()
     assert (runner.repo / "comment.md").exists()
+    (kept,) = [s for s in WORKFLOW["jobs"]["karat"]["steps"] if s.get("name") == "Keep the verdict"]
+    assert "verdict.html" in kept["with"]["path"].split()
+    assert (runner.repo / "verdict.html").read_text().startswith("<!doctype html>")
 
 
 OWN = "a pull request's own baseline"  # which it brings along, and which nobody may take
@@ -332,10 +333,55 @@ def test_a_step_that_may_fail_says_so() -> None:
     assert [step["name"] for step in steps() if "|| true" in step.get("run", "")] == []
 
 
-def test_the_place_for_the_users_step(runner: Runner) -> None:
-    assert workflow(runner, "Ask the retriever").returncode == 0
-    empty = workflow(runner, "Ask the retriever", RUN="run.jsonl")
+SEARCH = """
+def search(query, k=10):
+    return [f"doc_{len(query)}#p{n}" for n in range(k)]
+"""
+ASKED = {"RETRIEVER": "my_app:search", "QUERIES": "gold.jsonl", "CORPUS": "", "RUN": "run.jsonl"}
+
+
+def test_the_workflow_asks_the_users_function(runner: Runner) -> None:
+    (runner.repo / "my_app.py").write_text(SEARCH)
+    (runner.repo / "run.jsonl").write_text("an older one\n")
+    asked = workflow(runner, "Ask the retriever", **ASKED)
+    assert asked.returncode == 0, asked.stderr
+    first = json.loads((runner.repo / "run.jsonl").read_text().splitlines()[0])
+    assert (first["system"], len(first["topk"])) == ("my_app:search", 50)
+
+
+def test_the_workflow_stops_where_the_retriever_fails(runner: Runner) -> None:
+    absent = workflow(runner, "Ask the retriever", **ASKED)
+    assert (absent.returncode, "my_app" in absent.stderr) == (2, True)
+    (runner.repo / "my_app.py").write_text("def search(query):\n    raise TimeoutError('down')\n")
+    down = workflow(runner, "Ask the retriever", **ASKED)
+    assert (down.returncode, "TimeoutError" in down.stderr) == (2, True)
+
+
+def test_the_workflow_searches_a_corpus_where_one_is_named(runner: Runner) -> None:
+    shutil.copy(DEMO / "corpus.jsonl", runner.repo)
+    asked = workflow(runner, "Ask the retriever", **{**ASKED, "RETRIEVER": "random", "CORPUS": "corpus.jsonl"})
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_nothing_is_installed_until_it_is_said_what(runner: Runner) -> None:
+    """No package index has Karat, so an empty workflow must not ask one for it."""
+    runner.program("pip", 'printf "%s\\n" "$@" > ../asked')
+    empty = workflow(runner, "Install Karat", KARAT="")
     assert (empty.returncode, "::error title=Karat::" in empty.stdout) == (2, True)
+    job = runner.run("\n".join(GITLAB[".karat"]["before_script"]))
+    assert job.returncode == 2
+    assert not (runner.folder / "asked").exists()
+    pinned = "karat[http] @ git+https://example.com/o/karat@" + "a" * 40
+    assert workflow(runner, "Install Karat", KARAT=pinned).returncode == 0
+    assert (runner.folder / "asked").read_text() == f"install\n{pinned}\n"
+
+
+def test_no_file_installs_a_name_from_a_package_index() -> None:
+    """Somebody else could own it, and CI would run their code."""
+    pages = [ROOT / "README.md", ROOT / "action.yml", *(ROOT / "docs").rglob("*.md"), *(ROOT / "ci").rglob("*.yml")]
+    pages += (ROOT / "src" / "karat" / "templates").iterdir()
+    named = re.compile(r"pip3? install (?:-\S+ )*['\"]?karat(?:[\s'\"=<>~]|$)|karat==", re.M)
+    assert {page.name: named.findall(page.read_text()) for page in pages if named.search(page.read_text())} == {}
 
 
 def test_the_comment_step_of_the_workflow_asks_karat(runner: Runner) -> None:
@@ -456,8 +502,15 @@ def test_the_gitlab_jobs(runner: Runner, gitlab: str, token: str, code: int) -> 
     def job(name: str, **more: str) -> subprocess.CompletedProcess[str]:
         return runner.run("\n".join(GITLAB[name]["script"]), **{**variables, **more})
 
-    assert job("karat-run").returncode == 0
-    assert job("karat-run", KARAT_RUN="run.jsonl").returncode == 2
+    (runner.repo / "my_app.py").write_text(SEARCH)
+    asked = {
+        "KARAT_RETRIEVER": "my_app:search",
+        "KARAT_QUERIES": "gold.jsonl",
+        "KARAT_CORPUS": "",
+        "KARAT_RUN": "run.jsonl",
+    }
+    assert job("karat-run", **asked).returncode == 0
+    assert job("karat-run", **{**asked, "KARAT_RETRIEVER": "my_app:nothing"}).returncode == 2
     assert job("karat-baseline", KARAT_RUN="bm25_rerank.jsonl").returncode == 0
     Artifacts.content = (runner.repo / "baseline.json").read_bytes()
     (runner.repo / "baseline.json").unlink()
@@ -478,7 +531,7 @@ def test_the_action_installs_karat_with_all_that_belongs_to_it(runner: Runner, t
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("karat-*.whl")
-    variables = {"PYTHON": sys.executable, "VERSION": "", "GITHUB_ACTION_PATH": str(wheel), "PIP_NO_DEPS": "1"}
+    variables = {"PYTHON": sys.executable, "PACKAGE": "", "GITHUB_ACTION_PATH": str(wheel), "PIP_NO_DEPS": "1"}
     hostile = [runner.repo / f"{name}.py" for name in ("venv", "pip", "ensurepip", "sitecustomize", "json", "karat")]
     for module in hostile:  # of a pull request
         module.write_text(f"open({str(runner.folder / 'hacked')!r}, 'a').write(__name__)\n")

@@ -34,7 +34,7 @@ Refuses = Callable[..., karat.KaratError]
 
 
 def judge(server: Any, pool: Path, **options: Any) -> Judgements:
-    return karat.judge(pool, model="m", base_url=server.url, **{"canaries": 0, "timeout": 5, "retries": 2, **options})
+    return karat.judge(pool, model="m", base_url=server.url, **{"canaries": 0, "timeout": 60, "retries": 2, **options})
 
 
 def only(pool: Path, count: int = 1) -> Path:
@@ -465,7 +465,7 @@ def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) 
     server.hold_after = 12
     process = subprocess.Popen([*command, "--workers", "4"], env=environment, stderr=subprocess.PIPE)
     # The four that wait have nothing left to write: each has taken up the next request only after that.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (len(server.asked), server.answered) < (12 + 4, 12) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert (len(server.asked), server.answered) == (16, 12)

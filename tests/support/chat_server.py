@@ -73,7 +73,7 @@ class ChatServer(Loopback):
                     fault = outer.faults.pop(0) if outer.faults else None
                 try:
                     if held:
-                        outer.over.wait(30)
+                        outer.over.wait(120)
                     self.meet(fault, body)
                 finally:
                     with outer._lock:
@@ -83,7 +83,7 @@ class ChatServer(Loopback):
                 if self.path != "/v1/chat/completions":
                     self.send(404, {"error": {"message": f"no such path {self.path}"}})
                 elif fault == "hang":
-                    outer.over.wait(5)
+                    outer.over.wait(60)
                 elif fault == "drop":
                     self.close_connection = True
                 elif fault == "trickle":
@@ -120,7 +120,7 @@ class ChatServer(Loopback):
                 self.send_response(200)
                 self.send_header("Content-Length", "1000")
                 self.end_headers()
-                for _ in range(50):
+                for _ in range(600):
                     self.wfile.write(b" ")
                     self.wfile.flush()
                     if outer.over.wait(0.1):

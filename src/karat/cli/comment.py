@@ -42,7 +42,7 @@ def command(
 
     A token that may not comment is no error: the text goes to the job's summary (GitHub) or log (GitLab).
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from karat.net.hosts.comments import PATIENCE, find_host, plan, post, read_body
 

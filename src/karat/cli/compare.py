@@ -90,6 +90,6 @@ def command(
         shown = found if segments else compared(segments=sides[0].telling_tags())
         return with_audits(comparison_report(shown, sides), sides)
 
-    show([found], lambda one: with_audits(comparison_report(one), sides), as_json, outputs, page)
+    show([found], lambda one: with_audits(comparison_report(one), sides), as_json, outputs, page, sides)
     if any(pair.invalid for pair in found.pairs):
         raise SystemExit(2)  # what was asked for could not be compared

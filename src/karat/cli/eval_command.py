@@ -125,9 +125,11 @@ def _many(
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.files.atomic_write import write_whole
     from karat.report.leaderboard import board_file, leaderboard_report
+    from karat.report.tables import table_name
     from karat.results.leaderboard import DEFAULT, rank_systems
 
-    tables = [output for output in outputs if output.endswith((".tex", ".csv", ".parquet"))]
+    # Without a name before it, such a file holds the table that is shown.
+    tables = [o for o in outputs if o.endswith((".tex", ".csv", ".parquet")) and table_name(o) is None]
     others = [output for output in outputs if output not in tables]
     check_outputs(others, gold, *runs, options=options)
     results = [result for run in runs for result in score_files(run, gold, metrics or DEFAULT, options)]

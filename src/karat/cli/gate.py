@@ -26,7 +26,7 @@ from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 if TYPE_CHECKING:
-    from karat.gates.verdicts import Verdicts
+    from karat.gates.verdict_form import Verdicts
     from karat.results.analyses.base import Consumer
 
 _KINDS = ("html", "json", "md", "junit", "annotations", "codequality", "summary")

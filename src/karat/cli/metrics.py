@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.options import report_output
 from karat.cli.say import say_data
 
 
@@ -11,16 +12,16 @@ from karat.cli.say import say_data
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the whole reference as Markdown.")
-def command(name: str | None, as_json: bool, markdown: bool) -> None:
+@report_output
+def command(name: str | None, as_json: bool, markdown: bool, outputs: tuple[str, ...]) -> None:
     """List all metrics, or say everything about one (NAME, an alias works too)."""
-    from karat.cli.scoring import print_json, print_reports
+    from karat.cli.scoring import check_outputs, show
+    from karat.report.catalogue import metrics_report
     from karat.scoring.metrics.reference import describe, describe_all, reference
 
+    check_outputs(outputs)
     if markdown:
         say_data(reference())
-    elif as_json:
-        print_json(describe_all() if name is None else [describe(name)])
-    else:
-        from karat.report.catalogue import metrics_report
-
-        print_reports([metrics_report(name)])
+        return
+    found = describe_all() if name is None else [describe(name)]
+    show([found], lambda _: metrics_report(name), as_json, outputs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING
 from typing import Any, TypeVar, get_origin
 
 import click
@@ -11,7 +10,7 @@ import click
 from karat.cli.trust import trust_option
 from karat.errors import ConfigError
 from karat.labels.options import LabelOptions
-from karat.options.option import Option, options_in
+from karat.options.option import MISSING, Option, options_in
 from karat.scoring.options import Options
 
 F = TypeVar("F", bound=Callable[..., Any])

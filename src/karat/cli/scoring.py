@@ -18,7 +18,7 @@ from karat.scoring.options import Options
 if TYPE_CHECKING:
     from karat.data.corpus import Corpus
     from karat.gates.criteria import Criteria
-    from karat.gates.verdicts import Verdicts
+    from karat.gates.verdict_form import Verdicts
     from karat.history.store import Store
     from karat.llm.client import CostEstimate
     from karat.report.blocks import Report
@@ -189,8 +189,10 @@ def show(
     as_json: bool,
     outputs: Sequence[str] = (),
     page: Callable[[], Report] | None = None,
+    audited: Sequence[Result] = (),
 ) -> None:
-    """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that."""
+    """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that;
+    `audited`: whose audits the report shows, which are a table as well."""
     value = found[0] if len(found) == 1 else found
     if as_json:
         print_json(value)
@@ -202,11 +204,11 @@ def show(
     from karat.files.atomic_write import write_whole
     from karat.report.build import joined
     from karat.report.renderers.markdown import render_markdown
-    from karat.report.tables import joined_tables, table_target, write_table
+    from karat.report.tables import audit_records, joined_tables, table_target, write_table
 
     for output in outputs:
         if (target := table_target(output)) is not None:
-            write_table(joined_tables(found), *target)
+            write_table(joined_tables(found) | audit_records(audited), *target)
             say(f"wrote {target[1]}", err=True)
             continue
         if output.endswith(".json"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from functools import partial
 
 import click
 
@@ -47,7 +48,7 @@ def command(
     karat serve --store postgresql://… --host 0.0.0.0 --allow-host karat.example.org --users users.txt
     """
     from karat.labels.desk import open_desk
-    from karat.web.access import LOOPBACK, Access, read_token, read_users
+    from karat.web.access import LOOPBACK, Access, read_token, read_users, rewrite_user
     from karat.web.server import listen, require_server, serve
 
     if demo and store:
@@ -56,6 +57,7 @@ def command(
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known)
+    access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:
         # What may be refused comes first: a pool that cannot be read, an address that is taken.
         desk = opened.enter_context(open_desk(pools, labels, judges, highest=max_grade))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import re
@@ -12,24 +11,26 @@ from functools import cached_property
 from itertools import pairwise
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, NamedTuple
+from typing import IO, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.data.ids import Ints
-from karat.errors import InputError, MissingExtra, did_you_mean
+from karat.errors import InputError, did_you_mean
 from karat.files.decode_errors import DECODE_ERRORS
 
+T = TypeVar("T")
 Kind = Literal["run", "gold"]
 # Lists of a run log: the final ones, those before reranking, those of the query before rewriting.
 Lists = Literal["topk", "raw", "topk_original"]
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
+_STANDARD_INPUT = Path("/dev/stdin")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_PACKED = 1 << 13  # small, for all that it unpacks to is in memory at once
+KEPT = 32 << 20  # bytes of hits that are kept until it is clear whether queries come back
 
 SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
 
@@ -76,6 +77,33 @@ class SourcePlace(NamedTuple):
         return InputError(what, file=self.file, line=self.line, **about)
 
 
+class Begun(Generic[T]):
+    """The pieces of a run that were read, as long as they are small, and those that follow: where it turns out that the
+    hits of a query are not together, all of them are grouped, and none is read again."""
+
+    def __init__(self, rest: Iterator[T]) -> None:
+        self.rest = rest
+        self._kept: list[T] = []
+        self._room = KEPT
+
+    @property
+    def is_whole(self) -> bool:
+        return self._room >= 0
+
+    def keep(self, piece: T, size: int) -> None:
+        """A piece of `rest`, and how many bytes it has in memory."""
+        self._room -= size
+        self._kept.append(piece)
+        if not self.is_whole:
+            self._kept.clear()
+
+    def __iter__(self) -> Iterator[T]:
+        """All pieces, once."""
+        kept, self._kept = self._kept, []
+        yield from kept
+        yield from self.rest
+
+
 def changed_while_read(label: str) -> InputError:
     hint = "run the command again"
     return InputError("the file changed while it was read", code="changed-while-read", file=label, hint=hint)
@@ -93,12 +121,19 @@ class Source:
         self.wants_lines = False  # where entries of a JSON document begin: to be found out for a file with a mistake
         try:
             there = self.path.exists()
+            if not there and self.label == "-":
+                self.path, there = _STANDARD_INPUT, True
+            is_pipe = self.path.is_fifo() or self.path.is_socket()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(
                 f"this is no path: {reason}", code="bad-path", got=self.label, hint="give the name of a file"
             ) from error
-        if not there:
+        if is_pipe:
+            from karat.formats.pipes import copied
+
+            self.path = copied(self.path, self.label)
+        elif not there:
             raise InputError("no such file", code="no-such-file", file=self.label, hint=_nearby(self.path))
 
     @property
@@ -170,8 +205,9 @@ class Source:
         raw.seek(0)
         if not magic.startswith((_GZIP, _ZSTD)):
             return raw
-        start = _open_zstd if magic == _ZSTD else lambda raw: gzip.GzipFile(fileobj=raw)
-        return io.BufferedReader(_Decompressed(raw, start, self))
+        from karat.formats.streams import decompressed
+
+        return decompressed(raw, self.unreadable, is_zstd=magic == _ZSTD)
 
     def unreadable(self, error: Exception) -> InputError:
         reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
@@ -250,85 +286,6 @@ class Source:
         return "sha256:" + digest.hexdigest()[:16]
 
 
-def _open_zstd(raw: IO[bytes]) -> Any:
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-
-        return zstd.ZstdFile(raw)
-    except ImportError:
-        pass
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
-    return _ZstdFrames(zstandard.ZstdDecompressor().decompressobj, raw)
-
-
-class _ZstdFrames:
-    """All frames of a file. The package's own reader takes a file that ends too early for a short one."""
-
-    def __init__(self, start: Callable[[], Any], raw: IO[bytes]) -> None:
-        self._start, self._raw = start, raw
-        self._frame: Any = None
-        self._packed, self._ready = b"", memoryview(b"")
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and self._fill():
-            pass
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def _fill(self) -> bool:
-        self._packed = self._packed or self._raw.read(_PACKED)
-        if not self._packed:
-            if self._frame is not None:
-                raise EOFError
-            return False
-        self._frame = self._frame or self._start()
-        self._ready = memoryview(self._frame.decompress(self._packed))
-        self._packed = self._frame.unused_data
-        if self._frame.eof:
-            self._frame = None
-        return True
-
-
-class _Stream(io.RawIOBase):
-    """A file read through another's eyes, and closed with it."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Decompressed(_Stream):
-    """A decompressed stream that can go back to its start, and whose damage is an error with the file's name."""
-
-    def __init__(self, raw: IO[bytes], start: Callable[[IO[bytes]], Any], source: Source) -> None:
-        super().__init__(raw)
-        self._start, self._source, self._reader = start, source, start(raw)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._raw.seek(0)
-        self._reader = self._start(self._raw)
-        return 0
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return int(self._reader.readinto(buffer))
-        except Exception as error:  # gzip, zlib and the zstd packages raise kinds of their own
-            raise self._source.unreadable(error) from error
-
-    def seekable(self) -> bool:
-        return True
-
-
 class SourcePart(Source):
     """Some whole lines of a file. What tells the format is the head of the whole file."""
 
@@ -342,22 +299,9 @@ class SourcePart(Source):
         return self._stop - self._start
 
     def open(self) -> IO[bytes]:
-        return io.BufferedReader(_Window(self.path.open("rb"), self._start, self._stop), 1 << 20)
+        from karat.formats.streams import Window
 
-
-class _Window(_Stream):
-    """A stretch of a file as if it were one."""
-
-    def __init__(self, raw: IO[bytes], start: int, stop: int) -> None:
-        super().__init__(raw)
-        self._left = stop - start
-        raw.seek(start)
-
-    def readinto(self, buffer: Any) -> int:
-        piece = self._raw.read(min(len(buffer), self._left))
-        buffer[: len(piece)] = piece
-        self._left -= len(piece)
-        return len(piece)
+        return io.BufferedReader(Window(self.path.open("rb"), self._start, self._stop), 1 << 20)
 
 
 def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | None = None) -> list[Source] | None:

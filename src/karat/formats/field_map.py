@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -352,17 +353,24 @@ def _first_list(kind: FileKind, fields: Mapping[str, Any]) -> str | None:
 
 def _named(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
     """The field whose name, or the end of whose path, is usual for a role."""
-    for usual in _USUAL[role]:
+    for usual in map(_spelling, _USUAL[role]):
         for name, value in fields.items():
-            last = name.rpartition(".")[2].lower().replace("-", "_")
-            if name not in taken and last == usual and _fits(role, value):
-                return name
+            if name not in taken and _spelling(name.rpartition(".")[2]) == usual and _fits(role, value):
+                return name if "," not in name else None
     return None
+
+
+def _spelling(name: str) -> str:
+    """`query_id`, `Query ID`, `query-id` and `queryId` are one name."""
+    return re.sub(r"[\s_-]+", "", name.lower())
+
+
+_NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+(?:e[-+]?\d+)?\s*", re.I)
 
 
 def _fits(role: str, value: Any) -> bool:
     if role in ("topk", "gold"):
         return isinstance(value, list) or role == "gold"
     if role in ("score", "rank", "grade", "latency_ms"):
-        return isinstance(value, (int, float)) or (isinstance(value, str) and value.replace(".", "", 1).isdigit())
+        return isinstance(value, (int, float)) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
     return isinstance(value, (str, int)) and not isinstance(value, bool)

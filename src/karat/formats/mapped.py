@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -127,7 +128,7 @@ def suggestion(source: Source, *kinds: FileKind) -> str | None:
     for kind in kinds:
         found = suggested_map(kind, first)
         if found is not None:
-            return f"if it is a {kind} file, say what its fields are: --map {found}"
+            return f"if it is a {kind} file, say what its fields are: --map {quote(found)}"
     return None
 
 

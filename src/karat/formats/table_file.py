@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.errors import InputError, MissingExtra
 from karat.formats.base import PARSED, Source
@@ -55,12 +56,11 @@ def _from_pandas(value: Any) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(msgspec.Struct, frozen=True, dict=True):
     """One Parquet file, with what its folder's name says (`system=bm25/`), or one Delta table; or some of its rows."""
 
     path: str
-    constants: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, str] = {}
     delta: bool = False
     start: int = 0
     stop: int | None = None

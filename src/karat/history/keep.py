@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.errors import ConfigError
-from karat.gates.verdicts import Verdicts
+from karat.gates.verdict_form import Verdicts
 from karat.history.queries import columns_of
 from karat.history.rows import Judgement
 from karat.history.store import Store

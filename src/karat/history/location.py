@@ -25,8 +25,9 @@ def open_store(where: str | None = None, *, create: bool = False) -> Store:
 
 
 def named(text: str | None) -> str | None:
-    """What an option calls a result: a path, a reference, or the bare name of a pin where no file has it."""
-    if text is None or is_reference(text) or Path(text).exists():
+    """What an option calls a result: a path, - for standard input, a reference, or the bare name of a pin where no file
+    has it."""
+    if text is None or text == "-" or is_reference(text) or Path(text).exists():
         return text
     pins, place = [], _place(None)
     if isinstance(place, str) or (place / CATALOGUE).is_file():

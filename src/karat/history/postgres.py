@@ -13,13 +13,15 @@ from urllib.parse import unquote, urlsplit
 from karat.errors import MissingExtra
 from karat.errors.redaction import HIDDEN, keep_password_of, redact
 from karat.history.statements import CURRENT, Connection, Rows
-from karat.history.store import Store, StoreError, gone
+from karat.history.store import Collision, Store, StoreError, gone
 
 if TYPE_CHECKING:
     import psycopg
 
 _SCHEME = re.compile(r"(?:postgresql|postgres)(?:\+\w+)?://", re.I)  # SQLAlchemy names a driver after a +
-_LOCK = 0x6B61726174  # "karat": whoever makes or changes tables holds it
+_LOCK = 0x6B61726174  # "karat": whoever writes holds it
+_COLLISIONS = ("40001", "40P01")  # SQLSTATE of transactions that may be done again: serialisation failure, deadlock
+_PATIENCE = 60  # seconds to wait for others that write
 _SECONDS = 10
 
 
@@ -31,28 +33,44 @@ class PostgresStore(Store):
     def __init__(self, url: str, *, up_to: int = CURRENT) -> None:
         keep_password_of(url)
         self.label, self._url = without_password(url), _SCHEME.sub("postgresql://", url, count=1)
-        self._lock = threading.RLock()  # one connection, any thread
-        self._connection: psycopg.Connection[Any] | None = None
-        with self.transaction(write=True) as connection:
+        # One connection to read and one to write, for any thread: nobody who reads waits for who writes.
+        self._locks = {False: threading.RLock(), True: threading.RLock()}
+        self._connections: dict[bool, psycopg.Connection[Any]] = {}
+        with self.transaction() as connection:
             there = connection.execute("SELECT to_regclass('karat.karat_history') IS NOT NULL").fetchall()[0][0]
             if there and self.version(connection) >= up_to:
                 return  # whoever only reads and saves needs no right to make tables
-            connection.execute("SELECT pg_advisory_xact_lock(?)", (_LOCK,))
-            connection.execute("CREATE SCHEMA IF NOT EXISTS karat")
-            connection.execute("CREATE TABLE IF NOT EXISTS karat_history (version INTEGER NOT NULL)")
-            self._migrate(connection, up_to)
+        self._write(lambda connection: self._make_tables(connection, up_to))
+
+    def _make_tables(self, connection: Connection, up_to: int) -> None:
+        connection.execute("CREATE SCHEMA IF NOT EXISTS karat")
+        connection.execute("CREATE TABLE IF NOT EXISTS karat_history (version INTEGER NOT NULL)")
+        self._migrate(connection, up_to)
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
         psycopg = _driver()
-        with self._lock:
-            connection = self._connected()
+        with self._locks[write]:
+            connection = self._connected(write)
             try:
+                levels = psycopg.IsolationLevel
+                # Who reads sees one moment. Who writes waits for others that do, and then sees what they have written.
+                connection.isolation_level = levels.READ_COMMITTED if write else levels.REPEATABLE_READ
+                connection.read_only = not write
                 with connection.transaction():
-                    yield _Asking(connection)
+                    asking = _Asking(connection)
+                    if write:
+                        asking.execute("SELECT pg_advisory_xact_lock(?)", (_LOCK,))
+                    yield asking
             except psycopg.Error as error:
                 what = f"the history {self.label} cannot be used: {self._said(error)}"
+                if error.sqlstate in _COLLISIONS:
+                    raise Collision(what) from error
                 raise StoreError(what, code="unusable-history") from error
+
+    def state(self) -> str:
+        """What a transaction that begins now would see: it changes when any other ends that has written something."""
+        return str(self._rows("SELECT pg_current_snapshot()::text")[0][0])
 
     def source(self, run_id: str) -> bytes:
         return self._field("content", run_id)
@@ -64,8 +82,8 @@ class PostgresStore(Store):
         connection.execute("INSERT INTO files VALUES (?, ?, ?)", (run_id, document, content))
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        for connection in self._connections.values():
+            connection.close()
 
     def _field(self, name: str, run_id: str) -> bytes:
         found = self._rows(f"SELECT {name} FROM files WHERE run_id = ?", (run_id,))
@@ -73,17 +91,18 @@ class PostgresStore(Store):
             raise gone(run_id)
         return bytes(found[0][0])
 
-    def _connected(self) -> psycopg.Connection[Any]:
+    def _connected(self, write: bool) -> psycopg.Connection[Any]:
         """The connection; a new one where the server went away in between."""
         psycopg = _driver()
-        if self._connection is None or self._connection.closed:
+        known = self._connections.get(write)
+        if known is None or known.closed:
+            options = f"-c search_path=karat -c lock_timeout={_PATIENCE}s"
             try:
-                self._connection = psycopg.connect(
-                    self._url, autocommit=True, connect_timeout=_SECONDS, options="-c search_path=karat"
-                )
+                known = psycopg.connect(self._url, autocommit=True, connect_timeout=_SECONDS, options=options)
             except psycopg.Error as error:
                 raise self._unreachable(error) from None  # its text may quote what it was given
-        return self._connection
+            self._connections[write] = known
+        return known
 
     def _unreachable(self, error: Exception) -> StoreError:
         said = self._said(error)

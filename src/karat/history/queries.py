@@ -11,7 +11,7 @@ import msgspec
 
 from karat.errors import ConfigError, InputError, UnknownName
 from karat.history.rows import Filter
-from karat.history.store import Store, short
+from karat.history.store import NotThere, Store, gone, short
 from karat.results.kept_run import SCORE, TAG, VOTE
 
 if TYPE_CHECKING:
@@ -182,7 +182,10 @@ def query_over_time(
     texts: list[str] = []
     points = []
     for row in page.rows:
-        found = _one(store, row.id, query_id, None)
+        try:
+            found = _one(store, row.id, query_id, None)
+        except NotThere:  # deleted since the list was read
+            continue
         if found is not None:
             texts += [found["query"]] if found["query"] else []
             head = row.head
@@ -198,7 +201,10 @@ def _scanned(store: Store, run_id: str) -> Iterator[pl.LazyFrame]:
 
     source = store.source(run_id)
     with _readable(run_id):
-        yield pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+        try:
+            yield pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
+        except FileNotFoundError:
+            raise gone(run_id) from None  # deleted in the moment in which it was asked for
 
 
 def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) -> dict[str, Any] | None:

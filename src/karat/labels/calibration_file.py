@@ -14,7 +14,7 @@ import msgspec
 from karat.data.saved import SavedObject
 from karat.errors import InputError
 from karat.formats.base import Source
-from karat.results.corrected import NoEstimate
+from karat.results.no_estimate import NoEstimate
 from karat.scoring.extra_labels import JudgedStratum, KnownJudge, Named
 
 SCHEMA: Literal["karat/calibration/1"] = "karat/calibration/1"

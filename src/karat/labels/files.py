@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -132,15 +132,14 @@ class Label(Pair, kw_only=True, omit_defaults=True):
     prompt_version: str | None = None
 
 
-@dataclass
-class Labels:
+class Labels(msgspec.Struct):
     """Labels with their places: of one pair at most one by each annotator, in the order of the files."""
 
-    entries: list[Label] = field(default_factory=list)
-    places: list[SourcePlace] = field(default_factory=list)
+    entries: list[Label] = []
+    places: list[SourcePlace] = []
     repeated: int = 0  # lines that said again what stood there already
     replaced: int = 0  # lines without a grade for which another line of the same annotator has one
-    _at: dict[tuple[str, Key], int] = field(default_factory=dict, repr=False)  # annotator and pair → place in entries
+    _at: dict[tuple[str, Key], int] = {}  # annotator and pair → place in entries
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -313,7 +312,14 @@ class LabelLog:
 
     def drop(self, at: int) -> Label:
         """Take one of `lines` back."""
-        self._file.drop(at)
+        try:
+            self._file.drop(at)
+        except ConfigError:  # of a failing disk nobody knows what it has done: what the file says is true
+            with suppress(OSError, msgspec.MsgspecError):
+                there = self.path.read_bytes().splitlines()
+                self.lines = [msgspec.json.decode(line, type=Label) for line in there if line.strip()]
+                self._given.clear()
+            raise
         label = self.lines.pop(at)
         self._given.pop(label.annotator, None)
         return label

@@ -11,7 +11,7 @@ from typing import Any
 # Words by which some servers part the turns of a conversation; in a text they are nothing but text.
 _TURNS = re.compile(r"<(?=\|)|<(?=/?(?:s|start_of_turn|end_of_turn|bos|eos)>)|\[(?=/?INST\])", re.I)
 _BREAK = "\u200b"
-_THOUGHT = re.compile(r"<think(ing)?>.*?</think(ing)?>", re.S | re.I)
+_THOUGHT = re.compile(r"<(/?)think(?:ing)?>", re.I)
 _CODE = 16  # hexadecimal digits: too many to be found by trying
 _LONGEST, _STARTS = 50_000, 50  # no answer that is worth reading is longer, and none begins more often
 _DECODER = json.JSONDecoder(strict=False)  # line breaks within strings are a common slip
@@ -79,12 +79,24 @@ def answers_in(text: str, name: str) -> list[dict[str, Any]]:
     >>> answers_in('{"intent": "to know", "grade_7f": 2, "quote": "it was cut o', "grade_7f")
     [{'intent': 'to know', 'grade_7f': 2, 'quote': 'it was cut o'}]
     """
-    said = _THOUGHT.sub("", text)[:_LONGEST]
+    said = _without_thoughts(text)[:_LONGEST]
     tidy = _TRAILING.sub(r"\1", said)
     for read in (said, tidy, _closed(tidy[tidy.find("{") :] if "{" in tidy else "")):
         if found := [thing for thing in _whole(read) if name in thing]:
             return found
     return []
+
+
+def _without_thoughts(text: str) -> str:
+    """What stands between <think> and the next </think> is left out. Each mark is looked at once."""
+    kept, at, begun = [], 0, -1
+    for mark in _THOUGHT.finditer(text):
+        if not mark[1] and begun < 0:
+            begun = mark.start()
+        elif mark[1] and begun >= 0:
+            kept.append(text[at:begun])
+            at, begun = mark.end(), -1
+    return "".join(kept) + text[at:]
 
 
 def _whole(text: str) -> list[dict[str, Any]]:

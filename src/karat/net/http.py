@@ -9,12 +9,14 @@ import random
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
 
 from karat.errors import ConfigError, KaratError, MissingExtra, shorten
 from karat.errors.redaction import HIDDEN, keep_secret, redact
@@ -82,8 +84,7 @@ class HttpError(KaratError):
         self.status, self.wait, self.lost = status, wait, lost
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """When a request is sent again, and after how long: the one rule for all requests.
 
     Another try follows a lost connection, a timeout and an answer with one of `statuses`; `attempts` tries at most,

@@ -10,14 +10,19 @@ from karat.report.cells import around, interval_column, table
 from karat.report.overview import data_name, range_title
 from karat.report.tables import csv_text
 from karat.results.leaderboard import Leaderboard, MetricStanding, Standing
-from karat.results.numbers import counted, titled, with_interval, written
+from karat.results.numbers import counted, titled, with_interval
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.grammar import parse_metric
 
 if TYPE_CHECKING:
     import polars as pl
 
-_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}
+_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "−": "$-$",
+    "~": r"\textasciitilde{}",
+    "^": r"\^{}",
+    "\\": r"\textbackslash{}",
+}
 
 
 def leaderboard_report(board: Leaderboard, *, pictures: bool = False) -> Report:
@@ -80,12 +85,16 @@ def _pictures(board: Leaderboard) -> list[Section]:
 
 
 def to_latex(board: Leaderboard) -> str:
-    """A table for a paper: booktabs, best values bold, letters as superscripts."""
+    """A table for a paper: booktabs, best values bold, letters as superscripts, intervals in small print."""
     head = " & ".join(["", "System", *(_latex(titled(name, board.units[name])) for name in board.metrics)])
-    lines = [" & ".join([s.letter, _latex(s.system), *(_latex_cell(m) for m in s.metrics)]) for s in board.systems]
+    lines = [
+        " & ".join([s.letter, _latex(s.system), *(_latex_cell(m, board.units[m.metric]) for m in s.metrics)])
+        for s in board.systems
+    ]
     return "\n".join(
         [
-            f"% {_note(board)}".replace("\n", " "),
+            f"% {_note(board)}".replace("*:", "Bold:"),
+            r"% needs \usepackage{booktabs}",
             rf"\begin{{tabular}}{{ll{'r' * len(board.metrics)}}}",
             r"\toprule",
             head + r" \\",
@@ -98,12 +107,13 @@ def to_latex(board: Leaderboard) -> str:
     )
 
 
-def _latex_cell(found: MetricStanding) -> str:
+def _latex_cell(found: MetricStanding, unit: str) -> str:
     if found.value is None:
         return "--"
-    value = written(found.value)
-    letters = f"$^{{{found.beats}}}$" if found.beats else ""
-    return (rf"\textbf{{{value}}}" if found.best else value) + letters
+    row = SummaryRow(found.metric, 0, 0, found.value, found.low, found.high)
+    value, _, limits = _latex(with_interval(row, unit)).partition(" ")
+    parts = [rf"\textbf{{{value}}}" if found.best else value, f"$^{{{found.beats}}}$" if found.beats else ""]
+    return "".join(parts) + (rf" {{\scriptsize {limits}}}" if limits else "")
 
 
 def _latex(text: str) -> str:

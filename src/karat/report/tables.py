@@ -16,11 +16,14 @@ from karat.files.atomic_write import write_whole
 if TYPE_CHECKING:
     import polars as pl
 
+    from karat.results.result import Result
+
 Record: TypeAlias = dict[str, Any]
 ENDINGS = (".csv", ".parquet")
 _APART = "; "  # between plain values of one cell
 _FORMULA = re.compile(r"^\s*[=+\-@\t\r\uFF1D\uFF0B\uFF0D\uFF20]")  # the wide forms too
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # of a table; anything else before a = belongs to a path
 
 
 def tables_of(found: object) -> dict[str, list[Record]]:
@@ -79,6 +82,17 @@ def joined_tables(found: Sequence[object]) -> dict[str, list[Record]]:
     return into
 
 
+def audit_records(results: Sequence[Result]) -> dict[str, list[Record]]:
+    """The audits of several results, where a report shows them."""
+    rows = [
+        {"system": result.system or result.run, "code": e.code, "count": e.count, "found": e.found, "done": e.done}
+        | {"examples": _APART.join(e.examples)}
+        for result in results
+        for e in result.audited
+    ]
+    return {"audit": rows} if results else {}
+
+
 def table_target(output: str) -> tuple[str, Path] | None:
     """`differences=out.csv` → which table, and where to; None for what is no file of a table."""
     name, equals, path = output.partition("=")
@@ -92,6 +106,12 @@ def table_target(output: str) -> tuple[str, Path] | None:
             hint=f"-o NAME={output}; a name that there is not lists all",
         )
     return name, Path(path)
+
+
+def table_name(output: str) -> str | None:
+    """The name before `=`; None where it is part of a path."""
+    name, equals, _ = output.partition("=")
+    return name if equals and _NAME.fullmatch(name) else None
 
 
 def write_table(tables: Mapping[str, list[Record]], name: str, path: Path) -> None:

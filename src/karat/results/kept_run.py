@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -44,8 +43,7 @@ class RunDocument(msgspec.Struct, kw_only=True):
     sections: list[Any] = []  # of the report's page, but triage and sweep; quick for any number of queries
 
 
-@dataclass(frozen=True)
-class KeptRun:
+class KeptRun(msgspec.Struct, frozen=True, dict=True):
     """A run as it is kept. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…
 
     `text`: the document as it is written. The id goes by it and not by the struct, which later versions add fields to:
@@ -158,7 +156,7 @@ def read_kept(source: bytes | Path, label: str) -> KeptRun:
     import polars as pl
 
     try:
-        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
         text = rows[DOCUMENT][0]
     except (pl.exceptions.PolarsError, IndexError, OSError) as error:
         raise InputError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.attributes import attribute, attribute_names
 from karat.data.audit import Audit
@@ -19,8 +19,9 @@ from karat.errors.redaction import redact_all, redact_texts
 from karat.options.option import options_in, values_of
 from karat.results.analyses.base import Setup, restore_analyses
 from karat.results.kept_run import SCORE, KeptRun, columns_named, read_kept
-from karat.results.result import Precomputed, Result, nullable
+from karat.results.result import Precomputed, Result
 from karat.results.saved import SavedResult, origin, read_saved, scores_by_query
+from karat.results.summary import nullable
 from karat.results.tables_form import SavedTables, restored_tables, saved_tables
 from karat.scoring.collect import RunData
 from karat.scoring.judged import Rules
@@ -167,6 +168,7 @@ def _refuse_torn(saved: SavedResult) -> None:
 
 def _settings(saved: dict[str, Any], kind: type[_S]) -> _S:
     try:
-        return msgspec.convert({name: saved[name] for name in options_in(kind) if name in saved}, kind)
+        known = {name: each.type for name, each in options_in(kind).items() if name in saved}
+        return kind(**{name: msgspec.convert(saved[name], type) for name, type in known.items()})
     except msgspec.ValidationError as error:
         raise InputError(f"the saved result has an invalid setting: {error}", code="damaged-result") from error

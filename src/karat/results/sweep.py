@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.attributes import segment_title
 from karat.data.ids import Floats, Ints

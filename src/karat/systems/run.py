@@ -113,7 +113,7 @@ def run_retriever(
                 tick()
                 if asked == _HOPELESS < len(todo) and asker.counts["failed"] == asked:
                     what = f"stopped, for the first {asked} queries failed: {asker.examples['failed'][0]}"
-                    hint = "mend it, then the same command with --retry-failed; without, it goes on after them"
+                    hint = "fix the cause, then run the same command with --retry-failed"
                     raise ConfigError(what, code="every-query-failed", hint=hint)
     finally:
         log.close()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from karat.errors import InputError, KaratError, UnknownName
+from karat.errors import ConfigError, InputError, KaratError, UnknownName
 from karat.errors.redaction import redact, redact_known
 from karat.history.store import NotThere, StoreError
 
@@ -29,6 +28,7 @@ _REFUSALS = {
 }
 
 
+Offset = Annotated[int, msgspec.Meta(ge=0, le=100_000_000)]
 Answer: TypeAlias = Callable[[Any, dict[str, str], Any, Any], Any]
 
 
@@ -39,12 +39,15 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
+class NotYet(ConfigError):
+    """What would be a hint to somebody who labels."""
+
+
 class NoParameters(msgspec.Struct, frozen=True):
     """Of an endpoint that takes none."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One path and method. `parameters`: a struct of what may stand after the question mark, `gives`: what comes back.
 
     `answer` gets what it answers from (the store), what stands in the path, the parameters and the body.
@@ -101,8 +104,9 @@ def as_json(value: Any, status: int = 200) -> Response:
 
 
 def problem_of(error: KaratError) -> tuple[int, Problem]:
-    """404 for what is not there, 503 for a store that does not answer, 400 for everything else."""
-    status = 404 if isinstance(error, NotThere) else 503 if isinstance(error, StoreError) else 400
+    """404 for what is not there, 503 for a store that does not answer, 403 for hints, 400 for everything else."""
+    codes = {NotThere: 404, StoreError: 503, NotYet: 403}
+    status = next((code for kind, code in codes.items() if isinstance(error, kind)), 400)
     return status, Problem(str(error).partition("\nhint: ")[0], error.hint and redact(error.hint))
 
 

@@ -16,14 +16,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from karat.errors import InputError, KaratError
 from karat.errors.redaction import redact_known
-from karat.gates.verdicts import Verdicts
+from karat.gates.verdict_form import Verdicts
 from karat.history.queries import Order
 from karat.history.report import gold_set, minute
 from karat.history.store import Store
 from karat.report.renderers.html import Placed, asset, environment
 from karat.report.svg import element
 from karat.web.access import VISITOR
-from karat.web.endpoints import Problem, problem_of
+from karat.web.endpoints import Offset, Problem, problem_of
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -85,7 +85,7 @@ class AskPage(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | None = None
     order: Order | None = None
     text: str = ""
-    offset: int = 0
+    offset: Offset = 0
 
 
 def asked_of(request: Request, kind: type[_S]) -> _S:

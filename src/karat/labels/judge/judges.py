@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -60,8 +59,7 @@ GRADES = (0, 1, 2)
 _NOTE = 300
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True):
     """Instructions, and the version that labels carry."""
 
     instructions: str = _INSTRUCTIONS

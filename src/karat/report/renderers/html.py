@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import groupby
@@ -81,8 +80,7 @@ def _policy(style: str, script: str) -> str:
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """A section with a name that no other on the page has."""
 
     id: str
@@ -170,7 +168,6 @@ def environment() -> Environment:
         draw=draw,
         as_table=as_table,
         looks=lambda table: [_look(table, i) for i in range(len(table.columns))],
-        example=_example,
         texts=_texts,
     )
     made.globals.update(signs=SIGNS, most_rows=_ROWS, show=_shown)
@@ -178,7 +175,9 @@ def environment() -> Environment:
 
 
 def _shown(block: Block, *place: str | int) -> Markup:
-    """By the macro for its kind."""
+    """By the macro for its kind. Examples have none: a page has a thousand of them."""
+    if isinstance(block, Example):
+        return _example(block, str(place[1]))
     macro = getattr(_macros(), _SHOWN_BY.get(_kind(block), _kind(block)))
     return Markup(macro(block, *place))  # escaped by the template
 
@@ -256,12 +255,12 @@ def _listed(listing: Listing) -> Markup:
 def _line(line: Line, only: str | None) -> str:
     """Tabs, which a reader sees as spaces, part an id from what stands around it: by it the script looks its text up.
     One that is not shown as it is has no tabs, and is not looked up."""
-    gap = "\t" if is_verbatim(line.id) else " "
+    gap, name = ("\t", line.id) if is_verbatim(line.id) else (" ", short_name(line.id))
     before = f" {_safe(write_cell(line.facts[only], 'text'), _CELL)}" if only in line.facts else ""
     others = [f"{n} {write_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
     after = f"{gap}{_safe(', '.join(others), _CELL)}" if others else ""
     text = f"<p>{marked(line.text, line.marks)}" if line.text else ""
-    return f"{before}{gap}{_safe(short_name(line.id))}{after}{text}"
+    return f"{before}{gap}{_safe(name)}{after}{text}"
 
 
 def _texts(listing: Listing) -> Markup:

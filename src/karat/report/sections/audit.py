@@ -104,7 +104,7 @@ class Artifacts(ReportSection):
             "queries that the run lacks": {"worst": "scored as failed", "skip": "left out"}[rules.missing],
             "hits cut under the score": rules.min_score,
             "document of a chunk": f"what stands before {rules.doc_of!r}",
-            "items in the corpus": result.corpus_size,
+            "items in the corpus": result.rules.corpus_size,
             "versions of the metrics": ", ".join(f"{name} v{version}" for name, version in result.definitions.items()),
         }
         return [msgspec.structs.replace(table, rows=[*table.rows, *_table(settings).rows])]

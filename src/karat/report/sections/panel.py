@@ -100,10 +100,10 @@ def _note(result: Result, beside: dict[str, _Values], clusters: bool) -> str | N
         notes.append("ceiling: what a perfect ranking of the gold would score.")
     if "BM25" in beside:
         notes.append("BM25: what plain word search scores.")
-    elif result.no_bm25 is not None:
-        notes.append(f"BM25 is not shown: {result.no_bm25}.")
+    elif result.context.no_bm25 is not None:
+        notes.append(f"BM25 is not shown: {result.context.no_bm25}.")
     if "random floor" in beside:
-        notes.append(f"random floor: what chance would score in a corpus of {result.corpus_size:,}.")
+        notes.append(f"random floor: what chance would score in a corpus of {result.rules.corpus_size:,}.")
     if clusters and result.cluster is not None:
         notes.append(f"intervals: queries with the same {result.cluster} are resampled together.")
     return " ".join(notes) or None
