@@ -103,7 +103,7 @@ def _row_problems(rows: pl.DataFrame, metrics: Sequence[str]) -> Iterator[str]:
         yield "scores and summary have not the same metrics"
     for name in (name for name in rows.columns if name.startswith((SCORE, VOTE))):
         column = rows[name]
-        if not column.drop_nulls().is_finite().all() or (name.startswith(VOTE) and (column.min() or 0) < 0):
+        if not column.drop_nulls().is_finite().all() or (name.startswith(VOTE) and (column < 0).any()):
             yield f"the column {shorten(name, 60)} holds what is no number"
     votes = set(columns_named(rows, VOTE))
     if not votes <= set(metrics) or any(rows[VOTE + name].null_count() for name in votes):
