@@ -356,7 +356,7 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
                 body = {"query_id": f"q{i}", "chunk_id": "c", "grade": i % 3, "annotator": annotator}
                 server.ask("POST", LABELS, body)
                 stored.append((annotator, f"q{i}"))
-                if len(stored) == 40:
+                if len(stored) >= 40:  # two may be stored at once
                     server.process.send_signal(signal.SIGKILL)
         except (OSError, http.client.HTTPException):
             return  # it is gone

@@ -185,7 +185,7 @@ def test_serve_says_where_and_ends_when_told(tmp_path: Path) -> None:
         assert (other.returncode, f"127.0.0.1:{port}" in other.stderr) == (2, True)
     finally:
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err.count("\n"), "--save" in err) == (0, 1, True)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 import click
 
 from karat.cli.options import grade_option, store_option
+from karat.cli.say import say
 
 
 @click.command("serve", short_help="The history in the browser, and as an API.")
@@ -74,7 +75,7 @@ def command(
 
             history = opened.enter_context(open_store(store, create=True))
         name = f"[{host}]" if ":" in host else host
-        click.echo(f"{history.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
+        say(f"{history.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
         if not history.runs(limit=1).rows:
-            click.echo("it is empty: `karat eval … --save` keeps a run in it", err=True)
+            say("it is empty: `karat eval … --save` keeps a run in it", err=True)
         serve(history, access, socket, desk)

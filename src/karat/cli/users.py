@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.say import say
+
 
 @click.command("users", short_help="Add a user to the file that `karat serve --users` reads.")
 @click.argument("file")
@@ -24,4 +26,4 @@ def command(file: str, name: str) -> None:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [line for line in lines if line.partition(":")[0] != name]
     write_whole(path, "".join(f"{line}\n" for line in (*kept, user_line(name, password))).encode(), mode=PRIVATE)
-    click.echo(f"wrote {file}: {name}", err=True)
+    say(f"wrote {file}: {name}", err=True)

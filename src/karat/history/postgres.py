@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from karat.errors import MissingExtra
+from karat.errors.redaction import HIDDEN, keep_password_of, redact
 from karat.history.statements import CURRENT, Connection, Rows
 from karat.history.store import Collision, Store, StoreError, gone
 
 if TYPE_CHECKING:
     import psycopg
 
-SCHEMES = ("postgresql://", "postgres://")
+_SCHEME = re.compile(r"(?:postgresql|postgres)(?:\+\w+)?://", re.I)  # SQLAlchemy names a driver after a +
 _LOCK = 0x6B61726174  # "karat": whoever writes holds it
 _COLLISIONS = ("40001", "40P01")  # SQLSTATE of transactions that may be done again: serialisation failure, deadlock
 _PATIENCE = 60  # seconds to wait for others that write
@@ -30,7 +31,8 @@ class PostgresStore(Store):
     postgres = True
 
     def __init__(self, url: str, *, up_to: int = CURRENT) -> None:
-        self.label, self._url = without_password(url), url
+        keep_password_of(url)
+        self.label, self._url = without_password(url), _SCHEME.sub("postgresql://", url, count=1)
         # One connection to read and one to write, for any thread: nobody who reads waits for who writes.
         self._locks = {False: threading.RLock(), True: threading.RLock()}
         self._connections: dict[bool, psycopg.Connection[Any]] = {}
@@ -115,11 +117,11 @@ class PostgresStore(Store):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = lines[-1] if lines else type(error).__name__
         try:
-            for secret in _secrets(self._url):
-                said = said.replace(secret, "…")
+            for secret in _secrets(self._url):  # however short
+                said = said.replace(secret, HIDDEN)
         except ValueError:
             return "the address cannot be read"
-        return said
+        return redact(said)
 
 
 def _driver() -> ModuleType:
@@ -138,6 +140,14 @@ class _Asking:
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         return self._connection.execute(statement.replace("?", "%s"), values)
+
+
+def is_postgres(place: str) -> bool:
+    """
+    >>> [is_postgres(x) for x in ("postgresql+psycopg://h/db", "POSTGRES://h/db", "my/folder", "mysql://h/db")]
+    [True, True, False, False]
+    """
+    return _SCHEME.match(place) is not None
 
 
 def without_password(url: str) -> str:

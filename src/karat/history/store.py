@@ -379,9 +379,11 @@ class Store(ABC):
 
     def version(self, connection: Connection) -> int:
         found = connection.execute("SELECT version FROM karat_history").fetchall()
-        return self._known(int(found[0][0]) if found else 0)
+        return self._known(found[0][0] if found else 0)
 
-    def _known(self, version: int) -> int:
+    def _known(self, version: object) -> int:
+        if not isinstance(version, int):
+            raise StoreError("the catalogue of the history is damaged", code="damaged-history", file=self.label)
         if version > CURRENT:
             raise StoreError(
                 f"the history {self.label} was written by a newer Karat (its tables have version {version}, "

@@ -10,9 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from karat.errors import ConfigError
 from karat.files.atomic_write import write_whole
@@ -60,8 +61,7 @@ class User(NamedTuple):
     cost: HashCost = _FIRST_COST
 
 
-@dataclass
-class Access:
+class Access(msgspec.Struct):
     """`hosts`: names under which this server may be asked for; another one is a page of a stranger in disguise.
 
     Any number of threads may ask at once. `cost`: what a password of lower cost is hashed again with when its user logs
@@ -69,14 +69,14 @@ class Access:
 
     hosts: frozenset[str] = frozenset(LOOPBACK)
     token: str | None = None
-    users: dict[str, User] = field(default_factory=dict)
+    users: dict[str, User] = {}
     clock: Callable[[], float] = time.monotonic
     cost: HashCost = COST
     upgraded: Callable[[str, User, User], None] | None = None
-    _sessions: dict[str, tuple[str, float]] = field(default_factory=dict)  # hash of the cookie → name, end
-    _tries: dict[str, list[float]] = field(default_factory=dict)  # name → wrong ones, and those that are being checked
+    _sessions: dict[str, tuple[str, float]] = {}  # hash of the cookie → name, end
+    _tries: dict[str, list[float]] = {}  # name → wrong ones, and those that are being checked
     _swept: float = float("-inf")
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     @property
     def open(self) -> bool:

@@ -6,7 +6,6 @@ The pages are plain forms, made quicker by a little script.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -43,8 +42,7 @@ _BESIDE = 100  # pairs of a table
 _NO_TEXT = "This pair has no text: `karat pool --corpus` lends it."
 
 
-@dataclass(frozen=True)
-class Visit:
+class Visit(msgspec.Struct, frozen=True):
     """Somebody at the desk. Who is logged in labels under that name and no other."""
 
     store: Store
