@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -190,3 +193,26 @@ def test_who_leaves_gives_the_turn_back() -> None:
 async def _take(turns: Turns) -> None:
     async with turns.turn("c"):
         raise AssertionError
+
+
+def test_many_first_requests_do_not_end_the_server(store: Any, tmp_path: Path) -> None:
+    """msgspec learns of a struct when it is first read, which threads must not do at once."""
+    script = """if True:
+        import sys, threading
+        from pathlib import Path
+        from karat.history.folder import FolderStore
+        from karat.web.access import Access
+        from karat.web.app import create_app
+        from karat.results.kept_run import read_document
+        store = FolderStore(Path(sys.argv[1]))
+        create_app(store, Access())
+        text, ready = store._document(store.find("n0")), threading.Barrier(12)
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=lambda: (ready.wait(), read_document(text, "x"))) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    """
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / ".karat")], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

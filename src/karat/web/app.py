@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
@@ -45,8 +46,19 @@ PAGES: dict[str, Callable[[Store, Request], Response]] = {
 }
 
 
+def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
+    """What msgspec must know of our structs. It finds out when one is first read, and the process ends where two threads
+    do that at once: so this comes before the first request."""
+    for own in kind.__subclasses__():
+        if own.__module__.startswith("karat."):
+            with suppress(TypeError):  # with fields of a kind that is never read
+                msgspec.json.Decoder(own)
+        prepare(own)
+
+
 def create_app(store: Store, access: Access, desk: Desk | None = None, patience: Patience | None = None) -> Starlette:
     """`store` and `desk` stay open as long as the application runs."""
+    prepare()
     visit = partial(visit_of, store, desk or Desk())
     return Starlette(
         routes=[
