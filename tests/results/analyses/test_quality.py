@@ -43,7 +43,9 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def rows(call: Call, files: dict[str, str], signal: str) -> dict[tuple[str, str | None], dict[str, Any]]:
-    code, out, _ = call("eval", files["run"], "--gold", files["gold"], "--quality", signal, "--resamples", "500", "--json")
+    code, out, _ = call(
+        "eval", files["run"], "--gold", files["gold"], "--quality", signal, "--resamples", "500", "--json"
+    )
     assert code == 0
     return {(row["metric"], row["segment"]): row for row in json.loads(out)["analyses"]["quality"]["rows"]}
 
