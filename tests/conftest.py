@@ -55,6 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         longest_first(items)
 
 
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret is hidden for as long as a process lives, and all tests are one process."""
+    monkeypatch.setattr("karat.errors.redaction._told", set())
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real data that lies beside the checkout and is no part of it."""

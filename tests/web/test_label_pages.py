@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browsing import follow, wait_until
+from logins import access_of
 from playwright.sync_api import Browser, Page
 
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
 from karat.labels.files import read_labels
-from karat.web.access import Access, user_line
+from karat.web.access import Access
 
 HOSTILE = "<script>window.hacked = 1</script>\" onmouseover='window.hacked = 1' {{ 7 * 7 }} </textarea>\u202e"
 
@@ -128,10 +129,9 @@ def test_what_cannot_be_stored_is_said_and_tried_again(browser: Browser, labelli
 
 def test_plain_forms_and_a_log_in(browser: Browser, store: Store, desk: Desk, serving: Any, tmp_path: Path) -> None:
     """Without any script, as a browser sends them."""
-    name, _, salt, digest = user_line("ada", "correct horse").split(":")
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    with serving(store, Access(users={name: (salt, digest)}), desk) as site:
+    with serving(store, access_of("ada"), desk) as site:
         page.goto(f"{site.url}/labels/pool")
         page.fill("input[name=name]", "ada")
         page.fill("input[name=password]", "correct horse")

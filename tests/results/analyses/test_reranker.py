@@ -90,6 +90,16 @@ def test_fifty_candidates_unless_one_came_from_further_down(place: int, final: b
     assert (gain.rerank_depth, gain.best) == (depth, 1.0 if place <= depth else 0.0)
 
 
+def test_a_depth_that_differs_between_queries_is_not_silently_fifty() -> None:
+    raw = [f"x{i}" for i in range(1, 61)]
+    run = log(topk={query: ["x2", "x1"] for query in "pq"}, raw=dict.fromkeys("pq", raw))
+    lines = [{**line, "rerank_depth": 20 + 10 * i} for i, line in enumerate(run)]
+    gold = {"p": ["x2"], "q": ["x2"]}
+    assert found(karat.evaluate(lines, gold)).logged_depths == 2
+    assert found(karat.evaluate(lines, gold, rerank_depth=20)).logged_depths == 0
+    assert found(karat.evaluate([{**line, "rerank_depth": 20} for line in run], gold)).logged_depths == 0
+
+
 def test_the_depth_can_be_given_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").write_text(json.dumps({"query_id": "q", "topk": ["x"], "raw": ["x", "y", "r"]}) + "\n")
     (tmp_path / "gold.jsonl").write_text(json.dumps({"query_id": "q", "gold": ["r"]}) + "\n")
