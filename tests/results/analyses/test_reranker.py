@@ -91,7 +91,7 @@ def test_fifty_candidates_unless_one_came_from_further_down(place: int, final: b
 
 def test_a_depth_that_differs_between_queries_is_not_silently_fifty() -> None:
     raw = [f"x{i}" for i in range(1, 61)]
-    run = log(topk={query: ["x2", "x1"] for query in "pq"}, raw={query: raw for query in "pq"})
+    run = log(topk={query: ["x2", "x1"] for query in "pq"}, raw=dict.fromkeys("pq", raw))
     lines = [{**line, "rerank_depth": 20 + 10 * i} for i, line in enumerate(run)]
     gold = {"p": ["x2"], "q": ["x2"]}
     assert found(karat.evaluate(lines, gold)).logged_depths == 2
