@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.options import options_of
-from karat.cli.say import say
+from karat.cli.say import say, say_text
 from karat.scoring.options import Options
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def command(
             say(f"fill in: {line}", err=True)
     failed = _check(root, found, columns)
     for line in _next_commands(root, found, workflow):
-        say(line, err=True)
+        say_text(line, err=True)
     if failed:
         raise SystemExit(2)
 
