@@ -129,6 +129,7 @@ BESIDES["gate", "calibration"] = BESIDES["gate", "gold_scale"] = [*BY_JUDGE, "--
 BESIDES["gate", "max_grade"] = ["--labels", "judge.jsonl"]
 BESIDES["merge", "gold_scale"], BESIDES["merge", "doc_of"] = [], ["chunk.jsonl"]
 BESIDES["merge", "target"] = ["--gold", "target.jsonl", "second.jsonl"]
+BESIDES["eval", "quality"] = ["--resamples", "200"]  # each is a step in Python
 BESIDES["eval", "corpus_size"] = ["--gold", "target.jsonl", "--target", "gold_chunk_id"]  # a document has no floor
 SETTINGS = {"settings", "statistics", "seconds"}  # what was asked for, and not what came of it
 

@@ -13,7 +13,7 @@ import pytest
 import karat
 from karat.cli.main import main
 from karat.gates.gate import gate
-from karat.gates.verdicts import GateVerdict
+from karat.gates.verdict_form import GateVerdict
 from karat.results.save import saved_form
 from karat.results.saved import saved_text
 from karat.statistics.sampling import Sampling

@@ -17,7 +17,8 @@ import karat
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import gate, judge_result
-from karat.gates.verdicts import GateJudge, GateVerdict, Verdicts, overall
+from karat.gates.verdict_form import GateVerdict, Verdicts
+from karat.gates.verdicts import GateJudge, overall
 from karat.results.result import Result
 from karat.results.save import saved_form
 from karat.statistics.intervals import Sampling
@@ -287,9 +288,9 @@ def test_a_segment_without_a_query() -> None:
 def test_a_large_segment_is_found_fast() -> None:
     gold = gold_of(4000, language=lambda i: "en" if i % 2 else "pt")
     result = scored(share(2000, 4000), gold)
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert verdict(result, metric="hit@1", threshold=0.4, segment={"language": "en"}).n == 2000
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize("on", ["mean", "bound"])
@@ -332,7 +333,7 @@ def test_segments_of_noise_go_red_rarely() -> None:
 
 
 def _with(result: Result, values: Any) -> Result:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(result, values={"hit@1": values})
 

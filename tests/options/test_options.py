@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,7 +36,6 @@ EVALUATING = [karat.evaluate, karat.evaluate_all, karat.compare, karat.gate]
 RUN, GOLD = {"q": ["a", "b"]}, {"q": ["a"]}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Few(OptionList):
     """A list to test with."""
 

@@ -162,7 +162,7 @@ def test_only_shares_can_be_planned() -> None:
 
 
 def test_another_dataset_is_refused() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     first = found([True, False])
     other = replace(first, gold=replace(first.gold, dataset=karat.read_gold(GOLD).dataset))

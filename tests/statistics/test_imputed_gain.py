@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from karat.statistics.imputed_gain import GradedItems, imputed_ndcg, rank_bands
 from karat.statistics.sampling import Sampling

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 
 from karat.cli.options import F
+from karat.cli.say import say, say_text
 
 
 def _seconds(flag: str, default: int, limits: click.IntRange, about: str) -> Callable[[F], F]:
@@ -41,16 +42,16 @@ def command(
 
     A token that may not comment is no error: the text goes to the job's summary (GitHub) or log (GitLab).
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from karat.net.hosts.comments import PATIENCE, find_host, plan, post, read_body
 
     body = read_body(file)
     found = find_host(os.environ, host, number, dry_run)
     if dry_run:
-        click.echo(plan(found, name, body))
+        say_text(plan(found, name, body))
         return
     outcome = post(found, name, body, replace(PATIENCE, limit=patience), timeout)
     if outcome.warning:
-        click.echo(click.style("warning: ", fg="yellow", bold=True) + outcome.warning, err=True)
-    click.echo(outcome.text or outcome.done)
+        say(outcome.warning, err=True, label="warning: ", fg="yellow", bold=True)
+    say_text(outcome.text or outcome.done)

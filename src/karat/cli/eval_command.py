@@ -20,6 +20,7 @@ from karat.cli.options import (
     save_options,
     statistics_options,
 )
+from karat.cli.say import say
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
@@ -105,7 +106,7 @@ def command(
 
         print_reports(map(brief_report if brief else evaluation_report if explain else short_report, results))
     for output in outputs:
-        click.echo(f"wrote {export(results, output, command_line())}", err=True)
+        say(f"wrote {export(results, output, command_line())}", err=True)
     if keeper is not None:
         for result in results:
             keeper.keep(result)
@@ -136,7 +137,7 @@ def _many(
     show([board], leaderboard_report, as_json, others, lambda: leaderboard_report(board, pictures=True))
     for output in tables:
         write_whole(output, board_file(board, output[output.rindex(".") :]))
-        click.echo(f"wrote {output}", err=True)
+        say(f"wrote {output}", err=True)
     if keeper is not None:
         for result in results:
             keeper.keep(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from karat.cli.options import report_output
+from karat.cli.say import say_data
 
 
 @click.command("metrics", short_help="List the metrics with definition, convention and trec_eval's name.")
@@ -20,7 +21,7 @@ def command(name: str | None, as_json: bool, markdown: bool, outputs: tuple[str,
 
     check_outputs(outputs)
     if markdown:
-        click.echo(reference(), nl=False)
+        say_data(reference())
         return
     found = describe_all() if name is None else [describe(name)]
     show([found], lambda _: metrics_report(name), as_json, outputs)

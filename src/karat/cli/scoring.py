@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from karat.cli.options import input_files
+from karat.cli.say import say, say_data, say_rendered
+from karat.errors.redaction import redact
 from karat.labels.options import LabelOptions
 from karat.options.option import options_in
 from karat.scoring.options import Options
@@ -18,7 +18,7 @@ from karat.scoring.options import Options
 if TYPE_CHECKING:
     from karat.data.corpus import Corpus
     from karat.gates.criteria import Criteria
-    from karat.gates.verdicts import Verdicts
+    from karat.gates.verdict_form import Verdicts
     from karat.history.store import Store
     from karat.llm.client import CostEstimate
     from karat.report.blocks import Report
@@ -216,7 +216,7 @@ def show(
     for output in outputs:
         if (target := table_target(output)) is not None:
             write_table(joined_tables(found) | audit_records(audited), *target)
-            click.echo(f"wrote {target[1]}", err=True)
+            say(f"wrote {target[1]}", err=True)
             continue
         if output.endswith(".json"):
             content = json_text(value)
@@ -225,7 +225,7 @@ def show(
         else:
             content = "\n".join(render_markdown(report(one)) for one in found).encode()
         write_whole(output, content)
-        click.echo(f"wrote {output}", err=True)
+        say(f"wrote {output}", err=True)
 
 
 def print_reports(reports: Iterable[Report]) -> None:
@@ -233,7 +233,7 @@ def print_reports(reports: Iterable[Report]) -> None:
 
     width, codes = terminal_width(), terminal_codes()
     for i, report in enumerate(reports):
-        click.echo("\n" * bool(i) + render_terminal(report, width, codes), nl=False, color=True)
+        say_rendered("\n" * bool(i) + render_terminal(report, width, codes), color=True)
 
 
 def run_paid(
@@ -251,13 +251,13 @@ def run_paid(
     if dry_run and as_json:
         print_json(estimate)
     else:
-        click.echo(estimate_text(estimate), err=not dry_run)
+        say(estimate_text(estimate), err=not dry_run)
     if dry_run:
         return None
     try:
         done = work(progress=counting)
     except KeyboardInterrupt:
-        click.echo("stopped; the same command goes on, and pays for nothing twice", err=True)
+        say("stopped; the same command goes on, and pays for nothing twice", err=True)
         raise
     show([done], report, as_json, outputs)
     return done
@@ -270,10 +270,10 @@ def page_text(report: Report) -> bytes:
 
 
 def command_line() -> str:
-    """The command that is running, as one would type it."""
+    """The command that is running, as one would type it; without secrets."""
     import shlex
 
-    return shlex.join(["karat", *sys.argv[1:]])
+    return shlex.join(["karat", *map(redact, sys.argv[1:])])
 
 
 def print_json(value: Any) -> None:
@@ -281,7 +281,7 @@ def print_json(value: Any) -> None:
     from karat.data.saved import json_text
 
     text = value if isinstance(value, bytes) else json_text(value)
-    click.echo(re.sub(r"##(?=\w*\[)", r"#\\u0023", text.decode()), nl=False)
+    say_data(re.sub(r"##(?=\w*\[)", r"#\\u0023", text.decode()))
 
 
 class Keeper:
@@ -301,7 +301,7 @@ class Keeper:
             kept = keep_result(result)
             saved = self._store.save(kept, branch=code_branch(), tags=self._tags, judgements=judged)
         done = "saved" if saved.new else "was saved before"
-        click.echo(f"{result.system or result.run}: {done} as {short(saved.id)} in {self._store.label}", err=True)
+        say(f"{result.system or result.run}: {done} as {short(saved.id)} in {self._store.label}", err=True)
 
 
 def open_for_saving(save: bool | None, tags: tuple[str, ...]) -> Keeper | None:

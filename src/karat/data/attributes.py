@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.audit import Audit
 from karat.data.gold import Gold

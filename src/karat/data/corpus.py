@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
+from karat.data.bulk import Bulk
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
 from karat.data.ids import DocRule, as_list
 
@@ -20,15 +21,14 @@ if TYPE_CHECKING:
 VERSIONS = ("doc_version", "version")  # how corpora call it
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Corpus:
+class Corpus(Bulk, frozen=True):
     """Parallel lists, in the order of the file."""
 
     label: str
     ids: list[str]
     titles: list[str]
     texts: list[str]
-    fields: dict[str, list[Any]] = field(default_factory=dict)
+    fields: dict[str, list[Any]] = {}
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.ids import Bools, Floats, Hashes, Ints, hashes_if_needed, take
 from karat.errors import ConfigError
 
@@ -23,8 +25,7 @@ OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
 OTHER_LISTS = ("raw", "topk_original")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Hits:
+class Hits(Bulk, frozen=True):
     """Some whole queries of one system: query i owns rows offsets[i] … offsets[i+1] of every column."""
 
     system: str
@@ -34,12 +35,14 @@ class Hits:
     score: Floats | None = None  # NaN where a hit has none
     rank: Floats | None = None  # NaN where a hit has none; never set where the format says that score decides
     docs: Ids | None = None  # document of each hit where the log says so ("" = not said)
-    columns: dict[str, list[Any]] = field(default_factory=dict)  # OPTIONAL_COLUMNS that were asked for
-    latency: dict[str, Floats] = field(default_factory=dict)  # stage → ms a query, NaN where not measured
-    fields: dict[str, list[Any]] = field(default_factory=dict)  # other things said of a query, None = not said
+    columns: dict[str, list[Any]] = {}  # OPTIONAL_COLUMNS that were asked for
+    latency: dict[str, Floats] = {}  # stage → ms a query, NaN where not measured
+    fields: dict[str, list[Any]] = {}  # other things said of a query, None = not said
     lines: Ints | None = None  # line of each query in its file
     written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
-    others: dict[str, Hits] = field(default_factory=dict)  # requested OTHER_LISTS, for the queries that have one
+    others: dict[str, Hits] = msgspec.field(
+        default_factory=dict
+    )  # requested OTHER_LISTS, for the queries that have one
     turned: bool | None = None  # True: scores were distances, and are negated; None: nobody says what they are
     places: Ints | None = None  # one number per query: where Run.look can read it again; None = cannot
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus
@@ -70,14 +71,13 @@ def _cuts(prefix: str, beyond: str) -> list[str]:
     return ["", *(prefix[:at] for at in range(1, len(prefix) + 1) if at in places)]
 
 
-@dataclass(frozen=True)
-class IdNormalizer:
+class IdNormalizer(msgspec.Struct, frozen=True):
     """The normal form of the ids on both sides, without the prefix that all ids of a side have."""
 
     rule: DocRule
     run_prefix: str = ""
     gold_prefix: str = ""
-    _known: dict[str, str] = field(default_factory=dict, repr=False)
+    _known: dict[str, str] = {}
 
     @classmethod
     def of(cls, gold: Gold, run: Run, rule: DocRule) -> IdNormalizer:

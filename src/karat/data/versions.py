@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from calendar import isleap, monthrange
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import Any, TypeAlias
+
+import msgspec
 
 Span: TypeAlias = tuple[int, int]  # first and last microsecond since 1970, UTC
 
@@ -41,8 +42,7 @@ _NUMBER = rf"v? (\d{{1,18}} (?: \.\d{{1,18}} )*) {_BUILD}"
 _BEFORE = rf"v? (\d{{1,18}} (?: \.\d{{1,18}} )+) - ([\w.-]+) {_BUILD}"  # a pre-release
 
 
-@dataclass(frozen=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A version as a time, as a number, or as both."""
 
     text: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
@@ -28,8 +28,7 @@ _PAIRS = 40  # to label: an hour's work would frighten everybody away
 _EVERY = 2  # every second query: enough to tell a good search from a bad one, and measured in half the time
 
 
-@dataclass(frozen=True)
-class DemoQuestion:
+class DemoQuestion(msgspec.Struct, frozen=True):
     """One query: what keyword search found, and the order in which a reranker put the best of it."""
 
     query_id: str
@@ -39,8 +38,7 @@ class DemoQuestion:
     latency_ms: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Helpdesk:
+class Helpdesk(msgspec.Struct, frozen=True):
     gold: Gold
     corpus: Corpus
     questions: list[DemoQuestion]
@@ -88,8 +86,7 @@ KEYWORD, RERANKED = "keyword search", "keyword search + rerank"
 GATES = ("recall@5 >= 0.33", "ndcg@5 >= 0.42", "recall@5 >= 0.30 in language=es-AR", "recall@5 drop <= 0.02")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One run: who searched what, and what was said of it. `until`: the newest article in the index."""
 
     day: str

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from karat.demo.helpdesk import GATES, STORY, Step, baseline_of, read_helpdesk, run_log
 from karat.files.progress import counting

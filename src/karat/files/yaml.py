@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -154,8 +153,7 @@ _NAMES = {"float": "number", "str": "text", "int": "whole number", "object": "ma
 _OPEN = "..."  # how msgspec calls a key of a mapping, whichever it is
 
 
-@dataclass(frozen=True)
-class YamlDocument:
+class YamlDocument(msgspec.Struct, frozen=True):
     """What a file holds, and where."""
 
     file: str | None  # None: from memory, where there are no lines

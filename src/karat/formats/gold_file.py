@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.data.gold import Dataset, Gold, GoldBuilder
+from karat.data.gold import Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Packed, joined_ids
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import HEADER, dataset_of, header_of
@@ -46,7 +47,9 @@ class GoldFormat(Format):
             return bool({"query_id", "query", "gold"} & set(first) or HEADER & set(first)) or _holds_entries(first)
         if source.looks_like_json:
             return re.search(rb'"(query_id|query|gold|queries)"\s*:', source.head) is not None
-        return re.search(rb"^\s*(-\s+)?(query_id|query|gold|queries)\s*:", source.head, re.M) is not None
+        return (
+            re.search(rb"^\s*(-\s+)?\{?\s*[\"']?(query_id|query|gold|queries)[\"']?\s*:", source.head, re.M) is not None
+        )
 
     def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         reader = GoldReader(source.label, options)

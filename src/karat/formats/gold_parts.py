@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
@@ -32,8 +31,7 @@ _TEXTS = ("query", "evidence", "answer", "answer_span", "negatives")
 _FIELDS = (*_TEXTS, "as_of", "conversation_id", "source", "entities")
 
 
-@dataclass(frozen=True)
-class GoldPart:
+class GoldPart(msgspec.Struct, frozen=True, dict=True):
     """Some entries, column by column."""
 
     label: str

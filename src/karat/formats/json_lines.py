@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -48,8 +47,7 @@ class ListField(NamedTuple):
     numbers: str | None = None
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(msgspec.Struct, frozen=True):
     """Values of all objects by name, and how many objects each list has."""
 
     counts: Ints
@@ -70,15 +68,14 @@ class _Spans(NamedTuple):
     of_numbers: bool  # objects of numbers, else texts
 
 
-@dataclass(frozen=True)
-class LineTable:
+class LineTable(msgspec.Struct, frozen=True):
     """Lines: one value a line for every field, and the objects of their lists as columns."""
 
     starts: Ints  # where each line begins
     columns: Mapping[str, Columns]  # field → the objects of its lists
     block: bytes
     spans: Mapping[str, _Spans]  # field → where its values stand, to be read when somebody asks
-    values: dict[str, list[Any]] = field(default_factory=dict)
+    values: dict[str, list[Any]] = {}
     numbers: Mapping[str, Floats] | None = None  # of the field with an object of numbers: by name, NaN where not said
     decoder: Any = None  # of that field
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.audit import Audit
 from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, Hits, NoLists, Run

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.hits import OPTIONAL_COLUMNS, Hits
-from karat.data.ids import Floats, Ints, Packed, as_list, compact, first_empty, joined_ids
-from karat.data.packed_ids import WORD
+from karat.data.ids import Floats, Ints, Packed, as_list, compact, joined_ids
+from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable
 from karat.formats.records import Records, column, extra_columns, has_field, pick
@@ -39,15 +40,14 @@ def _different(values: list[Any]) -> list[Any]:
         return [v for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
 
 
-@dataclass(frozen=True)
-class SystemRecords:
+class SystemRecords(msgspec.Struct, frozen=True, dict=True):
     """Some records of one system."""
 
     label: str
     records: Records[RunRecord]
     lines: Sequence[int | None]
     extra_names: dict[str, str]
-    columns: Mapping[str, Columns] = field(default_factory=dict)  # lists that were read as columns
+    columns: Mapping[str, Columns] = {}  # lists that were read as columns
     places: Ints | None = None  # where each record can be read again
 
     def by_system(self) -> Iterator[SystemRecords]:
@@ -157,8 +157,7 @@ class SystemRecords:
         return InputError(what, file=self.label, line=self.lines[at], **where)
 
 
-@dataclass(frozen=True)
-class HitLists:
+class HitLists(msgspec.Struct, frozen=True, dict=True):
     """The lists in one field of some records, hit by hit."""
 
     part: SystemRecords
@@ -233,8 +232,7 @@ class HitLists:
         return self.part.error(at, what, field=where, query=self.part.queries[at], **more)
 
 
-@dataclass(frozen=True)
-class ColumnLists(HitLists):
+class ColumnLists(HitLists, frozen=True, dict=True):
     """The same for lists that were read as columns."""
 
     columns: Columns

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,8 +85,7 @@ class CriteriaFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     max_missing: float = 0.1  # share of the gold set's queries that a run may lack
 
 
-@dataclass(frozen=True)
-class Criteria:
+class Criteria(msgspec.Struct, frozen=True):
     """Gates, and where they stand."""
 
     gates: list[Gate]

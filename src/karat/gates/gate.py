@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Unpack
 
+from msgspec.structs import replace
+
 from karat import __version__
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, parse_gate, read_criteria
-from karat.gates.verdicts import Baseline, GateJudge, Verdicts, overall
+from karat.gates.verdict_form import Verdicts
+from karat.gates.verdicts import Baseline, GateJudge, overall
 from karat.options.option import takes
 from karat.results.analyses.base import Consumer
 from karat.results.comparison.compare import Comparison, compare_need, compare_results

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from karat.gates.criteria import Outcome
 from karat.results.differences import Difference
@@ -16,8 +17,7 @@ Limits = tuple[float | None, float | None]
 _ROUNDING = 1e-9  # a mean of thirds that is 0.85 on paper may miss it in the last digit
 
 
-@dataclass(frozen=True)
-class GatedValue:
+class GatedValue(msgspec.Struct, frozen=True):
     """A number, its interval at any level, and how many queries stand behind it."""
 
     value: float
@@ -27,8 +27,7 @@ class GatedValue:
     certain: Callable[[float], bool] = lambda level: True  # of a difference: whether p bears the interval out
 
 
-@dataclass(frozen=True)
-class Ruling:
+class Ruling(msgspec.Struct, frozen=True):
     """What a rule says, and how many queries would settle it where it cannot say."""
 
     outcome: Outcome
@@ -36,16 +35,14 @@ class Ruling:
     needed: int | None = None
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """How much worse something may get, and the share of the baseline's value that this is, if it was said as one."""
 
     most: float
     share: float | None = None
 
 
-@dataclass(frozen=True)
-class ConfidenceLevels:
+class ConfidenceLevels(msgspec.Struct, frozen=True):
     """How sure it must be that something passes, and that it fails: surer, where it is one of many looked at."""
 
     passing: float

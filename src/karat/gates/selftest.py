@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat import __version__
 from karat.data.attributes import attribute, attribute_names
@@ -18,7 +18,8 @@ from karat.data.ids import Floats, Ints
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
-from karat.gates.verdicts import Baseline, GateJudge, GateVerdict
+from karat.gates.verdict_form import GateVerdict
+from karat.gates.verdicts import Baseline, GateJudge
 from karat.results.comparison.compare import paired_sides
 from karat.results.result import Result
 from karat.results.summary import Scores
@@ -97,8 +98,7 @@ def selftest(
     )
 
 
-@dataclass(frozen=True)
-class _Sides:
+class _Sides(msgspec.Struct, frozen=True):
     """Two versions on the same queries, ready to be drawn from."""
 
     result: Result
@@ -171,9 +171,9 @@ class _Sides:
             values=values,
             votes={name: votes[at] for name, votes in self.after.weights.items()},
             cluster=None if self.after.clusters is None else _UNIT,
-            sampling=replace(self.result.sampling, resamples=_RESAMPLES),
+            sampling=self.result.sampling.replace(resamples=_RESAMPLES),
             data=RunData(self.result.system, {}, {}, {}),
-            rules=replace(self.result.rules, corpus_size=None),
+            rules=self.result.rules.replace(corpus_size=None),
             memo={},
         )
 
@@ -183,17 +183,16 @@ def _borrowed(own: Floats, other: Floats) -> Floats:
     return np.where(np.isnan(own) | np.isnan(other), own, other)
 
 
-@dataclass
-class _Tally:
+class _Tally(msgspec.Struct):
     """What came out of one gate."""
 
     gate: Gate
-    outcomes: list[str] = field(default_factory=list)
+    outcomes: list[str] = []
     blocked: int = 0
-    queries: list[int] = field(default_factory=list)
+    queries: list[int] = []
     unit: str = ""
-    values: list[float] = field(default_factory=list)
-    deltas: list[float] = field(default_factory=list)
+    values: list[float] = []
+    deltas: list[float] = []
 
     def add(self, verdict: GateVerdict) -> None:
         self.outcomes.append(verdict.outcome)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from os import PathLike
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat import __version__
 from karat.data.attributes import segment_members, segment_title
@@ -55,8 +56,7 @@ _HUMAN: Kind = "human"
 _NEXT = 1000  # pairs that are named at most
 
 
-@dataclass(frozen=True)
-class _Pairs:
+class _Pairs(msgspec.Struct, frozen=True, dict=True):
     """Pairs that the judge labelled, and what people say of some of them."""
 
     judge: dict[Named, float]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -14,6 +14,7 @@ import msgspec
 from karat.errors import ConfigError, InputError
 from karat.files.append_log import LineFile, NotContinued
 from karat.files.atomic_write import check_writable, write_whole
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.base import Source, SourcePlace
 from karat.formats.records import RecordDecoder, read_records
 
@@ -132,15 +133,14 @@ class Label(Pair, kw_only=True, omit_defaults=True):
     prompt_version: str | None = None
 
 
-@dataclass
-class Labels:
+class Labels(msgspec.Struct):
     """Labels with their places: of one pair at most one by each annotator, in the order of the files."""
 
-    entries: list[Label] = field(default_factory=list)
-    places: list[SourcePlace] = field(default_factory=list)
+    entries: list[Label] = []
+    places: list[SourcePlace] = []
     repeated: int = 0  # lines that said again what stood there already
     replaced: int = 0  # lines without a grade for which another line of the same annotator has one
-    _at: dict[tuple[str, Key], int] = field(default_factory=dict, repr=False)  # annotator and pair → place in entries
+    _at: dict[tuple[str, Key], int] = {}  # annotator and pair → place in entries
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -313,7 +313,14 @@ class LabelLog:
 
     def drop(self, at: int) -> Label:
         """Take one of `lines` back."""
-        self._file.drop(at)
+        try:
+            self._file.drop(at)
+        except ConfigError:  # of a failing disk nobody knows what it has done: what the file says is true
+            with suppress(OSError, msgspec.MsgspecError):
+                there = self.path.read_bytes().splitlines()
+                self.lines = [msgspec.json.decode(line, type=Label) for line in there if line.strip()]
+                self._given.clear()
+            raise
         label = self.lines.pop(at)
         self._given.pop(label.annotator, None)
         return label
@@ -353,7 +360,7 @@ def _lines(path: Path) -> list[tuple[bytes, Label]]:
         try:
             if line.strip():
                 found.append((line, msgspec.json.decode(line, type=Label)))
-        except (msgspec.MsgspecError, UnicodeError) as error:
+        except DECODE_ERRORS as error:
             hint = "labels are added to what is there: name another file with -o"
             what = f"this is no labels file: {error}"
             raise ConfigError(what, code="not-a-labels-file", file=str(path), line=number, hint=hint) from None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints, rows_of, take_list
@@ -20,13 +21,12 @@ _PRIOR = 10.0  # judged hits that the share of relevant ones over all ranks coun
 _DEEP = 1 << 40
 
 
-@dataclass
-class FoundPair:
+class FoundPair(msgspec.Struct):
     """A pair that some run found."""
 
     query: str
     item: str
-    ranks: dict[str, int] = field(default_factory=dict)  # run → place
+    ranks: dict[str, int] = {}  # run → place
     text: str | None = None
     grade: float | None = None  # null: nobody has judged it
     near_duplicate_of: str | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.gold import CHUNK, DOC, Dataset, Gold, GoldBuilder
+from karat.data.gold import CHUNK, DOC, Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import DocRule
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.base import Source, SourcePlace

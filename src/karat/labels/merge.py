@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from karat import __version__
 from karat.data.audit import Entry
+from karat.data.bulk import Bulk
 from karat.data.gold import DOC, Dataset, Gold
 from karat.data.saved import SavedObject
 from karat.errors import InputError
@@ -50,8 +51,7 @@ class Merging(SavedObject, frozen=True, kw_only=True):
     audit: list[Entry]  # what was left out or changed, and why
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GoldVersion:
+class GoldVersion(Bulk, frozen=True):
     """A gold set with labels in it, and how it came about."""
 
     gold: Gold

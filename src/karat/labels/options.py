@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from karat.llm.options import ModelOptions
 from karat.options.option import OptionList, option
 
 
-@dataclass(frozen=True, kw_only=True)
 class LabelOptions(OptionList):
     """Labels beside the gold set, for `read_labelling`."""
 
@@ -38,7 +36,6 @@ class LabelOptions(OptionList):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class JudgeOptions(ModelOptions):
     """How a model is asked, which one, and what it is told."""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 from karat.options.option import OptionList, option
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelOptions(OptionList):
     """How a model is asked."""
 

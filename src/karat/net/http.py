@@ -9,14 +9,17 @@ import random
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+from msgspec.structs import replace
+
 from karat.errors import ConfigError, KaratError, MissingExtra, shorten
+from karat.errors.redaction import HIDDEN, keep_secret, redact
 from karat.net.timeouts import TooSlow
 
 BUSY = frozenset({429, 502, 503, 504})
@@ -33,7 +36,7 @@ class Secrets:
     """Values from the environment, named in settings as `${NAME}` and never written out."""
 
     def __init__(self, *values: str) -> None:
-        self._seen = {value for value in values if value}
+        self._seen = {value for value in map(keep_secret, values) if value}
 
     def fill(self, template: Any) -> Any:
         """The template with every `${NAME}` put in."""
@@ -49,13 +52,13 @@ class Secrets:
             raise ConfigError(
                 f"the environment has no {name}", code="missing-variable", hint=f"set it: export {name}=…"
             )
-        self._seen.add(value)
+        self._seen.add(keep_secret(value))
         return value
 
     def redact(self, text: str) -> str:
-        for value in self._seen:
-            text = text.replace(value, "***")
-        return text
+        for value in self._seen:  # those too that are too short to be hidden wherever they stand
+            text = text.replace(value, HIDDEN)
+        return redact(text)
 
 
 class HttpError(KaratError):
@@ -81,8 +84,7 @@ class HttpError(KaratError):
         self.status, self.wait, self.lost = status, wait, lost
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """When a request is sent again, and after how long: the one rule for all requests.
 
     Another try follows a lost connection, a timeout and an answer with one of `statuses`; `attempts` tries at most,

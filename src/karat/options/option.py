@@ -1,4 +1,4 @@
-"""An option is a field of a frozen dataclass that says what it is for, what it may be, and how a command names it.
+"""An option is an attribute of a list of options that says what it is for, what it may be, and how a command names it.
 
 Checks, signatures, documentation, command-line options and saved settings follow from such a list. The command line
 looks at the lists at every start, so nothing heavy is imported here, nor by the modules that hold them.
@@ -9,46 +9,67 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
 from numbers import Integral, Real
 from operator import ge, gt, le, lt
 from types import NoneType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from karat.errors import ConfigError, UnknownName
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
+LARGEST = 2**53  # of whole numbers: larger ones are no exact floats, and fit no saved file
+MISSING: Any = object()  # the default of an option that must be given
 
 
-@dataclass(frozen=True, kw_only=True)
 class Option:
     """One option. Lists of them are made with `option`."""
 
     name: str
-    type: Any
-    default: Any  # MISSING: it must be given
-    about: str
-    ge: float | None = None  # what a number may be
-    gt: float | None = None
-    le: float | None = None
-    lt: float | None = None
-    wrong: str | None = None  # what an error says
-    code: str | None = None  # of the error; default: that of any bad setting
-    expected: str | None = None
-    flags: Sequence[str] | None = None  # on the command line; default: its name; empty: not there
-    metavar: str | None = None
-    instead: str | None = None  # what a command takes where the option is not given, if that is not the default
-    is_input: bool = False  # names a file that is read, and that no output may replace
+    _list: type
+
+    def __init__(
+        self,
+        default: Any,
+        about: str,
+        *,
+        ge: float | None = None,  # what a number may be
+        gt: float | None = None,
+        le: float | None = None,
+        lt: float | None = None,
+        wrong: str | None = None,  # what an error says
+        code: str | None = None,  # of the error; default: that of any bad setting
+        expected: str | None = None,
+        flags: Sequence[str] | None = None,  # on the command line; default: its name; empty: not there
+        metavar: str | None = None,
+        instead: str | None = None,  # what a command takes where the option is not given, if that is not the default
+        is_input: bool = False,  # names a file that is read, and that no output may replace
+    ) -> None:
+        self.default, self.about = default, about
+        self.ge, self.gt, self.le, self.lt = ge, gt, le, lt
+        self.wrong, self.code, self.expected = wrong, code, expected
+        self.flags, self.metavar, self.instead, self.is_input = flags, metavar, instead, is_input
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._list, self.name = owner, name
 
     @property
+    def written_type(self) -> str:
+        """As the list says it."""
+        return str(self._list.__annotations__[self.name])
+
+    @cached_property
+    def type(self) -> Any:
+        return _types_in(self._list)[self.name]
+
+    @cached_property
     def plain_type(self) -> Any:
         """Without None, which stands for an option that is not given."""
         given = [each for each in get_args(self.type) if each is not NoneType]
         return given[0] if NoneType in get_args(self.type) and len(given) == 1 else self.type
 
-    @property
+    @cached_property
     def choices(self) -> tuple[Any, ...]:
         return get_args(self.plain_type) if get_origin(self.plain_type) is Literal else ()
 
@@ -64,6 +85,8 @@ class Option:
         """Raises ConfigError for a value that it cannot have."""
         if value is None and self.default is None:
             return
+        if self.plain_type is int and isinstance(value, Integral) and not -LARGEST <= int(value) <= LARGEST:
+            raise ConfigError(f"{self.name} is too large", code=self.code, expected=f"at most {LARGEST:,}", got=value)
         if not self._fits(value):
             wrong = self.wrong or f"{self.name} is out of range"
             raise ConfigError(wrong, code=self.code, expected=self.expected or self._expected(), got=value)
@@ -74,7 +97,7 @@ class Option:
             return value in self.choices
         if kind not in (int, float):
             return True
-        if not isinstance(value, (Integral if kind is int else Real)):
+        if type(value) is not kind and not isinstance(value, (Integral if kind is int else Real)):
             return False
         number, checks = float(value), zip(self.limits, (ge, gt, le, lt), strict=True)
         return math.isfinite(number) and all(end is None or holds(number, end) for end, holds in checks)
@@ -87,35 +110,71 @@ class Option:
         said = [f"{words} {end:,g}" for words, end in ends.items() if end is not None]
         if said and said[0].startswith("at least") and len(said) == 1:
             return f"{self.ge:,g} or more"
-        return ", ".join(said) or ("a whole number" if self.plain_type is int else "a finite number")
+        return ", ".join(said) or (
+            f"a whole number of at most {LARGEST:,}" if self.plain_type is int else "a finite number"
+        )
+
+
+@cache
+def _types_in(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def option(default: Any = MISSING, about: str = "", **more: Any) -> Any:
-    """A field of a list of options; `more` is as in `Option`."""
-    return field(default=default, metadata={"about": about, **more})
+    """An option of a list; `more` is as in `Option`."""
+    return Option(default, about, **more)
+
+
+@dataclass_transform(frozen_default=True)
+class OptionList:
+    """Base of every list of options, which cannot be changed. A value that an option cannot have is refused.
+
+    Written out, not a dataclass: Python would write and compile six methods for each list at every start.
+    """
+
+    def __init__(self, *ordered: Any, **named: Any) -> None:
+        known = options_in(type(self))
+        given = {**dict(zip(known, ordered, strict=False)), **named}
+        if len(given) < len(ordered) + len(named) or given.keys() - known:
+            raise TypeError(f"{type(self).__name__} takes each of these once: {', '.join(known)}")
+        values = {name: given.get(name, each.default) for name, each in known.items()}
+        if lacking := [name for name, value in values.items() if value is MISSING]:
+            raise TypeError(f"{type(self).__name__} needs {', '.join(lacking)}")
+        vars(self).update(values)
+        self.check()
+
+    def check(self) -> None:
+        """Raises ConfigError for a value that an option cannot have."""
+        kind: type = type(self)
+        for each in _with_limits(kind):
+            each.check(getattr(self, each.name))
+
+    def replace(self, **changes: Any) -> Self:
+        """The same list with some values changed."""
+        return type(self)(**{**values_of(self), **changes})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed; replace() makes another one")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and values_of(self) == values_of(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(values_of(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values_of(self).items())})"
+
+
+@cache
+def _options_of(kind: type) -> dict[str, Option]:
+    lists = reversed(kind.__mro__)  # those of a base come first
+    return {name: each for one in lists for name, each in vars(one).items() if isinstance(each, Option)}
 
 
 def options_in(kind: type) -> dict[str, Option]:
     """Every option of a list, by name."""
-    return _options_in(kind)
-
-
-@cache
-def _options_in(kind: type) -> dict[str, Option]:
-    types = get_type_hints(kind)
-    return {
-        each.name: Option(name=each.name, type=types[each.name], default=each.default, **{"about": "", **each.metadata})
-        for each in fields(kind)
-    }
-
-
-class OptionList:
-    """Base of every list of options: a value that an option cannot have is refused."""
-
-    def __post_init__(self) -> None:
-        kind: type = type(self)
-        for each in _with_limits(kind):
-            each.check(getattr(self, each.name))
+    return _options_of(kind)
 
 
 @cache
@@ -125,7 +184,7 @@ def _with_limits(kind: type) -> list[Option]:
 
 def values_of(options: Any) -> dict[str, Any]:
     """The values of a list, by name; what a file keeps of it."""
-    return {each.name: getattr(options, each.name) for each in fields(options)}
+    return {name: getattr(options, name) for name in options_in(type(options))}
 
 
 def part_of(options: Any, kind: type[K], **more: Any) -> K:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from karat.data.saved import json_text
 from karat.errors import ConfigError
+from karat.errors.redaction import redact, redact_all
 from karat.files.atomic_write import check_writable, refuse_overwriting, write_whole
 from karat.report.blocks import Block, Column, Report, Section, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.markdown import render_markdown
 from karat.report.sections.audit import Artifacts, NotMeasured
+from karat.report.tables import csv_text
 from karat.results.analyses.base import REGISTRY as ANALYSES
 from karat.results.kept_run import keep
 from karat.results.result import Result
@@ -43,7 +45,7 @@ def page(report: Report, command: str = "") -> bytes:
     from karat.report.fit import fitted
     from karat.report.renderers.html import block_weight, render_html
 
-    return render_html(fitted(report, block_weight), command)
+    return render_html(fitted(redact_all(report), block_weight), redact(command))
 
 
 TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
@@ -159,7 +161,7 @@ WHOLE: dict[str, Callable[[list[Result]], bytes]] = {
 FRAMES: dict[str, Callable[[pl.DataFrame, str], bytes]] = {
     ".json": lambda frame, name: json_text(frame.to_dicts()),
     ".md": _markdown,
-    ".csv": lambda frame, name: frame.write_csv().encode(),
+    ".csv": lambda frame, name: csv_text(frame),
     ".parquet": _parquet,
 }
 

@@ -52,7 +52,7 @@ def fitted(report: Report, weigh: Weigh) -> Report:
 
 def _bare(example: Example) -> Example:
     """Without its texts."""
-    if not any(line.text for line in _lines(example)):
+    if not _has_texts(example):
         return example
     bare = msgspec.structs.replace
     lists = [bare(ls, lines=[bare(line, text=None, marks=()) for line in ls.lines]) for ls in example.listings]
@@ -156,7 +156,7 @@ class _Plan:
         return sum(map(weigh, end)) + sum(weigh(self.written(example, letters)) for example in self.examples)
 
     def written(self, example: Example, letters: int) -> Example:
-        if not self.numbers and not any(line.text for line in _lines(example)):
+        if not self.numbers and not _has_texts(example):
             return example
         standing = iter(self._standing(example))
         lists = []
@@ -198,6 +198,8 @@ class _Plan:
 
     def _all_pieces(self) -> Iterator[_Piece]:
         for owner, example in enumerate(self.examples):
+            if not _has_texts(example):
+                continue
             for line, stands in zip(_lines(example), self._standing(example), strict=True):
                 if stands and line.text:
                     marks = 0 if example.brief else len(line.marks) * _MARK / len(line.text)
@@ -246,6 +248,10 @@ def _numbers(shared: dict[str, str], examples: list[Example]) -> dict[str, str]:
     if any(line.id.startswith(_NUMBER) for example in examples for line in _lines(example)):
         return {}
     return {name: f"{_NUMBER}{at}" for at, name in enumerate(shared, 1) if len(name) > _LONG}
+
+
+def _has_texts(example: Example) -> bool:
+    return any(line.text for line in _lines(example))
 
 
 def _lines(example: Example) -> Iterator[Line]:

@@ -15,6 +15,7 @@ _UNREADABLE = re.compile(
     + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
     + "]"
 )
+_ASCII_NAME = re.compile(r"[!-~](?:[ -~]*[!-~])?")  # without white space at its ends
 
 
 def readable(text: str, longest: int = LONGEST) -> str:
@@ -44,4 +45,6 @@ def short_name(name: str) -> str:
 
 def is_verbatim(name: str) -> bool:
     """Whether a name stands in a line as it is, so that no other can be taken for it."""
+    if len(name) <= NAME and _ASCII_NAME.fullmatch(name):
+        return True
     return name == short_name(name) == name.strip()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from markupsafe import Markup, escape
 
 from karat.report.readable import readable
@@ -119,8 +119,7 @@ def axis(ticks: Iterable[tuple[float, str]], height: float, title: str, grid: bo
     return [*parts, text(title, 0.5, height + 38, "title middle")]
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True):
     """An axis from `low` to `high`."""
 
     low: float

@@ -7,12 +7,12 @@ run's own hits correct it. Error rates from other pairs are an assumption, made 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.gold import CHUNK
 from karat.data.ids import Bools, Floats, Ints
@@ -43,8 +43,7 @@ class Estimate(msgspec.Struct, frozen=True):
     depth: int | None = None  # rank below which people had no chance to label; the interval holds whatever is there
 
 
-@dataclass(frozen=True)
-class OpenHits:
+class OpenHits(msgspec.Struct, frozen=True):
     """Hits that the gold does not know, within the cutoff, of queries on which the metric is defined."""
 
     pairs: list[Named]
@@ -201,8 +200,7 @@ def labels_elsewhere(side: Result, lists: Lists) -> bool:
     return drawn_elsewhere(said.judge, said.human, own, known)
 
 
-@dataclass(frozen=True)
-class _OwnHits:
+class _OwnHits(msgspec.Struct, frozen=True, dict=True):
     """The open hits of one run, and what the labels of people among them tell about the others."""
 
     side: Result

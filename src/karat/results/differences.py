@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from karat.data.bulk import Bulk
 from karat.data.ids import Bools, Floats, Ints
 from karat.results.summary import FEW, Limits, Scores, farthest, mean_limits, mean_of
 from karat.scoring.metrics.base import Metric
@@ -42,8 +43,7 @@ class Difference(msgspec.Struct, frozen=True):
     certain: bool = False  # beyond chance: the interval leaves out 0 and p is at most 1 − level
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Paired:
+class Paired(Bulk, frozen=True):
     """The scores of two runs, query by query."""
 
     baseline: Scores

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.attributes import cluster_numbers, label_order, segment_members, segment_title
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
@@ -22,7 +23,7 @@ from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
 from karat.results.queries.lists import ListReader
 from karat.results.saved import SegmentRow
-from karat.results.summary import FEW, Scores, SummaryRow, summarise
+from karat.results.summary import FEW, Scores, SummaryRow, nullable, summarise
 from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
 from karat.scoring.ceilings import Bounds, Ceilings, Extremes, Floors
 from karat.scoring.collect import RunData
@@ -33,7 +34,6 @@ from karat.scoring.metrics.base import Metric, share
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.unjudged import Lists, OpenPart, lists_of
 from karat.scoring.views import BM25, OWN, Level, View
-from karat.statistics.distribution import Distribution
 from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -45,15 +45,14 @@ _GROUPS, _TAGS = 15, 5
 _RERUN = "run `karat eval RUN --gold GOLD -o result.json` again"
 
 
-@dataclass(frozen=True)
-class Precomputed:
+class Precomputed(msgspec.Struct, frozen=True):
     """What a result brings along from a file, because it was computed from what the file does not hold."""
 
     analyses: Analyses | None = None
     findings: list[Finding] | None = None
-    summary: dict[str, SummaryRow] = field(default_factory=dict)  # for ceilings and floors
-    bm25: dict[str, float | None] = field(default_factory=dict)
-    definitions: dict[str, int] = field(default_factory=dict)  # versions of the metrics when it was saved
+    summary: dict[str, SummaryRow] = {}  # for ceilings and floors
+    bm25: dict[str, float | None] = {}
+    definitions: dict[str, int] = {}  # versions of the metrics when it was saved
     wrong_hits_judged: bool | None = None
     says_score_width: bool = True  # files of older versions do not say how scores were compared
     bands: list[Reading] | None = None
@@ -61,21 +60,19 @@ class Precomputed:
     triage: Any = None
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What an evaluation was given besides the run and the gold set."""
 
     corpus: Corpus | None = None
-    labelling: Labelling = field(default_factory=Labelling)
+    labelling: Labelling = msgspec.field(default_factory=Labelling)
     routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
     sourced: bool = False  # hits may say which source they are from
     no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
     analysed: bool = False  # whether the pass brought what analyses need
-    opened: Mapping[str, Mapping[Level, list[OpenPart]]] = field(default_factory=dict)  # system → its unjudged hits
+    opened: Mapping[str, Mapping[Level, list[OpenPart]]] = {}  # system → its unjudged hits
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Result:
+class Result(Bulk, frozen=True):
     """One system measured on one gold set. Columns have one entry per query."""
 
     system: str
@@ -87,18 +84,18 @@ class Result:
     rows: Ints  # which queries of the gold set, in its order
     metrics: list[Metric]
     values: dict[str, Floats]
-    votes: dict[str, Floats] = field(default_factory=dict)  # of each query in the mean, where not all have one
+    votes: dict[str, Floats] = {}  # of each query in the mean, where not all have one
     background: tuple[str, ...] = ()  # metrics that only the diagnosis looks at
-    audit: Audit = field(default_factory=Audit)
-    provenance: dict[str, Any] = field(default_factory=dict)
-    sampling: Sampling = field(default_factory=Sampling)
+    audit: Audit = msgspec.field(default_factory=Audit)
+    provenance: dict[str, Any] = {}
+    sampling: Sampling = msgspec.field(default_factory=Sampling)
     cluster: str | None = None  # the attribute by which queries belong together
     segmented_by: tuple[str, ...] = ()
-    context: Context = field(default_factory=Context)
-    doubts: Doubts = field(default_factory=Doubts)  # why scores may say nothing about the retriever
+    context: Context = msgspec.field(default_factory=Context)
+    doubts: Doubts = msgspec.field(default_factory=Doubts)  # why scores may say nothing about the retriever
     lists: ListReader | None = None  # the first hits of the queries; a result from a file has none
     known: Precomputed | None = None  # of a result from a file
-    memo: dict[Any, Any] = field(default_factory=dict, repr=False)  # what was computed before
+    memo: dict[Any, Any] = {}  # what was computed before
 
     @cached_property
     def queries(self) -> list[str]:
@@ -111,26 +108,14 @@ class Result:
         return self.context.corpus
 
     @property
-    def corpus_size(self) -> int | None:
-        return self.rules.corpus_size
-
-    @property
     def labelling(self) -> Labelling:
         return self.context.labelling
-
-    @property
-    def routes(self) -> tuple[str, ...]:
-        return self.context.routes
-
-    @property
-    def no_bm25(self) -> str | None:
-        return self.context.no_bm25
 
     @property
     def setup(self) -> Setup:
         """What was known of the evaluation before the run was read."""
         return Setup(
-            self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.routes, self.context.sourced
+            self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.context.routes, self.context.sourced
         )
 
     @cached_property
@@ -291,9 +276,9 @@ class Result:
     @cached_property
     def floors(self) -> Bounds:
         """Metric → what a random ranking of the corpus scores on each query; empty where its size is not known."""
-        if not self.corpus_size:
+        if not self.rules.corpus_size:
             return {}
-        return Floors(self.data.tables, self.view, self.rows, self.rules, self.corpus_size)
+        return Floors(self.data.tables, self.view, self.rows, self.rules, self.rules.corpus_size)
 
     def row(self, metric: str | Metric) -> SummaryRow:
         """One metric over all queries."""
@@ -436,32 +421,23 @@ class Result:
     @cached_property
     def scores(self) -> pl.DataFrame:
         """One row per query, one column per metric, null where undefined."""
-        import polars as pl
+        from karat.results.frames import scores_frame
 
-        columns = {"query_id": pl.Series(self.queries, dtype=pl.String)}
-        return pl.DataFrame(
-            {**columns, **{n: pl.Series(nullable(v), dtype=pl.Float64) for n, v in self.values.items()}}
-        )
+        return scores_frame(self)
 
     @cached_property
     def summary(self) -> pl.DataFrame:
         """One row per metric: n, undefined, mean, low, high, ceiling, floor, few, quartiles, shares of 0 and 1."""
-        import polars as pl
+        from karat.results.frames import summary_frame
 
-        return pl.DataFrame([_flat(r) for r in self.summary_rows], schema=_summary_columns())
+        return summary_frame(self)
 
     @cached_property
     def segments(self) -> pl.DataFrame:
         """One row per segment and metric."""
-        import polars as pl
+        from karat.results.frames import segments_frame
 
-        rows = [
-            {"segment": s.segment, "value": s.value, "queries": s.queries, **_flat(r)}
-            for s in self.segment_rows
-            for r in s.summary
-        ]
-        kinds = {"segment": pl.String, "value": pl.String, "queries": pl.Int64, **_summary_columns()}
-        return pl.DataFrame(rows, schema=kinds)
+        return segments_frame(self)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{m}={'–' if v is None else format(v, '.4f')}" for m, v in self.means.items())
@@ -471,22 +447,3 @@ class Result:
 def _taken(values: Floats, rows: Ints) -> Floats:
     """Mostly it is all of them: then no second copy is made."""
     return values if len(rows) == len(values) else values[rows]
-
-
-def _flat(row: SummaryRow) -> dict[str, Any]:
-    spread = row.distribution
-    values = {name: None if spread is None else getattr(spread, name) for name in Distribution.__struct_fields__}
-    return {name: getattr(row, name) for name in row.__struct_fields__ if name != "distribution"} | values
-
-
-def _summary_columns() -> dict[str, Any]:
-    import polars as pl
-
-    kinds: dict[str, Any] = {"metric": pl.String, "n": pl.Int64, "undefined": pl.Int64, "few": pl.Boolean}
-    names = (*SummaryRow.__struct_fields__[:-1], *Distribution.__struct_fields__)
-    return {name: kinds.get(name, pl.Float64) for name in names}
-
-
-def nullable(values: Floats) -> list[float | None]:
-    """None for NaN."""
-    return [None if v != v else v for v in values.tolist()]  # only NaN differs from itself

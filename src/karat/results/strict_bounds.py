@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from karat.data.ids import Floats, Ints
@@ -25,8 +24,7 @@ def strict_bounds(metric: Metric, lists: OpenLists) -> Bounds | None:
     return np.clip(low, -ends, ends) + 0.0, np.clip(high, -ends, ends) + 0.0  # rounding may leave a hair, or a −0
 
 
-@dataclass(frozen=True)
-class Flip:
+class Flip(msgspec.Struct, frozen=True):
     """Items that, if all of them were relevant, would bring the difference of two means down to 0."""
 
     items: Ints  # of the open lists

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
+from karat.data.bulk import Bulk
 from karat.data.ids import Bools, Floats, Ints
 from karat.scoring.ceilings import Bounds, Extremes
 from karat.scoring.metrics.base import Metric
@@ -37,13 +37,12 @@ class SummaryRow(msgspec.Struct, frozen=True):
     distribution: Distribution | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Scores:
+class Scores(Bulk, frozen=True):
     """Values of several metrics on the same queries, with what else their means depend on."""
 
     metrics: list[Metric]
     values: dict[str, Floats]  # one value a query, NaN where undefined
-    weights: dict[str, Floats] = field(default_factory=dict)  # votes of each query, where not all have one
+    weights: dict[str, Floats] = {}  # votes of each query, where not all have one
     clusters: Ints | None = None  # queries with the same number belong together
     extremes: Extremes | None = None  # what each query can have at least and at most; None: the metric's range
 
@@ -170,3 +169,8 @@ def _mean_beside(values: Floats, bounds: Floats, votes: Floats | None) -> float 
 def number(value: float) -> float | None:
     """None for NaN, which JSON has no word for."""
     return None if value != value else value
+
+
+def nullable(values: Floats) -> list[float | None]:
+    """None for NaN."""
+    return [None if v != v else v for v in values.tolist()]  # only NaN differs from itself

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, fields
 from pathlib import Path
 
 from karat.labels.options import JudgeOptions
 from karat.llm.options import ModelOptions
-from karat.options.option import options_in
+from karat.options.option import MISSING, options_in
 from karat.scoring.options import Options
 from karat.systems.synthesize.options import SynthesisOptions
 
@@ -56,8 +55,8 @@ def generate_keywords() -> str:
 
 def _keywords(name: str, kind: type, base: str, names: set[str]) -> str:
     lines = [f"\n\nclass {name.title()}Keywords({base}):", f'    """Those of `{name}`."""', ""]
-    for each in fields(kind):
+    for each in options_in(kind).values():
         if each.name in names:
-            said = str(each.type).replace("'", '"')
+            said = each.written_type.replace("'", '"')
             lines.append(f"    {each.name}: " + (f"Required[{said}]" if each.default is MISSING else said))
     return "\n".join(lines) + "\n"

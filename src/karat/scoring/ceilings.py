@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Protocol
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.gold import DOC
 from karat.data.ids import Bools, Floats, Ints
@@ -63,8 +64,7 @@ class _QueryBounds:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class Extremes:
+class Extremes(msgspec.Struct, frozen=True, eq=False):
     """The lowest and the highest value that a metric can have on each query: where its interval must end."""
 
     ceilings: Bounds

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.hits import Hits, Ungrouped
 from karat.data.ids import Floats, Hashes, Ints
 from karat.scoring.dates import OddVersion
@@ -24,24 +26,23 @@ from karat.scoring.views import Level, View
 Columns = dict[View, dict[str, Floats]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RunData:
+class RunData(Bulk, frozen=True):
     """One system after the pass. Columns have one entry per query of the gold set."""
 
     system: str
     tables: Mapping[View, JudgedTable]
     values: Columns  # metrics that need the hits, NaN where undefined
     votes: Columns
-    lacking: dict[str, str] = field(default_factory=dict)
-    facts: dict[str, list[Any]] = field(default_factory=dict)
-    stages: dict[str, Floats] = field(default_factory=dict)
-    names: SeenNames = field(default_factory=SeenNames)
-    slopes: SeenScores = field(default_factory=SeenScores)
+    lacking: dict[str, str] = {}
+    facts: dict[str, list[Any]] = {}
+    stages: dict[str, Floats] = {}
+    names: SeenNames = msgspec.field(default_factory=SeenNames)
+    slopes: SeenScores = msgspec.field(default_factory=SeenScores)
     odd_version: OddVersion | None = None
     hashes: Hashes | None = None  # 0 in the rows of queries that the run lacks
     places: Ints | None = None  # where each query can be read again, −1 = nowhere
-    lists: list[Hits] = field(default_factory=list)  # the first hits of the queries
-    opened: dict[Level, list[OpenPart]] = field(default_factory=dict)
+    lists: list[Hits] = []  # the first hits of the queries
+    opened: dict[Level, list[OpenPart]] = {}
     returned: ThereFlags | None = None  # of the relevant gold items, which were returned for any query
     missing: frozenset[str] = frozenset()  # of a result without tables
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
 
+from karat.data.bulk import Bulk
 from karat.data.gold import Gold
 
 Named: TypeAlias = tuple[str, str]  # query and item
@@ -30,20 +30,19 @@ class KnownJudge(msgspec.Struct, frozen=True):
     rel: float | None  # lowest grade that counted as relevant; null: any above 0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Labelling:
+class Labelling(Bulk, frozen=True):
     """Grades by pair. A pair that a judge failed on, or people disagree on, is not there."""
 
     bounds: bool = False
-    judge: Mapping[Named, float] = field(default_factory=dict, repr=False)
-    human: Mapping[Named, float] = field(default_factory=dict, repr=False)
-    probability: Mapping[Named, float] = field(default_factory=dict, repr=False)  # with which people were asked
+    judge: Mapping[Named, float] = {}
+    human: Mapping[Named, float] = {}
+    probability: Mapping[Named, float] = {}  # with which people were asked
     known: KnownJudge | None = None
     borrow: bool = False  # error rates from other pairs, where people labelled too few of a run's own hits
-    with_judge: Callable[[Gold], Gold] | None = field(default=None, repr=False)
-    prepare: Callable[[Gold], Gold] | None = field(default=None, repr=False)  # scale, and people's labels
+    with_judge: Callable[[Gold], Gold] | None = None
+    prepare: Callable[[Gold], Gold] | None = None  # scale, and people's labels
     highest: int = 0  # grade of that scale; 0: there are no labels
-    pooled: Sequence[Named] = field(default=(), repr=False)  # what other runs found
+    pooled: Sequence[Named] = ()  # what other runs found
 
     @property
     def asked(self) -> bool:

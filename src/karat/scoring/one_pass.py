@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
 from karat.data.ids import DocRule, Floats, Hashes, Ints, take
 from karat.errors import InputError
 from karat.scoring.dates import OddVersion, odd_versions
 from karat.scoring.doubts import NameWatch, SeenNames, SeenScores, seen_scores
-from karat.scoring.judged import Judged, Rules, judge
+from karat.scoring.judge import judge
+from karat.scoring.judged import Judged, Rules
 from karat.scoring.list_hashes import DEPTHS, list_hashes
 from karat.scoring.metrics.base import INFINITE, Metric
 from karat.scoring.metrics.evidence import LOOKED, Covering
@@ -29,16 +31,15 @@ from karat.scoring.views import OWN, Level, View
 _KEPT = 24 << 20  # bytes; glibc then keeps twice as much, and takes no notice of blocks over 32 MB
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Golds:
+class Golds(Bulk, frozen=True):
     """The gold set as each view sees it: by chunk or document, with or without a judge's labels."""
 
     gold: Gold
-    sets: dict[tuple[Level, str], Gold] = field(default_factory=dict)
+    sets: dict[tuple[Level, str], Gold] = {}
     # (lists, labels) → system → the gold set with its passages found in the hits of these lists.
-    located: dict[tuple[str, str], Callable[[str], Gold]] = field(default_factory=dict)
+    located: dict[tuple[str, str], Callable[[str], Gold]] = {}
 
-    _returned: dict[str, ReturnedNames] = field(default_factory=dict)
+    _returned: dict[str, ReturnedNames] = {}
 
     def returned(self, system: str, request: PassRequest) -> ReturnedNames:
         """Looks for the names of the gold set in the hits of one system."""
@@ -52,8 +53,7 @@ class Golds:
         return self.sets.get((view.level, view.labels), self.gold)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PassRequest:
+class PassRequest(Bulk, frozen=True):
     """What one pass has to bring: the union of what the consumers of an evaluation need."""
 
     rules: Rules
@@ -90,26 +90,25 @@ def metric_depth(metric: Metric, gold: Gold, rules: Rules) -> int:
     return metric.k or int(deepest)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Part:
+class Part(Bulk, frozen=True):
     """What is kept of a slice."""
 
     system: str
     tables: dict[View, TablePart]
     audits: dict[View, Audit]
-    values: dict[View, dict[str, Floats]] = field(default_factory=dict)  # metrics that need the hits
-    votes: dict[View, dict[str, Floats]] = field(default_factory=dict)
-    lacking: dict[str, str] = field(default_factory=dict)  # metric → what it needs and the slice does not have
-    facts: dict[str, list[Any]] = field(default_factory=dict)
-    stages: dict[str, Floats] = field(default_factory=dict)
+    values: dict[View, dict[str, Floats]] = {}  # metrics that need the hits
+    votes: dict[View, dict[str, Floats]] = {}
+    lacking: dict[str, str] = {}  # metric → what it needs and the slice does not have
+    facts: dict[str, list[Any]] = {}
+    stages: dict[str, Floats] = {}
     names: SeenNames | None = None  # whether they are the gold set's
     slopes: SeenScores | None = None  # whether scores fall along the lists
     odd_version: OddVersion | None = None  # the first that cannot be compared with its query's
-    unknown: list[str] = field(default_factory=list)  # queries that the gold set does not have
+    unknown: list[str] = []  # queries that the gold set does not have
     hashes: Hashes | None = None  # a row per query: the ordered ids at each depth, and of the whole list
     places: Ints | None = None  # where each query can be read again
     lists: Hits | None = None  # the first hits of each query, in ranking order
-    opened: dict[Level, OpenPart] = field(default_factory=dict)
+    opened: dict[Level, OpenPart] = {}
     returned: tuple[Ints, Ints, Ints] | None = None  # what `ReturnedNames` found
     notes: Any = None  # for `Run.take_notes`, where a worker read the run
 

@@ -7,7 +7,6 @@ from these lists. They are looked at whenever the command line starts: nothing h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from karat.errors import ConfigError
@@ -16,7 +15,6 @@ from karat.options.option import OptionList, option, options_in, part_of
 from karat.statistics.sampling import Sampling
 
 
-@dataclass(frozen=True, kw_only=True)
 class CountingOptions(OptionList):
     """Choices that change what counts."""
 
@@ -90,7 +88,6 @@ class CountingOptions(OptionList):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Options(Sampling, CountingOptions):
     """All that an evaluation may be told."""
 
@@ -200,8 +197,8 @@ class Options(Sampling, CountingOptions):
         flags=[],
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         if self.sampling is not None and part_of(self, Sampling) not in (Sampling(), self.sampling):
             raise ConfigError(
                 "how intervals are made is said twice",
@@ -241,4 +238,4 @@ def named_sampling(options: Mapping[str, Any], own: Sampling) -> Sampling:
     if sampling is not None:
         return sampling
     given = {name: value for name, value in options.items() if name in options_in(Sampling)}
-    return replace(own, **given) if given else own
+    return own.replace(**given) if given else own

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,12 +14,11 @@ from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics, split_names
 
 
-@dataclass(frozen=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True):
     """The choices of one tool."""
 
     options: Mapping[str, Any]
-    parameters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of metrics that do not say them
+    parameters: Mapping[str, Mapping[str, str]] = {}  # of metrics that do not say them
     panel: tuple[str, ...] = ()  # what is measured where nothing is named; empty: the usual panel
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.gold import Gold
 from karat.data.ids import Bools, DocRule, Ints
 from karat.scoring.judged import Judged, Rules, cutoffs, first_of_item, gold_side
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TablePart:
+class TablePart(Bulk, frozen=True):
     """The judged hits of some queries. Items are counted from the first item of their query."""
 
     queries: Ints  # rows of the gold set
@@ -39,8 +39,7 @@ class TablePart:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class JudgedTable:
+class JudgedTable(Bulk, frozen=True):
     """Query, rank and gold item of every judged hit, for all queries of a gold set."""
 
     gold: Gold
@@ -50,7 +49,7 @@ class JudgedTable:
     rank: Ints
     item: Ints  # row among the items of the gold set
     by_document: Bools | None = None
-    audit: Audit = field(default_factory=Audit)  # what was settled while these lists were judged
+    audit: Audit = msgspec.field(default_factory=Audit)  # what was settled while these lists were judged
 
     @classmethod
     def joined(cls, gold: Gold, parts: Sequence[TablePart], audit: Audit) -> JudgedTable:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
+from karat.data.bulk import Bulk
 from karat.data.gold import DOC, Gold
 from karat.data.ids import Floats, Ints, take_list
 from karat.scoring.judged import Judged, Rules, judge_missing
@@ -17,26 +18,23 @@ FAR = 2**62  # the rank of what is not in a list
 _WHOLE_SCALE = 100  # up to this highest grade every whole number may be given, whether the gold uses it or not
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Lists:
+class Lists(Bulk, frozen=True):
     """The lists of one system, whole: what is judged in them, and what is not. Queries are rows of the gold set."""
 
     judged: Judged
     query: Ints  # of each unjudged hit
     rank: Ints
-    names: list[str] = field(repr=False)  # the chunk, or its document where the gold of the query names documents
+    names: list[str]  # the chunk, or its document where the gold of the query names documents
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PooledItems:
+class PooledItems(Bulk, frozen=True):
     """Other things that were found for a query, by whatever else was pooled."""
 
     query: Ints
     names: list[str]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OpenPart:
+class OpenPart(Bulk, frozen=True):
     """Hits without a grade of some queries, judged to the end of their lists."""
 
     query: Ints  # row of the gold set
@@ -96,8 +94,7 @@ def _names(judged: Judged, gold: Gold, query: Ints, row: Ints) -> list[str]:
     return names
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OpenLists:
+class OpenLists(Bulk, frozen=True):
     """Two lists of every query with the items in them, or seen elsewhere, that have no grade yet.
 
     One assignment of grades counts for both. A list alone is held against one that found nothing.
@@ -106,7 +103,7 @@ class OpenLists:
     first: Judged
     second: Judged
     query: Ints  # of each open item
-    names: list[str] = field(repr=False)
+    names: list[str]
     first_hits: tuple[Ints, Ints]  # (item, rank) of every open hit of the first list
     second_hits: tuple[Ints, Ints]
     levels: Floats  # grades that an item may get, ascending, 0 among them

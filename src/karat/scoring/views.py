@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
@@ -42,7 +41,7 @@ class View(msgspec.Struct, frozen=True):
 
     def rules(self, rules: Rules) -> Rules:
         """The same rules with the filters of this view."""
-        return replace(rules, min_score=self.min_score, top_k=self.top_k, no_future=self.no_future)
+        return rules.replace(min_score=self.min_score, top_k=self.top_k, no_future=self.no_future)
 
     def of(self, metric: Metric) -> View:
         """The view that a metric looks at: by document where it asks for documents."""
@@ -54,12 +53,13 @@ def level_of(metric: Metric) -> Level:
     return metric.level if isinstance(metric, Relevance) else "chunk"
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """What a consumer wants of the pass over a run. Needs are data, and are added up before the run is read."""
 
     metrics: Iterable[str | Metric] = ()  # of the run's own view
-    views: Mapping[View, Iterable[str | Metric]] = field(default_factory=dict)  # other views, with their metrics
+    views: Mapping[View, Iterable[str | Metric]] = msgspec.field(
+        default_factory=dict
+    )  # other views, with their metrics
     facts: frozenset[str] = frozenset()  # fields of each line of the run
     lists: int = 0  # hits of each query to show
     texts: bool = False  # with their texts

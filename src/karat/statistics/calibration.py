@@ -12,9 +12,9 @@ drawn together (docs/decisions/050-calibrated-intervals.md).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,8 +46,7 @@ class CalibratedValue(NamedTuple):
 NOTHING = CalibratedValue(math.nan, math.nan, math.nan)
 
 
-@dataclass(frozen=True)
-class JudgedPairs:
+class JudgedPairs(msgspec.Struct, frozen=True):
     """Pairs to which a judge gave a grade, and what people say of some of them."""
 
     unit: Ints  # query or conversation of each pair, from 0
@@ -92,8 +91,7 @@ class JudgedPairs:
         )
 
 
-@dataclass(frozen=True)
-class Strata:
+class Strata(msgspec.Struct, frozen=True):
     """What the judge's grades hold, unit × stratum; a unit is a query or a conversation."""
 
     size: Floats  # what the pairs weigh
@@ -138,8 +136,7 @@ def independent(table: Floats) -> float:
     return float((used.sum(axis=0) ** 2 / (used**2).sum(axis=0)).min(initial=math.inf))
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(msgspec.Struct, frozen=True):
     """How a judge compares with people."""
 
     sensitivity: CalibratedValue

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from karat.statistics.sums import Floats, Ints
@@ -11,8 +10,7 @@ from karat.statistics.sums import Floats, Ints
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
-class Fewest:
+class Fewest(msgspec.Struct, frozen=True):
     """How many changes of each group; `exact`: no smaller number could do, else one may."""
 
     changes: Ints

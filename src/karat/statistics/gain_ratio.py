@@ -9,8 +9,7 @@ each level alone: a lower level has more gold above it, so it never wants fewer 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from karat.statistics.sums import Floats, Ints
@@ -19,8 +18,7 @@ _CELLS = 2_000_000  # of one block of queries, so that memory does not grow with
 _STEPS = 60  # far more than the steps ever need: each one at least doubles the digits that are right
 
 
-@dataclass(frozen=True)
-class OpenGains:
+class OpenGains(msgspec.Struct, frozen=True):
     """One row a query."""
 
     known: Floats  # what the items with a grade gain

@@ -15,9 +15,9 @@ as labels go. Where they are few, stratum and rank each tell a part (see `_chanc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 
+import msgspec
 import numpy as np
 
 from karat.statistics.calibration import CalibratedValue
@@ -30,8 +30,7 @@ _BAND = 5  # labels that neighbouring ranks have at least
 _END = 0.5  # of an observation at each end, as in all intervals
 
 
-@dataclass(frozen=True)
-class GradedItems:
+class GradedItems(msgspec.Struct, frozen=True):
     """Everything with a grade that a query has, query by query."""
 
     query: Ints  # from 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from karat.options.option import OptionList, option, values_of
@@ -12,7 +11,6 @@ Method: TypeAlias = Literal["bayes", "percentile", "bca", "strict"]
 _MOST = 1_000_000  # resamples
 
 
-@dataclass(frozen=True)
 class Sampling(OptionList):
     """How intervals are made. The same values give the same digits."""
 

@@ -38,16 +38,17 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
             step = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         else:
             step = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        denominator = 1 / (_away_from_zero(1 + step * denominator))
-        numerator = _away_from_zero(1 + step / numerator)
-        value *= numerator * denominator
-        if abs(numerator * denominator - 1) < _EXACT:
+        denominator, numerator = 1 + step * denominator, 1 + step / numerator
+        if -_TINY <= denominator <= _TINY:
+            denominator = _TINY
+        if -_TINY <= numerator <= _TINY:
+            numerator = _TINY
+        denominator = 1 / denominator
+        change = numerator * denominator
+        value *= change
+        if -_EXACT < change - 1 < _EXACT:
             break
     return value
-
-
-def _away_from_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
 
 
 @cache

@@ -6,8 +6,7 @@ items). In this form all of them are resampled by the same weights: a weighted s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,8 +14,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(msgspec.Struct, frozen=True):
     """Units, usually all different, how often each is there, and what each adds to numerator and denominator."""
 
     counts: Ints  # of each distinct unit

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -85,7 +84,7 @@ def baseline_ladder(
     baselines. A baseline that needs a package which is not installed is skipped, with a word.
     """
     how = Options(**options)
-    how = replace(how, columns=how.fields)
+    how = how.replace(columns=how.fields)
     searched = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, columns=how.columns)
     judged = read_gold(gold, **how.of_gold)
     parsed = parse_metrics(metrics)

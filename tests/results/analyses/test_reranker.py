@@ -59,8 +59,9 @@ def test_the_possible_gain_is_that_of_the_best_permutation_of_the_candidates(see
     rng = random.Random(seed)
     raw = rng.sample("abcdef", 6)
     gold = {"q": {item: rng.randint(0, 2) for item in rng.sample("abcdefg", 4)} | {raw[3]: 2}}
-    orders = ([*head, *raw[depth:]] for head in permutations(raw[:depth]))
-    best = max(karat.evaluate({"q": order}, gold, ["ndcg@3"]).means["ndcg@3"] or 0.0 for order in orders)
+    orders = {str(i): [*head, *raw[depth:]] for i, head in enumerate(permutations(raw[:depth]))}
+    scores = karat.evaluate(orders, dict.fromkeys(orders, gold["q"]), ["ndcg@3"]).score("ndcg@3")
+    best = max(score or 0.0 for score in scores.values())
     plain = karat.evaluate({"q": raw}, gold, ["ndcg@3"]).means["ndcg@3"] or 0.0
     run = log(topk={"q": raw[:3]}, raw={"q": raw})
     for lines, options in (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from karat.data.ids import Ints
@@ -168,14 +168,13 @@ class ChunkPlaces:
         return sorted(self._order[first + i] for i in held.tolist())
 
 
-@dataclass
-class Document:
+class Document(msgspec.Struct, dict=True):
     """What is known of one document."""
 
     text: str | None = None
-    ids: list[str] = field(default_factory=list)  # of its chunks
-    texts: list[str] = field(default_factory=list)  # "" where it is not known
-    stretches: list[Stretch | None] = field(default_factory=list)  # as they were given
+    ids: list[str] = []  # of its chunks
+    texts: list[str] = []  # "" where it is not known
+    stretches: list[Stretch | None] = []  # as they were given
     in_order: bool = True  # chunks come as they stand in the document
 
     def add(self, chunk: str, text: str, stretch: Stretch | None = None) -> None:

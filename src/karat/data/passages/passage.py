@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Ints, find, rows_of
@@ -38,8 +38,7 @@ class Place(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(msgspec.Struct, frozen=True, dict=True):
     """Where the passages of a gold set stand in one chunking. A chunk may hold several, and several chunks the same."""
 
     settled: Bools  # one an item: it was looked for among chunks, and is no longer matched by document

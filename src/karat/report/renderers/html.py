@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import groupby
@@ -17,6 +16,7 @@ import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from karat.errors.redaction import redact_all
 from karat.report.blocks import (
     SIGNS,
     Block,
@@ -80,8 +80,7 @@ def _policy(style: str, script: str) -> str:
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True):
     """A section with a name that no other on the page has."""
 
     id: str
@@ -91,7 +90,7 @@ class Placed:
 
 def place(sections: Iterable[Section]) -> list[Placed]:
     """Sections of one page, with links to each other, and each kind of interval explained once."""
-    return [section for part in _parts([*sections]) for section in part["sections"]]
+    return [section for part in _parts(redact_all([*sections])) for section in part["sections"]]
 
 
 def _parts(sections: Sequence[Section]) -> list[dict[str, Any]]:
@@ -169,7 +168,6 @@ def environment() -> Environment:
         draw=draw,
         as_table=as_table,
         looks=lambda table: [_look(table, i) for i in range(len(table.columns))],
-        example=_example,
         texts=_texts,
     )
     made.globals.update(signs=SIGNS, most_rows=_ROWS, show=_shown)
@@ -177,7 +175,9 @@ def environment() -> Environment:
 
 
 def _shown(block: Block, *place: str | int) -> Markup:
-    """By the macro for its kind."""
+    """By the macro for its kind. Examples have none: a page has a thousand of them."""
+    if isinstance(block, Example):
+        return _example(block, str(place[1]))
     macro = getattr(_macros(), _SHOWN_BY.get(_kind(block), _kind(block)))
     return Markup(macro(block, *place))  # escaped by the template
 
@@ -255,17 +255,18 @@ def _listed(listing: Listing) -> Markup:
 def _line(line: Line, only: str | None) -> str:
     """Tabs, which a reader sees as spaces, part an id from what stands around it: by it the script looks its text up.
     One that is not shown as it is has no tabs, and is not looked up."""
-    gap = "\t" if is_verbatim(line.id) else " "
+    gap, name = ("\t", line.id) if is_verbatim(line.id) else (" ", short_name(line.id))
     before = f" {_safe(write_cell(line.facts[only], 'text'), _CELL)}" if only in line.facts else ""
     others = [f"{n} {write_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
     after = f"{gap}{_safe(', '.join(others), _CELL)}" if others else ""
     text = f"<p>{marked(line.text, line.marks)}" if line.text else ""
-    return f"{before}{gap}{_safe(short_name(line.id))}{after}{text}"
+    return f"{before}{gap}{_safe(name)}{after}{text}"
 
 
 def _texts(listing: Listing) -> Markup:
     """Texts that lists show by their ids alone."""
-    made = "".join(f"<li>{line.place}\t{_safe(line.id)}<p>{marked(line.text or '', ())}\n" for line in listing.lines)
+    lines = ((_safe(line.place), _safe(line.id), marked(line.text or "", ())) for line in listing.lines)
+    made = "".join(f"<li>{place}\t{name}<p>{text}\n" for place, name, text in lines)
     return Markup(f"<ul>{made}</ul>")  # text is escaped
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
@@ -35,8 +35,7 @@ class NotAsked(Exception):
     """An analysis that is made only on demand."""
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True):
     """What is known of an evaluation before its run is read."""
 
     gold: Gold
@@ -95,12 +94,11 @@ def pair(before: Result, after: Result, metrics: Sequence[str]) -> tuple[Paired,
 REGISTRY: Registry[Analysis] = Registry("analysis", "karat.results.analyses", Analysis, "karat.analyses")
 
 
-@dataclass(frozen=True)
-class Analyses:
+class Analyses(msgspec.Struct, frozen=True):
     """What was found by name, and what could not be looked at, with the reason."""
 
-    found: dict[str, Any] = field(default_factory=dict)
-    lacking: dict[str, str] = field(default_factory=dict)
+    found: dict[str, Any] = {}
+    lacking: dict[str, str] = {}
 
 
 def needs_of_analyses(setup: Setup) -> list[Need]:

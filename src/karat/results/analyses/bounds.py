@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -158,8 +157,7 @@ def _mean(side: Result, name: str, values: Floats, ends: Range = (0.0, 1.0)) -> 
     return mean_row(name, values, side.columns.clusters, side.sampling, ends)
 
 
-@dataclass(frozen=True)
-class _Lists:
+class _Lists(msgspec.Struct, frozen=True):
     own: Lists
     open: OpenLists
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -75,7 +74,7 @@ def timing(side: Result, stage: str | None, times: Floats) -> Timing | None:
         return None
     # No two times are alike, so that a resample costs a hundred times what it costs for scores; nobody reads the third
     # digit of a millisecond.
-    sampling = replace(side.sampling, resamples=min(side.sampling.resamples, _RESAMPLES))
+    sampling = side.sampling.replace(resamples=min(side.sampling.resamples, _RESAMPLES))
     limits = intervals(scores, sampling)
     found = {name: Measured(values[name] or 0.0, *limits[str(metric)]) for name, metric in metrics.items()}
     return Timing(stage, int((times == times).sum()), **found)  # only NaN differs from itself

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -129,8 +128,7 @@ def _metrics(k: int) -> list[str]:
     return [f"false_evidence@{k}", f"miss@{k}", f"top_score@{k}", f"top_score(of=relevant)@{k}"]
 
 
-@dataclass(frozen=True)
-class _Scored:
+class _Scored(msgspec.Struct, frozen=True, dict=True):
     """Queries with and without an answer, and their scores; −∞ where a query has no such hit."""
 
     without: Bools

@@ -7,7 +7,6 @@ first reason that the data proves is taken, in the order of the stages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +127,7 @@ class Waterfall(Analysis):
         )
 
 
-@dataclass(frozen=True)
-class LocatedItems:
+class LocatedItems(msgspec.Struct, frozen=True):
     """Relevant items of a side, one entry each."""
 
     side: Result

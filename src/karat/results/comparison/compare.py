@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat import __version__
 from karat.data.attributes import segment_titles

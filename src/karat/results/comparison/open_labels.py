@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.ids import Ints
 from karat.results.analyses.base import Lacking

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
@@ -31,8 +31,7 @@ DIFFERENCE: Range = (-1.0, 1.0)
 Limits = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class LazyInterval:
+class LazyInterval(msgspec.Struct, frozen=True, dict=True):
     """A number with its interval, drawn only if somebody asks."""
 
     name: str
@@ -75,8 +74,7 @@ class LazyInterval:
         return 2 if self.wide_limits[1] < line else 1
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, dict=True):
     """The scores of one system, query by query, with all that they depend on."""
 
     values: dict[str, Floats]  # by metric, of the panel and of the background
@@ -89,8 +87,10 @@ class Evidence:
     repeats: int = 0  # hits that stood in a list more than once
     wrong_hits_judged: bool = False  # the gold says of some items that they are not relevant
     attributes: tuple[str, ...] = ()  # by which queries can be grouped
-    groups: Callable[[str], list[tuple[str, Ints]]] = field(default=lambda name: [])
-    bm25: Mapping[str, Floats] = field(default_factory=dict)  # what BM25 scores on the same queries, where it is known
+    groups: Callable[[str], list[tuple[str, Ints]]] = lambda name: []
+    bm25: Mapping[str, Floats] = msgspec.field(
+        default_factory=dict
+    )  # what BM25 scores on the same queries, where it is known
     labels: LabelHealth | None = None  # where there is a corpus to hold the gold set against
     analyses: Callable[[], Mapping[str, Any]] = dict  # what was found beyond the scores, made when a rule asks
 
@@ -156,7 +156,7 @@ class Evidence:
             if not sums:
                 clusters = None if self.clusters is None else self.clusters[defined]
                 sums.append(sum_up(values[:, None], None, clusters))
-            sampling = replace(self.sampling, level=level, resamples=min(self.sampling.resamples, _RESAMPLES))
+            sampling = self.sampling.replace(level=level, resamples=min(self.sampling.resamples, _RESAMPLES))
             low, high = mean_intervals(sums[0], [ends], sampling)[0].tolist()
             return low, high
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -36,19 +35,17 @@ T = TypeVar("T")
 _NAMES = {1: "likely", 2: "strong"}
 
 
-@dataclass(frozen=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True):
     """What a rule found: how sure (1 likely, 2 strong), in words, and in numbers."""
 
     sure: int
     evidence: str
     numbers: list[Number]
-    about: dict[str, str] = field(default_factory=dict)  # what the title names
+    about: dict[str, str] = {}  # what the title names
     first_try: tuple[str, ...] = ()  # what fits this case best, before what the rule always says
 
 
-@dataclass(frozen=True)
-class Rule(Generic[T]):
+class Rule(msgspec.Struct, Generic[T], frozen=True):
     """One entry of the table."""
 
     code: str

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
 from karat.data.ids import Ints, take_list
-from karat.scoring.judged import Judged, Rules, judge
+from karat.scoring.judge import judge
+from karat.scoring.judged import Judged, Rules
 
 
 class ListedHit(msgspec.Struct, frozen=True):
@@ -27,8 +28,7 @@ class ListedHit(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ListReader:
+class ListReader(Bulk, frozen=True):
     """Where the hits of one system can be looked at after the pass."""
 
     run: Run
@@ -45,7 +45,7 @@ class ListReader:
         wanted = set(queries)
         if depth <= self.depth and (self.texts or not texts):
             # Filters and repeats were settled during the pass, and ranks are places.
-            rules = replace(self.rules, min_score=None, top_k=None, no_future=False)
+            rules = self.rules.replace(min_score=None, top_k=None, no_future=False)
             slices: Iterable[Hits] = self.kept
         else:
             slices, rules = self._look(wanted, texts), self.rules

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.attributes import language_of
 from karat.data.corpus import Corpus

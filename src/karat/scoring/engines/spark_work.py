@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import fields, replace
 
 from karat.data.audit import Audit, Entry
 from karat.data.gold import Gold
@@ -93,8 +93,7 @@ def part_of_gold(packed: list[bytes]) -> tuple[Gold, Ints]:
     return gold, np.array([row.row for row in rows], np.int64)
 
 
-@dataclass(frozen=True)
-class Shipped:
+class Shipped(msgspec.Struct, frozen=True):
     """Everything but the hits."""
 
     request: PassRequest

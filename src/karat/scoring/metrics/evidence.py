@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from karat.data.ids import Bools, Floats, Ints, take_list
 from karat.matching.cover import Cover, Rule, TooLong, cover, normalise
@@ -89,8 +89,7 @@ class Looked(NamedTuple):
     longest: int = 0  # characters of the longest text
 
 
-@dataclass(frozen=True)
-class Coverings:
+class Coverings(msgspec.Struct, frozen=True, dict=True):
     """What covers what in the top of each query, in columns: one entry for each evidence and hit that covers it."""
 
     evidences: Ints  # how many each query has

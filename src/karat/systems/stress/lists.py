@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
@@ -20,7 +20,8 @@ from karat.errors import ConfigError, InputError
 from karat.formats.base import Lists
 from karat.formats.negatives import as_negatives, read_negatives
 from karat.formats.read import read_run
-from karat.scoring.judged import Judged, Rules, judge
+from karat.scoring.judge import judge
+from karat.scoring.judged import Judged, Rules
 
 Hit: TypeAlias = dict[str, Any]  # chunk_id, rank, doc_id and, where they are known, score and text
 Negatives = str | PathLike[str] | Mapping[str, list[str]]
@@ -118,8 +119,7 @@ def insert(hits: list[Hit], negatives: list[Hit], at: list[int]) -> list[Hit]:
     return [{**hit, "rank": rank} for rank, hit in enumerate(listed, 1)]
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The queries that are used, with their negatives."""
 
     chosen: dict[str, list[str]]

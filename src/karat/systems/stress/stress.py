@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
@@ -142,8 +141,7 @@ def _checked_ranks(at: list[int]) -> list[int]:
     return ranks
 
 
-@dataclass(frozen=True)
-class _Trial:
+class _Trial(msgspec.Struct, frozen=True):
     """Lists with and without negatives, reranked and scored."""
 
     gold: Gold

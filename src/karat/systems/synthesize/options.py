@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from karat.llm.options import ModelOptions
 from karat.options.option import option
 
 
-@dataclass(frozen=True, kw_only=True)
 class SynthesisOptions(ModelOptions):
     """How a model is asked, which one, and for how many queries."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from urllib.parse import urlencode
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -95,7 +95,7 @@ def _compared(store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
     found = compare_results(
         sides,
         segments=sides[0].telling_tags() if whole or not large else (),
-        sampling=replace(own, resamples=resamples),
+        sampling=own.replace(resamples=resamples),
         changes=0,  # the page has them query by query
         test=whole,
     )

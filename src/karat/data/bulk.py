@@ -1,0 +1,14 @@
+"""The base of plain data that holds arrays."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Bulk(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Data that is compared by identity and shown by the name of its class, for it may hold millions of values.
+
+    A struct, not a dataclass: Python writes and compiles six methods for each dataclass, at every start of a command.
+    """
+
+    __repr__ = object.__repr__
