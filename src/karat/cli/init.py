@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.options import options_of
+from karat.cli.say import say
 from karat.scoring.options import Options
 
 if TYPE_CHECKING:
@@ -73,20 +74,20 @@ def command(
     facts = gold_facts(read, load_config(root).metrics.retrieval.default_k)
     measured = _measured(root, found, facts, columns)
     if found.gold is not None:
-        click.echo(f"found {found.gold}: {facts.described()}", err=True)
+        say(f"found {found.gold}: {facts.described()}", err=True)
     workflow = _workflow(root, found, facts, retriever, install, branch, gitlab)
     for warning in _warnings(root, found, facts, measured):
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     done = {}
     for name, text in _files(found, facts, measured, workflow, columns):
         done[name] = _put(root / name, text, dry_run)
-        click.echo(f"{done[name]} {name}")
+        say(f"{done[name]} {name}")
     if done[workflow.name] != "kept":
         for line in _to_fill_in(found, facts, workflow, retriever):
-            click.echo(f"fill in: {line}", err=True)
+            say(f"fill in: {line}", err=True)
     failed = _check(root, found, columns)
     for line in _next_commands(root, found, workflow):
-        click.echo(line, err=True)
+        say(line, err=True)
     if failed:
         raise SystemExit(2)
 
@@ -235,7 +236,7 @@ def _check(root: Path, found: RepositoryFiles, columns: str | None) -> bool:
     files = [str(root / name) for name in (found.gold or NEW_GOLD, found.run) if name and (root / name).exists()]
     if not files:
         return False
-    click.echo()
+    say("")
     checked = check_files(files, None, mapped_fields(columns))
     print_reports([checked_report(checked)])
     return any(file.error for file in checked)
@@ -247,7 +248,8 @@ def _next_commands(root: Path, found: RepositoryFiles, workflow: Workflow) -> It
     run = found.run or "run.jsonl"
     asked = ["karat", "run", workflow.retriever, "--queries", workflow.queries or workflow.gold]
     asked += ["--corpus", workflow.corpus or "CORPUS"] if needs_corpus(workflow.retriever) else []
-    yield "\nnext:" if root.resolve() == Path.cwd() else f"\nnext, in {root}:"
+    yield ""
+    yield "next:" if root.resolve() == Path.cwd() else f"next, in {root}:"
     yield f"  1. {join([*asked, '-o', run])}"
     yield f"  2. {join(['karat', 'eval', run, '--gold', workflow.gold, '-o', 'report.html'])}"
     yield f"  3. {join(['karat', 'gate', run, '--gold', workflow.gold])}"

@@ -121,7 +121,8 @@ def command(
     if retriever is not None and failed:
         raise failed[0][1]
     for one, problem in failed:
-        say(f"failed {one.name}: {problem}", err=True)
+        for line in f"failed {one.name}: {problem}".splitlines():
+            say(line, err=True)
     if failed:
         raise SystemExit(2)
 
