@@ -15,6 +15,14 @@ LONGEST: tuple[str, ...] = (
     "tests/scoring/engines/test_spark",
     "tests/web/",
     "tests/page/",
+    "tests/common/",
+    "tests/history/",
+    "tests/cli/test_every_option",
+    "tests/test_bad_input",
+    "tests/ci/",
+    "tests/cli/test_commands",
+    "tests/cli/test_bytes_parsed",
+    "tests/test_fuzz",
 )
 
 

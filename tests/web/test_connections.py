@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,6 +20,7 @@ from karat.web.connections import Limits
 from karat.web.guard import ALWAYS, Patience
 from karat.web.turns import Gone, Turns
 
+_T = TypeVar("_T")
 HEAD = b"GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
@@ -35,6 +40,12 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def ran(work: Coroutine[Any, Any, _T]) -> _T:
+    """In a thread of its own: browsers of other tests leave a loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -69,7 +80,7 @@ def test_a_thousand_requests_at_once(site: Any) -> None:
     async def all_at_once() -> list[int]:
         return await asyncio.gather(*(ask() for _ in range(1000)))
 
-    assert set(asyncio.run(all_at_once())) == {200}
+    assert set(ran(all_at_once())) == {200}
 
 
 def test_the_slowest_go_first_when_there_are_too_many(store: Any, serving: Any) -> None:
@@ -142,6 +153,28 @@ def test_who_does_not_read_is_dropped(store: Any, serving: Any) -> None:
         made.close()
 
 
+def test_who_reads_slowly_gets_everything(store: Any, serving: Any, made_run: Any) -> None:
+    """An answer that takes longer than a connection may be idle, and than a client may stand still."""
+    run = store.save(made_run(7, 40_000)).id
+    limits = Limits(idle=1, reading=0.5, least_read=1000, headers=0.5)
+    with serving(store, Access(), limits=limits) as site, socket.socket() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        made.connect(("127.0.0.1", site.port))
+        made.settimeout(20)
+        made.sendall(f"GET /api/v1/runs/{run}/result HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        said, begun = made.recv(2000), time.monotonic()
+        length = int(said.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        wanted = said.index(b"\r\n\r\n") + 4 + length
+        got = len(said)
+        while got < wanted:
+            part = made.recv(65536)
+            assert part, (got, wanted)
+            got += len(part)
+            if time.monotonic() - begun < 2.0:
+                time.sleep(0.1)
+        assert got == wanted
+
+
 def test_clients_take_turns() -> None:
     """One that asks for much waits behind itself."""
     order: list[str] = []
@@ -157,7 +190,7 @@ def test_clients_take_turns() -> None:
         assert order == list("aabcabaaa")
         await asyncio.gather(*(ask(turns, client) for client in "ab"))  # nobody has kept a turn
 
-    asyncio.run(all_at_once())
+    ran(all_at_once())
 
 
 def test_who_leaves_gives_the_turn_back() -> None:
@@ -176,9 +209,32 @@ def test_who_leaves_gives_the_turn_back() -> None:
         async with asyncio.timeout(5), turns.turn("d"):
             pass
 
-    asyncio.run(scene())
+    ran(scene())
 
 
 async def _take(turns: Turns) -> None:
     async with turns.turn("c"):
         raise AssertionError
+
+
+def test_many_first_requests_do_not_end_the_server(store: Any, tmp_path: Path) -> None:
+    """msgspec learns of a struct when it is first read, which threads must not do at once."""
+    script = """if True:
+        import sys, threading
+        from pathlib import Path
+        from karat.history.folder import FolderStore
+        from karat.web.access import Access
+        from karat.web.app import create_app
+        from karat.results.kept_run import read_document
+        store = FolderStore(Path(sys.argv[1]))
+        create_app(store, Access())
+        text, ready = store._document(store.find("n0")), threading.Barrier(12)
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=lambda: (ready.wait(), read_document(text, "x"))) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    """
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / ".karat")], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -12,10 +12,11 @@ from contextvars import copy_context
 import click
 
 import karat
+from karat.cli.streams import open_streams
 from karat.cli.trust import trust_option
-from karat.errors import KaratError
+from karat.errors import KaratError, shorten
 
-_PARTS = ("main", "options", "say", "scoring", "trust")  # of several commands, and none themselves
+_PARTS = ("main", "options", "say", "scoring", "streams", "trust")  # of several commands, and none themselves
 
 
 class Commands(click.Group):
@@ -80,31 +81,51 @@ def karat_command() -> None:
 
 
 def main() -> None:
+    """The command line. Its exit code is 0, 1, 2 or 130, whatever happens; only a verdict says 1."""
+    open_streams()
     # Nearly all that a command makes stays until it ends; to look through it for garbage every 700 objects, and once
     # more at the end, would be a tenth of a short command.
     gc.set_threshold(100_000)
+    error: BaseException | None = None
     try:
-        code = copy_context().run(karat_command.main, standalone_mode=False)  # what it sets holds for this call
-        sys.stdout.flush()  # a closed pipe must show here, not when Python shuts down
-        sys.exit(code if isinstance(code, int) else 0)
-    except KaratError as error:
+        found = copy_context().run(karat_command.main, standalone_mode=False)  # what it sets holds for this call
+        code = found if isinstance(found, int) else 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 2
+    except BaseException as raised:  # polars' PanicException is no Exception
+        error, code = raised, _told(raised)
+    try:
+        sys.stdout.flush()
+    except OSError as full:
+        _say(f"the output could not be written: {full.strerror or full}")
+        code = 2
+    gc.freeze()
+    ended = SystemExit(code)
+    ended.__context__ = error
+    raise ended
+
+
+def _told(error: BaseException) -> int:
+    """Say what went wrong. Returns the exit code."""
+    if isinstance(error, KaratError):
         _say(str(error))
-        sys.exit(error.exit_code)
-    except click.ClickException as error:
+        return error.exit_code
+    if isinstance(error, click.ClickException):
         error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+        return error.exit_code
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
         _say("interrupted")
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader (head, less) has had enough; nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as error:
+        return 130
+    if isinstance(error, OSError):
         _say(f"{error.filename or 'a file'}: {error.strerror or error}")
-        sys.exit(2)
-    finally:
-        gc.freeze()
+    elif isinstance(error, MemoryError):
+        _say("not enough memory\nhint: use a machine with more, or a smaller file")
+    elif os.environ.get("KARAT_TRACEBACK"):
+        raise error
+    else:
+        what = f"{type(error).__name__}: {shorten(str(error), 300)}" if str(error) else type(error).__name__
+        _say(f"Karat failed unexpectedly: {what}\nhint: this is a bug; KARAT_TRACEBACK=1 shows where it happened")
+    return 2
 
 
 def _say(message: str) -> None:

@@ -14,6 +14,7 @@ from karat.options.option import MISSING, Option, options_in
 from karat.scoring.options import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
+_MOST = 1_000_000_000
 
 
 class NeedsGold(click.Command):
@@ -41,6 +42,19 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
         return command
 
     return add
+
+
+class Count(click.IntRange):
+    """How many of something, from `least` on, and up to what a computer can count in a lifetime."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__(min=least)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number > _MOST:
+            self.fail(f"{value} is too large: at most {_MOST:,}.", param, ctx)
+        return number
 
 
 class _Limited:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from karat.cli.options import chunk_options, json_option, query_options
+from karat.cli.options import Count, chunk_options, json_option, query_options
 from karat.cli.say import say
 from karat.errors import ConfigError, KaratError
 
@@ -21,24 +21,18 @@ if TYPE_CHECKING:
 @click.argument("retriever", required=False)
 @click.option("--queries", "-q", required=True, help="Gold set (its queries are asked), or a file of bare queries.")
 @click.option("--corpus", help="What is searched: JSONL, a BEIR folder, or a folder of text or Markdown files.")
-@click.option("-k", "k", type=click.IntRange(min=1), default=50, show_default=True, help="Hits to log for each query.")
+@click.option("-k", "k", type=Count(1), default=50, show_default=True, help="Hits to log for each query.")
 @click.option(
     "--output", "-o", metavar="FILE", help="The run log; for several a folder.  [default: run.jsonl; the folder runs]"
 )
 @click.option("--config", metavar="FILE", help="YAML with options of the retriever.")
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Queries asked at once.")
+@click.option("--workers", type=Count(1), default=1, show_default=True, help="Queries asked at once.")
 @click.option("--timeout", type=float, default=30.0, show_default=True, metavar="S", help="Seconds for one query.")
-@click.option(
-    "--warm-up", type=click.IntRange(min=0), default=3, show_default=True, help="Queries asked before, not timed."
-)
-@click.option(
-    "--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Ask each query so often; median time."
-)
+@click.option("--warm-up", type=Count(0), default=3, show_default=True, help="Queries asked before, not timed.")
+@click.option("--repeat", type=Count(1), default=1, show_default=True, help="Ask each query so often; median time.")
 @click.option("--min-score", type=float, help="Cut hits with a lower score.")
-@click.option(
-    "--prefetch-limit", "prefetch", type=click.IntRange(min=1), help="Hits that each part of `hybrid` brings."
-)
-@click.option("--rerank-top-n", "top_n", type=click.IntRange(min=1), help="Hits that `rerank` looks at.")
+@click.option("--prefetch-limit", "prefetch", type=Count(1), help="Hits that each part of `hybrid` brings.")
+@click.option("--rerank-top-n", "top_n", type=Count(1), help="Hits that `rerank` looks at.")
 @click.option("--rewrite", metavar="MODULE:CALLABLE", help="Rewrites queries; both lists are logged.")
 @click.option("--system", help="Name of the system in the log.  [default: RETRIEVER]")
 @click.option("--index-version", help="Version of the index.  [default: hash of the corpus]")

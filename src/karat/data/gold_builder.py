@@ -80,7 +80,14 @@ class GoldBuilder(msgspec.Struct, eq=False):
         """Something said of the queries from `start` on."""
         column = (self.tags if tag and name not in _TEXTS else self.fields).setdefault(name, [])
         column += [None] * (start - len(column))
-        column += values
+        for at in range(start, min(len(column), start + len(values))):  # said of these queries before, or not said
+            value = values[at - start]
+            if column[at] is None:
+                column[at] = value
+            elif value is not None and value != column[at]:
+                what, hint = "this is said twice of the query: as a field and in tags", "remove one of the two"
+                raise self._error(at, what, code="contradiction", field=name, got=value, hint=hint)
+        column += values[len(column) - start :]
 
     def build(self, dataset: Dataset) -> Gold:
         if not self.queries:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from karat.errors.redaction import longest_secret, redact
 
 _SHOWN = 80
+_LONGEST = 1500  # characters of a sentence that names things of a file
 _LOOKED_AT = 1 << 16  # letters in which secrets are looked for, where no more than a few are shown
 
 
@@ -87,7 +88,7 @@ class KaratError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        message = self.what
+        message = shorten(self.what, _LONGEST)
         if self.expected is not None:
             message += f": expected {self.expected}"
         if self.got is not None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from abc import ABC
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
@@ -20,6 +18,7 @@ from karat.data.hits import Run
 from karat.data.ids import Ints
 from karat.errors import InputError, did_you_mean
 from karat.files.decode_errors import DECODE_ERRORS
+from karat.files.streams import BoundedLines, Window, is_compressed, open_content, open_plain, unreadable
 
 T = TypeVar("T")
 Kind = Literal["run", "gold"]
@@ -29,7 +28,6 @@ Lists = Literal["topk", "raw", "topk_original"]
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 _STANDARD_INPUT = Path("/dev/stdin")
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 KEPT = 32 << 20  # bytes of hits that are kept until it is clear whether queries come back
 
 SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
@@ -147,7 +145,7 @@ class Source:
             if stream.read(3) != _BOM:
                 stream.seek(0)
         except OSError as error:
-            raise self.unreadable(error) from error
+            raise unreadable(self.label, error) from error
         return stream
 
     @cached_property
@@ -157,7 +155,7 @@ class Source:
             return None
         with self.path.open("rb") as raw:
             opening = raw.read(4)
-        return None if opening.startswith((_GZIP, _ZSTD)) else len(_BOM) if opening.startswith(_BOM) else 0
+        return None if is_compressed(opening) else len(_BOM) if opening.startswith(_BOM) else 0
 
     @property
     def size(self) -> int | None:
@@ -180,13 +178,10 @@ class Source:
 
     def holds(self, text: bytes) -> bool:
         """Whether this stands anywhere in its text. A search is many times faster than reading records."""
-        if self.begin is not None:
-            with self.path.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as mapped:
-                return mapped.find(text) >= 0
         with self.open() as stream:
             end = b""
             while block := stream.read(1 << 20):
-                if text in end + block:
+                if text in block or text in end + block[: len(text)]:
                     return True
                 end = block[-len(text) :]
         return False
@@ -200,18 +195,7 @@ class Source:
             raise InputError(
                 "this is a folder", code="is-a-folder", file=self.label, expected="a file, or a BEIR folder with qrels/"
             )
-        raw = self.path.open("rb")
-        magic = raw.read(4)
-        raw.seek(0)
-        if not magic.startswith((_GZIP, _ZSTD)):
-            return raw
-        from karat.formats.streams import decompressed
-
-        return decompressed(raw, self.unreadable, is_zstd=magic == _ZSTD)
-
-    def unreadable(self, error: Exception) -> InputError:
-        reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
-        return InputError(f"cannot be read: {reason}", code="unreadable", file=self.label)
+        return open_content(self.path, self.label)
 
     @cached_property
     def head(self) -> bytes:
@@ -299,9 +283,7 @@ class SourcePart(Source):
         return self._stop - self._start
 
     def open(self) -> IO[bytes]:
-        from karat.formats.streams import Window
-
-        return io.BufferedReader(Window(self.path.open("rb"), self._start, self._stop), 1 << 20)
+        return BoundedLines(Window(self.path.open("rb"), self._start, self._stop), self.label, 1 << 20)
 
 
 def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | None = None) -> list[Source] | None:
@@ -310,7 +292,7 @@ def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | Non
     if source.begin is None or (size := source.path.stat().st_size) < 2 * least:
         return None
     cuts = [source.begin]
-    with source.path.open("rb") as raw:
+    with open_plain(source.path, source.label) as raw:
         while cuts[-1] + 2 * least < size:
             cuts.append(_line_start(raw, cuts[-1] + least, key))
     cuts.append(size)

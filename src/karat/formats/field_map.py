@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from karat.errors import ConfigError, did_you_mean, shorten
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.gold_records import GoldEntry, GoldItem
 from karat.formats.run_records import Hit, RunRecord
 
@@ -234,7 +235,7 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except DECODE_ERRORS:
             return value
     return value
 

@@ -15,6 +15,7 @@ from karat.data.hits import OPTIONAL_COLUMNS, Run
 from karat.data.ids import Ints
 from karat.errors import InputError
 from karat.files.decode_errors import DECODE_ERRORS
+from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.formats.base import ReadOptions, Source
 from karat.formats.dataset import dataset_of, header_of
 from karat.formats.field_map import FieldMap, FileKind, RecordMap, suggested_map
@@ -114,11 +115,9 @@ def _decodable(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _first_rows(source: Source) -> list[dict[str, Any]]:
-    import polars as pl
-
     try:
-        return pl.read_parquet(source.path, n_rows=_SAMPLE).to_dicts()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return ParquetSource(source.path).rows(size=_SAMPLE).to_dicts()
+    except UnreadableParquet:
         return []
 
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.errors import InputError
+from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.layout import LISTS, has_role, is_gold, is_run, plain_title
@@ -127,11 +128,9 @@ def _header(source: Source) -> list[str] | None:
     """The names of the columns; None for a Parquet file that does not say."""
     if not source.is_parquet:
         return [plain_title(c) for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
-    import polars as pl
-
     try:
-        return [plain_title(c) for c in pl.read_parquet_schema(source.path)]
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return [plain_title(c) for c in ParquetSource(source.path).schema()]
+    except UnreadableParquet:
         return None
 
 

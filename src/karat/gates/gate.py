@@ -201,7 +201,8 @@ def _anchor(path: str, criteria: Criteria) -> Baseline:
 def only_one(results: list[Result], what: str) -> Result:
     if len(results) > 1:
         said = f"the {what} holds {len(results)} systems: {', '.join(r.system for r in results)}"
-        raise ConfigError(said, code="several-systems", hint="pick one with --system")
+        hint = "pick one with --system" if what == "run" else "save one of them: karat eval … --system NAME -o FILE"
+        raise ConfigError(said, code="several-systems", hint=hint)
     return results[0]
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from karat.history.store import StoreError
 
 PATIENCE = 60.0  # seconds to wait for others that write
@@ -63,8 +65,8 @@ class Catalogue:
     def translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
-            number = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        except (sqlite3.Error, UnicodeDecodeError, msgspec.MsgspecError) as error:
+            number = getattr(error, "sqlite_errorcode", 0 if isinstance(error, sqlite3.Error) else _DAMAGED[0]) & 0xFF
             what, code, hint = f"the history cannot be used: {error}", "unusable-history", hint_for(number)
             if number in _DAMAGED:
                 what, code = "the catalogue of the history is damaged", "damaged-history"

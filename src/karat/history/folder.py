@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from karat.files.atomic_write import umask
+from karat.files.safe_parquet import GONE, ParquetSource, UnreadableParquet
 from karat.history.catalogue import Catalogue, hint_for
 from karat.history.statements import CURRENT, Connection
 from karat.history.store import Store, StoreError, gone, short
@@ -24,6 +25,8 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class FolderStore(Store):
     """`up_to`: tables of an older version, for tests of what comes after it."""
+
+    is_near = True
 
     def __init__(self, folder: Path, *, create: bool = True, up_to: int = CURRENT) -> None:
         self.label, self._folder, self._runs = str(folder), folder, folder / "runs"
@@ -54,15 +57,13 @@ class FolderStore(Store):
         return path
 
     def _document(self, run_id: str) -> str:
-        import polars as pl
-
         path = self.source(run_id)
+        what = f"the file of the run {short(run_id)} is damaged"
         try:
-            return str(pl.scan_parquet(path, glob=False).select(DOCUMENT).head(1).collect().item())
-        except FileNotFoundError:
-            raise gone(run_id) from None  # deleted in the moment in which it was asked for
-        except (pl.exceptions.PolarsError, ValueError) as error:
-            what = f"the file of the run {short(run_id)} is damaged"
+            return str(ParquetSource(path).rows([DOCUMENT], 0, 1).item())
+        except (UnreadableParquet, ValueError) as error:  # damaged, or without a row
+            if isinstance(error, UnreadableParquet) and error.kind == GONE:
+                raise gone(run_id) from None  # deleted in the moment in which it was asked for
             raise StoreError(what, code="damaged-history", file=str(path)) from error
 
     @contextmanager

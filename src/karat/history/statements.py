@@ -192,6 +192,15 @@ def tags_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+def run_version(connection: Connection, run_id: str) -> str:
+    """All that may change about a run, and where names lead; the rest is in its id."""
+    saved = connection.execute("SELECT saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()
+    judged = "SELECT judged_at, digest FROM verdicts WHERE run_id = ? ORDER BY judged_at, digest"
+    told = connection.execute(judged, (run_id,)).fetchall()
+    pins = [(pin.name, pin.kind, pin.run_id) for pin in all_pins(connection)]
+    return repr((run_id, [*map(tuple, saved)], [*map(tuple, told)], tags_of(connection, [run_id]), pins))
+
+
 def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
     """Rows with all that stands in other tables, each table asked once."""
     ids = [row[0] for row in found]

@@ -73,6 +73,7 @@ class Store(ABC):
 
     label: str  # for messages: without a password
     postgres = False
+    is_near = False  # to ask for its state takes no time
 
     @abstractmethod
     def transaction(self, *, write: bool = False) -> AbstractContextManager[Connection]:
@@ -235,6 +236,12 @@ class Store(ABC):
             raise NotThere("run in the history", reference, names, hint="`karat history list` shows all")
         return str(ids[0][0])
 
+    def run_version(self, reference: str) -> str:
+        """Changes with everything that is written about the run that a reference leads to, and with every pin."""
+        run_id = self.find(reference)
+        with self.transaction() as connection:
+            return sql.run_version(connection, run_id)
+
     def runs(self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None) -> Page:
         """The newest first."""
         size = min(max(limit, 1), _MOST)
@@ -372,9 +379,11 @@ class Store(ABC):
 
     def version(self, connection: Connection) -> int:
         found = connection.execute("SELECT version FROM karat_history").fetchall()
-        return self._known(int(found[0][0]) if found else 0)
+        return self._known(found[0][0] if found else 0)
 
-    def _known(self, version: int) -> int:
+    def _known(self, version: object) -> int:
+        if not isinstance(version, int):
+            raise StoreError("the catalogue of the history is damaged", code="damaged-history", file=self.label)
         if version > CURRENT:
             raise StoreError(
                 f"the history {self.label} was written by a newer Karat (its tables have version {version}, "

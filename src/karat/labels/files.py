@@ -14,6 +14,7 @@ import msgspec
 from karat.errors import ConfigError, InputError
 from karat.files.append_log import LineFile, NotContinued
 from karat.files.atomic_write import check_writable, write_whole
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.base import Source, SourcePlace
 from karat.formats.records import RecordDecoder, read_records
 
@@ -359,7 +360,7 @@ def _lines(path: Path) -> list[tuple[bytes, Label]]:
         try:
             if line.strip():
                 found.append((line, msgspec.json.decode(line, type=Label)))
-        except (msgspec.MsgspecError, UnicodeError) as error:
+        except DECODE_ERRORS as error:
             hint = "labels are added to what is there: name another file with -o"
             what = f"this is no labels file: {error}"
             raise ConfigError(what, code="not-a-labels-file", file=str(path), line=number, hint=hint) from None

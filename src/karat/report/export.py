@@ -15,6 +15,7 @@ from karat.report.blocks import Block, Column, Report, Section, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.markdown import render_markdown
 from karat.report.sections.audit import Artifacts, NotMeasured
+from karat.report.tables import csv_text
 from karat.results.analyses.base import REGISTRY as ANALYSES
 from karat.results.kept_run import keep
 from karat.results.result import Result
@@ -160,7 +161,7 @@ WHOLE: dict[str, Callable[[list[Result]], bytes]] = {
 FRAMES: dict[str, Callable[[pl.DataFrame, str], bytes]] = {
     ".json": lambda frame, name: json_text(frame.to_dicts()),
     ".md": _markdown,
-    ".csv": lambda frame, name: frame.write_csv().encode(),
+    ".csv": lambda frame, name: csv_text(frame),
     ".parquet": _parquet,
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from karat.report.blocks import Block, Cell, Dot, Dots, Interval, Report, Section, Text
 from karat.report.cells import around, interval_column, table
 from karat.report.overview import data_name, range_title
+from karat.report.tables import csv_text
 from karat.results.leaderboard import Leaderboard, MetricStanding, Standing
 from karat.results.numbers import counted, titled, with_interval
 from karat.results.summary import SummaryRow
@@ -147,7 +148,7 @@ def board_file(board: Leaderboard, ending: str) -> bytes:
         return to_latex(board).encode()
     frame = to_frame(board)
     if ending == ".csv":
-        return frame.write_csv().encode()
+        return csv_text(frame)
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     return buffer.getvalue()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,17 +14,16 @@ from karat.data.corpus import DescribedRun
 from karat.data.gold import Gold
 from karat.data.hits import LentRun, NoLists, Run, Ungrouped
 from karat.data.ids import DocRule
-from karat.data.in_corpus import count_in_corpus
 from karat.data.normal_ids import IdNormalizer, NormalizedRun
 from karat.data.passages.resolve import in_corpus, resolve
-from karat.errors import InputError
+from karat.errors import InputError, NoOverlap, shorten
 from karat.formats.spill import HeldRun, Spilling
 from karat.results.analyses.base import Consumer, Setup, needs_of_analyses
 from karat.results.bm25_baseline import NoWordSearch, WordSearch, mark_depth
 from karat.results.queries.lists import ListReader
-from karat.results.refusals import refuse_no_overlap, refuse_undated, refuse_unscored
 from karat.results.result import Context, Result
 from karat.scoring.collect import RunData, collect
+from karat.scoring.dates import NoVersions
 from karat.scoring.doubts import LOOKED, judge_doubts
 from karat.scoring.engines.base import Engine, Local
 from karat.scoring.judged import Rules
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     from karat.formats.corpora import Corpora
 
 KEEP_LISTS = 20_000  # queries up to which lists to show are kept during the pass; of more, those shown are read again
+_NO_SCORE = "log the score of each hit, or leave the threshold (--min-score) out"
+_NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
 
 
 def _needing_hits(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
@@ -81,9 +82,9 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         if self.corpora is not None:
             self.corpora.refuse_mixed(systems)
         for measured in systems.values():
-            refuse_no_overlap(measured, run.label, self.gold, (request.own,))
-        refuse_unscored(systems.values(), run.label, request.own)
-        refuse_undated(systems.values(), run.label, request.own)
+            _refuse_no_overlap(measured, run.label, self.gold, (request.own,))
+        _refuse_unscored(systems.values(), run.label, request.own)
+        _refuse_undated(systems.values(), run.label, request.own)
         systems, no_bm25 = self._with_lent(systems, views, golds)
         systems = {system: self._counted(measured) for system, measured in systems.items()}
         opened = {system: measured.opened for system, measured in systems.items()}
@@ -170,6 +171,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         corpus = None if self.corpora is None else self.corpora.of(measured.system)
         if corpus is None or not (self.counts_corpus or self.rules.corpus_size == len(corpus)):
             return measured
+        from karat.data.in_corpus import count_in_corpus
+
         known = {id(table.gold): table.gold for table in measured.tables.values()}
         counted = {key: gold.counted(count_in_corpus(gold, corpus, self._rule)) for key, gold in known.items()}
         tables = {view: replace(table, gold=counted[id(table.gold)]) for view, table in measured.tables.items()}
@@ -238,7 +241,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
                 no_bm25 = str(error).replace("\nhint: ", "; ")
                 continue
             for system, measured in found.items():
-                refuse_no_overlap(measured, run.label, self.gold, here)
+                _refuse_no_overlap(measured, run.label, self.gold, here)
                 systems = systems | {system: systems[system].joined(measured)}
         return systems, no_bm25
 
@@ -318,3 +321,43 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         audit.count("no_data", len(reasons), reasons)
         if any(metric.counts_empty_places for metric in self.asked):
             count_short_lists(self.asked, table.judged(result.rows, self.rules), audit)
+
+
+# What is known only after the pass, and makes an evaluation pointless.
+
+
+def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[View]) -> None:
+    """Refuse a system that has none of the queries of the gold set. `run`: its label."""
+    tables = [measured.tables[view] for view in views if view in measured.tables]
+    if any(table.present.any() for table in tables):
+        return
+    of = f" (system {shorten(measured.system, 40)!r})" if measured.system else ""
+    entries = [entry for table in tables for entry in table.audit if entry.code == "unknown_queries"]
+    run_has = f", the run {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
+    raise NoOverlap(
+        f"no query of {run}{of} stands in {gold.label}",
+        hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
+    )
+
+
+def _refuse_unscored(systems: Collection[RunData], run: str, own: View) -> None:
+    """Refuse a score threshold where no hit of any system has a score: nothing was removed.
+
+    Where other systems have scores, the audit of the one without counts its hits.
+    """
+    if own.min_score is not None and all(measured.tables[own].unscored for measured in systems):
+        what = f"no hit has a score, so a threshold of {own.min_score:g} removes nothing"
+        raise InputError(what, code="no-scores", file=run, field="score", hint=_NO_SCORE)
+
+
+def _refuse_undated(systems: Collection[RunData], run: str, own: View) -> None:
+    """Refuse to remove newer hits where no hit of any system has a usable version: nothing was removed.
+
+    Where other systems have versions, the audit of the one without counts its hits.
+    """
+    if not own.no_future or not all(measured.tables[own].undated for measured in systems):
+        return
+    for measured in systems:
+        if measured.odd_version is not None:
+            raise measured.odd_version.error(run)
+    raise NoVersions("no hit has a version", file=run, field="doc_version", hint=_NO_VERSION)

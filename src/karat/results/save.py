@@ -18,7 +18,7 @@ from karat.errors import InputError
 from karat.errors.redaction import redact_all, redact_texts
 from karat.options.option import options_in, values_of
 from karat.results.analyses.base import Setup, restore_analyses
-from karat.results.kept_run import SCORE, KeptRun, columns_named, read_kept
+from karat.results.kept_run import SCORE, KeptRun, columns_named, fitting, read_kept
 from karat.results.result import Precomputed, Result
 from karat.results.saved import SavedResult, origin, read_saved, scores_by_query
 from karat.results.summary import nullable
@@ -140,9 +140,10 @@ def load(path: str | PathLike[str]) -> Result | dict[str, Result]:
 
     A file that holds several systems gives a dict of results by system.
     """
-    if str(path).endswith(".parquet"):
-        return from_kept(read_kept(Path(path), str(path)))
-    results = [restore(saved) for saved in read_saved(path)]
+    with fitting(str(path)):
+        if str(path).endswith(".parquet"):
+            return from_kept(read_kept(Path(path), str(path)))
+        results = [restore(saved) for saved in read_saved(path)]
     return results[0] if len(results) == 1 else {result.system: result for result in results}
 
 

@@ -15,7 +15,7 @@ from karat.data.audit import Entry
 from karat.data.saved import SavedOfSystem
 from karat.errors import InputError
 from karat.errors.redaction import redact_all, redact_known
-from karat.files.decode_errors import refusal
+from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source
 from karat.registry import Registry
 from karat.results.diagnosis.bands import Reading
@@ -125,7 +125,7 @@ def read_results(path: str | PathLike[str]) -> list[SavedResult]:
         problem = refusal(error, source.label, None, text)
         problem.hint = f"expected a result saved by Karat ({SCHEMA})"
         raise problem from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"not a saved result: {error}", code="not-a-result", file=source.label) from error
 
 

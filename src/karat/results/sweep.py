@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from karat.data.attributes import segment_title
 from karat.data.ids import Floats, Ints
@@ -93,10 +92,9 @@ def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
     wanted = checked_depths(ks)
     if not result.data.tables:
         raise Lacking("judged hits in the saved result: run `karat eval RUN --gold GOLD -o result.json` again")
-    names = (f"{name}@{k}" for k in wanted for name in (*_CURVES, "auc_recall"))
-    measured = result.measure([*names, f"recall@{_EVERYTHING}"])
     depth = int(result.depths.max(initial=0))
     ks, notes = measured_depths(wanted, depth)
+    measured = result.measure([*_names(ks)])
     before = result.provenance.get("k_raw")
     if isinstance(before, int) and before > depth:
         notes.append(f"before reranking the log's lists are {before} deep: `--hits raw` looks at those.")
@@ -132,13 +130,16 @@ def measured_depths(wanted: list[int], depth: int) -> tuple[list[int], list[str]
     return ks, [f"the lists are {depth} deep: k = {left_out} would measure nothing new and is left out."]
 
 
+def _names(ks: list[int]) -> Iterator[str]:
+    yield from (f"{curve}@{k}" for k in ks for curve in _CURVES)
+    yield from (f"auc_recall@{ks[-1]}", f"recall@{_EVERYTHING}")
+
+
 def _curve(measured: Result, segment: str, value: str, at: Ints, ks: list[int], depth: int) -> Curve:
     """The curves of one group. `depth`: of the deepest list."""
-    names = {f"auc_recall@{ks[-1]}", f"recall@{_EVERYTHING}", *(f"{curve}@{k}" for curve in _CURVES for k in ks)}
     scores, sampling = measured.columns.select(at), measured.sampling
-    shown = replace(scores, metrics=[m for m in scores.metrics if str(m) in names])
-    ceilings = {name: measured.ceilings[name][at] for name in names}
-    rows = {row.metric: row for row in summarise(shown, sampling, ceilings, {})}
+    ceilings = {name: measured.ceilings[name][at] for name in _names(ks)}
+    rows = {row.metric: row for row in summarise(scores, sampling, ceilings, {})}
     knees = [knee for name in _CURVES if (knee := _knee(name, ks, scores, sampling)) is not None]
     return Curve(
         segment=segment,

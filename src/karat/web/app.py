@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from karat.web.page import front_page, page, problem_page, static_file
 from karat.web.pages.compare import compare_page
 from karat.web.pages.queries import queries_page, query_page, triage_page
 from karat.web.pages.runs import pins_page, run_page, runs_page, trend_page
+from karat.web.remember import Remember
 from karat.web.turns import Lanes
 
 PAGES: dict[str, Callable[[Store, Request], Response]] = {
@@ -44,8 +46,19 @@ PAGES: dict[str, Callable[[Store, Request], Response]] = {
 }
 
 
+def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
+    """What msgspec must know of our structs. It finds out when one is first read, and the process ends if two threads
+    do that at once: so this comes before the first request."""
+    for own in kind.__subclasses__():
+        if own.__module__.startswith("karat."):
+            with suppress(TypeError, NameError):  # with fields of a kind that is never read
+                msgspec.json.Decoder(own)
+        prepare(own)
+
+
 def create_app(store: Store, access: Access, desk: Desk | None = None, patience: Patience | None = None) -> Starlette:
     """`store` and `desk` stay open as long as the application runs."""
+    prepare()
     visit = partial(visit_of, store, desk or Desk())
     return Starlette(
         routes=[
@@ -57,7 +70,11 @@ def create_app(store: Store, access: Access, desk: Desk | None = None, patience:
             Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
             Route(LOGOUT, _log_out(access), methods=["POST"]),
         ],
-        middleware=[Middleware(Guard, access=access, patience=patience), Middleware(Lanes)],
+        middleware=[
+            Middleware(Guard, access=access, patience=patience),
+            Middleware(Remember, store=store),
+            Middleware(Lanes),
+        ],
         exception_handlers={HTTPException: _http_problem},
     )
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from karat.errors import ConfigError, InputError, KaratError, UnknownName
 from karat.errors.redaction import redact, redact_known
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.history.store import NotThere, StoreError
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -95,7 +96,7 @@ def read_body(kind: Any, content: bytes) -> Any:
         return content
     try:
         return msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"the body is not what is expected: {error}", code="bad-body") from error
 
 

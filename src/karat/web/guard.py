@@ -108,6 +108,8 @@ class Guard:
         host = _host(headers.get("host", ""))
         if host not in self._access.hosts:
             return _problem(403, "this server does not go by that name", "karat serve --allow-host NAME")
+        if not scope["query_string"].isascii():
+            return _problem(400, "the address has bytes that are no characters of an address")
         if writes and not self._own_origin(headers):
             return _problem(403, "asked by a page of another site")
         if writes and HEADER not in headers and not _own_form(headers, path):

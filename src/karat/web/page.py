@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from karat.errors import InputError, KaratError
 from karat.errors.redaction import redact_known
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.gates.verdict_form import Verdicts
 from karat.history.queries import Order
 from karat.history.report import gold_set, minute
@@ -117,7 +118,7 @@ def link(path: str, request: Request, **changes: Any) -> str:
 def kept_verdicts(document: str) -> Verdicts:
     try:
         return msgspec.json.decode(document, type=Verdicts)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except DECODE_ERRORS as error:
         said = f"the verdict was kept by a Karat that wrote it in another way: {error}"
         raise InputError(said, code="old-verdict") from error
 

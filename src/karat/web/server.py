@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from karat.web.connections import Limits
     from karat.web.guard import Patience
 
+_SWITCH = 0.001  # seconds for which a page that is being made may keep others from being answered
 _FILES, _OWN_FILES = 8192, 256  # that may be open, and those of them that are not connections
 
 
@@ -50,6 +52,7 @@ def require_server() -> None:
 
 
 def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = None) -> None:
+    sys.setswitchinterval(_SWITCH)
     with suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
         made_server(store, access, desk, connections=_room_for_connections()).run(sockets=[on])
 

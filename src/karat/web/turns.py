@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 UPLOAD = ("POST", "/api/v1/runs")
-_READS, _WRITES, _HEAVY, _UPLOADS, _LOG_INS = 8, 4, 2, 2, 2  # at once
+# At once. More threads than cores make nothing quicker, and those that only wait have turns of their own.
+_READS, _WRITES, _HEAVY, _UPLOADS, _LOG_INS = 3, 4, 2, 2, 2
 _HEAVY_ENDS = ("/export", "/result", "/agreement", "/calibration")
 
 

@@ -265,7 +265,8 @@ def _line(line: Line, only: str | None) -> str:
 
 def _texts(listing: Listing) -> Markup:
     """Texts that lists show by their ids alone."""
-    made = "".join(f"<li>{line.place}\t{_safe(line.id)}<p>{marked(line.text or '', ())}\n" for line in listing.lines)
+    lines = ((_safe(line.place), _safe(line.id), marked(line.text or "", ())) for line in listing.lines)
+    made = "".join(f"<li>{place}\t{name}<p>{text}\n" for place, name, text in lines)
     return Markup(f"<ul>{made}</ul>")  # text is escaped
 
 
