@@ -248,7 +248,8 @@ def _next_commands(root: Path, found: RepositoryFiles, workflow: Workflow) -> It
     run = found.run or "run.jsonl"
     asked = ["karat", "run", workflow.retriever, "--queries", workflow.queries or workflow.gold]
     asked += ["--corpus", workflow.corpus or "CORPUS"] if needs_corpus(workflow.retriever) else []
-    yield "\nnext:" if root.resolve() == Path.cwd() else f"\nnext, in {root}:"
+    yield ""
+    yield "next:" if root.resolve() == Path.cwd() else f"next, in {root}:"
     yield f"  1. {join([*asked, '-o', run])}"
     yield f"  2. {join(['karat', 'eval', run, '--gold', workflow.gold, '-o', 'report.html'])}"
     yield f"  3. {join(['karat', 'gate', run, '--gold', workflow.gold])}"
