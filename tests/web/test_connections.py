@@ -153,6 +153,28 @@ def test_who_does_not_read_is_dropped(store: Any, serving: Any) -> None:
         made.close()
 
 
+def test_who_reads_slowly_gets_everything(store: Any, serving: Any, made_run: Any) -> None:
+    """An answer that takes longer than a connection may be idle, and than a client may stand still."""
+    run = store.save(made_run(7, 40_000)).id
+    limits = Limits(idle=1, reading=0.5, least_read=1000, headers=0.5)
+    with serving(store, Access(), limits=limits) as site, socket.socket() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        made.connect(("127.0.0.1", site.port))
+        made.settimeout(20)
+        made.sendall(f"GET /api/v1/runs/{run}/result HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        said, begun = made.recv(2000), time.monotonic()
+        length = int(said.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        wanted = said.index(b"\r\n\r\n") + 4 + length
+        got = len(said)
+        while got < wanted:
+            part = made.recv(65536)
+            assert part, (got, wanted)
+            got += len(part)
+            if time.monotonic() - begun < 2.0:
+                time.sleep(0.1)
+        assert got == wanted
+
+
 def test_clients_take_turns() -> None:
     """One that asks for much waits behind itself."""
     order: list[str] = []
