@@ -119,6 +119,7 @@ def _ended(
     from karat.errors import KaratError
 
     monkeypatch.setattr(sys, "argv", ["karat", *arguments])
+    monkeypatch.setenv("KARAT_TRACEBACK", "1")  # a bug is an exception here
     with pytest.raises(SystemExit) as ended:
         main()
     out, err = capsys.readouterr()
