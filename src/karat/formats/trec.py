@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterator
 from functools import cached_property
@@ -19,7 +18,7 @@ from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Floats, Ints, Packed, PackedIds, Seen
 from karat.data.native import native
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, ReadOptions, Source, changed_while_read, source_parts
+from karat.formats.base import Source, changed_while_read, source_parts
 from karat.formats.dataset import dataset_of
 from karat.formats.layout import grouped_rows, in_order, refuse_other_system
 from karat.formats.records import line_starts, whole_lines
@@ -36,39 +35,13 @@ _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 
 
-class TrecRunFormat(Format):
-    """Lines of `query Q0 document rank score tag`; what follows on a line is passed over, as trec_eval does."""
-
-    name = "trec-run"
-    kinds = frozenset({"run"})
-    order = 60
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        parts = source.first_line.split()
-        return len(parts) >= 5 and not source.looks_like_json and b"," not in parts[0] and is_number(parts[4])
-
-    def read_run(self, source: Source, options: ReadOptions) -> Run:
-        return TrecRun(source, options.system)
-
-
-class QrelsFormat(Format):
-    """Lines of `query iteration document grade`."""
-
-    name = "trec-qrels"
-    kinds = frozenset({"gold"})
-    order = 60
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        parts = source.first_line.split()
-        return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
-
-    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        rows, line = _Judgements(), 1
-        for block in whole_lines(source, _SMALL_BLOCK):
-            if not rows.add_block(block, line):
-                rows.add_one_by_one(block, line, source.label)
-            line += block.count(b"\n")
-        return rows.gold(source)
+def read_qrels(source: Source) -> Gold:
+    rows, line = _Judgements(), 1
+    for block in whole_lines(source, _SMALL_BLOCK):
+        if not rows.add_block(block, line):
+            rows.add_one_by_one(block, line, source.label)
+        line += block.count(b"\n")
+    return rows.gold(source)
 
 
 class _Judgements:
@@ -425,7 +398,3 @@ def _columns(label: str, line: int, expected: str, got: int) -> InputError:
     return InputError(
         "wrong number of columns", code="bad-row", file=label, line=line, expected=expected, got=f"{got} columns"
     )
-
-
-def is_number(text: bytes) -> bool:
-    return re.fullmatch(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf(inity)?)", text, re.I) is not None
