@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator, Mapping
 from os import PathLike
@@ -66,6 +65,8 @@ def _of_file(given: str | PathLike[str]) -> tuple[dict[str, tuple[Any, SourcePla
 
 def _records(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
     if source.path.suffix.lower() in (".csv", ".tsv"):
+        import csv
+
         with source.open() as stream:
             text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
             mark = "\t" if source.path.suffix.lower() == ".tsv" else ","

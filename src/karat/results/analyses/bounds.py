@@ -13,8 +13,6 @@ from karat.data.gold import Gold
 from karat.data.ids import Floats
 from karat.results.analyses.base import Analysis, NotAsked, Setup
 from karat.results.corrected import Estimate, NoEstimate, corrected, open_hits
-from karat.results.judged_ndcg import IMPUTED, calibrated_ndcg
-from karat.results.strict_bounds import strict_bounds
 from karat.results.summary import SummaryRow, mean_row, number
 from karat.scoring.extra_labels import Named
 from karat.scoring.metrics.base import Metric, Relevance
@@ -138,6 +136,8 @@ def _with_judge(side: Result, metrics: list[Relevance], judged: Result) -> list[
 
 
 def _calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> BoundsRow | None:
+    from karat.results.judged_ndcg import IMPUTED, calibrated_ndcg
+
     found = calibrated_ndcg(side, judged, metric)
     if found is None:
         return None
@@ -181,6 +181,8 @@ def _pooled(gold: Gold, pairs: Sequence[Named]) -> PooledItems:
 
 
 def _strict(side: Result, metric: Relevance, lists: _Lists) -> BoundsRow:
+    from karat.results.strict_bounds import strict_bounds
+
     found = strict_bounds(metric, lists.open)
     name = str(metric)
     if found is None:
