@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint con
 QUIET := --quiet --progress-bar off
 SET_UP := pyproject.toml constraints.txt
 
-.PHONY: demo demo-one demo-two test golden native fuzz-native browser java check docs bench runs clean
+.PHONY: demo demo-one demo-two test golden native fuzz fuzz-native browser java check docs bench runs clean
 
 # The whole loop on the demo set: run two retrievers, score, compare, judge. Each command is shown, then what it prints.
 SET := examples/helpdesk
@@ -36,18 +36,23 @@ demo-two:
 	-o out/verdict.html) || [ $$? = 1 ]
 	@echo; echo 'Open them in a browser: file://$(CURDIR)/out/report.html file://$(CURDIR)/out/verdict.html'
 
-# Tests that share something expensive (a Spark session) are one group, and run in one process.
+# Tests of one file run in one process, and so do files that share something expensive: tests/support/scheduling.py.
 test: .venv/.frameworks native browser java
-	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 # What is printed, shown and written, as it is now: read the difference before you commit it.
 golden: .venv/.frameworks
-	KARAT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -n auto --dist loadgroup \
+	KARAT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -n auto --dist loadfile \
 	$$(grep -rl --include='test_*.py' 'from golden import check' tests)
 
 # The native reader, compiled anew; without a C compiler Karat reads with msgspec and polars alone.
 native: .venv/.core
 	@$(BIN)/python -m karat.data.native.build || echo 'No native reader: everything works, and reading is slower.'
+
+# Damaged input for every reader, history file and endpoint: FUZZ_SECONDS for each. What fails is kept in tests/fuzz/.
+FUZZ_SECONDS := 20
+fuzz: .venv/.test fuzz-native
+	$(BIN)/python tests/support/fuzz.py --seconds $(FUZZ_SECONDS) --seed $$(date +%s)
 
 # The native reader under AddressSanitizer and UBSan, fed with damaged files. `make test` has a short run of it.
 fuzz-native: .venv/.test
@@ -97,6 +102,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/bm25_quality.py --output benchmarks/BM25.md
 	$(BIN)/python benchmarks/judge_speed.py --output benchmarks/JUDGE.md
 	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
+	$(BIN)/python benchmarks/dashboard_speed.py --output benchmarks/DASHBOARD.md
 	$(BIN)/python benchmarks/scale.py --largest --output benchmarks/SCALE.md
 
 clean:

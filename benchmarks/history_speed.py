@@ -23,7 +23,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import uvicorn
 from pages import Target, conditions, joined, options, publish, table, target_table
 
 import karat
@@ -40,9 +39,8 @@ from karat.results.save import restore
 from karat.results.saved import SavedResult, SegmentRow
 from karat.results.summary import SummaryRow
 from karat.web.access import Access
-from karat.web.app import create_app
 from karat.web.pages.compare import Comparisons
-from karat.web.server import listen
+from karat.web.server import listen, made_server
 
 RUNS, SMALL, LARGE = 10_000, 200, 100_000
 METRICS = [f"{name}@{k}" for name in ("recall", "ndcg", "precision") for k in (1, 3, 5, 10)]
@@ -178,7 +176,7 @@ def measure(store: Store, repeats: int) -> dict[str, float]:
 def _served(store: Store) -> Iterator[Callable[[str], None]]:
     """A real server; what it gives asks for a page, until its first byte."""
     socket = listen("127.0.0.1", 0, Access())
-    server = uvicorn.Server(uvicorn.Config(create_app(store, Access()), log_level="error", lifespan="off", ws="none"))
+    server = made_server(store, Access())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
     port = socket.getsockname()[1]

@@ -13,6 +13,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import re
 import sys
 import tempfile
 import time
@@ -28,7 +29,8 @@ PAIRS, WORKERS, REPEATS = 1_000, 32, 3
 LATENCIES = (0.1, 0.25, 0.5)  # seconds; a small model on a fast machine, and what is usual
 WANTED, AT = 0.8, 0.25
 TEXT = "Refunds take five days, and nothing that anybody does makes them any faster. " * 12
-VERDICT = {"intent": "to know", "match": "says so", "quote": "Refunds take five days", "grade": 2}
+VERDICT = {"intent": "to know", "match": "says so", "quote": "Refunds take five days"}
+GRADE = re.compile(rb"grade_[0-9a-f]{16}")  # the name under which the grade counts
 
 
 class Measured(NamedTuple):
@@ -74,9 +76,10 @@ def _measure(latency: float, pairs: int) -> Measured:
 
 def _serve(latency: float, parent: Connection) -> None:
     """As little as a server can be, so that the two cores are left to what is measured."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": json.dumps(VERDICT)}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 700, "completion_tokens": 60}
-    content = json.dumps({"choices": [choice], "usage": usage}).encode()
+    verdict = json.dumps({**VERDICT, "@": 2})
+    choice = {"index": 0, "message": {"role": "assistant", "content": verdict}, "finish_reason": "stop"}
+    content = json.dumps({"choices": [choice], "usage": usage}).encode().replace(b"@", b"grade_0123456789abcdef")
     answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(content) + content
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,9 +89,9 @@ def _serve(latency: float, parent: Connection) -> None:
                 length = next(
                     int(h.split(b":")[1]) for h in head.lower().split(b"\r\n") if h.startswith(b"content-length")
                 )
-                await reader.readexactly(length)
+                asked = await reader.readexactly(length)
                 await asyncio.sleep(latency)
-                writer.write(answer)
+                writer.write(answer.replace(b"grade_0123456789abcdef", GRADE.findall(asked)[0]))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()

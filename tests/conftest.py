@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -18,16 +19,46 @@ if TYPE_CHECKING:
     from karat.errors import KaratError
     from wording import Transcript
 
-# Examples are small, but the first of them pays for imports: a deadline would only make tests flaky.
-# In CI the same examples every time, so that a red build is about the change and not about luck.
-settings.register_profile("karat", deadline=None, derandomize=bool(os.environ.get("CI")))
+# Examples are small, but the first of them pays for imports: a deadline would only make tests flaky. The same examples
+# every time, so that a red build is about the change and not about luck; KARAT_EXPLORE=1 looks for new ones.
+EXPLORE = os.environ.get("KARAT_EXPLORE") == "1"
+settings.register_profile("karat", deadline=None, derandomize=not EXPLORE, print_blob=True)
 settings.load_profile("karat")
 
 # Hundreds of tests start Karat as a process of its own: it must not be compiled anew for each of them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Started in the background, pytest ignores SIGINT, and so would whatever tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 _ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """In the process that hands out tests."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from scheduling import LongestFirst
+
+    config.option.loadscopereorder = False
+    return LongestFirst(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In each process that runs tests; alone, a process runs them as they lie."""
+    if hasattr(config, "workerinput"):
+        from scheduling import longest_first
+
+        longest_first(items)
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret is hidden for as long as a process lives, and all tests are one process."""
+    monkeypatch.setattr("karat.errors.redaction._told", set())
 
 
 @pytest.fixture(scope="session")

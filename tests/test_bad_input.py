@@ -751,7 +751,7 @@ else:
 
 def guarded(path: Path) -> str:
     """What becomes of a gold file in a process of its own: YAML's parser can crash, and memory is limited."""
-    done = subprocess.run([sys.executable, "-c", GUARDED, str(path)], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", GUARDED, str(path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-300:]}"
     return done.stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -70,6 +71,32 @@ def test_the_readme_has_the_commands_of_the_demo(demo: str) -> None:
     ).stdout
     said = re.findall(r"echo '\$ karat (.*?)'", recipe.replace("\\\n", " "))
     assert [" ".join(command.split()) for command in said] == re.findall(r"^\$ karat (.*)$", demo, re.M)
+
+
+def test_the_demo_without_static_embeddings_runs_bm25_and_says_so(tmp_path: Path) -> None:
+    """As on a Python for which wordllama has no wheel."""
+    if shutil.which("make") is None:
+        pytest.skip("no make")
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text("import sys\nsys.modules['wordllama'] = None\n")
+    for name, more in (("python", ""), ("karat", "-m karat.cli.main ")):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {more}"$@"\n')
+        program.chmod(0o755)
+    command = ["make", "--no-print-directory", "--old-file=.venv/.demo", "BIN=bin", "demo"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "without"), "NO_COLOR": "1"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "wordllama" in done.stdout
+    assert [line.split()[2] for line in done.stdout.splitlines() if line.startswith("$ karat")] == [
+        "run",
+        "eval",
+        "sweep",
+    ]
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"bm25.jsonl", "report.html"}
 
 
 def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

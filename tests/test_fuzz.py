@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import io
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,29 +11,15 @@ from typing import Any
 import msgspec
 import polars as pl
 import pytest
-import zstandard
+from fuzz_targets import GOLD, GOLD_FILES, METRICS, RUN, RUN_FILES, TARGETS, TOKENS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import karat
+from fuzz import CORPUS, fails, fuzz
 from karat.errors import KaratError
 from karat.formats import records, run_log, trec
 from karat.results.save import saved_form
-
-RUN = {"q1": {"a#1": 2.0, "b#1": 1.0}, "q2": {"c#1": 1.0}}
-GOLD = {"q1": {"a#1": 2, "b": 1}, "q2": {"c#1": 0}}
-METRICS = [
-    "recall@5",
-    "ndcg@5",
-    "precision",
-    "map",
-    "mrr",
-    "bpref",
-    "judged@5",
-    "distinct_docs@5",
-    "novelty@5",
-    "latency",
-]
 
 
 def survives(call: Callable[[], karat.Result | dict[str, karat.Result]]) -> None:
@@ -50,98 +35,6 @@ def survives(call: Callable[[], karat.Result | dict[str, karat.Result]]) -> None
     except BaseException as error:  # polars' PanicException is no Exception
         raise AssertionError(f"{type(error).__name__} instead of a KaratError: {str(error)[:300]}") from error
     assert 0 < len(message) < 3000
-
-
-def parquet(columns: dict[str, list[Any]]) -> bytes:
-    out = io.BytesIO()
-    pl.DataFrame(columns).write_parquet(out)
-    return out.getvalue()
-
-
-LOG = (
-    '{"query_id":"q1","system":"s","topk":[{"rank":1,"chunk_id":"a#1","score":0.5,"text":"one two"},'
-    '{"rank":2,"chunk_id":"b#1","score":0.25,"doc_id":"b"}],"latency_ms":{"all":3.5},"index_version":"v1"}\n'
-    '{"query_id":"q2","system":"s","topk":["c#1",7],"k_raw":50,"chunker":{"size":9},"note":[1,null]}\n'
-)
-ENTRIES = (
-    '{"dataset_version":"v1","as_of_range":["2025-01-01","2025-02-01"]}\n'
-    '{"query_id":"q1","query":"why?","gold":{"a#1":2,"b":1},"k":3,"tags":{"topic":"x"},"as_of":"2025-01-01"}\n'
-    '{"query_id":"q2","gold":["c#1",{"doc_id":"d","grade":0.5,"quote":"so"}],"evidence":["e"],"negatives":["n"]}\n'
-    '{"query_id":"q3","no_answer":true,"level":1.5}\n'
-)
-YAML = (
-    "dataset_version: v1\nname: x\nqueries:\n- query_id: q1\n  gold: {a#1: 2, b: 1}\n  as_of: 2025-01-01\n"
-    "- query_id: q2\n  gold:\n  - c#1\n  - {doc_id: d, grade: 0.5}\n  tags: {topic: no}\n"
-)
-RUN_FILES: dict[str, bytes] = {
-    "log": LOG.encode(),
-    "log in a list": json.dumps([json.loads(line) for line in LOG.splitlines()]).encode(),
-    "outputs": b'{"id":"q1","actualOutput":{"retrieved":[{"id":"a#1","text":"t"}]}}\n'
-    b'{"id":"q2","actualOutput":"[\\"c\\"]"}\n',
-    "dict": json.dumps(RUN).encode(),
-    "dict of lists": b'{\n "q1": ["a#1", ["b#1", 0.5]],\n "q2": [{"chunk_id": "c#1"}]\n}',
-    "trec": b"q1 Q0 a#1 1 2.5 tag\nq1 Q0 b#1 2 1e-3 tag\nq2 Q0 c#1 1 -1 tag\n",
-    "csv": b'system,query_id,chunk_id,score,text\ns,q1,a#1,2,one\ns,q1,b#1,1,"t,w"\ns,q2,c#1,,x\n',
-    "tsv": b"qid\tdocno\trank\tdoc_id\nq1\ta#1\t1\ta\nq1\tb#1\t2\tb\nq2\tc#1\t1\t\n",
-    "parquet": parquet({"query_id": ["q1", "q2"], "chunk_id": ["a#1", "c#1"], "score": [1.0, None]}),
-    "gzip": gzip.compress(LOG.encode(), mtime=0),
-    "zstd": zstandard.compress(LOG.encode()),
-}
-GOLD_FILES: dict[str, bytes] = {
-    "entries": ENTRIES.encode(),
-    "entries in a list": json.dumps([json.loads(line) for line in ENTRIES.splitlines()[1:]], indent=1).encode(),
-    "yaml": YAML.encode(),
-    "samples": b'{"samples":[{"id":"q1","input":{"question":"?"},"expected_output":{"a#1":2},'
-    b'"metadata":{"k":3,"l":"en"}}]}',
-    "samples in yaml": b"samples:\n- id: q1\n  input: {question: why}\n  expected_output: [a#1, b]\n"
-    b"  metadata: {k: 2}\n",
-    "targets": b'{"query":"q1","source_recipe_id":"a#1"}\n{"query":"q2","target_id":["c",3]}\n',
-    "dict": json.dumps(GOLD).encode(),
-    "qrels": b"q1 0 a#1 2\nq1 0 b 1\nq2 0 c#1 -1\n",
-    "csv": b"query_id,chunk_id,grade,language\nq1,a#1,2,en\nq1,b,1,en\nq2,c#1,0.5,pt\n",
-    "parquet": parquet({"query_id": ["q1", "q2"], "doc_id": ["a", "c"], "grade": [1, 2]}),
-    "gzip": gzip.compress(ENTRIES.encode(), mtime=0),
-    "zstd": zstandard.compress(YAML.encode()),
-}
-
-TOKENS: list[bytes] = [
-    *(c.encode() for c in "{}[]\",:\\'#&*!|>%@`?- \t\n\r"),
-    *(b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1", b"0", b"1.5", b"null", b"true", b"nan", b"inf", b"1_0"),
-    *(b"9" * 30, b"9" * 400, b"-" + b"9" * 400, b"0x1F", b"12:30", b"007", b"2025-01-01", b".inf", b"~", b"no"),
-    *(b'"topk"', b'"gold"', b'"query_id"', b'"samples"', b'"actualOutput"', b'"k":0', b'"rank":0,', b'"score":null,'),
-    *(
-        b"samples:\n",
-        b"queries:\n",
-        b"gold:",
-        b"&a ",
-        b"*a",
-        b"<<: ",
-        b"!!binary ",
-        b"!!set ",
-        b"!!python/object:x ",
-        b"---\n",
-    ),
-    *(
-        b"\x00",
-        b"\xff",
-        b"\xef\xbb\xbf",
-        b"\xc2\xa0",
-        b"\\ud800",
-        b"\\u0000",
-        b"\x1f\x8b",
-        b"\x28\xb5\x2f\xfd",
-        b"PAR1",
-        b"\x85",
-    ),
-    *(
-        b"q1 Q0 a 1 1 t\n",
-        b"q1 0 a 1\n",
-        b"q1,a,1\n",
-        b'{"query_id":"q1","topk":[]}\n',
-        b'{"query_id":"q1","gold":[]}\n',
-        b"[" * 50,
-    ),
-]
 
 
 @st.composite
@@ -414,3 +307,33 @@ def test_any_frame(columns: dict[str, list[Any]], kinds: bool) -> None:
         return  # polars itself will not hold it
     survives(lambda: karat.evaluate_all(frame, GOLD, METRICS))
     survives(lambda: karat.evaluate(RUN, frame, METRICS))
+
+
+# The fuzzer of every reader, history file and endpoint (tests/support/fuzz.py)
+
+PAST = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
+
+
+@pytest.mark.parametrize("path", PAST, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_failed_once(tmp_path: Path, path: Path) -> None:
+    with TARGETS[path.parent.name]().open(tmp_path) as take:
+        assert fails(take, path.read_bytes()) is None
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_damaged_is_good(tmp_path: Path, name: str) -> None:
+    """Otherwise only the first refusal would be tested."""
+    target = TARGETS[name]()
+    for label, data in target.seeds.items():
+        folder = tmp_path / hashlib.sha256(label.encode()).hexdigest()[:8]
+        folder.mkdir()
+        with target.open(folder) as take:
+            take(data)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_inputs(name: str) -> None:
+    """A short run of `make fuzz`."""
+    count, data, said = fuzz(name, seconds=0.5, seed=1)
+    assert data is None, said
+    assert count > 0

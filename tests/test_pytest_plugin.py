@@ -17,6 +17,8 @@ from karat.report.export import to_json
 
 DEMO = Path(__file__).parents[1] / "examples" / "helpdesk"
 RUN, GOLD = str(DEMO / "bm25.jsonl"), str(DEMO / "gold.jsonl")
+# Plug-ins of others are not what is tested here, and take longer to load than all the rest.
+OTHERS = ("no:cacheprovider", "no:langsmith_plugin", "no:schemathesis", "no:hypothesispytest", "no:anyio")
 INSTALLED = any(point.value == "karat.pytest_plugin" for point in entry_points(group="pytest11"))
 
 
@@ -27,8 +29,8 @@ def session(folder: Path, *calls: str, options: tuple[str, ...] = ()) -> tuple[i
         "from pathlib import Path\nfrom karat.gates.criteria import Gate\n"
         f"RUN, GOLD = {RUN!r}, {GOLD!r}\n" + "".join(tests)
     )
-    plug_in = () if INSTALLED else ("-p", "karat.pytest_plugin")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plug_in, *options, "test_it.py"]
+    plug_ins = [f"-p{name}" for name in (*OTHERS, *(() if INSTALLED else ("karat.pytest_plugin",)))]
+    command = [sys.executable, "-m", "pytest", *plug_ins, *options, "test_it.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     assert "INTERNALERROR" not in done.stdout + done.stderr
     return done.returncode, done.stdout

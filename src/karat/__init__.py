@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from karat.formats.read import read_run as read_run
     from karat.formats.run_records import RunLogWriter as RunLogWriter
     from karat.gates.gate import gate as gate
-    from karat.gates.verdicts import Verdicts as Verdicts
+    from karat.gates.verdict_form import Verdicts as Verdicts
     from karat.labels.calibration import calibrate as calibrate
     from karat.labels.calibration_file import Calibration as Calibration
     from karat.labels.files import read_labels as read_labels
@@ -78,7 +78,7 @@ _WHERE = {
     "Sweep": "karat.results.sweep",
     "Synthesis": "karat.systems.synthesize.synthesize",
     "Triage": "karat.results.queries.triage",
-    "Verdicts": "karat.gates.verdicts",
+    "Verdicts": "karat.gates.verdict_form",
     "all_metrics": "karat.scoring.metrics.grammar",
     "baseline_ladder": "karat.systems.ladder",
     "calibrate": "karat.labels.calibration",

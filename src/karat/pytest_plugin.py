@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from karat.gates.criteria import Criteria, Gate
-    from karat.gates.verdicts import GateVerdict, Verdicts
+    from karat.gates.verdict_form import GateVerdict, Verdicts
     from karat.options.keywords import EvaluateKeywords
 
     Condition = str | Path | Gate | Criteria | Iterable[str | Gate]

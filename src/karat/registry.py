@@ -41,7 +41,7 @@ class Registry(Generic[T]):
             folder = importlib.import_module(self.package)
             for name in sorted(m.name for m in pkgutil.iter_modules(folder.__path__)):
                 path = f"{self.package}.{name}"
-                with _loading(f"{path} cannot be loaded", "not-importable", "mend the file, or remove it", path):
+                with _loading(f"{path} cannot be loaded", "not-importable", "fix the file, or remove it", path):
                     module = importlib.import_module(path)
                 for thing in self._named_in(module):
                     other = found.setdefault(_name(thing), thing)

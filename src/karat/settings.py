@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from karat.errors import ConfigError, InputError, did_you_mean
 from karat.files.decode_errors import refusal
+
+_TRUSTED: ContextVar[bool] = ContextVar("trusted", default=False)
 
 
 class RetrievalConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -29,6 +34,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
     prices: str | None = None  # a price table; its path as seen from this file
     map: dict[str, str] | str | None = None  # what the fields of your files are for, as --map says it
+    retrievers: dict[str, str | dict[str, Any]] | None = None  # what `karat run` asks, by name
     save: bool = False  # keep every result of `karat eval` and `karat gate` in the history
     store: str | None = None  # where the history is: a folder, its path as seen from this file, or a URL
 
@@ -50,12 +56,68 @@ def _hint(unknown: str) -> str | None:
 
 
 def load_config(start: Path | None = None) -> Config:
+    file = config_file(start)
+    return Config() if file is None else _read(file)
+
+
+def config_file(start: Path | None = None) -> Path | None:
+    """The one that is read: in this folder, or in the next one above it that has one."""
     folder = (start or Path.cwd()).resolve()
-    for place in (folder, *folder.parents):
-        file = place / "karat.yaml"
-        if file.is_file():
-            return _read(file)
-    return Config()
+    files = (place / "karat.yaml" for place in (folder, *folder.parents))
+    return next((file for file in files if file.is_file()), None)
+
+
+def trust_config() -> None:
+    """From now on karat.yaml may name places outside of its own folder, whoever wrote it."""
+    _TRUSTED.set(True)
+
+
+def trusted_store(start: Path | None = None) -> str | None:
+    """Where karat.yaml wants the history to be.
+
+    In CI the file may be that of a pull request, and in a shared folder that of anybody. A server gets the password of
+    the environment, so its address is taken from such a file only where somebody said so.
+    """
+    file = config_file(start)
+    store = None if file is None else _read(file).store
+    if file is None or store is None or _TRUSTED.get() or _is_below(store, file.parent) or _is_own(file):
+        return store
+    why = (
+        "in CI, karat.yaml may be that of a pull request"
+        if os.environ.get("CI")
+        else "this file belongs to another user"
+    )
+    raise ConfigError(
+        f"{why}, and it names a history outside of its own folder",
+        code="untrusted-config",
+        file=str(file),
+        field="store",
+        hint="--trust-config if you know what stands in it; or set KARAT_STORE, which wins over it",
+    )
+
+
+def trusted_retrievers() -> dict[str, str | dict[str, Any]]:
+    """What karat.yaml lists for `karat run`: code that is run, and servers that are sent the queries. A file of another
+    user may not say so by itself; in CI the code of the checkout is run in any case."""
+    file = config_file()
+    listed = None if file is None else _read(file).retrievers
+    if file is None or not listed:
+        return {}
+    if not (_TRUSTED.get() or os.environ.get("CI") or _is_own(file)):
+        what, hint = "this file belongs to another user", "karat --trust-config run … if you know what stands in it"
+        raise ConfigError(what, code="untrusted-config", file=str(file), field="retrievers", hint=hint)
+    return listed
+
+
+def _is_below(store: str, folder: Path) -> bool:
+    return "://" not in store and Path(store).resolve().is_relative_to(folder.resolve())
+
+
+def _is_own(file: Path) -> bool:
+    """Whether the user wrote it, as far as one can tell."""
+    if os.environ.get("CI"):
+        return False
+    return not hasattr(os, "geteuid") or file.stat().st_uid == os.geteuid()
 
 
 def _read(file: Path) -> Config:
@@ -77,8 +139,26 @@ def _read(file: Path) -> Config:
         ) from error
     except InputError as error:
         raise ConfigError(error.what, code=error.code, file=error.file, line=error.line) from error
+    _place_retrievers(config, file)
     if config.prices is not None:
         config.prices = str(file.parent / config.prices)
     if config.store is not None and "://" not in config.store:
         config.store = str(file.parent / config.store)
     return config
+
+
+_NAME = re.compile(r"\w[\w.+ -]*")
+
+
+def _place_retrievers(config: Config, file: Path) -> None:
+    """Settings files of retrievers as seen from here; a name must do for a file."""
+    listed = config.retrievers or {}
+    for name, spec in listed.items():
+        if not _NAME.fullmatch(name):
+            what, expected = "this name of a retriever cannot be a file's", "letters, digits, `_`, `-`, `.` and `+`"
+            raise ConfigError(what, code="bad-name", file=str(file), field="retrievers", expected=expected, got=name)
+        if isinstance(spec, dict) and not isinstance(spec.get("retriever"), str):
+            what, expected = f"the retriever {name!r} says not which one it is", "`retriever: my_app:search`"
+            raise ConfigError(what, code="missing-field", file=str(file), field="retriever", expected=expected)
+        if isinstance(spec, str) and spec.endswith((".yaml", ".yml")):
+            listed[name] = str(file.parent / spec)

@@ -27,8 +27,13 @@ def modules() -> dict[str, Path]:
     return {".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts): p for p in sorted(PACKAGE.rglob("*.py"))}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Modules of the package that a file imports, also inside functions; not those for type checkers only."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text())
     skipped = {
         id(child)
@@ -95,4 +100,4 @@ def test_nothing_imports_in_a_circle() -> None:
 def test_the_check_notices_an_upward_import(tmp_path: Path) -> None:
     file = tmp_path / "x.py"
     file.write_text("def f():\n    from karat.cli.main import main\n")
-    assert list(imports(file)) == ["karat.cli.main"]
+    assert imports(file) == ("karat.cli.main",)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "karat"
-FILES, LAYERS = 8, 12
+FILES, LAYERS, LINES = 8, 12, 450
 
 
 def public_classes(folder: Path) -> dict[str, list[str]]:
@@ -28,6 +28,11 @@ def test_no_two_public_classes_have_the_same_name() -> None:
 
 def test_few_files_are_at_the_top_level() -> None:
     assert len(list(PACKAGE.glob("*.py"))) <= FILES
+
+
+def test_a_file_holds_what_is_read_together() -> None:
+    sizes = {path.name: len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert {name: size for name, size in sizes.items() if size > LINES} == {}
 
 
 def test_there_are_few_layers_each_with_a_sentence() -> None:

@@ -28,7 +28,7 @@ RARE = {
         "not-loaded",
         "old-java",
     ),
-    *("old-spark", "old-verdict", "spark-failed", "too-many-runs", "unreachable", "unusable-history"),
+    *("old-spark", "old-verdict", "spark-failed", "too-many-runs", "unreachable", "unread-changes", "unusable-history"),
 }
 
 

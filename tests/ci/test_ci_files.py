@@ -20,6 +20,8 @@ import jsonschema
 import pytest
 import yaml
 
+from karat.gates.repository import Workflow
+
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "helpdesk"
 PINNED = re.compile(r"actions/[\w-]+@[0-9a-f]{40}")
@@ -41,11 +43,7 @@ def load(text: str) -> Any:
 
 def rendered(name: str) -> str:
     """A template as `karat init` writes it into an empty folder."""
-    from karat.cli.init import _files
-
-    return dict(_files(Path("there is no such folder"), name == "gitlab.yml"))[
-        ".gitlab-ci.karat.yml" if name == "gitlab.yml" else ".github/workflows/karat.yml"
-    ]
+    return Workflow(host=name.removesuffix(".yml")).text()
 
 
 def schema(name: str) -> Any:
@@ -110,7 +108,7 @@ def test_the_token_may_do_no_more_than_it_must() -> None:
 def test_the_gitlab_file_to_include_is_the_one_that_init_writes() -> None:
     """GitLab includes files from a repository, `karat init` from the package: both need one."""
     assert (ROOT / "ci" / "gitlab" / "karat.gitlab-ci.yml").read_text() == rendered("gitlab.yml"), (
-        "run `karat init --gitlab` in an empty folder and copy .gitlab-ci.karat.yml"
+        "write `Workflow(host='gitlab').text()` of karat.gates.repository there"
     )
 
 
@@ -278,6 +276,7 @@ def test_the_workflow_from_main_to_a_pull_request(runner: Runner) -> None:
     assert workflow(runner, "Fetch the baseline").returncode == 0
     listed, fetched = (runner.folder / "asked").read_text().splitlines()
     assert "--branch main --event push --status success" in listed
+    assert "workflowName == env.GITHUB_WORKFLOW" in listed
     assert fetched == "run download 41 --repo acme/search --name karat-baseline"
     judged = workflow(runner, "Judge")
     assert judged.returncode == 1, judged.stderr
@@ -285,12 +284,18 @@ def test_the_workflow_from_main_to_a_pull_request(runner: Runner) -> None:
     assert "::error file=ship-criteria.yaml,line=3," in judged.stdout
     assert (runner.repo / "junit.xml").exists()
     assert (runner.repo / "comment.md").exists()
+    (kept,) = [s for s in WORKFLOW["jobs"]["karat"]["steps"] if s.get("name") == "Keep the verdict"]
+    assert "verdict.html" in kept["with"]["path"].split()
+    assert (runner.repo / "verdict.html").read_text().startswith("<!doctype html>")
+
+
+OWN = "a pull request's own baseline"  # which it brings along, and which nobody may take
 
 
 @pytest.mark.usefixtures("criteria")
-@pytest.mark.parametrize("answer", ["exit 1", "true"])
-def test_the_first_pull_request_has_no_baseline(runner: Runner, answer: str) -> None:
-    runner.program("gh", answer)
+def test_the_first_pull_request_has_no_baseline(runner: Runner) -> None:
+    (runner.repo / "baseline.json").write_text(OWN)
+    runner.program("gh", "true")
     fetched = workflow(runner, "Fetch the baseline")
     assert (fetched.returncode, "No baseline yet" in fetched.stdout) == (0, True)
     judged = workflow(runner, "Judge")
@@ -298,16 +303,85 @@ def test_the_first_pull_request_has_no_baseline(runner: Runner, answer: str) -> 
     assert "karat eval" in runner.summary.read_text()  # how to save one
 
 
-def test_a_baseline_that_cannot_be_fetched_is_no_green_light(runner: Runner) -> None:
-    runner.program("gh", 'if [ "$2" = list ]; then echo 41; else exit 1; fi')
+@pytest.mark.parametrize("answer", ["exit 1", 'if [ "$2" = list ]; then echo 41; else exit 1; fi'])
+def test_a_baseline_that_cannot_be_fetched_is_no_green_light(runner: Runner, answer: str) -> None:
+    (runner.repo / "baseline.json").write_text(OWN)
+    runner.program("gh", answer)
     fetched = workflow(runner, "Fetch the baseline")
-    assert (fetched.returncode, "could not be fetched" in fetched.stdout) == (2, True)
+    assert (fetched.returncode, "::error title=Karat::" in fetched.stdout) == (2, True)
+    assert not (runner.repo / "baseline.json").exists()
 
 
-def test_the_place_for_the_users_step(runner: Runner) -> None:
-    assert workflow(runner, "Ask the retriever").returncode == 0
-    empty = workflow(runner, "Ask the retriever", RUN="run.jsonl")
+def test_pull_requests_of_forks_get_no_comment() -> None:
+    """Their token may not write one; the host decides by this condition."""
+    own = "github.event.pull_request.head.repo.full_name == github.repository"
+    commenting = [step for step in steps() if step.get("name") == "Comment"]
+    assert len(commenting) == 2
+    assert [step["if"] for step in commenting if own not in step["if"]] == []
+    assert "pull_request_target" not in WORKFLOW["on"]
+
+
+def test_no_step_leaves_a_token_in_the_checkout() -> None:
+    checkouts = [step for step in steps() if step.get("uses", "").startswith("actions/checkout@")]
+    assert [step["with"]["persist-credentials"] for step in checkouts] == [False]
+    with_token = [step["name"] for step in steps() if "token" in json.dumps(step.get("env", {})).lower()]
+    assert with_token == ["Comment", "Fetch the baseline", "Comment"]
+
+
+def test_a_step_that_may_fail_says_so() -> None:
+    """`|| true` would pass over what went wrong, and go on with what a pull request brings."""
+    assert [step["name"] for step in steps() if "|| true" in step.get("run", "")] == []
+
+
+SEARCH = """
+def search(query, k=10):
+    return [f"doc_{len(query)}#p{n}" for n in range(k)]
+"""
+ASKED = {"RETRIEVER": "my_app:search", "QUERIES": "gold.jsonl", "CORPUS": "", "RUN": "run.jsonl"}
+
+
+def test_the_workflow_asks_the_users_function(runner: Runner) -> None:
+    (runner.repo / "my_app.py").write_text(SEARCH)
+    (runner.repo / "run.jsonl").write_text("an older one\n")
+    asked = workflow(runner, "Ask the retriever", **ASKED)
+    assert asked.returncode == 0, asked.stderr
+    first = json.loads((runner.repo / "run.jsonl").read_text().splitlines()[0])
+    assert (first["system"], len(first["topk"])) == ("my_app:search", 50)
+
+
+def test_the_workflow_stops_where_the_retriever_fails(runner: Runner) -> None:
+    absent = workflow(runner, "Ask the retriever", **ASKED)
+    assert (absent.returncode, "my_app" in absent.stderr) == (2, True)
+    (runner.repo / "my_app.py").write_text("def search(query):\n    raise TimeoutError('down')\n")
+    down = workflow(runner, "Ask the retriever", **ASKED)
+    assert (down.returncode, "TimeoutError" in down.stderr) == (2, True)
+
+
+def test_the_workflow_searches_a_corpus_where_one_is_named(runner: Runner) -> None:
+    shutil.copy(DEMO / "corpus.jsonl", runner.repo)
+    asked = workflow(runner, "Ask the retriever", **{**ASKED, "RETRIEVER": "random", "CORPUS": "corpus.jsonl"})
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_nothing_is_installed_until_it_is_said_what(runner: Runner) -> None:
+    """No package index has Karat, so an empty workflow must not ask one for it."""
+    runner.program("pip", 'printf "%s\\n" "$@" > ../asked')
+    empty = workflow(runner, "Install Karat", KARAT="")
     assert (empty.returncode, "::error title=Karat::" in empty.stdout) == (2, True)
+    job = runner.run("\n".join(GITLAB[".karat"]["before_script"]))
+    assert job.returncode == 2
+    assert not (runner.folder / "asked").exists()
+    pinned = "karat[http] @ git+https://example.com/o/karat@" + "a" * 40
+    assert workflow(runner, "Install Karat", KARAT=pinned).returncode == 0
+    assert (runner.folder / "asked").read_text() == f"install\n{pinned}\n"
+
+
+def test_no_file_installs_a_name_from_a_package_index() -> None:
+    """Somebody else could own it, and CI would run their code."""
+    pages = [ROOT / "README.md", ROOT / "action.yml", *(ROOT / "docs").rglob("*.md"), *(ROOT / "ci").rglob("*.yml")]
+    pages += (ROOT / "src" / "karat" / "templates").iterdir()
+    named = re.compile(r"pip3? install (?:-\S+ )*['\"]?karat(?:[\s'\"=<>~]|$)|karat==", re.M)
+    assert {page.name: named.findall(page.read_text()) for page in pages if named.search(page.read_text())} == {}
 
 
 def test_the_comment_step_of_the_workflow_asks_karat(runner: Runner) -> None:
@@ -322,11 +396,15 @@ class Artifacts(http.server.BaseHTTPRequestHandler):
 
     content: bytes = b""
     seen: list[str] = []
+    stored = ""  # where the files are, if elsewhere
+    status = 0  # what is answered in any case
 
     def do_GET(self) -> None:
         self.seen.append(self.path)
-        allowed = "Bearer secret" in self.headers.get("Authorization", "")
-        self.send_response(200 if allowed else 404)
+        allowed = "Bearer secret" in self.headers.get("Authorization", "") or "JOB-TOKEN" in self.headers
+        self.send_response(self.status or (302 if self.stored else 200) if allowed or self.status else 404)
+        if self.stored:
+            self.send_header("Location", self.stored)
         self.end_headers()
         self.wfile.write(self.content if allowed else b'{"message": "404 Not found"}')
 
@@ -336,12 +414,75 @@ class Artifacts(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def gitlab() -> Iterator[str]:
-    Artifacts.seen = []
+    Artifacts.seen, Artifacts.stored, Artifacts.status = [], "", 0
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Artifacts)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/api/v4"
     server.shutdown()
     server.server_close()
+
+
+class Storage(http.server.BaseHTTPRequestHandler):
+    """Where a GitLab may keep its files, on a server of its own."""
+
+    seen: list[dict[str, str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append({name.lower(): value for name, value in self.headers.items()})
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(Artifacts.content)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def storage() -> Iterator[str]:
+    Storage.seen = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Storage)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://localhost:{server.server_port}/baseline.json?signature=1"
+    server.shutdown()
+    server.server_close()
+
+
+def fetched(runner: Runner, gitlab: str, **tokens: str) -> subprocess.CompletedProcess[str]:
+    """The part of the job that asks for the baseline."""
+    variables = {
+        "CI_API_V4_URL": gitlab,
+        "CI_MERGE_REQUEST_PROJECT_ID": "7",
+        "CI_DEFAULT_BRANCH": "main",
+        "NO_PROXY": "127.0.0.1,localhost",
+        "GITLAB_TOKEN": "",
+        "CI_JOB_TOKEN": "",
+    }
+    (runner.repo / "baseline.json").write_text(OWN)
+    return runner.run(GITLAB["karat-gate"]["script"][0], **{**variables, **tokens})
+
+
+@pytest.mark.parametrize("token", ["GITLAB_TOKEN", "CI_JOB_TOKEN"])
+def test_a_token_of_gitlab_goes_nowhere_else(runner: Runner, gitlab: str, storage: str, token: str) -> None:
+    Artifacts.stored, Artifacts.content = storage, b"what main has kept"
+    done = fetched(runner, gitlab, **{token: "secret"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (runner.repo / "baseline.json").read_bytes() == b"what main has kept"
+    assert len(Storage.seen) == 1
+    assert "secret" not in json.dumps(Storage.seen)
+    assert not {"authorization", "job-token", "private-token"} & Storage.seen[0].keys()
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, 0), (500, 2), (403, 2)])
+def test_a_merge_request_brings_no_baseline_of_its_own(runner: Runner, gitlab: str, status: int, code: int) -> None:
+    Artifacts.status = status
+    script = GITLAB["karat-gate"]["script"][0]
+    assert "--retry 3" in script
+    GITLAB["karat-gate"]["script"][0] = script.replace("--retry 3", "--retry 0")  # which takes seconds
+    try:
+        assert fetched(runner, gitlab, GITLAB_TOKEN="secret").returncode == code
+    finally:
+        GITLAB["karat-gate"]["script"][0] = script
+    assert not (runner.repo / "baseline.json").exists()
 
 
 @pytest.mark.usefixtures("criteria")
@@ -361,8 +502,15 @@ def test_the_gitlab_jobs(runner: Runner, gitlab: str, token: str, code: int) -> 
     def job(name: str, **more: str) -> subprocess.CompletedProcess[str]:
         return runner.run("\n".join(GITLAB[name]["script"]), **{**variables, **more})
 
-    assert job("karat-run").returncode == 0
-    assert job("karat-run", KARAT_RUN="run.jsonl").returncode == 2
+    (runner.repo / "my_app.py").write_text(SEARCH)
+    asked = {
+        "KARAT_RETRIEVER": "my_app:search",
+        "KARAT_QUERIES": "gold.jsonl",
+        "KARAT_CORPUS": "",
+        "KARAT_RUN": "run.jsonl",
+    }
+    assert job("karat-run", **asked).returncode == 0
+    assert job("karat-run", **{**asked, "KARAT_RETRIEVER": "my_app:nothing"}).returncode == 2
     assert job("karat-baseline", KARAT_RUN="bm25_rerank.jsonl").returncode == 0
     Artifacts.content = (runner.repo / "baseline.json").read_bytes()
     (runner.repo / "baseline.json").unlink()
@@ -383,9 +531,15 @@ def test_the_action_installs_karat_with_all_that_belongs_to_it(runner: Runner, t
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("karat-*.whl")
-    variables = {"PYTHON": sys.executable, "VERSION": "", "GITHUB_ACTION_PATH": str(wheel), "PIP_NO_DEPS": "1"}
+    variables = {"PYTHON": sys.executable, "PACKAGE": "", "GITHUB_ACTION_PATH": str(wheel), "PIP_NO_DEPS": "1"}
+    hostile = [runner.repo / f"{name}.py" for name in ("venv", "pip", "ensurepip", "sitecustomize", "json", "karat")]
+    for module in hostile:  # of a pull request
+        module.write_text(f"open({str(runner.folder / 'hacked')!r}, 'a').write(__name__)\n")
     installed = runner.run(script(ACTION, "Install Karat"), **variables)
     assert installed.returncode == 0, installed.stderr
+    assert not (runner.folder / "hacked").exists(), (runner.folder / "hacked").read_text()
+    for module in hostile:
+        module.unlink()
     program = runner.outputs()["karat"]
     packages = os.pathsep.join(p for p in sys.path if p.endswith("site-packages"))
     started = runner.run(f'"{program}" init new', PYTHONPATH=packages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -361,3 +362,29 @@ def test_names_of_ragas_get_an_answer(name: str, karat_refuses: Refuses) -> None
     error = karat_refuses("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", name)
     assert error.exit_code == 2
     assert error.hint
+
+
+def test_a_table_of_a_spreadsheet_gets_a_map_that_works(tmp_path: Path, karat_command: Any) -> None:
+    """Titles with spaces and capitals, semicolons, a byte order mark: what a spreadsheet saves."""
+    rows = "".join(f"q{i};d{(i + j) % 20};{j + 1};{0.9 - j / 10:.2f}\n" for i in range(20) for j in range(3))
+    (tmp_path / "run.csv").write_text("\ufeffQuery ID;Document;Position;Similarity\n" + rows, encoding="utf-8")
+    (tmp_path / "gold.csv").write_text("query_id,doc_id\n" + "".join(f"q{i},d{i}\n" for i in range(20)))
+    asked = ("eval", str(tmp_path / "run.csv"), "--gold", str(tmp_path / "gold.csv"), "-m", "recall@1", "--json")
+    code, _, said = karat_command(*asked)
+    assert code == 2
+    suggested = shlex.split(said.partition("--map ")[2])[0]
+    assert suggested == "query_id=Query ID,chunk_id=Document,score=Similarity,rank=Position"
+    code, printed, said = karat_command(*asked, "--map", suggested)
+    assert code == 0, said
+    assert json.loads(printed)["summary"][0]["mean"] == 1.0
+
+
+def test_rows_without_an_answer_in_a_table_without_grades(tmp_path: Path, karat_command: Any) -> None:
+    rows = "".join(f"q{i},d{i},\n" for i in range(15)) + "".join(f"n{i},,true\n" for i in range(5))
+    (tmp_path / "gold.csv").write_text("query_id,chunk_id,no_answer\n" + rows)
+    lines = [json.dumps({"query_id": f"{kind}{i}", "topk": [f"d{i}"]}) for kind in "qn" for i in range(15)]
+    (tmp_path / "run.jsonl").write_text("\n".join(lines) + "\n")
+    asked = ("--gold", str(tmp_path / "gold.csv"), "-m", "recall@5,false_evidence@5", "--json")
+    code, printed, said = karat_command("eval", str(tmp_path / "run.jsonl"), *asked)
+    assert code == 0, said
+    assert [(row["n"], row["mean"]) for row in json.loads(printed)["summary"]] == [(15, 1.0), (5, 1.0)]

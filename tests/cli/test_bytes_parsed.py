@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import shlex
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from karat.cli.main import main
 from karat.formats.base import PARSED
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
-GOLD, CRITERIA, CORPUS = (str(DEMO / name) for name in ("gold.jsonl", "ship-criteria.yaml", "corpus.jsonl"))
+CORPUS = str(DEMO / "corpus.jsonl")
+QUERIES = 60
 MOST = 1.1  # times the size of the runs
 FORMATS = ("jsonl", "trec", "csv", "parquet", "jsonl.gz")
+SCATTERED = ("scattered.trec", "scattered.csv", "scattered.parquet")  # hits of a query are not together
 COMMANDS = {
     "eval": "eval {run} --gold {gold}",
     "json": "eval {run} --gold {gold} -m recall@5 --json",
@@ -26,37 +30,51 @@ COMMANDS = {
     "save": "eval {run} --gold {gold} --save",
     "corpus": "eval {run} --gold {gold} --corpus {corpus} -o page.html",
     "bounds": "eval {run} --gold {gold} --bounds --labels labels.jsonl",
+    "lists of another run": "eval {run} --gold {gold} --raw {other} -o page.html",
     "sweep": "sweep {run} --gold {gold}",
+    "sweep page": "sweep {run} --gold {gold} --corpus {corpus} -o page.html",
     "triage": "triage {run} --gold {gold}",
+    "triage page": "triage {run} --gold {gold} --corpus {corpus} -o page.html",
     "compare": "compare {other} {run} --gold {gold} -o page.html",
+    "comparison in a corpus": "compare {other} {run} --gold {gold} --corpus {corpus}",
     "bounded comparison": "compare {other} {run} --gold {gold} --bounds --labels labels.jsonl",
     "gate": "gate {run} --gold {gold} --baseline {other} --gate 'recall@5 >= 0.2' --gate 'recall@5 drop <= 0.02'",
     "gate page": "gate {run} --gold {gold} --baseline {other} --gate 'ndcg@5 drop <= 0.1' -o a.html -o b.md --save",
+    "labelled gate": "gate {run} --gold {gold} --baseline {other} --gate 'recall@5 drop <= 0.1' "
+    "--labels labels.jsonl --corpus {corpus} -o verdict.html",
 }
+ONCE = ("page", "triage", "gate page")  # for runs that are read in another way
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same run in every format, and another one."""
     folder = tmp_path_factory.mktemp("runs")
-    lines = [json.loads(line) for line in (DEMO / "bm25_rerank.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in first_lines("bm25_rerank.jsonl").splitlines()]
     shuffled = random.Random(7)
     for line in lines:
         line["topk_original"] = shuffled.sample(line["topk"], len(line["topk"]))
     text = "".join(json.dumps(line) + "\n" for line in lines)
     hits = [(line["query_id"], hit["chunk_id"], hit["rank"], hit["score"]) for line in lines for hit in line["topk"]]
     table = pl.DataFrame(hits, schema=["query_id", "chunk_id", "rank", "score"], orient="row")
-    found = {name: folder / f"run.{name}" for name in (*FORMATS, "other")}
+    found = {name: folder / f"run.{name}" for name in (*FORMATS, *SCATTERED, "other", "gold")}
     found["jsonl"].write_text(text)
     found["jsonl.gz"].write_bytes(gzip.compress(text.encode()))
-    found["trec"].write_text("".join(f"{query} Q0 {item} {rank} {score} s\n" for query, item, rank, score in hits))
-    table.write_csv(found["csv"])
-    table.write_parquet(found["parquet"])
-    found["other"].write_bytes((DEMO / "bm25.jsonl").read_bytes())
+    for before, rows in (("", table), ("scattered.", table.sample(fraction=1, shuffle=True, seed=7))):
+        trec = (f"{query} Q0 {item} {rank} {score} s\n" for query, item, rank, score in rows.iter_rows())
+        found[f"{before}trec"].write_text("".join(trec))
+        rows.write_csv(found[f"{before}csv"])
+        rows.write_parquet(found[f"{before}parquet"])
+    found["other"].write_text(first_lines("bm25.jsonl"))
+    found["gold"].write_text(first_lines("gold.jsonl"))
     pairs = [(line["query_id"], hit["chunk_id"]) for line in lines[:50] for hit in line["topk"][:5]]
     labels = ({"query_id": query, "chunk_id": item, "grade": 1, "annotator": "model"} for query, item in pairs)
     (folder / "labels.jsonl").write_text("".join(json.dumps(label) + "\n" for label in labels))
     return found
+
+
+def first_lines(file: str) -> str:
+    return "".join((DEMO / file).read_text().splitlines(keepends=True)[:QUERIES])
 
 
 @pytest.fixture
@@ -69,6 +87,11 @@ def counted(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPat
     PARSED.reset()
 
 
+def arguments_of(command: str, run: Path, runs: dict[str, Path]) -> str:
+    few = "" if command.startswith("triage") else " --resamples 100"
+    return COMMANDS[command].format(run=run, other=runs["other"], gold=runs["gold"], corpus=CORPUS) + few
+
+
 def size_of(path: Path) -> int:
     return len(gzip.decompress(path.read_bytes())) if path.suffix == ".gz" else path.stat().st_size
 
@@ -78,11 +101,42 @@ def size_of(path: Path) -> int:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_run_is_parsed_once(kind: str, command: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     text = COMMANDS[command]
-    arguments = text.format(run=runs[kind], other=runs["other"], gold=GOLD, corpus=CORPUS)
+    arguments = arguments_of(command, runs[kind], runs)
     assert karat(arguments, monkeypatch) in (0, 1)
     read = [runs[kind], *([runs["other"]] if "{other}" in text else [])]
     assert PARSED.bytes >= 0.9 * sum(map(size_of, read))
     assert PARSED.bytes <= MOST * sum(map(size_of, read))
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize("command", ONCE)
+@pytest.mark.parametrize("kind", SCATTERED)
+@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
+def test_a_scattered_run_is_parsed_once(
+    is_large: bool, kind: str, command: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_large:  # read in blocks
+        monkeypatch.setattr("karat.formats.trec._SMALL", 0)
+        monkeypatch.setattr("karat.formats.trec._BLOCK", 10_000)
+        monkeypatch.setattr("karat.formats.parquet.ROWS", 500)
+    test_a_run_is_parsed_once(kind, command, runs, monkeypatch)
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize("command", ONCE)
+@pytest.mark.parametrize("kind", ["jsonl", "trec", "csv", "parquet", "jsonl.gz"])
+def test_a_pipe_is_parsed_once(
+    kind: str, command: str, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(runs[kind].read_bytes(),), daemon=True)
+    writer.start()
+    arguments = arguments_of(command, pipe, runs)
+    assert karat(arguments, monkeypatch) in (0, 1)
+    writer.join()
+    size = size_of(runs[kind]) + (runs["other"].stat().st_size if "{other}" in COMMANDS[command] else 0)
+    assert 0.9 * size <= PARSED.bytes <= MOST * size
 
 
 def karat(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -98,8 +152,8 @@ def karat(arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_of_many_queries_only_those_that_are_shown_are_read_again(
     kind: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("karat.results.evaluate.KEEP_LISTS", 50)
-    assert karat(f"triage {runs[kind]} --gold {GOLD} -n 10", monkeypatch) == 0
+    monkeypatch.setattr("karat.results.evaluation.KEEP_LISTS", 50)
+    assert karat(f"triage {runs[kind]} --gold {runs['gold']} -n 3", monkeypatch) == 0
     extra = PARSED.bytes / size_of(runs[kind]) - 1
     assert 0 < extra < 0.1
 
@@ -109,10 +163,10 @@ def test_of_many_queries_only_those_that_are_shown_are_read_again(
 def test_what_cannot_be_read_from_the_middle_is_kept_beside(
     kind: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = f"triage {runs[kind]} --gold {GOLD} -n 10 --json"
+    arguments = f"triage {runs[kind]} --gold {runs['gold']} -n 3 --json"
     assert karat(arguments, monkeypatch) == 0
     kept = capsys.readouterr().out
-    monkeypatch.setattr("karat.results.evaluate.KEEP_LISTS", 50)
+    monkeypatch.setattr("karat.results.evaluation.KEEP_LISTS", 50)
     PARSED.reset()
     assert karat(arguments, monkeypatch) == 0
     assert capsys.readouterr().out == kept

@@ -281,13 +281,19 @@ def say(files: Path, karat_command: Call, monkeypatch: pytest.MonkeyPatch) -> Ca
 _SAID: dict[tuple[str, ...], Said] = {}
 
 
-@pytest.mark.parametrize(("command", "option"), list(offered()))
+OFFERED = list(offered())
+# Rough intervals change as well as exact ones.
+FEW = {command: ["--resamples", "200"] for command, option in OFFERED if option == "resamples"}
+
+
+@pytest.mark.parametrize(("command", "option"), OFFERED)
 def test_each_option_of_a_command_changes_what_it_says(say: Callable[..., Said], command: str, option: str) -> None:
     given, besides = GIVEN[option]
     besides = BESIDES.get((command, option), besides)
-    before = say(*BASE[command], *besides)
+    asked = [*BASE[command], *FEW.get(command, []), *besides]
+    before = say(*asked)
     assert not before[2]
-    after = say(*BASE[command], *besides, *given)
+    after = say(*asked, *given)
     assert "o such option" not in after[2]
     assert after != before
 

@@ -1,4 +1,5 @@
-"""`karat init` in a folder of a user: whole files that work together, and never over what is there."""
+"""`karat init` in a folder of a user: gates that fit the gold set, whole files that work together, and never over what
+is there."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def perfect_run(folder: Path) -> None:
 
 def test_what_it_writes_works_together(tmp_path: Path) -> None:
     done = karat("init", cwd=tmp_path)
-    assert (done.returncode, done.stdout.splitlines()) == (0, [f"wrote {name}" for name in FILES])
+    assert (done.returncode, done.stdout.splitlines()[:4]) == (0, [f"wrote {name}" for name in FILES])
     assert tree(tmp_path) == set(FILES)
     perfect_run(tmp_path)
     assert karat("check", "run.jsonl", "gold.yaml", cwd=tmp_path).returncode == 0
@@ -48,7 +49,7 @@ def test_what_it_writes_works_together(tmp_path: Path) -> None:
     assert measured.returncode == 0, measured.stderr
     judged = karat("gate", "run.jsonl", "-g", "gold.yaml", "-b", "baseline.json", "--json", cwd=tmp_path)
     assert judged.returncode == 0, judged.stderr
-    assert [v["outcome"] for v in json.loads(judged.stdout)["verdicts"]] == ["pass"] * 4
+    assert [v["outcome"] for v in json.loads(judged.stdout)["verdicts"]] == ["pass"] * 2
 
 
 def test_an_editor_finds_the_schema_and_the_criteria_fit_it(tmp_path: Path) -> None:
@@ -77,26 +78,27 @@ def test_the_ideas_in_the_criteria_can_be_used(tmp_path: Path) -> None:
 
 
 def test_what_exists_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "gold.yaml").write_text("mine")
+    mine = "- {query_id: q1, query: how, gold: [a]}\n"
+    (tmp_path / "gold.yaml").write_text(mine)
     (tmp_path / "ship-criteria.schema.json").symlink_to("nowhere")
     done = karat("init", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stdout.splitlines() == [
+    assert done.stdout.splitlines()[:4] == [
         "wrote ship-criteria.yaml",
         "kept ship-criteria.schema.json",
         "kept gold.yaml",
         "wrote .github/workflows/karat.yml",
     ]
-    assert (tmp_path / "gold.yaml").read_text() == "mine"
+    assert (tmp_path / "gold.yaml").read_text() == mine
     assert (tmp_path / "ship-criteria.schema.json").is_symlink()
     again = karat("init", cwd=tmp_path)
-    assert again.stdout.splitlines() == [f"kept {name}" for name in FILES]
+    assert again.stdout.splitlines()[:4] == [f"kept {name}" for name in FILES]
 
 
 def test_the_workflow_names_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "ship-criteria.yaml").write_text("gates: []")
-    (tmp_path / "gold.jsonl").write_text("{}")
+    (tmp_path / "gold.jsonl").write_text('{"query_id": "q", "query": "how?", "gold": ["a"]}\n')
     done = karat("init", cwd=tmp_path)
     assert done.stdout.splitlines()[:3] == [
         "kept config/ship-criteria.yaml",
@@ -122,7 +124,7 @@ def test_another_folder_is_made(tmp_path: Path) -> None:
 def test_a_folder_below_the_top_of_a_repository_is_told(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     top, inner = (karat("init", *folder, cwd=tmp_path).stderr for folder in ((), ("inner",)))
-    assert [said.startswith("warning: ") for said in (top, inner)] == [False, True]
+    assert ["warning: " in said for said in (top, inner)] == [False, True]
 
 
 @pytest.mark.parametrize(

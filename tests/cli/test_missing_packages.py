@@ -43,6 +43,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "run.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd....")
     entry = {"query_id": "q1", "query": "refund?", "chunk_id": "a", "text": "Refunds take a week.", "systems": ["x"]}
     (tmp_path / "pool.jsonl").write_text(json.dumps(entry) + "\n")
+    for name in ("gold.jsonl", "bm25.jsonl"):
+        (tmp_path / name).write_text("".join((DEMO / name).read_text().splitlines(keepends=True)[::8]))
     return tmp_path
 
 
@@ -105,17 +107,18 @@ def test_what_the_readme_calls_the_core_starts_without_any_extra(folder: Path) -
     (row,) = [line for line in table.splitlines() if line.endswith("| `pip install .` |")]
     core = [name.strip("` ") for name in row.split("|")[1].split(",")]
     assert "eval" in core
+    few, gold = "bm25.jsonl", "gold.jsonl"
     runs = {
-        "eval": (RUN, "-g", GOLD, "-o", "page.html", "-o", "scores.parquet", "-o", "saved.json"),
-        "gate": (RUN, "-g", GOLD, "--gate", "recall@5 >= 0.1"),
-        "compare": (RUN, RUN, "-g", GOLD),
-        "sweep": (RUN, "-g", GOLD),
-        "power": (RUN, "-g", GOLD),
-        "triage": (RUN, "-g", GOLD),
-        "selftest": (RUN, "-g", GOLD, "--gate", "recall@5 >= 0.1"),
-        "pool": (RUN, "-g", GOLD, "-o", "pooled.jsonl"),
+        "eval": (few, "-g", gold, "-o", "page.html", "-o", "scores.parquet", "-o", "saved.json"),
+        "gate": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
+        "compare": (few, few, "-g", gold),
+        "sweep": (few, "-g", gold),
+        "power": (few, "-g", gold),
+        "triage": (few, "-g", gold),
+        "selftest": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
+        "pool": (few, "-g", gold, "-o", "pooled.jsonl"),
         "history": ("list",),
-        "check": (RUN, GOLD),
+        "check": (few, gold),
         "init": (),
     }
     assert set(core) - set(runs) == {"agree", "calibrate"}  # these read labels alone

@@ -71,6 +71,11 @@ def records(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def await_first_line(process: subprocess.Popen[str], file: Path) -> None:
+    while not (file.exists() and file.stat().st_size) and process.poll() is None:
+        time.sleep(0.02)
+
+
 def test_a_function_in_the_working_directory(folder: Path) -> None:
     done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "-k", "2", "--rewrite", "my_app:shorter")
     assert (done.returncode, done.stdout) == (0, "")
@@ -99,12 +104,9 @@ def test_a_run_that_is_stopped_leaves_whole_lines_and_goes_on(folder: Path, sent
     line = command("run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0")
     process = subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True)
     file = folder / "run.jsonl"
-    for _ in range(3000):
-        if file.exists() and file.stat().st_size:
-            break
-        time.sleep(0.02)
+    await_first_line(process, file)
     process.send_signal(sent)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == code
     there = len(records(file))
     assert 0 < there < 100
@@ -125,10 +127,9 @@ def test_what_came_of_a_run_as_json(folder: Path) -> None:
 def test_who_starts_anew_is_told_to_go_on_without(folder: Path) -> None:
     line = command("run", "my_app:slow", "-q", "gold.jsonl", "--warm-up", "0", "--overwrite")
     process = subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True)
-    while not (folder / "run.jsonl").exists():
-        time.sleep(0.02)
+    await_first_line(process, folder / "run.jsonl")
     process.send_signal(signal.SIGINT)
-    assert "--overwrite" in process.communicate(timeout=20)[1]
+    assert "--overwrite" in process.communicate(timeout=60)[1]
 
 
 def test_every_query_failed(folder: Path) -> None:
@@ -247,3 +248,83 @@ def test_what_cannot_run_is_one_error(
     error = karat_refuses("run", arguments[0], "-q", "gold.jsonl", *arguments[1:])
     assert error.code == code
     assert named in str(error)
+
+
+LISTED = """
+retrievers:
+  first: my_app:search
+  scored: {retriever: my_app:scored}
+  chance: random(seed=7)
+"""
+
+
+@pytest.fixture
+def listed(folder: Path) -> Path:
+    """Three retrievers in karat.yaml, and a corpus for one of them."""
+    (folder / "karat.yaml").write_text(LISTED)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"chunk_id": c, "text": c}) + "\n" for c in "abcdef"))
+    return folder
+
+
+ALL = ("run", "-q", "gold.jsonl", "--corpus", "corpus.jsonl")
+
+
+def test_all_retrievers_of_a_project_in_one_command_and_one_table(listed: Path) -> None:
+    done = karat(listed, *ALL)
+    assert done.returncode == 0, done.stderr
+    runs = sorted((listed / "runs").iterdir())
+    assert [run.name for run in runs] == ["chance.jsonl", "first.jsonl", "scored.jsonl"]
+    assert {records(run)[0]["system"] for run in runs} == {"first", "scored", "chance"}
+    assert records(runs[0])[0]["retriever"]["seed"] == 7
+    shown = karat(
+        listed, "eval", *(f"runs/{run.name}" for run in runs), "--gold", "gold.jsonl", "-m", "recall@2", "--json"
+    )
+    assert shown.returncode == 0, shown.stderr
+    again = karat(listed, *ALL, "--json")
+    assert [run["asked"] for run in json.loads(again.stdout)] == [0, 0, 0]
+
+
+def test_one_of_them_by_its_name(listed: Path) -> None:
+    assert karat(listed, "run", "scored", "-q", "gold.jsonl").returncode == 0
+    assert records(listed / "run.jsonl")[0]["system"] == "scored"
+
+
+def test_one_that_fails_does_not_stop_the_others(listed: Path) -> None:
+    (listed / "karat.yaml").write_text(LISTED.replace("first: my_app:search", "down: my_app:broken"))
+    done = karat(listed, *ALL, "-o", "logs")
+    assert done.returncode == 2
+    assert "RuntimeError" in done.stderr
+    assert "down" in done.stderr
+    assert len(records(listed / "logs" / "scored.jsonl")) == len(records(listed / "logs" / "chance.jsonl")) == 100
+
+
+@pytest.mark.parametrize(
+    ("config", "arguments", "said"),
+    [
+        ("save: false\n", (), "karat.yaml"),
+        (LISTED, ("-o", "all.jsonl"), "all.jsonl"),
+        (LISTED, ("--system", "x"), "--system"),
+        (LISTED, ("--prefetch-limit", "5"), "karat.yaml"),
+        ("retrievers: {../up: bm25}\n", (), "../up"),
+        ("retrievers: {a: {k1: 2}}\n", (), "retriever"),
+        ("retrievers: [bm25]\n", (), "retrievers"),
+    ],
+)
+def test_what_cannot_be_run_at_once(listed: Path, config: str, arguments: tuple[str, ...], said: str) -> None:
+    (listed / "karat.yaml").write_text(config)
+    done = karat(listed, *ALL, *arguments)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert said in done.stderr
+    assert not (listed / "runs").exists()
+
+
+def test_retrievers_of_another_users_file_are_not_run(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may stand in a folder above that anybody can write to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    monkeypatch.delenv("CI", raising=False)
+    os.chown(listed / "karat.yaml", 12345, -1)
+    refused = karat(listed, *ALL)
+    assert (refused.returncode, "karat.yaml" in refused.stderr) == (2, True)
+    assert not (listed / "runs").exists()
+    assert karat(listed, "--trust-config", *ALL).returncode == 0

@@ -14,7 +14,8 @@ from tests.scoring.engines.conftest import METRICS, gold_of, hits_table
 
 import karat
 from karat.data.gold import Gold
-from karat.data.ids import PackedIds, Seen, as_list
+from karat.data.ids import Seen, as_list
+from karat.data.packed_ids import PackedIds
 from karat.formats import table_file
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)

@@ -89,8 +89,19 @@ YAML = """\
         YAML,
         "queries:\n" + YAML,
         "# a comment first\n---\n" + YAML,
+        "- {query_id: q1, gold: {a: 2, b: 1}, topic: cards}\n- {query_id: q2, gold: [c]}\n",
     ],
-    ids=["jsonl", "json", "json indented", "json mapping", "json mapping indented", "yaml", "yaml mapping", "comment"],
+    ids=[
+        "jsonl",
+        "json",
+        "json indented",
+        "json mapping",
+        "json mapping indented",
+        "yaml",
+        "yaml mapping",
+        "comment",
+        "yaml flow",
+    ],
 )
 def test_the_same_gold_in_every_syntax(tmp_path: Path, text: str) -> None:
     gold = read(tmp_path, text)

@@ -311,6 +311,13 @@ def test_what_nothing_recognises_is_refused_with_what_was_found(tmp_path: Path, 
         assert text.strip().splitlines()[0] in str(caught.value)
 
 
+def test_a_first_line_unlike_the_others_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"a": ["x"]}\n{"query_id": "q1", "topk": ["d1"]}\n{"query_id": "q2", "topk": ["d2"]}\n')
+    with refused("unrecognised", InputError, file=path, line=1):
+        karat.read_run(path)
+
+
 @pytest.mark.parametrize("run_name", ["run log", "trec", "csv"])
 def test_a_run_given_as_gold_is_not_taken_for_gold(tmp_path: Path, run_name: str) -> None:
     """Hits with a score look like judgements with a grade, and every hit would count as relevant."""

@@ -279,9 +279,6 @@ def test_samples_have_other_lists_too(tmp_path: Path) -> None:
     assert list(found.others) == ["raw"]
 
 
-TWICE = {"TREC, mixed white space", "TREC, scattered"}  # small files fall from the fast to the slow reader
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_parsed_once(name: str, tmp_path: Path) -> None:
     path = tmp_path / "run"
@@ -289,7 +286,7 @@ def test_a_file_is_parsed_once(name: str, tmp_path: Path) -> None:
     PARSED.reset()
     for _ in read_run(path).slices(NOTHING, Audit(), OTHERS):
         pass
-    assert 0.9 < PARSED.bytes / path.stat().st_size <= (2.0 if name in TWICE else 1.0)
+    assert 0.9 < PARSED.bytes / path.stat().st_size <= 1.0
 
 
 def test_a_long_line_of_json_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

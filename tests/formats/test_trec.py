@@ -14,7 +14,7 @@ import karat
 from karat.data.audit import Audit
 from karat.data.ids import as_list
 from karat.errors import InputError, KaratError
-from karat.formats import trec
+from karat.formats import qrels, trec
 from karat.results.save import saved_form
 
 pytestmark = pytest.mark.usefixtures("reader")
@@ -202,9 +202,9 @@ WELL_FORMED = {
 @pytest.mark.parametrize("text", WELL_FORMED.values(), ids=WELL_FORMED.keys())
 def test_both_readers_agree(tmp_path: Path, in_blocks: Callable[[], None], text: str) -> None:
     path = write(tmp_path / "run", text)
-    by_line = saved_form(karat.evaluate(path, LARGE_GOLD, METRICS))
+    by_line = saved_form(karat.evaluate(path, LARGE_GOLD, METRICS, resamples=100))
     in_blocks()
-    by_block = saved_form(karat.evaluate(path, LARGE_GOLD, METRICS))
+    by_block = saved_form(karat.evaluate(path, LARGE_GOLD, METRICS, resamples=100))
     assert by_block.scores == by_line.scores
     assert {e.code: e.count for e in by_block.audit} == {e.code: e.count for e in by_line.audit}
     assert by_block.system == by_line.system
@@ -247,9 +247,9 @@ def test_qrels_are_taken_apart_by_the_block(
     lines = [f"q{n // 7} 0 doc_é{n} {n % 4 - 1}" for n in range(50)]
     path = write(tmp_path / "qrels", "\n".join(lines) + "\n" + odd + "q8 0 last 1")
     with monkeypatch.context() as patch:
-        patch.setattr(trec._Judgements, "add_block", lambda self, block, line: False)
+        patch.setattr(qrels._Judgements, "add_block", lambda self, block, line: False)
         by_line = karat.read_gold(path)
-    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
+    monkeypatch.setattr(qrels, "_BLOCK", size)
     by_block = karat.read_gold(path)
     assert (by_block.queries, by_block.ids) == (by_line.queries, by_line.ids)
     assert by_block.grades.tolist() == by_line.grades.tolist()
@@ -263,7 +263,7 @@ def test_qrels_are_taken_apart_by_the_block(
 def test_a_bad_line_of_qrels_is_named_in_any_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, size: int
 ) -> None:
-    monkeypatch.setattr(trec, "_SMALL_BLOCK", size)
+    monkeypatch.setattr(qrels, "_BLOCK", size)
     path = write(tmp_path / "qrels", f"q0 0 a 1\nq1 0 b 1\n{line}\nq2 0 c 1\n")
     with pytest.raises(InputError) as caught:
         karat.read_gold(path)

@@ -158,6 +158,7 @@ def test_in_python(files: dict[str, Any]) -> None:
     [
         ("recall@5 >= 0.5 by judge", "bad-value"),
         ("precision@5 drop <= 0.1 by judge", "contradiction"),
+        ("precision@5 drop <= 10% of baseline by judge", "contradiction"),
         ("precision@5 >= 0.1 in language=en by judge", "contradiction"),
         ("precision@5 >= 0.1 in each language by judge", "contradiction"),
     ],

@@ -306,3 +306,26 @@ def test_the_command_that_saves_an_invalid_baseline_again(
     assert (command[0], command[-1]) == ("karat", "baseline.json")
     assert karat(*command[1:])[0] == 0
     assert karat(*gate, "baseline.json")[0] == 0
+
+
+def test_a_system_is_picked_in_the_run_and_not_forced_on_the_baseline(
+    tmp_path: Path, karat_command: Callable[..., tuple[int, str, str]]
+) -> None:
+    gold, old, both = (tmp_path / name for name in ("gold.json", "old.jsonl", "both.jsonl"))
+    gold.write_text(json.dumps({f"q{i}": ["a"] for i in range(30)}))
+    lines = {
+        system: [json.dumps({"query_id": f"q{i}", "system": system, "topk": hits}) + "\n" for i in range(30)]
+        for system, hits in (("old", ["b", "a"]), ("new", ["a", "b"]))
+    }
+    old.write_text("".join(lines["old"]))
+    both.write_text("".join([*lines["old"], *lines["new"]]))
+    asked = ("gate", str(both), "--gold", str(gold), "--system", "new", "--gate", "mrr drop <= 0", "--json")
+    code, out, err = karat_command(*asked, "--baseline", str(old))
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["run"], found["baseline"]) == ("new", "old")
+    assert found["verdicts"][0]["parts"][0]["difference"]["delta"] == 0.5
+    # The same file twice would compare the system with itself.
+    code, _, err = karat_command(*asked, "--baseline", str(both))
+    assert code == 2
+    assert str(both) in err

@@ -13,7 +13,7 @@ import pytest
 import karat
 from karat.cli.main import main
 from karat.gates.gate import gate
-from karat.gates.verdicts import GateVerdict
+from karat.gates.verdict_form import GateVerdict
 from karat.results.save import saved_form
 from karat.results.saved import saved_text
 from karat.statistics.sampling import Sampling
@@ -90,6 +90,16 @@ def test_rankings_are_the_same_down_to_the_cutoff(metric: str, outcome: str) -> 
     before = {query: ["a", "b", "c", "d"] for query in gold}
     after = {query: ["a", "b", "c", "e"] for query in gold}
     assert proof(before, after, gold, f"{metric} drop <= 0.03 on bound").outcome == outcome
+
+
+def test_documents_are_looked_at_to_the_end_of_the_list() -> None:
+    """Three chunks of one document and then others: the first three documents go past the first three hits."""
+    gold = {f"q{i}": ["a"] for i in range(10)}
+    first = ["a#1", "a#2", "a#3"]
+    before = {query: [*first, "b#1", "c#1"] for query in gold}
+    after = {query: [*first, "c#1", "b#1"] for query in gold}
+    assert proof(before, after, gold, "recall(level=doc)@3 drop <= 0.03 on bound").outcome == "inconclusive"
+    assert proof(before, before, gold, "recall(level=doc)@3 drop <= 0.03 on bound").outcome == "pass"
 
 
 def test_each_query_goes_by_its_own_cutoff() -> None:

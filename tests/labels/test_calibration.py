@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 import karat
 from karat.labels.agreement import find_agreement
 from karat.labels.calibration import pool_of
 from karat.labels.calibration_file import Rate
 from karat.labels.files import PoolEntry, read_pool, write_pairs
+from karat.labels.labelled_gold import read_labelling
 from karat.report.labels import calibration_report
 from karat.report.renderers.markdown import render_markdown
 
@@ -363,3 +365,26 @@ def test_a_torn_calibration(made: Made, karat_refuses: Refuses, tmp_path: Path) 
     torn.write_text('{"schema": "karat/calibration/1", "karat": "0"')
     error = karat_refuses("eval", BM25, "--gold", made.gold, "--labels", made.judge, "--calibration", str(torn))
     assert (error.code, error.file) == ("not-a-calibration", str(torn))
+
+
+def test_a_file_with_labels_of_both_is_taken_apart(tmp_path: Path) -> None:
+    """A judge that were held against its own labels would always be right."""
+
+    def row(i: int, grade: int, annotator: str, kind: str) -> str:
+        pair = {"query_id": f"q{i}", "chunk_id": "a", "grade": grade, "annotator": annotator, "kind": kind}
+        return json.dumps(pair) + "\n"
+
+    judge = [row(i, i % 2, "m", "judge") for i in range(60)]
+    human = [row(i, (i // 2) % 2, "ann", "human") for i in range(40)]  # agrees on every second pair
+    paths = {"judge": judge, "human": human, "both": [*judge, *human]}
+    for name, lines in paths.items():
+        (tmp_path / name).write_text("".join(lines))
+    apart = karat.calibrate(tmp_path / "judge", tmp_path / "human").overall
+    both = karat.calibrate(tmp_path / "both", tmp_path / "both").overall
+    assert (both.labelled, both.sensitivity) == (apart.labelled, apart.sensitivity) == (40, both.sensitivity)
+    assert both.sensitivity.value == 0.5
+    with refused("labels-of-a-judge", file=tmp_path / "judge"):
+        karat.calibrate(tmp_path / "judge", tmp_path / "judge")
+    with refused("labels-of-a-judge", file=tmp_path / "judge"):
+        read_labelling([tmp_path / "judge"], tmp_path / "judge")
+    assert len(read_labelling([tmp_path / "both"], tmp_path / "both").human) == 40

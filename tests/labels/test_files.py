@@ -168,6 +168,32 @@ def test_a_full_disk_leaves_no_half_label(tmp_path: Path) -> None:
     assert [label.chunk_id for label in read_labels(path)] == ["1000", "-1"]
 
 
+def test_an_undo_that_failed_on_a_full_disk_can_be_tried_again(tmp_path: Path) -> None:
+    """Of a label that is not the last line: the file is written again without it, if there is room."""
+    script = """if True:
+        import resource, sys
+        from karat.errors import ConfigError
+        from karat.labels.files import Label, LabelLog
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        with LabelLog(sys.argv[1]) as log:
+            for name in ("ann", "ben", "cyd"):
+                log.add(Label(query_id="q", chunk_id=name, grade=0, annotator=name))
+            for limit in (80, 80, most):
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+                try:
+                    sys.stdout.write(f"{log.drop(0).annotator} ")
+                except ConfigError as error:
+                    sys.stdout.write(f"{error.code} ")
+            assert [label.annotator for label in log.lines] == ["ben", "cyd"]
+            log.add(Label(query_id="q", chunk_id="dan", grade=0, annotator="dan"))
+    """
+    path = tmp_path / "l.jsonl"
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["not-writable", "not-writable", "ann"]
+    assert [label.annotator for label in read_labels(path)] == ["ben", "cyd", "dan"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_labels_that_are_no_lines_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "l.json"
     path.write_text(f"[{json.dumps(GOOD)}]\n")

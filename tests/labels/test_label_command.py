@@ -39,12 +39,11 @@ class Terminal:
             stderr=inside,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
         )
         os.close(inside)
         self.seen = ""
 
-    def wait_for(self, text: str, seconds: float = 20) -> str:
+    def wait_for(self, text: str, seconds: float = 60) -> str:
         """Everything shown up to a text, which is then done with."""
         end = time.monotonic() + seconds
         while text not in self.seen:
@@ -62,7 +61,7 @@ class Terminal:
 
     def ends(self, code: int = 0) -> str:
         while True:
-            assert select.select([self.handle], [], [], 20)[0], f"it goes on after {self.seen!r}"
+            assert select.select([self.handle], [], [], 60)[0], f"it goes on after {self.seen!r}"
             try:
                 read = os.read(self.handle, 65536)
             except OSError:  # the other side is closed
@@ -70,7 +69,7 @@ class Terminal:
             if not read:
                 break
             self.seen += read.decode()
-        assert self.process.wait(20) == code, self.seen
+        assert self.process.wait(60) == code, self.seen
         return self.seen
 
 
@@ -271,7 +270,7 @@ def test_the_terminal_is_as_it_was_afterwards(label: Callable[..., Terminal], po
     assert termios.tcgetattr(terminal.handle)[3] != before[3]
     terminal.press("q")
     terminal.wait_for("out.jsonl")
-    terminal.process.wait(20)
+    terminal.process.wait(60)
     assert termios.tcgetattr(terminal.handle) == before
 
 

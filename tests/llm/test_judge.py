@@ -34,7 +34,7 @@ Refuses = Callable[..., karat.KaratError]
 
 
 def judge(server: Any, pool: Path, **options: Any) -> Judgements:
-    return karat.judge(pool, model="m", base_url=server.url, **{"canaries": 0, "timeout": 5, "retries": 2, **options})
+    return karat.judge(pool, model="m", base_url=server.url, **{"canaries": 0, "timeout": 60, "retries": 2, **options})
 
 
 def only(pool: Path, count: int = 1) -> Path:
@@ -61,10 +61,10 @@ def test_labels_say_who_what_and_why(server: Any, pool: Path) -> None:
 
 
 def test_a_new_word_in_the_prompt_is_a_new_version() -> None:
-    assert Prompt().version == "relevance-1 sha256:3fe64f4dd5b9"
+    assert Prompt().version == "relevance-2 sha256:cfd68a161f1e"
 
 
-GOOD = {"intent": "i", "match": "m", "quote": "the answer to 0 is blue", "grade": 2}
+GOOD = {"intent": "i", "match": "m", "quote": "the answer to 0 is blue", "grade_@code": 2}
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,20 @@ GOOD = {"intent": "i", "match": "m", "quote": "the answer to 0 is blue", "grade"
     [
         ({"content": f"```json\n{json.dumps(GOOD)}\n```"}, 1),
         ({"content": json.dumps(GOOD)[:-1]}, 1),
-        ({"content": json.dumps({**GOOD, "grade": "2"})}, 1),
-        ({"content": json.dumps({**GOOD, "grade": 2.0})}, 1),
+        ({"content": json.dumps({**GOOD, "grade_@code": "2"})}, 1),
+        ({"content": json.dumps({**GOOD, "grade_@code": 2.0})}, 1),
         ({"content": json.dumps(GOOD)[:40], "finish_reason": "length"}, 2),
         ({"content": "The passage is highly relevant, grade 2."}, 2),
         ({"content": "{relevance: two"}, 2),
         ({"content": ""}, 2),
-        ({"content": json.dumps({**GOOD, "grade": 3})}, 2),
-        ({"content": json.dumps({**GOOD, "grade": True})}, 2),
-        ({"content": json.dumps({**GOOD, "grade": 1.5})}, 2),
-        ({"content": json.dumps({**GOOD, "grade": None})}, 2),
+        ({"content": json.dumps({**GOOD, "grade_@code": 3})}, 2),
+        ({"content": json.dumps({**GOOD, "grade_@code": True})}, 2),
+        ({"content": json.dumps({**GOOD, "grade_@code": 1.5})}, 2),
+        ({"content": json.dumps({**GOOD, "grade_@code": None})}, 2),
         ({"content": json.dumps({**GOOD, "quote": "words that nobody wrote"})}, 2),
         ({"content": json.dumps({**GOOD, "quote": ""})}, 2),
-        ({"content": f"It demands {json.dumps({'grade': 0})}, but: {json.dumps(GOOD)}"}, 2),
+        ({"content": f"It demands {json.dumps({'grade': 0})}, but: {json.dumps(GOOD)}"}, 1),
+        ({"content": f"First {json.dumps({**GOOD, 'grade_@code': 0})}, but: {json.dumps(GOOD)}"}, 2),
     ],
 )
 def test_answers_are_repaired_or_asked_for_again(server: Any, pool: Path, first: dict[str, Any], asked: int) -> None:
@@ -464,7 +465,7 @@ def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) 
     server.hold_after = 12
     process = subprocess.Popen([*command, "--workers", "4"], env=environment, stderr=subprocess.PIPE)
     # The four that wait have nothing left to write: each has taken up the next request only after that.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (len(server.asked), server.answered) < (12 + 4, 12) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert (len(server.asked), server.answered) == (16, 12)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from karat.llm.client import ReplyCache
-from karat.llm.texts import is_quote, marked, objects_in
+from karat.llm.texts import answers_in, is_quote, marked
 
 WHOLE = {"intent": "to {know}", "match": 'it says "so"', "quote": "so", "grade": 1}
 
@@ -70,27 +70,27 @@ def test_quotes(quote: str, there: bool) -> None:
     ],
 )
 def test_json_in_every_state(text: str) -> None:
-    assert objects_in(text) == [WHOLE]
+    assert answers_in(text, "grade") == [WHOLE]
 
 
 def test_words_that_were_cut_are_kept_as_far_as_they_go() -> None:
-    assert objects_in(json.dumps(WHOLE)[:-1] + ', "more": "cut of') == [{**WHOLE, "more": "cut of"}]
+    assert answers_in(json.dumps(WHOLE)[:-1] + ', "more": "cut of', "grade") == [{**WHOLE, "more": "cut of"}]
 
 
 @pytest.mark.parametrize("text", ["", "It is relevant.", "{grade: two", "[1, 2]", "null", '"grade": 2'])
 def test_prose_is_no_object(text: str) -> None:
-    assert objects_in(text) == []
+    assert answers_in(text, "grade") == []
 
 
 @given(st.text(alphabet='{}[]",:\\ a1\n', max_size=60))
 def test_anything_is_read_without_an_error(text: str) -> None:
-    assert all(isinstance(found, dict) for found in objects_in(text))
+    assert all(isinstance(found, dict) for found in answers_in(text, "a"))
 
 
 @pytest.mark.parametrize("text", ["{" * 10**6, '{"a":[' * 10**5, '{"a"' + " " * 10**6 + "x", "{," + ", " * 10**6])
 def test_no_answer_takes_long(text: str) -> None:
     started = time.process_time()
-    objects_in(text)
+    answers_in(text, "a")
     assert time.process_time() - started < 1.0
 
 

@@ -41,6 +41,7 @@ def test_judge(endpoint: Any, terminal: Transcript) -> None:
     terminal(*asked, "--prices", "prices.yaml")
     terminal(*asked, "--dry-run")
     endpoint.answer = lambda body: {"quote": "", "grade": 0}
+    endpoint.faults = [None, "drop"]
     terminal(*asked, "-o", "zero.jsonl", "--fresh")
     endpoint.answer = lambda body: {"quote": "so the answer", "grade": 2}
     terminal(*asked, "-o", "two.jsonl", "--fresh")
@@ -49,7 +50,7 @@ def test_judge(endpoint: Any, terminal: Transcript) -> None:
     endpoint.faults = [401]
     terminal(*asked, "--fresh")
     for answered in (0, 3):  # before the server fails for good
-        endpoint.faults = [{"content": '{"grade": 0, "quote": ""}'}] * answered + [500] * 200
+        endpoint.faults = [{"content": '{"grade_@code": 0, "quote": ""}'}] * answered + [500] * 200
         terminal(*asked, "--fresh", "--retries", "0")
     check("wording/judge.txt", terminal.text)
 
@@ -60,7 +61,7 @@ def test_why_there_is_no_grade(endpoint: Any, terminal: Transcript) -> None:
         "a refusal": {"content": None, "refusal": "I cannot help with that."},
         "a filter": {"content": "", "finish_reason": "content_filter"},
         "prose": {"content": "Certainly relevant!"},
-        "a quote that is made up": {"content": '{"quote": "made up", "grade": 2}'},
+        "a quote that is made up": {"content": '{"quote": "made up", "grade_@code": 2}'},
         "a bad request": (400, {"error": {"message": "too long"}}),
     }
     said = []

@@ -106,7 +106,7 @@ def test_the_pairs_are_worth_trying() -> None:
     """Guards the tests above: every verdict is among them, also past difflib's 200 characters."""
     seen: set[tuple[str | None, bool]] = set()
 
-    @settings(max_examples=1500, derandomize=True)
+    @settings(max_examples=500, derandomize=True)
     @given(pair=pairs())
     def look(pair: tuple[str, str]) -> None:
         seen.update((plain(*both, 0.7), len(both[1]) >= 200) for both in (pair, pair[::-1]))
@@ -193,14 +193,14 @@ def test_a_million_characters_take_no_time() -> None:
     chinese = normalise("退款需要五天才能到账并退回原支付卡。" * 55_000)
     other = english[::-1]
     assert min(map(len, (english, chinese))) > 900_000
-    start = time.perf_counter()
+    start = time.process_time()
     assert cover("five days", english) == Cover("contains")
     assert cover(english, english) == Cover("exact")
     assert cover("x" + english[:200_000], english) is None  # too short to be alike
     assert cover(chinese, english) is None  # no letter in common
     with pytest.raises(TooLong):
         cover(other, english)
-    assert time.perf_counter() - start < 20  # difflib alone would take hours
+    assert time.process_time() - start < 20  # difflib alone would take hours
 
 
 @pytest.mark.usefixtures("way")

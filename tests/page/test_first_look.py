@@ -14,6 +14,7 @@ import pytest
 
 from karat.report.build import REGISTRY
 from karat.report.overview import EXPLAINED_BY
+from karat.report.sections.findings import NOTHING
 from karat.results.diagnosis import changes, rules
 
 SCORES = {"report": "panel", "verdict": "pair-1", "diff": "pair-1", "saved": "pair-1"}
@@ -134,6 +135,54 @@ def test_the_title_is_a_sentence_with_names(pages: Any, tmp_path: Path, kind: st
     assert code < 2, said
     title = title_of(page.read_text())
     assert re.fullmatch(expected, title), title
+
+
+TROUBLE = {
+    "ids": ([{"query_id": f"q{i}", "topk": [f"{i * 7919:x}-{i}", "77-f"]} for i in range(30)], "ids do not match"),
+    "near": ([{"query_id": f"q{i}", "topk": [f"kb/d{i}.md"]} for i in range(30)], "ids do not match"),
+    "distances": (
+        [{"query_id": f"q{i}", "topk": [{"chunk_id": f"d{i + j}", "score": j} for j in range(4)]} for i in range(30)],
+        "are the scores distances?",
+    ),
+    "errors": (
+        [{**r, **({"topk": [], "error": "timeout"} if i > 3 else {})} for i, r in enumerate(ranked(30))],
+        "26 of 30 queries failed",
+    ),
+    "missing": (ranked(30)[:12], "18 of 30 queries missing"),
+    "both": (
+        [{**r, **({"topk": [], "error": "timeout"} if i > 3 else {})} for i, r in enumerate(ranked(30))][:20],
+        "16 of 30 queries failed, 10 missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TROUBLE)
+def test_a_page_never_begins_with_a_score_that_says_nothing(pages: Any, tmp_path: Path, kind: str) -> None:
+    """Neither the title nor the overview may read as if the retriever had been measured."""
+    records, expected = TROUBLE[kind]
+    run, gold = lines(tmp_path / "run.jsonl", records), lines(tmp_path / "faq/gold.jsonl", GOLD)
+    page = tmp_path / "page.html"
+    code, said = pages.run("eval", run, "--gold", gold, "-o", str(page))
+    assert code == 0, said
+    assert title_of(page.read_text()) == f"run on faq: {expected}"
+    there = sections(parsed(page.read_text()))
+    assert NOTHING not in words(there["glance"])
+    assert NOTHING not in said
+    if kind in ("ids", "near"):
+        assert "recall" not in words(there["glance"])
+
+
+@pytest.mark.parametrize("kind", TROUBLE)
+@pytest.mark.parametrize("command", ["compare", "sweep"])
+def test_nor_does_a_comparison_or_a_curve(pages: Any, tmp_path: Path, kind: str, command: str) -> None:
+    records, expected = TROUBLE[kind]
+    run, good = lines(tmp_path / "run.jsonl", records), lines(tmp_path / "good.jsonl", ranked(30))
+    gold, page = lines(tmp_path / "faq/gold.jsonl", GOLD), tmp_path / "page.html"
+    given = [run, good] if command == "compare" else [run]
+    pages.run(command, *given, "--gold", gold, "-o", str(page))
+    title = title_of(page.read_text())
+    assert title.endswith(f": run: {expected}" if command == "compare" else f": {expected}")
+    assert "%" not in title
 
 
 @pytest.mark.parametrize("name", ["report", "verdict", "diff", "both", "saved", "hostile"])

@@ -163,6 +163,7 @@ def test_charts_bear_what_there_is(value: float | None) -> None:
 
 
 THOUSAND = 1000
+FEW = {"resamples": 200}  # how large a page is does not depend on how exact its intervals are
 _LINE = re.compile(r"<li(?: class=hit)?>(.*)")
 
 
@@ -180,7 +181,7 @@ def demo_fourfold(system: str = "bm25_rerank") -> tuple[list[Any], list[Any], Pa
 def long_texts(letters: int = 800) -> tuple[list[Any], list[Any], None]:
     """8,000 passages of 800 letters in the hits, of which hardly two queries find the same."""
     random = np.random.default_rng(6)
-    words = ["".join(random.choice([*"aeiounrst"], 6)) for _ in range(3000)]
+    words = np.array(["".join(random.choice([*"aeiounrst"], 6)) for _ in range(3000)])
     texts = {f"doc_{i}#p{i % 9}": " ".join(random.choice(words, letters // 7)) for i in range(8000)}
     ids, queries, run = list(texts), [], []
     for i in range(THOUSAND):
@@ -196,7 +197,7 @@ def long_texts(letters: int = 800) -> tuple[list[Any], list[Any], None]:
 @pytest.mark.parametrize("kind", ["demo", "long"])
 def test_a_thousand_queries_have_gold_and_hits_with_texts_on_a_page_that_is_not_large(kind: str) -> None:
     run, gold, corpus = demo_fourfold() if kind == "demo" else long_texts()
-    result = karat.evaluate(run, gold, corpus=corpus)
+    result = karat.evaluate(run, gold, corpus=corpus, **FEW)
     content = to_html([result])
     assert len(content) < 1_500_000
     page = content.decode()
@@ -234,7 +235,7 @@ def test_long_ids_leave_room_for_fewer_queries_and_it_says_so() -> None:
     for query in run:
         for hit in query["topk"]:
             hit["chunk_id"] = f"{hit['chunk_id']:-<90}"
-    content = to_html([karat.evaluate(run, gold)])
+    content = to_html([karat.evaluate(run, gold, **FEW)])
     assert 1_300_000 < len(content) < 1_500_000
     (left_out,) = re.findall(r"small, ([\d,]+) queries are left out, before the last 30 here", content.decode())
     assert content.count(b"<details class=example") == THOUSAND - int(left_out)
@@ -247,7 +248,7 @@ def test_both_lists_of_a_thousand_changed_queries_fit_a_page(kind: str, tmp_path
     run, gold, corpus = demo_fourfold() if kind == "demo" else long_texts(200)
     turned = [{**q, "topk": [{**hit, "score": -hit["score"]} for hit in q["topk"]]} for q in run]
     other = demo_fourfold("bm25")[0] if kind == "demo" else turned
-    said = {"corpus": corpus, "scores": "higher-is-better"}  # turned, they rise along the lists
+    said: Any = {"corpus": corpus, "scores": "higher-is-better", **FEW}  # turned, they rise along the lists
     before, after = (karat.evaluate(side, gold, **said) for side in (run, other))
     found = judge_result(after, as_criteria(["recall@5 drop <= 0.02"]), before)
     changed = {q["query_id"] for q in gold if not q.get("no_answer")}
@@ -270,7 +271,7 @@ def test_words_marked_close_together_do_not_make_a_page_large() -> None:
     hits = [[{"chunk_id": f"d{i}-{j}", "text": f"{j} {i} {text}"} for j in range(10)] for i in range(100)]
     run = [{"query_id": f"q{i}", "topk": topk} for i, topk in enumerate(hits)]
     other = [{**q, "topk": q["topk"][::-1]} for q in run]
-    before, after = (karat.evaluate(side, gold) for side in (run, other))
+    before, after = (karat.evaluate(side, gold, **FEW) for side in (run, other))
     content = page_of(gate_page(judge_result(after, as_criteria(["mrr >= 0.5"]), before), after, before))
     assert 1_200_000 < len(content) < 1_500_000
 
@@ -297,7 +298,7 @@ def test_long_queries_are_read_whole_and_do_not_make_a_page_large() -> None:
     query = f"{said}, {said}, {said}"
     gold = [{"query_id": f"q{i}", "query": f"{i} {query}", "gold": [f"document-{i}"]} for i in range(THOUSAND)]
     run = {f"q{i}": {f"document-{i + j}": 1.0 / j for j in range(1, 11)} for i in range(THOUSAND)}
-    content = to_html([karat.evaluate(run, gold)])
+    content = to_html([karat.evaluate(run, gold, **FEW)])
     assert f"999 {query} <small>" in content.decode()
     assert len(content) < 1_500_000
 
@@ -305,6 +306,6 @@ def test_long_queries_are_read_whole_and_do_not_make_a_page_large() -> None:
 def test_of_more_queries_the_worst_and_a_sample_are_shown() -> None:
     gold = {f"q{i}": {f"d{i}": 1} for i in range(1500)}
     run = {f"q{i}": [f"d{i + 1}", f"d{i}"] if i % 3 else [f"d{i}"] for i in range(1500)}
-    page = to_html([karat.evaluate(run, gold)]).decode()
+    page = to_html([karat.evaluate(run, gold, **FEW)]).decode()
     assert page.count("<details class=example") == 1030
     assert re.search(r"\b1,000\b.*\b30\b", page)

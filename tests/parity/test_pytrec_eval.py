@@ -127,7 +127,7 @@ def check(world: World, level: int, result: karat.Result) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 2])
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(world=worlds())
 @example(world=TIES)
 @example(world=BOTH_SIDES)

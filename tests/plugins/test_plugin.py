@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,16 +27,22 @@ def python(code: str, path: Path) -> str:
     return done.stdout
 
 
-def install(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built by pip from its pyproject.toml, into a folder of its own."""
-    target = tmp_path / "site"
+    target = tmp_path_factory.mktemp("installed") / "site"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(PACKAGE)]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
     return target
 
 
-def test_a_metric_of_another_package(tmp_path: Path) -> None:
-    site = install(tmp_path)
+@pytest.fixture
+def site(installed: Path, tmp_path: Path) -> Path:
+    """A copy, which a test may spoil."""
+    return shutil.copytree(installed, tmp_path / "site")
+
+
+def test_a_metric_of_another_package(site: Path) -> None:
     code = (
         "import karat, json\n"
         "metrics = ['first_hit', 'first_hit(rel=2)', 'recall@1']\n"
@@ -88,9 +95,8 @@ def command(path: Path, *arguments: str) -> tuple[int, str]:
     ],
 )
 def test_a_plug_in_that_cannot_be_used_is_one_error(
-    tmp_path: Path, code: str | None, points: str, words: tuple[str, ...]
+    site: Path, code: str | None, points: str, words: tuple[str, ...]
 ) -> None:
-    site = install(tmp_path)
     entry_points(site, points)
     if code is not None:
         (site / "karat_first_hit.py").write_text(code)
@@ -101,8 +107,7 @@ def test_a_plug_in_that_cannot_be_used_is_one_error(
         assert word in said
 
 
-def test_a_plug_in_with_a_built_in_name_is_refused_before_anything_is_scored(tmp_path: Path) -> None:
-    site = install(tmp_path)
+def test_a_plug_in_with_a_built_in_name_is_refused_before_anything_is_scored(site: Path) -> None:
     entry_points(site, "recall = karat_first_hit:FirstHit")
     (site / "data.json").write_text('{"q": ["a"]}')
     returned, said = command(site, "eval", "data.json", "--gold", "data.json", "-m", "recall@5")
@@ -135,8 +140,7 @@ def test_a_file_that_cannot_be_used_is_named(
         del sys.modules[module]
 
 
-def test_a_broken_plug_in_is_named(tmp_path: Path) -> None:
-    site = install(tmp_path)
+def test_a_broken_plug_in_is_named(site: Path) -> None:
     (site / "karat_first_hit.py").write_text("raise RuntimeError('broken')")
     code = (
         "import karat\n"

@@ -20,7 +20,7 @@ import karat
 from golden import check
 from karat.errors import KaratError, no_commands
 from karat.gates.criteria import Gate
-from karat.gates.verdicts import GateVerdict, Verdicts
+from karat.gates.verdict_form import GateVerdict, Verdicts
 from karat.report.blocks import Column, Example, Report, Section, Table, Text
 from karat.report.gate import LIMIT, comment, gate_report, render_annotations, render_code_quality, render_junit
 from karat.report.renderers.markdown import render_markdown, safe

@@ -122,6 +122,36 @@ def test_a_table_has_the_numbers_of_the_json(karat: Callable[..., tuple[Any, int
     assert rows == [tuple("" if v is None else v if isinstance(v, str) else str(v) for v in row) for row in wanted]
 
 
+@pytest.mark.parametrize(
+    "command", [("compare", OLD, NEW, *QUICK), ("sweep", NEW, *QUICK), ("power", NEW, "--gold", GOLD)]
+)
+def test_audits_beside_other_tables_are_tables(karat: Callable[..., tuple[Any, int]], command: tuple[str, ...]) -> None:
+    """The demo set has 28 queries without an answer."""
+    _, code = karat(*command, "--json", "-o", "audit=out.csv")
+    assert code == 0
+    found = pl.read_csv("out.csv").select("code", "count").rows()
+    assert found == [("no_answer_queries", 28)] * (2 if command[0] == "compare" else 1)
+
+
+def test_tables_of_eval_that_only_say_what_there_was(karat: Callable[..., tuple[Any, int]]) -> None:
+    karat("eval", NEW, *QUICK, "--json", "-o", "made_from=made.csv", "-o", "not_measured=not.csv")
+    made = dict(pl.read_csv("made.csv").rows())
+    assert (made["run"], made["gold"]) == (NEW, GOLD)
+    assert len(pl.read_csv("not.csv")) > 0
+
+
+def test_the_list_of_metrics_is_a_table(karat: Callable[..., tuple[Any, int]]) -> None:
+    found, _ = karat("metrics", "--json", "-o", "rows=out.csv")
+    assert pl.read_csv("out.csv")["name"].to_list() == [metric["name"] for metric in found]
+
+
+def test_a_table_of_several_systems_by_name_or_as_it_is_shown(karat: Callable[..., tuple[Any, int]]) -> None:
+    found, _ = karat("eval", OLD, NEW, *QUICK, "--json", "-o", "out.csv", "-o", "systems.metrics=long.csv")
+    assert pl.read_csv("out.csv")["system"].to_list() == [system["system"] for system in found["systems"]]
+    long = pl.read_csv("long.csv").select("systems.system", "metric", "value").rows()
+    assert long == [(s["system"], m["metric"], m["value"]) for s in found["systems"] for m in s["metrics"]]
+
+
 def test_commands_that_make_something_write_tables_too(karat: Callable[..., tuple[Any, int]]) -> None:
     found, _ = karat("pool", OLD, NEW, "--gold", GOLD, "-o", "pool.jsonl", "--json", "--table", "about=out.csv")
     with open("out.csv", newline="") as stream:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import karat
-from karat.labels.labelled_gold import read_labelling
+from karat.labels.files import Label
+from karat.labels.labelled_gold import read_labelling, with_labels
 from karat.results.analyses.bounds import BoundsFound, BoundsRow
 from karat.scoring.extra_labels import Labelling, Named
 
@@ -88,6 +91,77 @@ def test_labels_of_other_pairs_give_no_number() -> None:
     (refused,) = [one for one in found.refused if one.metric == "precision@5"]
     assert (refused.code, refused.labelled, refused.needed) == ("few-own-labels", 0, 10)
     assert refused.hits == int((~world.known[:, :5]).sum())
+
+
+def picked(world: World, chance: np.ndarray[Any, Any], rng: np.random.Generator, count: int) -> Labelling:
+    """The judge's labels of all, and people's of some open hits, each with its chance."""
+    open_ = np.argwhere(~world.known & (chance > 0))
+    weight = chance[open_[:, 0], open_[:, 1]]
+    at = rng.choice(len(open_), min(count, len(open_)), replace=False, p=weight / weight.sum())
+    judge: Pairs = {world.names[q][i]: float(world.judge[q, i]) for q, i in np.ndindex(*world.judge.shape)}
+    return Labelling(judge=judge, human={world.names[q][i]: float(world.truth[q, i]) for q, i in open_[at].tolist()})
+
+
+def test_labels_that_prefer_the_first_ranks_hold_the_truth() -> None:
+    """Labels by influence, or of whoever reads from the top: rank 1 ten times as often as rank 10. Error rates of the
+    first ranks, taken for all, are far off where the judge errs by rank."""
+    true = float(World(np.random.default_rng(9), 20_000, 10).truth[:, :10].mean())
+    rng, inside, refused = np.random.default_rng(11), [], 0
+    for _ in range(30):
+        world = World(rng, 80, 10)
+        chance = np.concatenate([np.tile(1 / np.arange(1.0, 11.0), (80, 1)), np.zeros((80, 10))], axis=1)
+        _, row = world.estimate(picked(world, chance, rng, 200), "precision@10")
+        if row is None:
+            refused += 1
+            continue
+        assert row.low is not None
+        assert row.high is not None
+        inside.append(row.low <= true <= row.high)
+    assert np.mean(inside) >= 0.93
+    assert refused <= 3
+
+
+@pytest.mark.parametrize("metric", ["precision@5", "rbp@5", "ndcg@5"])
+def test_labels_of_another_runs_hits_give_no_number(metric: str) -> None:
+    """People labelled all that the other run found. What both found is relevant more often, whatever the judge says."""
+    rng = np.random.default_rng(12)
+    world = World(rng, 100, 5)
+    both = rng.random(world.truth.shape) < np.where(world.truth, 0.7, 0.2)  # of the first run, found by the other, too
+    both[:, 5:] = True
+    labelling = graded(world, picked(world, both.astype(float), rng, 10_000))
+    found, row = world.estimate(labelling, metric)
+    assert row is None
+    assert {one.code for one in found.refused if one.metric == metric} == {"drawn-elsewhere"}
+
+
+@pytest.mark.parametrize("metric", ["precision@5", "ndcg@5"])
+def test_labels_of_all_pairs_alike_give_a_number(metric: str) -> None:
+    rng = np.random.default_rng(13)
+    world = World(rng, 100, 5)
+    labelling = graded(world, picked(world, np.ones(world.truth.shape), rng, 400))
+    _, row = world.estimate(labelling, metric)
+    assert row is not None
+    assert row.low is not None
+
+
+def test_ndcg_has_no_number_below_what_people_were_shown() -> None:
+    """How the judge errs at ranks 1 to 3 says nothing of ranks 4 to 10."""
+    rng = np.random.default_rng(14)
+    world = World(rng, 100, 10)
+    labelling = graded(world, world.labels(rng, 200, 3))
+    found, row = world.estimate(labelling, "ndcg@10")
+    assert row is None
+    (refused,) = [one for one in found.refused if one.metric == "ndcg@10"]
+    assert (refused.code, refused.depth) == ("not-shown", 3)
+
+
+def graded(world: World, labelling: Labelling) -> Labelling:
+    """The same with the judge's labels of the first run's hits in the gold, as nDCG needs them."""
+    labels = [
+        Label(query_id=query, chunk_id=item, grade=grade, annotator="m", kind="judge")
+        for (query, item), grade in labelling.judge.items()
+    ]
+    return replace(labelling, with_judge=partial(with_labels, labels=labels, doc_of="#"))
 
 
 def test_borrowed_error_rates_are_given_on_request_and_without_an_interval() -> None:
@@ -208,7 +282,8 @@ def test_the_command_refuses_and_borrows(
         assert code == 0, err
         bounds = json.loads(out)["analyses"]["bounds"]
         kinds.append({row["kind"] for row in bounds["rows"]})
-        assert bool(bounds.get("refused")) == (not more)
+        # What is estimated by rank as well is not borrowed.
+        assert any(row["metric"] == "precision@5" for row in bounds.get("refused", [])) == (not more)
     assert ["judge-calibrated estimate" in kind for kind in kinds] == [False, True]
 
 

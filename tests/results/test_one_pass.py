@@ -274,7 +274,7 @@ def test_lists_that_nobody_declared_are_read_again(tmp_path: Path) -> None:
 def test_of_very_many_queries_the_few_that_are_shown_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("karat.results.evaluate.KEEP_LISTS", QUERIES - 1)
+    monkeypatch.setattr("karat.results.evaluation.KEEP_LISTS", QUERIES - 1)
     world = WORLDS["plain"](tmp_path)
     run = CountedRun(karat.read_run(world[0]))
     (first, _) = evaluated(run, world, [triage_need])

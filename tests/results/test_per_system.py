@@ -92,7 +92,7 @@ def test_two_chunkers_in_one_file_score_as_each_alone(texts: Path, gold: str, tm
         alone = karat.evaluate(write(tmp_path / f"{system}.jsonl", lines), gold, corpus=texts)
         assert both[system].means == alone.means
         assert both[system].means["recall@5"] == naive_recall(texts, gold, lines, 5) > 0.3
-        assert both[system].corpus_size == len(read_corpus(texts, CHUNKERS[system]))
+        assert both[system].rules.corpus_size == len(read_corpus(texts, CHUNKERS[system]))
         # Ceilings, floors and the lists of word search belong to the chunks of the system, too.
         assert both[system].summary_rows == alone.summary_rows
         assert both[system].bm25 == alone.bm25

@@ -73,8 +73,41 @@ def test_a_loaded_result_can_do_what_a_fresh_one_can(
         assert mine.sweep([1, 2, 3]) == its.sweep([1, 2, 3])
         assert mine.segment_by("kind") == its.segment_by("kind")
         assert (mine.depths.tolist(), mine.places.tolist()) == (its.depths.tolist(), its.places.tolist())
+        assert _hashes(mine) == _hashes(its)
+    compared, gated = _compared(*live), _gated(*live)
+    for sides in (saved, (saved[0], live[1]), (live[0], saved[1])):
+        assert _compared(*sides) == compared
+        assert _gated(*sides) == gated
+
+
+@pytest.mark.parametrize("ending", [".json", ".parquet"])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(experiments(), st.sampled_from(["conversation", "language"]))
+def test_settings_of_an_evaluation_come_back_with_it(ending: str, given: Experiment, cluster: str) -> None:
+    """Runs that are dicts, queries that belong together, a threshold, and other settings that move numbers."""
+    before, after, gold = given
+    entries = [{**entry, "tags": {**entry["tags"], cluster: f"c{n // 2}"}} for n, entry in enumerate(gold)]
+    runs = [{line["query_id"]: _scores(line["topk"]) for line in lines} for lines in (before, after)]
+    options: dict[str, Any] = {"sampling": FEW, "cluster": cluster, "min_score": -3.0, "no_relevant": "zero"}
+    live = [karat.evaluate(run, entries, ["recall@3", "mrr"], **options) for run in runs]
+    saved = [_loaded(result, ending) for result in live]
+    for mine, its in zip(saved, live, strict=True):
+        assert mine.summary_rows == its.summary_rows
+        assert mine.measure(OTHER[:4]).summary_rows == its.measure(OTHER[:4]).summary_rows
+        assert _hashes(mine) == _hashes(its) != []
     assert _compared(*saved) == _compared(*live)
     assert _gated(*saved) == _gated(*live)
+
+
+def _scores(hits: list[dict[str, Any]]) -> dict[str, float]:
+    return {hit["chunk_id"]: hit["score"] for hit in hits}
+
+
+def _hashes(result: Result) -> list[list[int]]:
+    """Of the lists of its queries."""
+    assert result.data.hashes is not None
+    found: list[list[int]] = result.data.hashes[result.rows].tolist()
+    return found
 
 
 def _compared(before: Result, after: Result) -> Any:

@@ -38,7 +38,7 @@ class Server(Loopback):
                 outer.asked.append((self.command, self.path, dict(self.headers), body))
                 fault = outer.faults.pop(0) if outer.faults else None
                 if fault == "hang":
-                    outer.over.wait(5)
+                    outer.over.wait(60)
                 elif fault == "drop":
                     self.close_connection = True
                 elif isinstance(fault, bytes):

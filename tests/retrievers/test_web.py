@@ -121,8 +121,8 @@ def test_a_busy_server_is_asked_again_and_waiting_is_no_latency(server: Any) -> 
 def test_a_server_that_fails_fails_one_query_only(server: Any, faults: list[Any], words: str) -> None:
     server.faults = faults
     started = time.monotonic()
-    done = run(server.url, timeout=1 if faults == ["hang"] else 4)
-    assert time.monotonic() - started < 12
+    done = run(server.url, timeout=1 if faults == ["hang"] else 30)
+    assert time.monotonic() - started < 30
     assert (done.failed, ids(done, 1)) == (1, ["a"])
     assert words in done.run[0]["error"]
 
@@ -154,7 +154,7 @@ def test_a_template_that_asks_for_what_is_not_there_is_told(server: Any) -> None
 
 
 def test_many_at_once_keep_their_answers_apart(server: Any) -> None:
-    together = threading.Barrier(16, timeout=20)
+    together = threading.Barrier(16, timeout=60)
 
     def answer(path: str, body: Any) -> Any:
         together.wait()  # none is answered before sixteen have asked
@@ -323,7 +323,7 @@ def test_a_service_without_vectors_fails_the_query(server: Any, content: bytes) 
     found.index(CORPUS)
     server.faults = [content]
     with refused("server-error"):
-        found.answer(Question("q", "pear", timeout=2), 5)
+        found.answer(Question("q", "pear", timeout=30), 5)
 
 
 def test_a_reranker_over_http(server: Any) -> None:

@@ -23,7 +23,7 @@ FAULTS: dict[str, list[Any]] = {
 }
 
 
-def error_of(spec: Any, timeout: float = 4) -> str:
+def error_of(spec: Any, timeout: float = 30) -> str:
     (record,) = run_retriever(spec, GOLD, corpus=CORPUS, warm_up=0, timeout=timeout).run
     return str(record["error"])
 
@@ -32,7 +32,7 @@ def test_errors_of_servers(server: Any) -> None:
     said = {}
     for name, faults in FAULTS.items():
         server.faults = list(faults)
-        said[name] = error_of(server.url, timeout=1 if faults == ["hang"] else 4)
+        said[name] = error_of(server.url, timeout=1 if faults == ["hang"] else 30)
     said["a template with another name"] = error_of(
         {"retriever": "http", "url": server.url, "request": {"q": "{qeury}"}}
     )

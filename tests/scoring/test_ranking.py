@@ -14,7 +14,8 @@ from karat.data.audit import Audit
 from karat.data.ids import take_list
 from karat.formats.read import read_gold, read_run
 from karat.formats.spill import Spilling
-from karat.scoring.judged import Rules, judge
+from karat.scoring.judge import judge
+from karat.scoring.judged import Rules
 
 # Numbers of which many are equal in 32 bits, and not in 64.
 CLOSE = [0.3, 0.3 + 1e-9, 0.3 + 2e-9, 0.30000001192092896, 0.0, -0.0, 1e-60, 2e-60, 1e39, 2e39, -1e39, 16777217.0]

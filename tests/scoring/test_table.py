@@ -16,7 +16,8 @@ from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.hits import Hits
 from karat.data.ids import DocRule, Floats
-from karat.scoring.judged import Judged, Rules, judge, judge_missing
+from karat.scoring.judge import judge
+from karat.scoring.judged import Judged, Rules, judge_missing
 from karat.scoring.metrics.base import Metric
 from karat.scoring.table import JudgedTable, TablePart
 from karat.scoring.unjudged import FAR

@@ -317,4 +317,9 @@ def test_equal_values_without_a_bound_say_nothing_of_their_spread(method: str) -
     # Differences: nothing changed on any of many queries.
     assert np.isnan(limits(*[0.0] * 19, low=float("-inf"))).all()
     assert limits(*[0.0] * 20, low=float("-inf")) == [0.0, 0.0]
+    if method in ("bayes", "strict"):  # each changed by as much: others may not
+        low, high = limits(*[-10.0] * 30, low=float("-inf"))
+        # The smallest share of 30 queries all alike: 1 − 0.025^(1 / 30) of 20 around it, with a whole observation.
+        assert -20 < low < -10 < high < -5
+        assert high <= -10 + (20 * (1 - 0.025 ** (1 / 30)) if method == "strict" else 2.0) + 1e-6
     assert limits(0.002, 0.003)[0] < limits(0.002, 0.003)[1]

@@ -15,14 +15,14 @@ from urllib.parse import urlencode
 
 import pytest
 import uvicorn
+from logins import access_of
 
 from karat.history.folder import FolderStore
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
 from karat.results.kept_run import KeptRun
 from karat.web.access import Access
-from karat.web.app import create_app
-from karat.web.server import listen
+from karat.web.server import listen, made_server
 
 WORKER = Path(__file__).parents[1] / "history" / "worker.py"
 JSON = {"X-Karat": "1", "Content-Type": "application/json"}
@@ -43,8 +43,8 @@ class Answer(NamedTuple):
 class Site:
     """A server, and how it is asked."""
 
-    def __init__(self, port: int, store: Store, access: Access) -> None:
-        self.port, self.store, self.access = port, store, access
+    def __init__(self, port: int, store: Store, access: Access, server: uvicorn.Server) -> None:
+        self.port, self.store, self.access, self.server = port, store, access, server
         self.url = f"http://127.0.0.1:{port}"
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
@@ -66,17 +66,18 @@ class Site:
 
 
 @contextmanager
-def _serving(store: Store, access: Access, desk: Desk | None = None) -> Iterator[Site]:
+def _serving(store: Store, access: Access, desk: Desk | None = None, **limits: Any) -> Iterator[Site]:
     socket = listen("127.0.0.1", 0, access)
-    config = uvicorn.Config(create_app(store, access, desk), log_level="error", lifespan="off", ws="none")
-    server = uvicorn.Server(config)
+    server = made_server(store, access, desk, **limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield Site(socket.getsockname()[1], store, access)
-    server.should_exit = True
-    thread.join()
+    try:
+        yield Site(socket.getsockname()[1], store, access, server)
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(scope="session")
@@ -122,10 +123,7 @@ def site(store: Store) -> Iterator[Site]:
 @pytest.fixture
 def locked(store: Store) -> Iterator[Site]:
     """With a token and a user."""
-    from karat.web.access import user_line
-
-    name, _, salt, digest = user_line("ada", "correct horse").split(":")
-    with _serving(store, Access(token="t" * 20, users={name: (salt, digest)})) as made:
+    with _serving(store, access_of("ada", token="t" * 20)) as made:
         yield made
 
 

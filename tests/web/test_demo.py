@@ -96,7 +96,7 @@ def test_it_leaves_nothing_behind(tmp_path: Path, ending: signal.Signals) -> Non
         assert [path.name.startswith("karat-demo-") for path in scratch.iterdir()] == [True]
     finally:
         process.send_signal(ending)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
     assert [*scratch.iterdir(), *home.iterdir()] == []
     assert not (tmp_path / "mine").exists()

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import wait_until
+from browsing import follow, wait_until
+from logins import access_of
 from playwright.sync_api import Browser, Page
 
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
 from karat.labels.files import read_labels
-from karat.web.access import Access, user_line
+from karat.web.access import Access
 
 HOSTILE = "<script>window.hacked = 1</script>\" onmouseover='window.hacked = 1' {{ 7 * 7 }} </textarea>\u202e"
 
@@ -56,10 +57,11 @@ def counts(page: Page) -> list[int]:
 
 def test_ten_pairs_by_the_keyboard(labelling: Any, tab: Page, tmp_path: Path) -> None:
     tab.goto(f"{labelling.url}/runs")
-    tab.click("nav >> text=Labels")
-    tab.click(".begin")
+    follow(tab, "nav >> text=Labels")
+    follow(tab, ".begin")
     tab.fill("input[name=name]", "ann")
-    tab.keyboard.press("Enter")
+    with tab.expect_navigation():
+        tab.keyboard.press("Enter")
     assert counts(tab) == [0, 0, 10, 10]
     assert "m-1" not in tab.inner_text("main")  # the judge waits
     assert tab.locator("mark").count() > 0 or "Nothing" in tab.inner_text(".passage")
@@ -86,7 +88,7 @@ def test_ten_pairs_by_the_keyboard(labelling: Any, tab: Page, tmp_path: Path) ->
     for key in "2102":
         press(tab, key)
     assert counts(tab) == [9, 1, 0, 10]
-    tab.click("a[href*='skipped=1']")
+    follow(tab, "a[href*='skipped=1']")
     assert tab.inner_text(".passage code") == seen[3]
     press(tab, "1")
     assert counts(tab) == [10, 0, 0, 10]
@@ -97,7 +99,7 @@ def test_ten_pairs_by_the_keyboard(labelling: Any, tab: Page, tmp_path: Path) ->
     lines = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
     assert [line["grade"] for line in lines] == [2, 1, 0, None, 2, 0, 2, 1, 0, 2, 1]
     assert lines[5]["note"] == "20 s u 1"
-    tab.click("nav >> text=Labels")
+    follow(tab, "nav >> text=Labels")
     assert tab.locator("tbody tr").inner_text().split() == ["ann", "10", "0", "0"]
 
 
@@ -106,6 +108,7 @@ def test_what_cannot_be_stored_is_said_and_tried_again(browser: Browser, labelli
     context.add_cookies([{"name": "karat_annotator", "value": "ann", "url": labelling.url}])
     page = context.new_page()
     page.goto(f"{labelling.url}/labels/pool")
+    page.wait_for_selector(".with-keys")
     page.route("**/labels/pool", lambda route: route.abort())
     page.keyboard.press("2")
     page.wait_for_selector("#trouble:visible")
@@ -126,18 +129,17 @@ def test_what_cannot_be_stored_is_said_and_tried_again(browser: Browser, labelli
 
 def test_plain_forms_and_a_log_in(browser: Browser, store: Store, desk: Desk, serving: Any, tmp_path: Path) -> None:
     """Without any script, as a browser sends them."""
-    name, _, salt, digest = user_line("ada", "correct horse").split(":")
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    with serving(store, Access(users={name: (salt, digest)}), desk) as site:
+    with serving(store, access_of("ada"), desk) as site:
         page.goto(f"{site.url}/labels/pool")
         page.fill("input[name=name]", "ada")
         page.fill("input[name=password]", "correct horse")
-        page.click("text=Log in >> nth=-1")
-        page.click("nav >> text=Labels")
-        page.click("text=Label as ada")
+        follow(page, "text=Log in >> nth=-1")
+        follow(page, "nav >> text=Labels")
+        follow(page, "text=Label as ada")
         for button in ("strong", "partial", "skip", "undo", "irrelevant"):
-            page.click(f"button:has-text('{button}')")
+            follow(page, f"button:has-text('{button}')")
         assert page.inner_text("#count").startswith("ada: ")
         assert counts(page) == [3, 0, 7, 10]
     context.close()

@@ -16,13 +16,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from logins import access_of
 from refusals import refused
 
 from karat.errors import ConfigError, InputError, KaratError
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
 from karat.labels.files import LabelLog, read_labels
-from karat.web.access import Access, user_line
 
 Command = Callable[..., tuple[int, str, str]]
 NEXT, LABELS = "/pools/pool/next", "/pools/pool/labels"
@@ -264,11 +264,7 @@ def test_forms_of_other_sites_write_nothing(
 
 
 def test_who_is_logged_in_labels_under_that_name(store: Store, desk: Desk, serving: Any, tmp_path: Path) -> None:
-    users = {}
-    for name in ("ada", "bob"):
-        _, _, salt, digest = user_line(name, "correct horse").split(":")
-        users[name] = (salt, digest)
-    with serving(store, Access(token="t" * 20, users=users), desk) as site:
+    with serving(store, access_of("ada", "bob", token="t" * 20), desk) as site:
         assert site.get("/pools").status == 401
         assert site.ask("GET", "/labels/pool").headers["location"] == "/login?next=%2Flabels%2Fpool"
         answer = send(site, "/login", name="ada", password="correct horse")
@@ -360,7 +356,7 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
                 body = {"query_id": f"q{i}", "chunk_id": "c", "grade": i % 3, "annotator": annotator}
                 server.ask("POST", LABELS, body)
                 stored.append((annotator, f"q{i}"))
-                if len(stored) == 40:
+                if len(stored) >= 40:  # two may be stored at once
                     server.process.send_signal(signal.SIGKILL)
         except (OSError, http.client.HTTPException):
             return  # it is gone

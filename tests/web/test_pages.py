@@ -13,7 +13,7 @@ from typing import Any
 import html5lib
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import wait_until
+from browsing import follow, wait_until
 from playwright.sync_api import Browser, Page
 
 import karat
@@ -131,42 +131,42 @@ def test_from_saving_two_runs_to_one_query(saved: FolderStore, serving: Any, tab
         assert rows.count() == 2
         assert "pass" in rows.first.inner_text()
         tab.select_option("select[name=branch]", "feature/rerank")
-        tab.click("text=Filter")
+        follow(tab, "text=Filter")
         assert (rows.count(), "branch=feature" in tab.url) == (1, True)
-        tab.click("text=all runs")
-        tab.click("section[aria-labelledby=systems] tbody tr:first-child td a")
+        follow(tab, "text=all runs")
+        follow(tab, "section[aria-labelledby=systems] tbody tr:first-child td a")
         assert "recall@5" in tab.title()
         tab.select_option("select[name=system]", "")
         tab.select_option("select[name=branch]", "")
-        tab.click("main >> button >> text=Show")
+        follow(tab, "main >> button >> text=Show")
         lines = tab.locator("figure .legend").inner_text().split("\n")
         assert lines == ["bm25", "bm25 + static rerank", "gate recall@5"]
-        tab.click("text=Runs >> nth=0")
+        follow(tab, "text=Runs >> nth=0")
         for box in tab.locator("input[type=checkbox]").all():
             box.check()
-        tab.click("text=Compare the chosen runs")
+        follow(tab, "text=Compare the chosen runs")
         assert "first=oldest" not in tab.url  # it can be sent to somebody
         assert tab.locator("h1").inner_text().startswith("bm25 + static rerank against bm25 on gold: recall@5 from")
         assert "p: chance" not in tab.locator("main").inner_text()
-        tab.click("text=All metrics and p-values")
+        follow(tab, "text=All metrics and p-values")
         assert "p: chance" in tab.locator("main").inner_text()
         tab.select_option("select[name=order]", "worst")
-        tab.click("section[aria-labelledby=beside] >> text=Show")
+        follow(tab, "section[aria-labelledby=beside] >> text=Show")
         assert "all=1" in tab.url
         first = tab.locator("section[aria-labelledby=beside] tbody tr").first
         assert "−" in first.inner_text()
-        first.locator("a").click()
+        follow(tab, first.locator("a"))
         assert tab.locator("h1").inner_text().startswith("Query q_")
         assert tab.locator("section[aria-labelledby=runs] tbody tr").count() == 2
-        tab.locator("section[aria-labelledby=runs] tbody th a").first.click()
+        follow(tab, tab.locator("section[aria-labelledby=runs] tbody th a").first)
         assert tab.locator("h1").inner_text() == "bm25 + static rerank"
         assert tab.locator("#gates").inner_text()
-        tab.click("text=Compare with the baseline")
+        follow(tab, "text=Compare with the baseline")
         assert tab.locator("section[aria-labelledby=pair-1]").count() == 1
         tab.go_back()
-        tab.click("text=/the [0-9]+ worst queries/")
+        follow(tab, "text=/the [0-9]+ worst queries/")
         assert tab.locator(".example").count() == 10
-        tab.get_by_role("link", name="Next", exact=True).click()
+        follow(tab, tab.get_by_role("link", name="Next", exact=True))
         assert "offset=10" in tab.url
         assert re.search(r"\b11\b.*\b20\b", tab.locator("main").inner_text())
 
@@ -196,7 +196,7 @@ def test_queries_are_found_by_text(tab: Page, pages: str) -> None:
     tab.goto(f"{pages}/runs/v1.1/queries")
     assert re.search(r"\b144\b.*\b1\b.*\b50\b", tab.locator("main").inner_text())
     tab.fill("input[name=text]", "webhook")
-    tab.click("main >> text=Show")
+    follow(tab, "main >> text=Show")
     rows = tab.locator("tbody tr")
     assert 0 < rows.count() < 50
     assert all("webhook" in row.lower() for row in rows.all_inner_texts())
@@ -254,10 +254,10 @@ def test_logging_in_and_out_in_a_browser(locked: Any, browser: Browser) -> None:
         tab.goto(f"{locked.url}/runs?system=x&branch=")
         tab.fill("input[name=name]", "ada")
         tab.fill("input[name=password]", "correct horse")
-        tab.click("main button")
+        follow(tab, "main button")
         assert tab.url == f"{locked.url}/runs?system=x&branch=", "what was asked for before the log-in"
         cookies = context.cookies()
-        tab.click("text=Log out ada")
+        follow(tab, "text=Log out ada")
         assert tab.url == f"{locked.url}/login"
         assert context.cookies() == []
         context.add_cookies(cookies)  # whoever has copied it has nothing

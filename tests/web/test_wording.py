@@ -12,8 +12,11 @@ from golden import check
 from karat.labels.desk import open_desk
 from karat.labels.files import Key
 from karat.web.access import Access, read_token, read_users, user_line
+from karat.web.labels import Visit, refuse_hints
 from karat.web.server import listen
 from wording import Transcript, file, refusals, words_of
+
+NO_STORE: Any = None
 
 
 def words(content: bytes, whole: bool = False) -> str:
@@ -92,6 +95,11 @@ def test_errors_of_the_api(site: Any, labelling: Any, locked: Any, store: Any) -
         "nobody labels": labelling.write("POST", "/pools/pool/labels", {**pair, "annotator": None}),
         "nothing to undo": labelling.write("DELETE", "/pools/pool/labels/last?annotator=ann"),
         "a calibration without labels": labelling.get("/pools/pool/calibration"),
+        "labels, to somebody who has yet to give them": labelling.get(
+            "/pools/pool/labels", {"Cookie": "karat_annotator=a"}
+        ),
+        "an address that is too long": site.get("/runs?tag=" + "x" * 9000),
+        "headers that are too large": site.get("/runs", headers={"Cookie": "x" * 15000, "X-More": "x" * 9000}),
         "a label": labelling.write("POST", "/pools/pool/labels", pair),
         "another grade for it": labelling.write("POST", "/pools/pool/labels", {**pair, "grade": 2}),
     }
@@ -144,6 +152,7 @@ def test_errors_of_serving(tmp_path: Path) -> None:
             "a pair of another pool": labelled(lambda desk, pool: desk.give(pool, "ann", Key("q", "other"), 1)),
             "a second grade": labelled(lambda desk, pool: [desk.give(pool, "ann", Key("q", "c"), g) for g in (1, 2)]),
             "nothing to undo": labelled(lambda desk, pool: desk.undo(pool, "ann")),
+            "what would be a hint": labelled(lambda desk, pool: refuse_hints(Visit(NO_STORE, desk, "ann"), pool)),
             "labels of a person as a judge's": served(["pool.jsonl"], "labels.jsonl", ["judge.jsonl"]),
         },
     }

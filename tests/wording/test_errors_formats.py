@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import polars as pl
+import pytest
 
 import karat
 from golden import check
+from karat.files.safe_parquet import _WORKERS
 from karat.formats.corpus import Chunker, read_corpus
 from wording import file, refusals
 
@@ -99,6 +103,30 @@ def mixed_columns() -> None:
     karat.evaluate("runs", GOLD)
 
 
+def damaged_parquet() -> None:
+    shutil.copy(Path(__file__).parents[1] / "fuzz" / "parquet" / "run_snappy_allocation.parquet", "run.parquet")
+    karat.evaluate("run.parquet", GOLD)
+
+
+def limited(name: str, value: str, case: Case) -> Case:
+    """With a limit set in the environment."""
+
+    def call() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(name, value)
+            case()
+
+    return call
+
+
+def no_worker() -> None:
+    file("run.parquet", "PAR1")
+    _WORKERS.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", "no-such-python")
+        karat.evaluate(karat.read_run("run.parquet", format="parquet"), GOLD)
+
+
 def no_parquet() -> None:
     file("runs/a.parquet", b"PAR1")
     file("runs/b.parquet", "query_id,chunk_id\n")
@@ -129,6 +157,11 @@ FILES: dict[str, Case] = {
     "a folder": lambda: karat.read_run("."),
     "a folder, with a named format": lambda: karat.evaluate(karat.read_run(".", format="run-log"), GOLD),
     "the content of a file in place of its name": lambda: karat.evaluate(LINE * 200, GOLD),
+    "a line that is too long": limited("KARAT_MAX_LINE", "1M", run(LINE + '{"query_id":"' + "x" * (3 << 20))),
+    "compressed data that unpacks to too much": run(gzip.compress(b"\n" * (65 << 20), mtime=0), "run.jsonl.gz"),
+    "a limit that makes no sense": limited("KARAT_MAX_LINE", "much", run(LINE)),
+    "Parquet that is damaged": damaged_parquet,
+    "no process to read Parquet with": no_worker,
     "compressed data that is cut off": run(gzip.compress(LINE.encode() * 99, mtime=0)[:-8], "run.jsonl.gz"),
     "not UTF-8: JSONL": run(LINE.encode().replace(b"a", b"\xa7")),
     "not UTF-8: YAML": gold(b"- query_id: q1\n  gold: [\xa7]\n", "gold.yaml"),

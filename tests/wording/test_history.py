@@ -139,13 +139,23 @@ def test_errors_of_the_history(tmp_path: Path, karat_command: Callable[..., Any]
         store.pin(store.find("old"), "main", "baseline")
         store.pin(store.find("old"), "main", "anchor")
 
+    def untrusted() -> None:
+        file("karat.yaml", "store: postgresql://me@db.example/karat\n")
+        with monkeypatch.context() as patch:
+            patch.setenv("CI", "true")
+            patch.delenv("KARAT_STORE", raising=False)
+            open_store()
+
     groups: dict[str, dict[str, Case]] = {
         "Stores": {
+            "a settings file in CI": untrusted,
             "no history": lambda: open_store(".karat"),
             "a catalogue that is damaged": damaged(spoil_catalogue),
             "a run without its file": damaged(lambda path: path.unlink()),
             "a run that is cut off": damaged(lambda path: path.write_bytes(path.read_bytes()[:2000])),
             "a place where no folder can be": lambda: open_store(file("file", "x") + "/.karat", create=True),
+            "an address of another kind": lambda: open_store("mysql://me:s3cret@host/karat", create=True),
+            "words of libpq": lambda: open_store("host=db dbname=karat password=s3cret", create=True),
             "a newer history": asked(newer),
             "a run that is not there": asked(lambda store: store.find("olld")),
             "a tag that is not there": asked(lambda store: store.untag(store.find("old"), ["good"])),

@@ -134,6 +134,12 @@ def test_run(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal("run", "wording_app:serch", "-q", "gold.jsonl")
     terminal("run", "bm25", "-q", "gold.jsonl")
 
+    terminal("run", "-q", "gold.jsonl")
+    file("karat.yaml", "retrievers: {good: wording_app:search, down: wording_app:broken}\n")
+    terminal("run", "-q", "gold.jsonl")
+    terminal("run", "-q", "gold.jsonl", "-o", "all.jsonl")
+    terminal("run", "-q", "gold.jsonl", "--system", "x")
+
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -143,7 +149,9 @@ def test_run(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
     check("wording/run.txt", terminal.text)
 
 
-def test_init(terminal: Transcript) -> None:
+def test_init(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
+    file("site/karat-9.dist-info/METADATA", "Metadata-Version: 2.1\nName: karat\nVersion: 9\n")
+    monkeypatch.syspath_prepend(str(Path("site").resolve()))  # installed from nowhere that others can reach
     Path(".git").mkdir()
     terminal("init", "--dry-run")
     terminal("init")
@@ -151,6 +159,17 @@ def test_init(terminal: Transcript) -> None:
     terminal("init", "inner")
     file("file", "")
     terminal("init", "file")
+    queries = [{"query_id": f"q{i}", "query": "how?", "gold": {"a": 2, "b": 1}, "evidence": ["x"]} for i in range(12)]
+    lines("own/gold.jsonl", *queries, {"query_id": "n", "query": "why?", "no_answer": True})
+    lines("own/data/gold.jsonl", *queries)
+    lines("own/run.jsonl", *({"query_id": f"q{i}", "topk": ["a"]} for i in range(12)))
+    terminal("init", "own", "--retriever", "bm25", "--install", f"git+https://example.com/o/karat@{'a' * 40}")
+    terminal.text += Path("own/ship-criteria.yaml").read_text() + "\n"
+    terminal("init", "qrels", "--gitlab")
+    terminal("init", "other", "--install", "karat")
+    terminal("init", "other", "--install", f"git+https://me:pw@example.com/o/karat@{'a' * 40}")
+    terminal("init", "inner", "--gold", "own/gold.jsonl")
+    terminal("init", "inner", "--gold", "none.jsonl")
     check("wording/init.txt", terminal.text)
 
 

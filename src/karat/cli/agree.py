@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from karat.cli.options import grade_option, json_option, options_of, table_option
+from karat.cli.say import say
 from karat.statistics.sampling import Sampling
 
 
@@ -66,11 +67,11 @@ def command(
         open_ones = conflict_pool(pool, settled)
         if open_ones:
             write_pairs(conflicts, open_ones)
-            click.echo(f"wrote {conflicts}: {len(open_ones):,} pairs", err=True)
+            say(f"wrote {conflicts}: {len(open_ones):,} pairs", err=True)
         else:
-            click.echo(f"no conflict is open: {conflicts} was not written", err=True)
+            say(f"no conflict is open: {conflicts} was not written", err=True)
     if output is not None:
         write_pairs(output, settled)
         without = sum(label.grade is None for label in settled)
         said = f", {without:,} of them without a grade" if without else ""
-        click.echo(f"wrote {output}: {len(settled):,} labels{said}", err=True)
+        say(f"wrote {output}: {len(settled):,} labels{said}", err=True)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from karat.cli.options import (
+    Count,
     chunk_options,
     json_option,
     metric_option,
@@ -36,9 +37,7 @@ from karat.scoring.options import Options
     metavar="RETRIEVER",
     help="Another choice of baselines; repeat for more.  [default: random, bm25:title, bm25, dense, hybrid]",
 )
-@click.option(
-    "-k", "depth", type=click.IntRange(min=1), default=50, show_default=True, help="Hits that a baseline returns."
-)
+@click.option("-k", "depth", type=Count(1), default=50, show_default=True, help="Hits that a baseline returns.")
 @click.option("--keep", metavar="FOLDER", help="Keep the run logs of the baselines here.")
 @options_of(Options, "missing", "doc_of")
 @chunk_options

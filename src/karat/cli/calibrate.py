@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from karat.cli.options import grade_option, json_option, options_of, report_output
+from karat.cli.say import say
 from karat.scoring.options import Options
 from karat.statistics.sampling import Sampling
 
@@ -70,6 +71,6 @@ def command(
     show([found], calibration_report, as_json, outputs)
     if next_pool is not None and found.next:
         write_pairs(next_pool, pool_of(found, pool))
-        click.echo(f"wrote {next_pool}: {len(found.next):,} pairs", err=True)
+        say(f"wrote {next_pool}: {len(found.next):,} pairs", err=True)
     elif next_pool is not None:
-        click.echo(f"nothing more to label: {next_pool} was not written", err=True)
+        say(f"nothing more to label: {next_pool} was not written", err=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 
 from karat.cli.options import F
+from karat.cli.say import say, say_text
 
 
 def _seconds(flag: str, default: int, limits: click.IntRange, about: str) -> Callable[[F], F]:
@@ -48,9 +49,9 @@ def command(
     body = read_body(file)
     found = find_host(os.environ, host, number, dry_run)
     if dry_run:
-        click.echo(plan(found, name, body))
+        say_text(plan(found, name, body))
         return
     outcome = post(found, name, body, replace(PATIENCE, limit=patience), timeout)
     if outcome.warning:
-        click.echo(click.style("warning: ", fg="yellow", bold=True) + outcome.warning, err=True)
-    click.echo(outcome.text or outcome.done)
+        say(outcome.warning, err=True, label="warning: ", fg="yellow", bold=True)
+    say_text(outcome.text or outcome.done)

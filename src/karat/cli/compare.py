@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.options import (
+    Count,
     metric_option,
     named_options,
     options_of,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--gold", "-g", help="Gold set; not needed when all RUNS are results saved by `karat eval`.")
 @metric_option
 @options_of(Options, "segments")
-@click.option("--changes", type=click.IntRange(min=0), default=5, show_default=True, help="Changed queries to show.")
+@click.option("--changes", type=Count(0), default=5, show_default=True, help="Changed queries to show.")
 @options_of(LabelOptions, "bounds", "labels", "gold_labels", "max_grade", "gold_scale")
 @click.option("--force", is_flag=True, help="Compare although dataset version, labels, definitions or settings differ.")
 @ranking_options
@@ -90,6 +91,6 @@ def command(
         shown = found if segments else compared(segments=sides[0].telling_tags())
         return with_audits(comparison_report(shown, sides), sides)
 
-    show([found], lambda one: with_audits(comparison_report(one), sides), as_json, outputs, page)
+    show([found], lambda one: with_audits(comparison_report(one), sides), as_json, outputs, page, sides)
     if any(pair.invalid for pair in found.pairs):
         raise SystemExit(2)  # what was asked for could not be compared

@@ -20,6 +20,7 @@ from karat.cli.options import (
     save_options,
     statistics_options,
 )
+from karat.cli.say import say
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
@@ -105,7 +106,7 @@ def command(
 
         print_reports(map(brief_report if brief else evaluation_report if explain else short_report, results))
     for output in outputs:
-        click.echo(f"wrote {export(results, output, command_line())}", err=True)
+        say(f"wrote {export(results, output, command_line())}", err=True)
     if keeper is not None:
         for result in results:
             keeper.keep(result)
@@ -124,9 +125,11 @@ def _many(
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.files.atomic_write import write_whole
     from karat.report.leaderboard import board_file, leaderboard_report
+    from karat.report.tables import table_name
     from karat.results.leaderboard import DEFAULT, rank_systems
 
-    tables = [output for output in outputs if output.endswith((".tex", ".csv", ".parquet"))]
+    # Without a name before it, such a file holds the table that is shown.
+    tables = [o for o in outputs if o.endswith((".tex", ".csv", ".parquet")) and table_name(o) is None]
     others = [output for output in outputs if output not in tables]
     check_outputs(others, gold, *runs, options=options)
     results = [result for run in runs for result in score_files(run, gold, metrics or DEFAULT, options)]
@@ -134,7 +137,7 @@ def _many(
     show([board], leaderboard_report, as_json, others, lambda: leaderboard_report(board, pictures=True))
     for output in tables:
         write_whole(output, board_file(board, output[output.rindex(".") :]))
-        click.echo(f"wrote {output}", err=True)
+        say(f"wrote {output}", err=True)
     if keeper is not None:
         for result in results:
             keeper.keep(result)

@@ -20,11 +20,13 @@ from karat.cli.options import (
     save_options,
     statistics_options,
 )
+from karat.cli.say import say, say_rendered
+from karat.errors.redaction import redact_known
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 if TYPE_CHECKING:
-    from karat.gates.verdicts import Verdicts
+    from karat.gates.verdict_form import Verdicts
     from karat.results.analyses.base import Consumer
 
 _KINDS = ("html", "json", "md", "junit", "annotations", "codequality", "summary")
@@ -143,7 +145,7 @@ def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> 
 
     if kind.startswith(_TABLE):
         write_table(joined_tables([found]), kind.removeprefix(_TABLE), Path(path))
-        click.echo(f"wrote {path}", err=True)
+        say(f"wrote {path}", err=True)
         return
     makers: dict[str, Callable[[], bytes]] = {
         "html": page,
@@ -154,17 +156,17 @@ def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> 
         "annotations": lambda: render_annotations(found).encode(),
         "codequality": lambda: render_code_quality(found),
     }
-    made = makers[kind]()
+    made = redact_known(makers[kind]().decode()).encode()
     if path == "-":
         if kind in ("json", "codequality"):
             print_json(made)
         else:
             text = made.decode()
-            click.echo(text if kind == "annotations" else no_commands(text), nl=False)
+            say_rendered(text if kind == "annotations" else no_commands(text))
         return
     if kind == "summary":
         with open(path, "ab") as stream:  # the file of a step, to which others have written
             stream.write(made)
     else:
         write_whole(path, made)
-    click.echo(f"wrote {path}", err=True)
+    say(f"wrote {path}", err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from karat.cli.options import all_of, json_option, output_option, report_output, store_option
+from karat.cli.say import say, say_text
 
 if TYPE_CHECKING:
     from karat.history.rows import Filter
@@ -89,7 +90,7 @@ def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: boo
         report = evaluation_report(result)
         print_reports([type(report)(report.title, [origin_section(row), *report.sections])])
     for output in outputs:
-        click.echo(f"wrote {export([result], output, command_line())}", err=True)
+        say(f"wrote {export([result], output, command_line())}", err=True)
 
 
 @command.command("trend", short_help="One metric over time.")
@@ -184,7 +185,7 @@ def unpin(name: str, store: str | None) -> None:
     """Remove the pin NAME; its run stays."""
     with _open(store) as opened:
         opened.unpin(name)
-    click.echo(f"{name} leads nowhere now")
+    say(f"{name} leads nowhere now")
 
 
 @command.command("pins", short_help="Baselines and anchors.")
@@ -230,7 +231,7 @@ def export_command(runs: tuple[str, ...], everything: bool, output: str, store: 
     with _open(store) as opened:
         ids = opened.ids() if everything else [opened.find(run) for run in runs]
         write_whole(output, pack(opened, list(dict.fromkeys(ids))))
-    click.echo(f"wrote {output}: {_count(len(ids))}", err=True)
+    say(f"wrote {output}: {_count(len(ids))}", err=True)
 
 
 @command.command("import", short_help="Take runs in from files.")
@@ -249,7 +250,7 @@ def import_command(files: tuple[str, ...], store: str | None) -> None:
         for file in files:
             saved = import_runs(opened, Path(file), file)
             new = sum(run.new for run in saved)
-            click.echo(f"{file}: {_count(len(saved))}, {new} of them new")
+            say(f"{file}: {_count(len(saved))}, {new} of them new")
 
 
 @command.command("check", short_help="Are all runs whole?")
@@ -276,8 +277,8 @@ def check(store: str | None, as_json: bool) -> None:
         print_json({"runs": len(ids), "broken": broken, "leftovers": left})
     else:
         for run_id, problem in broken.items():
-            click.echo(f"{short(run_id)}: {problem}")
-        click.echo(f"{_count(len(ids))}, {len(broken)} broken" + (f"; removed {left} unfinished files" if left else ""))
+            say_text(f"{short(run_id)}: {problem}")
+        say(f"{_count(len(ids))}, {len(broken)} broken" + (f"; removed {left} unfinished files" if left else ""))
     if broken:
         raise SystemExit(2)
 
@@ -297,7 +298,7 @@ def _filter(since: str | None, until: str | None, **only: str | None) -> Filter:
 def _say(run_id: str, done: str) -> None:
     from karat.history.store import short
 
-    click.echo(f"{short(run_id)}: {done}")
+    say(f"{short(run_id)}: {done}")
 
 
 def _count(runs: int) -> str:

@@ -4,24 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any
 
 import click
 
-_GOLD = ("gold.yaml", "gold.yml", "gold.jsonl", "gold.json")
+from karat.cli.options import options_of
+from karat.cli.say import say
+from karat.scoring.options import Options
+
+if TYPE_CHECKING:
+    from karat.data.gold import Gold
+    from karat.gates.repository import RepositoryFiles, Workflow
+    from karat.gates.starter import GoldFacts
+    from karat.results.result import Result
 
 
-@click.command("init", short_help="Write criteria, a gold template and a CI workflow into a repository.")
+@click.command("init", short_help="Write gates that fit the gold set, and a CI workflow, into a repository.")
 @click.argument("folder", default=".")
+@click.option("--gold", "-g", metavar="FILE", help="Gold set.  [default: gold.* or qrels.*, also in data/ and eval/]")
+@click.option("--run", metavar="FILE", help="A run: floors are set by what it reaches.  [default: run.jsonl]")
+@click.option("--retriever", metavar="RETRIEVER", help="What `karat run` asks, such as my_app:search.")
+@click.option(
+    "--install",
+    metavar="PACKAGE",
+    help="What the workflow installs, pinned: git+https://HOST/OWNER/karat@COMMIT.  [default: as this Karat was]",
+)
+@click.option("--branch", help="Branch that changes are merged into.  [default: as git says, else main]")
 @click.option("--gitlab", is_flag=True, help="A GitLab pipeline instead of a GitHub workflow.")
 @click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
-def command(folder: str, gitlab: bool, dry_run: bool) -> None:
-    """Write ship-criteria.yaml with its schema, gold.yaml and a CI workflow into FOLDER. What exists is kept.
+@options_of(Options, "columns")
+def command(
+    folder: str,
+    gold: str | None,
+    run: str | None,
+    retriever: str | None,
+    install: str | None,
+    branch: str | None,
+    gitlab: bool,
+    dry_run: bool,
+    columns: str | None,
+) -> None:
+    """Write gates that fit the gold set, their schema and a CI workflow into FOLDER. What exists is kept.
+
+    Without a gold set a template is written. With a run, floors are set a little below what it reaches. At the end
+    the files are checked as `karat check` does.
 
     \b
     karat init
+    karat init --retriever my_app:search --install git+https://HOST/OWNER/karat@COMMIT
+    karat init --gold data/questions.csv --run run.jsonl
     karat init --gitlab --dry-run
     """
     from karat.errors import ConfigError
+    from karat.gates.repository import look_around
+    from karat.gates.starter import gold_facts
+    from karat.settings import load_config
 
     root = Path(folder)
     if root.exists() and not root.is_dir():
@@ -31,42 +69,131 @@ def command(folder: str, gitlab: bool, dry_run: bool) -> None:
             file=folder,
             hint="name the folder of your repository, or none for this one",
         )
-    for name, text in _files(root, gitlab):
-        click.echo(f"{_put(root / name, text, dry_run)} {name}")
-    for line in _next_steps(root, gitlab):
-        click.echo(line, err=True)
+    found = _named(look_around(root), root, gold, run)
+    read = _read_gold(root, found, columns)
+    facts = gold_facts(read, load_config(root).metrics.retrieval.default_k)
+    measured = _measured(root, found, facts, columns)
+    if found.gold is not None:
+        say(f"found {found.gold}: {facts.described()}", err=True)
+    workflow = _workflow(root, found, facts, retriever, install, branch, gitlab)
+    for warning in _warnings(root, found, facts, measured):
+        say(f"warning: {warning}", err=True)
+    done = {}
+    for name, text in _files(found, facts, measured, workflow, columns):
+        done[name] = _put(root / name, text, dry_run)
+        say(f"{done[name]} {name}")
+    if done[workflow.name] != "kept":
+        for line in _to_fill_in(found, facts, workflow, retriever):
+            say(f"fill in: {line}", err=True)
+    failed = _check(root, found, columns)
+    for line in _next_commands(root, found, workflow):
+        say(line, err=True)
+    if failed:
+        raise SystemExit(2)
 
 
-def _files(root: Path, gitlab: bool) -> Iterator[tuple[str, str]]:
-    """(path in the repository, text). The workflow names the criteria and the gold set that are there already."""
-    from karat import __version__
-    from karat.gates.criteria import DEFAULT_FILES
+def _named(found: RepositoryFiles, root: Path, gold: str | None, run: str | None) -> RepositoryFiles:
+    """What was found, with the files that the command line names."""
+    import msgspec
+
+    from karat.gates.repository import from_top
+
+    named = {"gold": gold, "run": run}
+    changes: dict[str, Any] = {name: from_top(path, root) for name, path in named.items() if path is not None}
+    return msgspec.structs.replace(found, **changes, **({"other_golds": []} if gold else {}))
+
+
+def _read_gold(root: Path, found: RepositoryFiles, columns: str | None) -> Gold:
+    """The gold set that is there, else that of the template."""
+    from tempfile import TemporaryDirectory
+
+    from karat.cli.scoring import mapped_fields
+    from karat.formats.read import read_gold
+    from karat.gates.repository import NEW_GOLD, template
+
+    if found.gold is not None:
+        return read_gold(str(root / found.gold), columns=mapped_fields(columns))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / NEW_GOLD
+        file.write_text(template(NEW_GOLD), encoding="utf-8")
+        return read_gold(str(file))
+
+
+def _measured(root: Path, found: RepositoryFiles, facts: GoldFacts, columns: str | None) -> Result | None:
+    """What the run reaches in all that gates may ask for; None where there is no run of one system."""
+    from karat.cli.options import named_options
+    from karat.cli.scoring import score_files
+    from karat.gates.starter import starter_metrics
+
+    if found.run is None or found.gold is None:
+        return None
+    options = named_options({"columns": columns})
+    results = score_files(str(root / found.run), str(root / found.gold), starter_metrics(facts), options)
+    return results[0] if len(results) == 1 else None
+
+
+def _workflow(
+    root: Path,
+    found: RepositoryFiles,
+    facts: GoldFacts,
+    retriever: str | None,
+    install: str | None,
+    branch: str | None,
+    gitlab: bool,
+) -> Workflow:
+    from karat.files.git import default_branch
+    from karat.files.installed import checked, installed_from
+    from karat.gates.repository import NEW_GOLD, PLACEHOLDER, Workflow
+    from karat.settings import load_config
+
+    listed = next(iter(load_config(root).retrievers or ()), None)
+    place = next(folder for folder in (root.resolve(), *root.resolve().parents) if folder.is_dir())
+    return Workflow(
+        host="gitlab" if gitlab else "github",
+        install=(installed_from() or "") if install is None else checked(install),
+        retriever=retriever or listed or PLACEHOLDER,
+        branch=branch or default_branch(place) or "main",
+        gold=found.gold or NEW_GOLD,
+        queries=None if facts.texts else found.queries,
+        corpus=found.corpus,
+        criteria=found.criteria,
+        gold_is_folder=found.gold is not None and (root / found.gold).is_dir(),
+    )
+
+
+def _warnings(root: Path, found: RepositoryFiles, facts: GoldFacts, measured: Result | None) -> Iterator[str]:
+    where = root.resolve()
+    if not (where / ".git").exists() and any((folder / ".git").exists() for folder in where.parents):
+        yield "this is not the top of the repository, and CI reads its files only there"
+    if found.other_golds:
+        yield f"{found.gold} is taken for the gold set; --gold names another: {', '.join(found.other_golds)}"
+    if found.run is not None and found.gold is not None and measured is None:
+        yield f"{found.run} holds several systems, so that floors are not set by it; --run names another"
+    elif measured is not None and measured.doubts:
+        yield f"floors are not set by {found.run}, because its scores are in doubt: see below"
+
+
+def _files(
+    found: RepositoryFiles, facts: GoldFacts, measured: Result | None, workflow: Workflow, columns: str | None
+) -> Iterator[tuple[str, str]]:
+    """(path in the repository, text)."""
+    from karat.gates.repository import NEW_GOLD, quoted, template
+    from karat.gates.starter import criteria_text, starter_gates
     from karat.schemas import schema_text
 
-    criteria = _present(root, DEFAULT_FILES)
-    gold = _present(root, _GOLD)
-    yield criteria, _template("ship-criteria.yaml")
-    yield str(Path(criteria).parent / "ship-criteria.schema.json"), schema_text("ship-criteria")
-    yield gold, _template("gold.yaml")
-    workflow = _template("gitlab.yml" if gitlab else "github.yml")
-    for mark, value in {"@version@": __version__, "@gold@": gold, "@criteria@": criteria}.items():
-        workflow = workflow.replace(mark, value)
-    yield (".gitlab-ci.karat.yml" if gitlab else ".github/workflows/karat.yml"), workflow
-
-
-def _present(root: Path, names: tuple[str, ...]) -> str:
-    """The one that exists, else the first."""
-    return next((name for name in names if (root / name).exists()), names[0])
-
-
-def _template(name: str) -> str:
-    from importlib import resources
-
-    return (resources.files("karat") / "templates" / name).read_text(encoding="utf-8")
+    usable = None if measured is None or measured.doubts else measured
+    gates = starter_gates(facts, usable)
+    gold = found.gold or NEW_GOLD
+    yield found.criteria, criteria_text(gates, facts, gold, None if usable is None else found.run)
+    yield (Path(found.criteria).parent / "ship-criteria.schema.json").as_posix(), schema_text("ship-criteria")
+    yield gold, template(NEW_GOLD)
+    yield workflow.name, workflow.text()
+    if columns is not None:
+        yield "karat.yaml", f"# What the fields of the files are for; every command reads it.\nmap: {quoted(columns)}\n"
 
 
 def _put(file: Path, text: str, dry_run: bool) -> str:
-    """Write it unless something stands there; what was done, in one word."""
+    """Write it unless something is there; what was done, in one word."""
     from karat.files.atomic_write import write_whole
 
     if file.exists() or file.is_symlink():
@@ -78,13 +205,50 @@ def _put(file: Path, text: str, dry_run: bool) -> str:
     return "wrote"
 
 
-def _next_steps(root: Path, gitlab: bool) -> Iterator[str]:
-    where = root.resolve()
-    if not (where / ".git").exists() and any((folder / ".git").exists() for folder in where.parents):
-        yield "warning: this is not the top of the repository, and CI reads its files only there"
-    yield "next:"
-    place = "JOB" if gitlab else "STEP"
-    yield f"  1. put your own questions into the gold set, and your own command into the place marked YOUR {place}"
-    yield f"  2. karat eval run.jsonl --gold {_present(root, _GOLD)}: see where you stand, then set the floors"
-    if gitlab:
-        yield "  3. include .gitlab-ci.karat.yml in .gitlab-ci.yml"
+def _to_fill_in(found: RepositoryFiles, facts: GoldFacts, workflow: Workflow, retriever: str | None) -> Iterator[str]:
+    """What only the user knows, with its place in the workflow."""
+    from karat.files.installed import EXAMPLE
+    from karat.gates.repository import NEW_GOLD, PLACEHOLDER, needs_corpus
+
+    prefix = "KARAT_" if workflow.host == "gitlab" else ""
+    package = "KARAT_PACKAGE" if prefix else "KARAT"
+    if not workflow.install:
+        yield f"{package} in {workflow.name}: what pip installs, a commit of Karat's repository, such as {EXAMPLE}"
+    if workflow.retriever == PLACEHOLDER and retriever is None:
+        yield f"{prefix}RETRIEVER in {workflow.name}: your function, query to hits, in place of {PLACEHOLDER}"
+    if needs_corpus(workflow.retriever) and workflow.corpus is None:
+        yield f"{prefix}CORPUS in {workflow.name}: what {workflow.retriever} searches"
+    if not facts.texts and workflow.queries is None:
+        yield f"{prefix}QUERIES in {workflow.name}: a file with the texts of the queries, which {workflow.gold} lacks"
+    if found.gold is None:
+        yield f"{NEW_GOLD}: your own questions in place of the two examples"
+    if workflow.host == "gitlab":
+        yield f".gitlab-ci.yml: `include: [{{local: {workflow.name}}}]`"
+
+
+def _check(root: Path, found: RepositoryFiles, columns: str | None) -> bool:
+    """`karat check` of what is there; whether a file cannot be used."""
+    from karat.cli.scoring import mapped_fields, print_reports
+    from karat.gates.repository import NEW_GOLD
+    from karat.report.catalogue import checked_report
+    from karat.results.check import check_files
+
+    files = [str(root / name) for name in (found.gold or NEW_GOLD, found.run) if name and (root / name).exists()]
+    if not files:
+        return False
+    say("")
+    checked = check_files(files, None, mapped_fields(columns))
+    print_reports([checked_report(checked)])
+    return any(file.error for file in checked)
+
+
+def _next_commands(root: Path, found: RepositoryFiles, workflow: Workflow) -> Iterator[str]:
+    from karat.gates.repository import needs_corpus
+
+    run = found.run or "run.jsonl"
+    asked = ["karat", "run", workflow.retriever, "--queries", workflow.queries or workflow.gold]
+    asked += ["--corpus", workflow.corpus or "CORPUS"] if needs_corpus(workflow.retriever) else []
+    yield "\nnext:" if root.resolve() == Path.cwd() else f"\nnext, in {root}:"
+    yield f"  1. {join([*asked, '-o', run])}"
+    yield f"  2. {join(['karat', 'eval', run, '--gold', workflow.gold, '-o', 'report.html'])}"
+    yield f"  3. {join(['karat', 'gate', run, '--gold', workflow.gold])}"

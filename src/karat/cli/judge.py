@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from karat.cli.options import dry_run_option, input_files, json_option, named_options, options_of, table_option
+from karat.cli.say import say
 from karat.labels.options import JudgeOptions
 from karat.llm.options import ModelOptions
 from karat.options.option import options_in
@@ -55,7 +56,7 @@ def command(pool: str, output: str, dry_run: bool, as_json: bool, outputs: tuple
     done = run_paid(judging.estimate(), partial(judging.run, target), judging_report, dry_run, as_json, outputs)
     if done is None:
         return
-    click.echo(f"wrote {output}: {len(done.labels):,} labels in {done.seconds:.1f} s", err=True)
+    say(f"wrote {output}: {len(done.labels):,} labels in {done.seconds:.1f} s", err=True)
     if not any(done.grades.values()):
         what = f"no pair got a grade: {done.missing_examples[0]}"
         raise ConfigError(what, code="nothing-judged", file=output, hint="use another model or prompt")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from karat.cli.options import grade_option
+from karat.cli.say import say
 
 
 @click.command("label", short_help="Label a pool by hand, one key a grade.")
@@ -39,6 +40,6 @@ def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped
             label_by_keys(session, keys, terminal_console(), max_grade)
     left = len(pairs) - len(session.given)
     said = f"{output}: {session.graded:,} of {len(pairs):,} pairs labelled, {session.skipped:,} skipped"
-    click.echo(said + (f"; the same command goes on with the other {left:,}" if left else ""), err=True)
+    say(said + (f"; the same command goes on with the other {left:,}" if left else ""), err=True)
     if session.skipped and not left:
-        click.echo("--skipped shows what was skipped once more", err=True)
+        say("--skipped shows what was skipped once more", err=True)

@@ -7,13 +7,16 @@ import importlib
 import os
 import pkgutil
 import sys
+from contextvars import copy_context
 
 import click
 
 import karat
-from karat.errors import KaratError, no_commands
+from karat.cli.streams import open_streams
+from karat.cli.trust import trust_option
+from karat.errors import KaratError, shorten
 
-_PARTS = ("main", "options", "scoring")  # of several commands, and none themselves
+_PARTS = ("main", "options", "say", "scoring", "streams", "trust")  # of several commands, and none themselves
 
 
 class Commands(click.Group):
@@ -51,9 +54,10 @@ class Commands(click.Group):
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
+        from karat.cli.say import say
         from karat.data.native import reader_name
 
-        click.echo(f"karat, version {karat.__version__}, {reader_name()}")
+        say(f"karat, version {karat.__version__}, {reader_name()}")
         context.exit()
 
 
@@ -66,6 +70,7 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
     callback=_show_version,
     help="Show the version and exit.",
 )
+@trust_option
 def karat_command() -> None:
     """How good is our retriever, how sure are we of that, where does it lose, may this change ship?
 
@@ -76,38 +81,55 @@ def karat_command() -> None:
 
 
 def main() -> None:
+    """The command line. Its exit code is 0, 1, 2 or 130, whatever happens; only a verdict says 1."""
+    open_streams()
     # Nearly all that a command makes stays until it ends; to look through it for garbage every 700 objects, and once
     # more at the end, would be a tenth of a short command.
     gc.set_threshold(100_000)
+    code = _run()
     try:
-        code = karat_command.main(standalone_mode=False)
-        sys.stdout.flush()  # a closed pipe must show here, not when Python shuts down
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.stdout.flush()
+    except OSError as error:
+        _say(f"the output could not be written: {error.strerror or error}")
+        code = 2
+    gc.freeze()
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        code = copy_context().run(karat_command.main, standalone_mode=False)  # what it sets holds for this call
+        return code if isinstance(code, int) else 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
     except KaratError as error:
         _say(str(error))
-        sys.exit(error.exit_code)
+        return error.exit_code
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader (head, less) has had enough; nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return 130
     except OSError as error:
         _say(f"{error.filename or 'a file'}: {error.strerror or error}")
-        sys.exit(2)
-    finally:
-        gc.freeze()
+    except MemoryError:
+        _say("not enough memory\nhint: use a machine with more, or a smaller file")
+    except BaseException as error:  # polars' PanicException is no Exception
+        if os.environ.get("KARAT_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {shorten(str(error), 300)}" if str(error) else type(error).__name__
+        _say(f"Karat failed unexpectedly: {what}\nhint: this is a bug; KARAT_TRACEBACK=1 shows where it happened")
+    return 2
 
 
 def _say(message: str) -> None:
-    first, *rest = no_commands(message).split("\n")
-    click.echo(click.style("error: ", fg="red", bold=True) + first, err=True)
+    from karat.cli.say import say
+
+    first, *rest = message.split("\n")
+    say(first, err=True, label="error: ", fg="red", bold=True)
     for line in rest:
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 if __name__ == "__main__":

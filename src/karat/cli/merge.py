@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from karat.cli.options import json_option, options_of, query_options
+from karat.cli.say import say
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
@@ -57,4 +58,4 @@ def command(
     made = merge_labels(read, labels, version=version, doc_of=doc_of, highest=max_grade, gold_scale=gold_scale)
     write_whole(output, made.text())
     show([made.merging], merge_report, as_json)
-    click.echo(f"wrote {output}: version {made.merging.version}, {made.merging.added:,} labels added", err=True)
+    say(f"wrote {output}: version {made.merging.version}, {made.merging.added:,} labels added", err=True)

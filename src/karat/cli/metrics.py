@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.options import report_output
+from karat.cli.say import say_data
+
 
 @click.command("metrics", short_help="List the metrics with definition, convention and trec_eval's name.")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the whole reference as Markdown.")
-def command(name: str | None, as_json: bool, markdown: bool) -> None:
+@report_output
+def command(name: str | None, as_json: bool, markdown: bool, outputs: tuple[str, ...]) -> None:
     """List all metrics, or say everything about one (NAME, an alias works too)."""
-    from karat.cli.scoring import print_json, print_reports
+    from karat.cli.scoring import check_outputs, show
+    from karat.report.catalogue import metrics_report
     from karat.scoring.metrics.reference import describe, describe_all, reference
 
+    check_outputs(outputs)
     if markdown:
-        click.echo(reference(), nl=False)
-    elif as_json:
-        print_json(describe_all() if name is None else [describe(name)])
-    else:
-        from karat.report.catalogue import metrics_report
-
-        print_reports([metrics_report(name)])
+        say_data(reference())
+        return
+    found = describe_all() if name is None else [describe(name)]
+    show([found], lambda _: metrics_report(name), as_json, outputs)

@@ -7,12 +7,14 @@ from typing import Any, TypeVar, get_origin
 
 import click
 
+from karat.cli.trust import trust_option
 from karat.errors import ConfigError
 from karat.labels.options import LabelOptions
 from karat.options.option import MISSING, Option, options_in
 from karat.scoring.options import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
+_MOST = 1_000_000_000
 
 
 class NeedsGold(click.Command):
@@ -40,6 +42,19 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
         return command
 
     return add
+
+
+class Count(click.IntRange):
+    """How many of something, from `least` on, and up to what a computer can count in a lifetime."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__(min=least)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number > _MOST:
+            self.fail(f"{value} is too large: at most {_MOST:,}.", param, ctx)
+        return number
 
 
 class _Limited:
@@ -180,12 +195,16 @@ gate_options = all_of(
 )
 
 save_options = all_of(
+    trust_option,
     click.option("--save/--no-save", default=None, help="Keep it in the history.  [default: karat.yaml, else not]"),
     click.option("--tag", "tags", multiple=True, metavar="NAME", help="Keep it under this tag; repeat for more."),
 )
 
-store_option = click.option(
-    "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
+store_option = all_of(
+    click.option(
+        "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
+    ),
+    trust_option,
 )
 
 chunk_options = all_of(

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from karat.cli.options import READING, json_option, options_of, reading_options, table_option
+from karat.cli.options import READING, Count, json_option, options_of, reading_options, table_option
+from karat.cli.say import say
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
@@ -20,8 +21,8 @@ from karat.scoring.options import Options
 @click.option("--labels", "labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
 @options_of(LabelOptions, "max_grade", "gold_scale")
 @click.option("--only-differences", is_flag=True, help="Only pairs whose label can change the comparison of the runs.")
-@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="The N pairs that may change it most.")
-@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="N pairs at random.")
+@click.option("--budget", type=Count(1), metavar="N", help="The N pairs that may change it most.")
+@click.option("--sample", type=Count(1), metavar="N", help="N pairs at random.")
 @click.option("--metric", "-m", help="What a change is measured by.  [default: ndcg@k]")
 @options_of(Options, "seed", help="Of the order and the sample.")
 @options_of(Options, "doc_of")
@@ -74,4 +75,4 @@ def command(
         pool = make_pool(read, judged, **options)
     write_pairs(output, pool.entries)
     show([pool.summary], pool_report, as_json, outputs)
-    click.echo(f"wrote {output}: {pool.summary.pairs:,} pairs", err=True)
+    say(f"wrote {output}: {pool.summary.pairs:,} pairs", err=True)

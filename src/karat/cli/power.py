@@ -69,4 +69,5 @@ def command(
     results = results_of(run, gold, metrics, options)
     plans = [plan(result, sides[0], detect=detect, power=power, correlation=correlation) for result in results]
     audited = {id(one): [result, *(side for side in sides if side)] for one, result in zip(plans, results, strict=True)}
-    show(plans, lambda one: with_audits(power_report(one), audited[id(one)]), as_json, outputs)
+    every = list({id(side): side for some in audited.values() for side in some}.values())
+    show(plans, lambda one: with_audits(power_report(one), audited[id(one)]), as_json, outputs, audited=every)

@@ -7,6 +7,7 @@ import os
 import click
 
 from karat.cli.options import store_option
+from karat.cli.say import say
 
 
 @click.command("push", short_help="Send runs of the history to a `karat serve` elsewhere.")
@@ -37,4 +38,4 @@ def command(url: str, runs: tuple[str, ...], token_file: str | None, timeout: in
     with working(f"sending to {url}"):
         sent = push(url, content, token, timeout)
     for run_id, new in sent:
-        click.echo(f"{short(run_id)}: {'sent' if new else 'was there already'}")
+        say(f"{short(run_id)}: {'sent' if new else 'was there already'}")

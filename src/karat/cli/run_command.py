@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from karat.cli.options import chunk_options, json_option, query_options
+from karat.cli.options import Count, chunk_options, json_option, query_options
+from karat.cli.say import say
+from karat.errors import ConfigError, KaratError
+
+if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
+    from karat.data.question import Question
+    from karat.systems.run import Finished
 
 
 @click.command("run", short_help="Run a retriever over queries and write a run log.")
-@click.argument("retriever")
+@click.argument("retriever", required=False)
 @click.option("--queries", "-q", required=True, help="Gold set (its queries are asked), or a file of bare queries.")
 @click.option("--corpus", help="What is searched: JSONL, a BEIR folder, or a folder of text or Markdown files.")
-@click.option("-k", "k", type=click.IntRange(min=1), default=50, show_default=True, help="Hits to log for each query.")
-@click.option("--output", "-o", default="run.jsonl", show_default=True, metavar="FILE", help="The run log.")
+@click.option("-k", "k", type=Count(1), default=50, show_default=True, help="Hits to log for each query.")
+@click.option(
+    "--output", "-o", metavar="FILE", help="The run log; for several a folder.  [default: run.jsonl; the folder runs]"
+)
 @click.option("--config", metavar="FILE", help="YAML with options of the retriever.")
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Queries asked at once.")
+@click.option("--workers", type=Count(1), default=1, show_default=True, help="Queries asked at once.")
 @click.option("--timeout", type=float, default=30.0, show_default=True, metavar="S", help="Seconds for one query.")
-@click.option(
-    "--warm-up", type=click.IntRange(min=0), default=3, show_default=True, help="Queries asked before, not timed."
-)
-@click.option(
-    "--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Ask each query so often; median time."
-)
+@click.option("--warm-up", type=Count(0), default=3, show_default=True, help="Queries asked before, not timed.")
+@click.option("--repeat", type=Count(1), default=1, show_default=True, help="Ask each query so often; median time.")
 @click.option("--min-score", type=float, help="Cut hits with a lower score.")
-@click.option(
-    "--prefetch-limit", "prefetch", type=click.IntRange(min=1), help="Hits that each part of `hybrid` brings."
-)
-@click.option("--rerank-top-n", "top_n", type=click.IntRange(min=1), help="Hits that `rerank` looks at.")
+@click.option("--prefetch-limit", "prefetch", type=Count(1), help="Hits that each part of `hybrid` brings.")
+@click.option("--rerank-top-n", "top_n", type=Count(1), help="Hits that `rerank` looks at.")
 @click.option("--rewrite", metavar="MODULE:CALLABLE", help="Rewrites queries; both lists are logged.")
 @click.option("--system", help="Name of the system in the log.  [default: RETRIEVER]")
 @click.option("--index-version", help="Version of the index.  [default: hash of the corpus]")
@@ -46,10 +50,10 @@ from karat.cli.options import chunk_options, json_option, query_options
 @query_options
 @json_option
 def command(
-    retriever: str,
+    retriever: str | None,
     queries: str,
     corpus: str | None,
-    output: str,
+    output: str | None,
     config: str | None,
     prefetch: int | None,
     top_n: int | None,
@@ -67,7 +71,8 @@ def command(
 
     RETRIEVER is bm25, bm25:title, random, dense, hybrid, rerank, MODULE:CALLABLE, http://…, elasticsearch:URL,
     opensearch:URL, qdrant:URL, langchain:MODULE:NAME, llama_index:MODULE:NAME, haystack:MODULE:NAME, or a YAML file;
-    with options as in 'hybrid(bm25(k1=1.2), dense, prefetch=100)'. docs/retrievers.md tells of each.
+    with options as in 'hybrid(bm25(k1=1.2), dense, prefetch=100)'. docs/retrievers.md tells of each. It may also be a
+    name under `retrievers:` in karat.yaml; without RETRIEVER all of those are asked, each into a file of its own.
 
     A run that was stopped goes on where it was when the same command is given again.
 
@@ -76,39 +81,104 @@ def command(
     karat run 'rerank(hybrid, my_app:score)' -q gold.jsonl --corpus corpus.jsonl -o reranked.jsonl
     karat run my_app:search -q gold.jsonl -k 20 --workers 8
     karat run http://localhost:8000/search -q gold.jsonl --config search.yaml
+    karat run -q gold.jsonl --corpus corpus.jsonl -o runs
     """
     from karat.cli.scoring import mapped_fields, print_json, read_chunks
-    from karat.errors import ConfigError
     from karat.files.atomic_write import refuse_overwriting
-    from karat.files.progress import counting, working
+    from karat.files.progress import working
     from karat.formats.questions import read_questions
     from karat.retrievers.specs import read_options
-    from karat.systems.run import run_retriever
 
-    refuse_overwriting(output, (queries, corpus, config))
     chosen = {} if config is None else read_options(config)
     chosen |= {name: value for name, value in (("prefetch", prefetch), ("top_n", top_n)) if value is not None}
+    asked = _asked(retriever, output, options, chosen)
+    for one in asked:
+        refuse_overwriting(one.output, (queries, corpus, config))
     with working("reading"):
         fields = mapped_fields(columns)
         searched = None if corpus is None else read_chunks(corpus, tokens, overlap, fields)
         questions = read_questions(queries, format=gold_format, target=target, split=split, columns=fields)
         if fields is not None:
             fields.refuse_unused()
+    finished: list[Finished] = []
+    failed: list[tuple[_Asked, KaratError]] = []
+    if retriever is None:
+        Path(asked[0].output).parent.mkdir(parents=True, exist_ok=True)
+    for one in asked:
+        try:
+            finished.append(_run(one, questions, searched, options))
+            _refuse_failures(finished[-1], one.output, max_errors)
+        except KaratError as error:  # the others are asked all the same
+            failed.append((one, error))
+    if as_json and finished:
+        print_json(finished if retriever is None else finished[0])
+    if retriever is not None and failed:
+        raise failed[0][1]
+    for one, problem in failed:
+        say(f"failed {one.name}: {problem}", err=True)
+    if failed:
+        raise SystemExit(2)
+
+
+class _Asked(NamedTuple):
+    """A retriever to run, and where to."""
+
+    name: str | None  # in karat.yaml
+    spec: Any
+    output: str
+    chosen: dict[str, Any]  # options of it
+
+
+def _asked(retriever: str | None, output: str | None, options: dict[str, Any], chosen: dict[str, Any]) -> list[_Asked]:
+    """What the command line names, or all that karat.yaml lists."""
+    from karat.settings import trusted_retrievers
+
+    listed = trusted_retrievers()
+    if retriever is not None:
+        named = retriever if retriever in listed else None
+        return [_Asked(named, listed.get(retriever, retriever), output or "run.jsonl", chosen)]
+    if not listed:
+        hint = "name a retriever, such as my_app:search, or list several under `retrievers:` in karat.yaml"
+        raise ConfigError("no retriever is named", code="no-retriever", hint=hint)
+    if options["system"] is not None or chosen:
+        hint = "give them to one retriever, or write them into karat.yaml"
+        raise ConfigError("--system and options of a retriever are for one", code="only-for-one", hint=hint)
+    folder = Path(output or "runs")
+    if folder.is_file() or folder.suffix == ".jsonl":
+        hint = "name a folder, such as -o runs"
+        raise ConfigError("several runs do not go into one file", code="not-a-folder", file=str(folder), hint=hint)
+    return [_Asked(name, spec, str(folder / f"{name}.jsonl"), {}) for name, spec in listed.items()]
+
+
+def _run(one: _Asked, questions: list[Question], searched: Corpus | None, options: dict[str, Any]) -> Finished:
+    from karat.files.progress import counting
+    from karat.systems.run import run_retriever
+
+    system = options["system"] or one.name
     try:
         done = run_retriever(
-            retriever, questions, corpus=searched, output=output, options=chosen, progress=counting, **options
+            one.spec,
+            questions,
+            corpus=searched,
+            output=one.output,
+            options=one.chosen,
+            progress=counting,
+            **{**options, "system": system},
         )
     except KeyboardInterrupt:
         again = "the same command without --overwrite" if options["overwrite"] else "the same command"
-        click.echo(f"stopped; {again} goes on where {output} ends", err=True)
+        say(f"stopped; {again} goes on where {one.output} ends", err=True)
         raise
     for note in done.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     before = f", {done.queries - done.asked:,} were there already" if done.asked < done.queries else ""
-    click.echo(f"wrote {output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
-    if as_json:
-        print_json(done)
-    if done.failed_share > max_errors:
+    say(f"wrote {one.output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
+    return done
+
+
+def _refuse_failures(done: Finished, output: str, most: float) -> None:
+    """An outage is no result: its run would be judged as if the retriever had found nothing."""
+    if done.failed_share > most:
         failed = done.failed + done.failed_before
         raise ConfigError(
             f"{failed:,} of {done.queries:,} queries failed: {done.first_error}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.say import say_data
 from karat.schemas import NAMES
 
 
@@ -13,4 +14,4 @@ def command(name: str) -> None:
     """Print the JSON Schema of NAME, as it ships in the package."""
     from karat.schemas import schema_text
 
-    click.echo(schema_text(name), nl=False)
+    say_data(schema_text(name))

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from karat.cli.options import input_files
+from karat.cli.say import say, say_data, say_rendered
+from karat.errors.redaction import redact
 from karat.labels.options import LabelOptions
 from karat.options.option import options_in
 from karat.scoring.options import Options
@@ -18,7 +18,7 @@ from karat.scoring.options import Options
 if TYPE_CHECKING:
     from karat.data.corpus import Corpus
     from karat.gates.criteria import Criteria
-    from karat.gates.verdicts import Verdicts
+    from karat.gates.verdict_form import Verdicts
     from karat.history.store import Store
     from karat.llm.client import CostEstimate
     from karat.report.blocks import Report
@@ -156,16 +156,23 @@ def sides_of(
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
     from karat.results.saved import is_saved
 
-    named = next((name for name in ("labels", "gold_labels", "calibration") if options.get(name)), None)
-    if named and is_saved(run):
-        what = f"--{named.replace('_', '-')} needs the run itself: a saved result keeps no hits"
+    labelled = next((name for name in ("labels", "gold_labels", "calibration") if options.get(name)), None)
+    if labelled and is_saved(run):
+        what = f"--{labelled.replace('_', '-')} needs the run itself: a saved result keeps no hits"
         raise ConfigError(what, code="no-hits-kept", file=run, hint="give the run file")
     metrics = gate_metrics(criteria)
     result = only_one(results_of(run, gold, metrics, options, consumers=consumers, analyses=analyses), "run")
     if baseline is None:
         return result, None
     measured = baseline_metrics(baseline, metrics)
-    return result, only_one(results_of(baseline, gold, measured, options, consumers=consumers), "baseline")
+    system = options.get("system")
+    if system and os.path.exists(baseline) and os.path.exists(run) and os.path.samefile(baseline, run):
+        what = f"the baseline is the run itself: --system {system} also picks that system in it"
+        hint = f"save the other system first: karat eval {run} --gold GOLD --system OTHER -o baseline.json"
+        raise ConfigError(what, code="same-run", file=baseline, hint=hint)
+    found = results_of(baseline, gold, measured, {**options, "system": None}, consumers=consumers)
+    named = [side for side in found if side.system == system]  # a baseline of one system may have another name
+    return result, only_one(named if len(found) > 1 and named else found, "baseline")
 
 
 def check_outputs(outputs: Sequence[str], *inputs: str | None, options: Mapping[str, Any] | None = None) -> None:
@@ -189,8 +196,10 @@ def show(
     as_json: bool,
     outputs: Sequence[str] = (),
     page: Callable[[], Report] | None = None,
+    audited: Sequence[Result] = (),
 ) -> None:
-    """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that."""
+    """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that;
+    `audited`: whose audits the report shows, which are a table as well."""
     value = found[0] if len(found) == 1 else found
     if as_json:
         print_json(value)
@@ -202,12 +211,12 @@ def show(
     from karat.files.atomic_write import write_whole
     from karat.report.build import joined
     from karat.report.renderers.markdown import render_markdown
-    from karat.report.tables import joined_tables, table_target, write_table
+    from karat.report.tables import audit_records, joined_tables, table_target, write_table
 
     for output in outputs:
         if (target := table_target(output)) is not None:
-            write_table(joined_tables(found), *target)
-            click.echo(f"wrote {target[1]}", err=True)
+            write_table(joined_tables(found) | audit_records(audited), *target)
+            say(f"wrote {target[1]}", err=True)
             continue
         if output.endswith(".json"):
             content = json_text(value)
@@ -216,7 +225,7 @@ def show(
         else:
             content = "\n".join(render_markdown(report(one)) for one in found).encode()
         write_whole(output, content)
-        click.echo(f"wrote {output}", err=True)
+        say(f"wrote {output}", err=True)
 
 
 def print_reports(reports: Iterable[Report]) -> None:
@@ -224,7 +233,7 @@ def print_reports(reports: Iterable[Report]) -> None:
 
     width, codes = terminal_width(), terminal_codes()
     for i, report in enumerate(reports):
-        click.echo("\n" * bool(i) + render_terminal(report, width, codes), nl=False, color=True)
+        say_rendered("\n" * bool(i) + render_terminal(report, width, codes), color=True)
 
 
 def run_paid(
@@ -242,13 +251,13 @@ def run_paid(
     if dry_run and as_json:
         print_json(estimate)
     else:
-        click.echo(estimate_text(estimate), err=not dry_run)
+        say(estimate_text(estimate), err=not dry_run)
     if dry_run:
         return None
     try:
         done = work(progress=counting)
     except KeyboardInterrupt:
-        click.echo("stopped; the same command goes on, and pays for nothing twice", err=True)
+        say("stopped; the same command goes on, and pays for nothing twice", err=True)
         raise
     show([done], report, as_json, outputs)
     return done
@@ -261,10 +270,10 @@ def page_text(report: Report) -> bytes:
 
 
 def command_line() -> str:
-    """The command that is running, as one would type it."""
+    """The command that is running, as one would type it; without secrets."""
     import shlex
 
-    return shlex.join(["karat", *sys.argv[1:]])
+    return shlex.join(["karat", *map(redact, sys.argv[1:])])
 
 
 def print_json(value: Any) -> None:
@@ -272,7 +281,7 @@ def print_json(value: Any) -> None:
     from karat.data.saved import json_text
 
     text = value if isinstance(value, bytes) else json_text(value)
-    click.echo(re.sub(r"##(?=\w*\[)", r"#\\u0023", text.decode()), nl=False)
+    say_data(re.sub(r"##(?=\w*\[)", r"#\\u0023", text.decode()))
 
 
 class Keeper:
@@ -292,7 +301,7 @@ class Keeper:
             kept = keep_result(result)
             saved = self._store.save(kept, branch=code_branch(), tags=self._tags, judgements=judged)
         done = "saved" if saved.new else "was saved before"
-        click.echo(f"{result.system or result.run}: {done} as {short(saved.id)} in {self._store.label}", err=True)
+        say(f"{result.system or result.run}: {done} as {short(saved.id)} in {self._store.label}", err=True)
 
 
 def open_for_saving(save: bool | None, tags: tuple[str, ...]) -> Keeper | None:

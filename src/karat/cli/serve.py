@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from functools import partial
 
 import click
 
 from karat.cli.options import grade_option, store_option
+from karat.cli.say import say
 
 
 @click.command("serve", short_help="The history in the browser, and as an API.")
@@ -46,7 +48,7 @@ def command(
     karat serve --store postgresql://… --host 0.0.0.0 --allow-host karat.example.org --users users.txt
     """
     from karat.labels.desk import open_desk
-    from karat.web.access import LOOPBACK, Access, read_token, read_users
+    from karat.web.access import LOOPBACK, Access, read_token, read_users, rewrite_user
     from karat.web.server import listen, require_server, serve
 
     if demo and store:
@@ -55,6 +57,7 @@ def command(
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known)
+    access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:
         # What may be refused comes first: a pool that cannot be read, an address that is taken.
         desk = opened.enter_context(open_desk(pools, labels, judges, highest=max_grade))
@@ -72,7 +75,7 @@ def command(
 
             history = opened.enter_context(open_store(store, create=True))
         name = f"[{host}]" if ":" in host else host
-        click.echo(f"{history.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
+        say(f"{history.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
         if not history.runs(limit=1).rows:
-            click.echo("it is empty: `karat eval … --save` keeps a run in it", err=True)
+            say("it is empty: `karat eval … --save` keeps a run in it", err=True)
         serve(history, access, socket, desk)

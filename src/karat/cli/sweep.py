@@ -48,4 +48,4 @@ def command(run: str, gold: str, ks: str, as_json: bool, outputs: tuple[str, ...
     results = score_files(run, gold, ["recall@5"], options)
     sweeps = [result.sweep(depths) for result in results]
     audited = {id(sweep): [result] for sweep, result in zip(sweeps, results, strict=True)}
-    show(sweeps, lambda sweep: with_audits(sweep_report(sweep), audited[id(sweep)]), as_json, outputs)
+    show(sweeps, lambda sweep: with_audits(sweep_report(sweep), audited[id(sweep)]), as_json, outputs, audited=results)

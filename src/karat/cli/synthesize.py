@@ -16,6 +16,7 @@ from karat.cli.options import (
     options_of,
     table_option,
 )
+from karat.cli.say import say
 from karat.llm.options import ModelOptions
 from karat.options.option import options_in
 from karat.systems.synthesize.options import SynthesisOptions
@@ -88,4 +89,4 @@ def command(
         raise ConfigError(
             f"no query was kept: {done.rejected_examples[0]}", code="nothing-kept", hint="use another model"
         )
-    click.echo(f"wrote {output}: {len(done.queries):,} queries in {done.seconds:.1f} s", err=True)
+    say(f"wrote {output}: {len(done.queries):,} queries in {done.seconds:.1f} s", err=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from karat.cli.options import NeedsGold, named_options, options_of, report_options, run_and_gold
+from karat.cli.options import Count, NeedsGold, named_options, options_of, report_options, run_and_gold
 from karat.scoring.options import Options
 
 
 @click.command("triage", cls=NeedsGold, short_help="Look at the queries that failed, one by one.")
 @run_and_gold
-@click.option("-n", "most", type=click.IntRange(min=1), default=20, show_default=True, help="How many queries.")
+@click.option("-n", "most", type=Count(1), default=20, show_default=True, help="How many queries.")
 @options_of(
     Options,
     "k",

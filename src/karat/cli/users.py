@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.say import say
+
 
 @click.command("users", short_help="Add a user to the file that `karat serve --users` reads.")
 @click.argument("file")
@@ -14,7 +16,7 @@ def command(file: str, name: str) -> None:
     from pathlib import Path
 
     from karat.files.atomic_write import write_whole
-    from karat.web.access import user_line
+    from karat.web.access import PRIVATE, user_line
 
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
@@ -23,6 +25,5 @@ def command(file: str, name: str) -> None:
     path = Path(file)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [line for line in lines if line.partition(":")[0] != name]
-    write_whole(path, "".join(f"{line}\n" for line in (*kept, user_line(name, password))).encode())
-    path.chmod(0o600)
-    click.echo(f"wrote {file}: {name}", err=True)
+    write_whole(path, "".join(f"{line}\n" for line in (*kept, user_line(name, password))).encode(), mode=PRIVATE)
+    say(f"wrote {file}: {name}", err=True)

@@ -7,7 +7,7 @@ Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from itertools import chain, pairwise, repeat
 from math import nan
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.data.native import native
-from karat.data.packed_ids import WORD, cut_packed, hash_packed, pack
+from karat.data.packed_ids import PIECE, cut_packed, hash_packed, pack, unpack
 from karat.data.packed_ids import Hashes as Hashes
 from karat.data.packed_ids import Ints as Ints
 from karat.data.packed_ids import Packed as Packed
@@ -35,8 +35,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 LONGEST = 128  # bytes of an id in an array, where each takes as much room as the longest
 
 _JOINED = 100_000
-PIECE = 10_000  # ids that are Python's own at a time, where all of them would be too many
-_SPARSE = 3  # so many times as large as the texts themselves an array may be
+_TEXT = 56  # overhead of a Python string, in bytes
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -135,65 +134,20 @@ def hashes(ids: Ids) -> Hashes:
     return ids.hash(0).to_numpy()
 
 
-def first_empty(ids: list[str] | Packed) -> int | None:
-    """The place of the first id that is an empty text."""
-    if isinstance(ids, np.ndarray):
-        found: list[int] = np.flatnonzero(ids == b"")[:1].tolist()
-        return found[0] if found else None
-    return ids.index("") if "" in ids else None
-
-
-class PackedIds:
-    """Ids as bytes in an array, filled piece by piece so that no Python text of them stays; a list where they do not
-    pack well: where a few are much longer than the others, or hold a NUL."""
-
-    def __init__(self, size: int = 0) -> None:
-        self._ids: list[str] | Packed = np.zeros(size, f"S{WORD}")
-        self._filled = self._characters = 0
-
-    @property
-    def ids(self) -> list[str] | Packed:
-        return self._ids[: self._filled]
-
-    def add(self, ids: list[str]) -> None:
-        if any("\0" in name for name in ids):
-            self._ids = as_list(self.ids)
-        self._add(ids if isinstance(self._ids, list) else pack(ids), sum(map(len, ids)))
-
-    def add_packed(self, ids: Packed) -> None:
-        self._add(ids, int(np.strings.str_len(ids).sum()))
-
-    def _add(self, ids: list[str] | Packed, characters: int) -> None:
-        end = self._filled + len(ids)
-        self._characters += characters
-        if isinstance(self._ids, np.ndarray) and isinstance(ids, np.ndarray):
-            width = max(ids.itemsize, self._ids.itemsize)
-            if width * end > _SPARSE * (self._characters + WORD * end):
-                self._ids = as_list(self.ids)
-            else:
-                self._make_room(end, width)
-                self._ids[self._filled : end] = ids
-        if isinstance(self._ids, list):
-            self._ids += as_list(ids)
-        self._filled = end
-
-    def _make_room(self, end: int, width: int) -> None:
-        if end > len(self._ids) or width > self._ids.itemsize:  # type: ignore[union-attr]
-            wider = np.zeros(max(len(self._ids), end if end <= len(self._ids) else 2 * end), f"S{width}")
-            wider[: self._filled] = self.ids
-            self._ids = wider
-
-
-def pieces(ids: list[str] | Packed) -> Iterator[list[str]]:
-    """Ids as texts, some at a time."""
-    return (as_list(ids[at : at + PIECE]) for at in range(0, len(ids), PIECE))
-
-
 def joined_ids(parts: list[list[str] | Packed]) -> list[str] | Packed:
     """One after the other, in an array where all of them are."""
     if parts and all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts)
     return list(chain.from_iterable(map(as_list, parts)))
+
+
+def size_of(ids: Ids) -> int:
+    """Approximate bytes of ids in memory."""
+    if isinstance(ids, np.ndarray):
+        return int(ids.nbytes)
+    if isinstance(ids, (list, Keys)):
+        return sum(map(len, as_list(ids))) + _TEXT * len(ids)
+    return int(ids.estimated_size())
 
 
 def compact(ids: list[str]) -> Ids:
@@ -233,9 +187,7 @@ def as_list(ids: Ids) -> list[str]:
     if isinstance(ids, Keys):
         return ids.listed
     if isinstance(ids, np.ndarray):
-        # Three times as fast as one by one.
-        texts = b"\n".join(ids.tolist()).decode("utf-8", "surrogatepass").split("\n")
-        return texts if len(texts) == len(ids) else [i.decode("utf-8", "surrogatepass") for i in ids.tolist()]
+        return unpack(ids)
     return ids if isinstance(ids, list) else ids.to_list()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +15,8 @@ Hashes: TypeAlias = NDArray[np.uint64]
 Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole words
 
 WORD = 8  # bytes
+PIECE = 10_000  # ids that are Python's own at a time, where all of them would be too many
+_SPARSE = 3  # so many times as large as the texts themselves an array may be
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _EACH_1 = 0x0101010101010101
 _U_EACH_1, _EACH_80, _U1, _U7 = map(np.uint64, (_EACH_1, 0x80 * _EACH_1, 1, 7))
@@ -89,3 +92,68 @@ def cut_packed(packed: Packed, byte: int) -> Packed:
         word[done] = 0
         done |= found != 0
     return cut
+
+
+def unpack(packed: Packed) -> list[str]:
+    """The texts of ids."""
+    joined = b"\n".join(packed.tolist()).decode("utf-8", "surrogatepass")
+    texts = joined.split("\n")  # three times as fast as one by one
+    return texts if len(texts) == len(packed) else [i.decode("utf-8", "surrogatepass") for i in packed.tolist()]
+
+
+def first_empty(ids: list[str] | Packed) -> int | None:
+    """The place of the first id that is an empty text."""
+    if isinstance(ids, np.ndarray):
+        found: list[int] = np.flatnonzero(ids == b"")[:1].tolist()
+        return found[0] if found else None
+    return ids.index("") if "" in ids else None
+
+
+class PackedIds:
+    """Ids as bytes in an array, filled piece by piece so that no Python text of them stays; a list where they do not
+    pack well: where a few are much longer than the others, or hold a NUL."""
+
+    def __init__(self, size: int = 0) -> None:
+        self._ids: list[str] | Packed = np.zeros(size, f"S{WORD}")
+        self._filled = self._characters = 0
+
+    @property
+    def ids(self) -> list[str] | Packed:
+        return self._ids[: self._filled]
+
+    def add(self, ids: list[str]) -> None:
+        if any("\0" in name for name in ids):
+            self._ids = _listed(self.ids)
+        self._add(ids if isinstance(self._ids, list) else pack(ids), sum(map(len, ids)))
+
+    def add_packed(self, ids: Packed) -> None:
+        self._add(ids, int(np.strings.str_len(ids).sum()))
+
+    def _add(self, ids: list[str] | Packed, characters: int) -> None:
+        end = self._filled + len(ids)
+        self._characters += characters
+        if isinstance(self._ids, np.ndarray) and isinstance(ids, np.ndarray):
+            width = max(ids.itemsize, self._ids.itemsize)
+            if width * end > _SPARSE * (self._characters + WORD * end):
+                self._ids = _listed(self.ids)
+            else:
+                self._make_room(end, width)
+                self._ids[self._filled : end] = ids
+        if isinstance(self._ids, list):
+            self._ids += _listed(ids)
+        self._filled = end
+
+    def _make_room(self, end: int, width: int) -> None:
+        if end > len(self._ids) or width > self._ids.itemsize:  # type: ignore[union-attr]
+            wider = np.zeros(max(len(self._ids), end if end <= len(self._ids) else 2 * end), f"S{width}")
+            wider[: self._filled] = self.ids
+            self._ids = wider
+
+
+def pieces(ids: list[str] | Packed) -> Iterator[list[str]]:
+    """Ids as texts, some at a time."""
+    return (_listed(ids[at : at + PIECE]) for at in range(0, len(ids), PIECE))
+
+
+def _listed(ids: list[str] | Packed) -> list[str]:
+    return ids if isinstance(ids, list) else unpack(ids)

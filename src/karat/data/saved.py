@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from karat.data.gold import Dataset
+from karat.errors.redaction import redact_known
 
 
 class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,4 +28,5 @@ class SavedOfSystem(SavedObject, frozen=True, kw_only=True):
 
 def json_text(value: Any) -> bytes:
     """JSON as people read it in a file or a terminal."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    return redact_known(text.decode()).encode()

@@ -79,9 +79,12 @@ class LineFile:
         before, after = b"".join(lines[: said[at]]), b"".join(lines[said[at] + 1 :])
         if after.strip():
             self.replace(before + after)
-        else:
+            return
+        try:
             os.truncate(self.path, len(before))
             os.fsync(self._stream.fileno())
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
 
     def close(self) -> None:
         """A file into which nothing was written does not stay."""
@@ -93,9 +96,16 @@ class LineFile:
     def replace(self, content: bytes) -> None:
         """Other lines in its place, all at once and on the disk; they are locked before anybody can see them."""
         draft = LineFile(self.path.with_name(f".{self.path.name}.new"), overwrite=True)
-        os.chmod(draft.path, self.path.stat().st_mode)
-        draft.append(content)
-        os.replace(draft.path, self.path)
+        try:
+            os.chmod(draft.path, self.path.stat().st_mode)
+            draft.append(content)
+            os.replace(draft.path, self.path)
+        except BaseException as error:
+            draft.path.unlink(missing_ok=True)
+            draft._stream.close()  # and with it its lock, which would be in the way of the next try
+            if isinstance(error, OSError):
+                raise cannot_write(self.path, error) from error
+            raise
         self._stream.close()
         self._stream = draft._stream
 

@@ -35,8 +35,8 @@ def refuse_overwriting(path: str | Path, inputs: Iterable[str | None]) -> None:
         )
 
 
-def write_whole(path: str | Path, content: bytes) -> None:
-    """Write to a temporary file beside the target, then rename it into place."""
+def write_whole(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
+    """Write to a temporary file beside the target, then rename it into place. `mode`: who may read it."""
     target = Path(path)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -45,7 +45,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
-        os.chmod(name, 0o666 & ~umask())
+        os.chmod(name, 0o666 & ~umask() if mode is None else mode)
         os.replace(name, target)
     except OSError as error:
         Path(name).unlink(missing_ok=True)

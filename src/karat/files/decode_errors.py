@@ -13,6 +13,8 @@ from karat.errors import InputError, meant, shorten
 
 # Whatever a decoder may raise about a user's data.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, ValueError)
+# What else parts of a saved file raise that do not fit together.
+UNFIT = (*DECODE_ERRORS, KeyError, IndexError, TypeError, AttributeError, AssertionError)
 _COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.S)
 _TYPES = {
     "str": "text",

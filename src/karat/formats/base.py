@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import re
 from abc import ABC
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, NamedTuple
+from typing import IO, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.data.ids import Ints
-from karat.errors import InputError, MissingExtra, did_you_mean
+from karat.errors import InputError, did_you_mean
 from karat.files.decode_errors import DECODE_ERRORS
+from karat.files.streams import BoundedLines, Window, is_compressed, open_content, open_plain, unreadable
 
+T = TypeVar("T")
 Kind = Literal["run", "gold"]
 # Lists of a run log: the final ones, those before reranking, those of the query before rewriting.
 Lists = Literal["topk", "raw", "topk_original"]
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_PACKED = 1 << 13  # small, for all that it unpacks to is in memory at once
+_STANDARD_INPUT = Path("/dev/stdin")
+KEPT = 32 << 20  # bytes of hits that are kept until it is clear whether queries come back
 
 SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
 
@@ -76,6 +75,33 @@ class SourcePlace(NamedTuple):
         return InputError(what, file=self.file, line=self.line, **about)
 
 
+class Begun(Generic[T]):
+    """The pieces of a run that were read, as long as they are small, and those that follow: where it turns out that the
+    hits of a query are not together, all of them are grouped, and none is read again."""
+
+    def __init__(self, rest: Iterator[T]) -> None:
+        self.rest = rest
+        self._kept: list[T] = []
+        self._room = KEPT
+
+    @property
+    def is_whole(self) -> bool:
+        return self._room >= 0
+
+    def keep(self, piece: T, size: int) -> None:
+        """A piece of `rest`, and how many bytes it has in memory."""
+        self._room -= size
+        self._kept.append(piece)
+        if not self.is_whole:
+            self._kept.clear()
+
+    def __iter__(self) -> Iterator[T]:
+        """All pieces, once."""
+        kept, self._kept = self._kept, []
+        yield from kept
+        yield from self.rest
+
+
 def changed_while_read(label: str) -> InputError:
     hint = "run the command again"
     return InputError("the file changed while it was read", code="changed-while-read", file=label, hint=hint)
@@ -93,12 +119,19 @@ class Source:
         self.wants_lines = False  # where entries of a JSON document begin: to be found out for a file with a mistake
         try:
             there = self.path.exists()
+            if not there and self.label == "-":
+                self.path, there = _STANDARD_INPUT, True
+            is_pipe = self.path.is_fifo() or self.path.is_socket()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(
                 f"this is no path: {reason}", code="bad-path", got=self.label, hint="give the name of a file"
             ) from error
-        if not there:
+        if is_pipe:
+            from karat.formats.pipes import copied
+
+            self.path = copied(self.path, self.label)
+        elif not there:
             raise InputError("no such file", code="no-such-file", file=self.label, hint=_nearby(self.path))
 
     @property
@@ -112,7 +145,7 @@ class Source:
             if stream.read(3) != _BOM:
                 stream.seek(0)
         except OSError as error:
-            raise self.unreadable(error) from error
+            raise unreadable(self.label, error) from error
         return stream
 
     @cached_property
@@ -122,7 +155,7 @@ class Source:
             return None
         with self.path.open("rb") as raw:
             opening = raw.read(4)
-        return None if opening.startswith((_GZIP, _ZSTD)) else len(_BOM) if opening.startswith(_BOM) else 0
+        return None if is_compressed(opening) else len(_BOM) if opening.startswith(_BOM) else 0
 
     @property
     def size(self) -> int | None:
@@ -145,13 +178,10 @@ class Source:
 
     def holds(self, text: bytes) -> bool:
         """Whether this stands anywhere in its text. A search is many times faster than reading records."""
-        if self.begin is not None:
-            with self.path.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as mapped:
-                return mapped.find(text) >= 0
         with self.open() as stream:
             end = b""
             while block := stream.read(1 << 20):
-                if text in end + block:
+                if text in block or text in end + block[: len(text)]:
                     return True
                 end = block[-len(text) :]
         return False
@@ -165,17 +195,7 @@ class Source:
             raise InputError(
                 "this is a folder", code="is-a-folder", file=self.label, expected="a file, or a BEIR folder with qrels/"
             )
-        raw = self.path.open("rb")
-        magic = raw.read(4)
-        raw.seek(0)
-        if not magic.startswith((_GZIP, _ZSTD)):
-            return raw
-        start = _open_zstd if magic == _ZSTD else lambda raw: gzip.GzipFile(fileobj=raw)
-        return io.BufferedReader(_Decompressed(raw, start, self))
-
-    def unreadable(self, error: Exception) -> InputError:
-        reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
-        return InputError(f"cannot be read: {reason}", code="unreadable", file=self.label)
+        return open_content(self.path, self.label)
 
     @cached_property
     def head(self) -> bytes:
@@ -250,85 +270,6 @@ class Source:
         return "sha256:" + digest.hexdigest()[:16]
 
 
-def _open_zstd(raw: IO[bytes]) -> Any:
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-
-        return zstd.ZstdFile(raw)
-    except ImportError:
-        pass
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
-    return _ZstdFrames(zstandard.ZstdDecompressor().decompressobj, raw)
-
-
-class _ZstdFrames:
-    """All frames of a file. The package's own reader takes a file that ends too early for a short one."""
-
-    def __init__(self, start: Callable[[], Any], raw: IO[bytes]) -> None:
-        self._start, self._raw = start, raw
-        self._frame: Any = None
-        self._packed, self._ready = b"", memoryview(b"")
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and self._fill():
-            pass
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def _fill(self) -> bool:
-        self._packed = self._packed or self._raw.read(_PACKED)
-        if not self._packed:
-            if self._frame is not None:
-                raise EOFError
-            return False
-        self._frame = self._frame or self._start()
-        self._ready = memoryview(self._frame.decompress(self._packed))
-        self._packed = self._frame.unused_data
-        if self._frame.eof:
-            self._frame = None
-        return True
-
-
-class _Stream(io.RawIOBase):
-    """A file read through another's eyes, and closed with it."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Decompressed(_Stream):
-    """A decompressed stream that can go back to its start, and whose damage is an error with the file's name."""
-
-    def __init__(self, raw: IO[bytes], start: Callable[[IO[bytes]], Any], source: Source) -> None:
-        super().__init__(raw)
-        self._start, self._source, self._reader = start, source, start(raw)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._raw.seek(0)
-        self._reader = self._start(self._raw)
-        return 0
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return int(self._reader.readinto(buffer))
-        except Exception as error:  # gzip, zlib and the zstd packages raise kinds of their own
-            raise self._source.unreadable(error) from error
-
-    def seekable(self) -> bool:
-        return True
-
-
 class SourcePart(Source):
     """Some whole lines of a file. What tells the format is the head of the whole file."""
 
@@ -342,22 +283,7 @@ class SourcePart(Source):
         return self._stop - self._start
 
     def open(self) -> IO[bytes]:
-        return io.BufferedReader(_Window(self.path.open("rb"), self._start, self._stop), 1 << 20)
-
-
-class _Window(_Stream):
-    """A stretch of a file as if it were one."""
-
-    def __init__(self, raw: IO[bytes], start: int, stop: int) -> None:
-        super().__init__(raw)
-        self._left = stop - start
-        raw.seek(start)
-
-    def readinto(self, buffer: Any) -> int:
-        piece = self._raw.read(min(len(buffer), self._left))
-        buffer[: len(piece)] = piece
-        self._left -= len(piece)
-        return len(piece)
+        return BoundedLines(Window(self.path.open("rb"), self._start, self._stop), self.label, 1 << 20)
 
 
 def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | None = None) -> list[Source] | None:
@@ -366,7 +292,7 @@ def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | Non
     if source.begin is None or (size := source.path.stat().st_size) < 2 * least:
         return None
     cuts = [source.begin]
-    with source.path.open("rb") as raw:
+    with open_plain(source.path, source.label) as raw:
         while cuts[-1] + 2 * least < size:
             cuts.append(_line_start(raw, cuts[-1] + least, key))
     cuts.append(size)

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from karat.data.attributes import is_tag
-from karat.data.gold import Gold, GoldBuilder
+from karat.data.gold import Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.errors import InputError
 from karat.formats.base import ReadOptions, Source, SourcePlace
 from karat.formats.dataset import dataset_of
-from karat.formats.kinds.trec import is_number
 from karat.formats.records import RecordDecoder, read_records
 from karat.formats.samples import cutoff_of
-from karat.formats.trec import as_number, as_text
+from karat.formats.trec_rows import as_number, as_text, is_number
 
 _USUAL = "test"
 

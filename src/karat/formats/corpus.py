@@ -128,6 +128,10 @@ def _add(
         what = f"this id stands twice (line {first[str(found)]})"
         raise place.error(what, code="duplicate-id", field="id", got=found)
     first[str(found)] = place.line
+    language = extras.get("language")
+    if language is not None and not isinstance(language, str):
+        expected = "a code such as en or pt-BR"
+        raise place.error("wrong type", code="wrong-type", field="language", expected=expected, got=language)
     for name, value in extras.items():
         column = corpus.fields.setdefault(name, [])
         column += [None] * (len(corpus.ids) - len(column))

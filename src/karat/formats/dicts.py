@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.gold import BARE, Dataset, Gold, GoldBuilder
+from karat.data.gold import BARE, Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.hits import Hits, Run
 from karat.data.ids import Floats, Ints, Keys
 from karat.errors import InputError

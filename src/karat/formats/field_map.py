@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from karat.errors import ConfigError, did_you_mean, shorten
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.gold_records import GoldEntry, GoldItem
 from karat.formats.run_records import Hit, RunRecord
 
@@ -233,7 +235,7 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except DECODE_ERRORS:
             return value
     return value
 
@@ -352,17 +354,24 @@ def _first_list(kind: FileKind, fields: Mapping[str, Any]) -> str | None:
 
 def _named(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
     """The field whose name, or the end of whose path, is usual for a role."""
-    for usual in _USUAL[role]:
+    for usual in map(_spelling, _USUAL[role]):
         for name, value in fields.items():
-            last = name.rpartition(".")[2].lower().replace("-", "_")
-            if name not in taken and last == usual and _fits(role, value):
-                return name
+            if name not in taken and _spelling(name.rpartition(".")[2]) == usual and _fits(role, value):
+                return name if "," not in name else None
     return None
+
+
+def _spelling(name: str) -> str:
+    """`query_id`, `Query ID`, `query-id` and `queryId` are one name."""
+    return re.sub(r"[\s_-]+", "", name.lower())
+
+
+_NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+(?:e[-+]?\d+)?\s*", re.I)
 
 
 def _fits(role: str, value: Any) -> bool:
     if role in ("topk", "gold"):
         return isinstance(value, list) or role == "gold"
     if role in ("score", "rank", "grade", "latency_ms"):
-        return isinstance(value, (int, float)) or (isinstance(value, str) and value.replace(".", "", 1).isdigit())
+        return isinstance(value, (int, float)) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
     return isinstance(value, (str, int)) and not isinstance(value, bool)

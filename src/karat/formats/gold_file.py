@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.data.gold import Dataset, Gold, GoldBuilder
+from karat.data.gold import Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Packed, joined_ids
 from karat.formats.base import ReadOptions, Source
 from karat.formats.dataset import HEADER, dataset_of, header_of

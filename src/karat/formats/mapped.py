@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -14,6 +15,7 @@ from karat.data.hits import OPTIONAL_COLUMNS, Run
 from karat.data.ids import Ints
 from karat.errors import InputError
 from karat.files.decode_errors import DECODE_ERRORS
+from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.formats.base import ReadOptions, Source
 from karat.formats.dataset import dataset_of, header_of
 from karat.formats.field_map import FieldMap, FileKind, RecordMap, suggested_map
@@ -113,11 +115,9 @@ def _decodable(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _first_rows(source: Source) -> list[dict[str, Any]]:
-    import polars as pl
-
     try:
-        return pl.read_parquet(source.path, n_rows=_SAMPLE).to_dicts()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return ParquetSource(source.path).rows(size=_SAMPLE).to_dicts()
+    except UnreadableParquet:
         return []
 
 
@@ -127,7 +127,7 @@ def suggestion(source: Source, *kinds: FileKind) -> str | None:
     for kind in kinds:
         found = suggested_map(kind, first)
         if found is not None:
-            return f"if it is a {kind} file, say what its fields are: --map {found}"
+            return f"if it is a {kind} file, say what its fields are: --map {quote(found)}"
     return None
 
 

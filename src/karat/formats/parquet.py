@@ -11,6 +11,7 @@ from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Seen
 from karat.errors import InputError
+from karat.formats.base import Begun
 from karat.formats.layout import LISTS, Layout, find_column, refuse_other_system
 from karat.formats.table_file import Scan
 from karat.formats.table_run import FrameRun
@@ -35,10 +36,16 @@ class ParquetRun(Run):
     ) -> None:
         self.label, self.scans, self._system, self._layout = label, scans, system, layout or Layout()
         self._rows = rows
+        self._begun: tuple[frozenset[str], Begun[pl.DataFrame]] | None = None  # read before queries came back
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        pieces = whole_queries(self._frames(columns), self.label)
-        return streamed(pieces, columns, audit, self.label, self._system, self._layout)
+        begun = Begun(self._frames(columns))
+        pieces = whole_queries(_kept(begun), self.label)
+        try:
+            yield from streamed(pieces, columns, audit, self.label, self._system, self._layout)
+        except Ungrouped:
+            self._begun = columns, begun
+            raise
 
     def may_say(self, column: str) -> bool:
         return any(self._layout.may_say(scan.schema(), column) for scan in self.scans)
@@ -76,7 +83,9 @@ class ParquetRun(Run):
         return stop
 
     def grouped(self) -> Run:
-        return _Whole(self.label, self.scans, self._system, self._layout)
+        whole = _Whole(self.label, self.scans, self._system, self._layout)
+        whole._begun, self._begun = self._begun, None
+        return whole
 
     def _frames(self, columns: frozenset[str]) -> Iterator[pl.DataFrame]:
         """Some rows at a time, under the names of their roles: about ROWS hits."""
@@ -90,6 +99,13 @@ class ParquetRun(Run):
                 at, size = at + size, self._rows or _next_size(frame)
                 yield frame
                 del frame  # before the next is read
+
+
+def _kept(begun: Begun[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    for frame in begun.rest:
+        begun.keep(frame, int(frame.estimated_size()))
+        yield frame
+        del frame  # before the next is read
 
 
 def _next_size(frame: pl.DataFrame) -> int:
@@ -108,7 +124,10 @@ class _Whole(ParquetRun):
         return None
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        whole = joined(list(self._frames(columns)), self.label)
+        (read, begun), self._begun = self._begun or (columns, None), None
+        whole = joined(
+            list(begun if begun and begun.is_whole and read == columns else self._frames(columns)), self.label
+        )
         for hits in FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit):
             yield replace(hits, places=None)  # the frame does not outlive the pass
 

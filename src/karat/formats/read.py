@@ -209,6 +209,7 @@ def _unrecognised(source: Source, *kinds: Kind) -> InputError:
         f"not recognised as a {' or '.join(kinds)} file",
         code="unrecognised",
         file=source.label,
+        line=1 if source.first_object is not None else None,
         expected=_known(*kinds),
         got=columns_of(source) or source.first_line.decode("utf-8", "replace") or "a folder",
         hint=suggestion(source, *kinds) or _fields_hint(source, *kinds) or columns_hint(source, *kinds) or named,

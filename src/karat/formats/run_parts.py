@@ -13,8 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.hits import OPTIONAL_COLUMNS, Hits
-from karat.data.ids import Floats, Ints, Packed, as_list, compact, first_empty, joined_ids
-from karat.data.packed_ids import WORD
+from karat.data.ids import Floats, Ints, Packed, as_list, compact, joined_ids
+from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable
 from karat.formats.records import Records, column, extra_columns, has_field, pick

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from karat.data.attributes import is_tag
-from karat.data.gold import Dataset, Gold, GoldBuilder
+from karat.data.gold import Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Ints
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source, SourcePlace

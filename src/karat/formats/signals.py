@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
@@ -16,6 +15,7 @@ from karat.errors import InputError, NoOverlap
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source, SourcePlace
 from karat.formats.records import list_entries, read_document
+from karat.formats.trec_rows import as_text
 
 SIGNAL = "outside_quality"  # field of the gold set that holds it
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "up": 1.0, "down": 0.0, "👍": 1.0, "👎": 0.0}
@@ -68,10 +68,16 @@ def _records(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
         import csv
 
         with source.open() as stream:
-            text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
             mark = "\t" if source.path.suffix.lower() == ".tsv" else ","
-            for line, row in enumerate(csv.DictReader(text, delimiter=mark), 2):
-                yield dict(row), SourcePlace(source.label, line)
+            rows = csv.DictReader((as_text(raw, source.label, n) for n, raw in enumerate(stream, 1)), delimiter=mark)
+            try:
+                for line, row in enumerate(rows, 2):
+                    if None in row:
+                        raise csv.Error("more fields than the header has")
+                    yield dict(row), SourcePlace(source.label, line)
+            except csv.Error as error:
+                what = f"not a row of a table: {error}"
+                raise InputError(what, code="bad-row", file=source.label, line=rows.line_num) from error
         return
     import msgspec
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
-from karat.data.ids import Ints, as_list, compact
+from karat.data.ids import Ints, as_list, compact, size_of
 from karat.errors import InputError
-
-if TYPE_CHECKING:
-    from karat.data.ids import Ids
 
 _WHOLE = 4  # lists up to this many times the depth are kept whole
 _IN_MEMORY = 64 << 20  # bytes of ids and texts that a held run keeps in memory
@@ -181,18 +178,10 @@ def _at_place(hits: Hits, place: int) -> Hits:
 
 def _size(hits: Hits) -> int:
     """Approximate bytes of ids, numbers and texts in memory."""
-    size = 16 * len(hits.ids) + _ids_size(hits.ids) + (0 if hits.docs is None else _ids_size(hits.docs))
+    size = 16 * len(hits.ids) + size_of(hits.ids) + (0 if hits.docs is None else size_of(hits.docs))
     for values in hits.columns.values():
         size += sum(len(value) + _TEXT if isinstance(value, str) else _SIZE for value in values)
     return size + sum(map(_size, hits.others.values()))
-
-
-def _ids_size(ids: Ids) -> int:
-    if isinstance(ids, np.ndarray):
-        return int(ids.nbytes)
-    if hasattr(ids, "estimated_size"):
-        return int(ids.estimated_size())
-    return sum(map(len, as_list(ids))) + _TEXT * len(ids)
 
 
 def _first_hits(hits: Hits, depth: int) -> Hits:

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.errors import InputError, MissingExtra
+from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.formats.base import PARSED, Source
 
 if TYPE_CHECKING:
@@ -65,28 +66,14 @@ class Scan(msgspec.Struct, frozen=True, dict=True):
     start: int = 0
     stop: int | None = None
 
-    def lazy(self) -> pl.LazyFrame:
+    def schema(self) -> pl.Schema:
         import polars as pl
 
-        if self.delta:
-            try:
-                import deltalake  # noqa: F401
-            except ImportError:
-                raise MissingExtra("reading a Delta table", "deltalake", "delta") from None
-            return pl.scan_delta(self.path)
-        frame = pl.scan_parquet(self.path, hive_partitioning=False, glob=False)
-        return frame.with_columns(pl.lit(value).alias(name) for name, value in self.constants.items())
-
-    def schema(self) -> pl.Schema:
-        schema: pl.Schema = self._read(lambda frame: frame.collect_schema())
-        return schema
+        schema: pl.Schema = self._read(lambda table: table.schema())
+        return pl.Schema({**schema, **dict.fromkeys(self.constants, pl.String())})
 
     def height(self) -> int:
-        import polars as pl
-
-        if self.stop is not None:
-            return self.stop
-        return int(self._read(lambda frame: frame.select(pl.len()).collect().item()))
+        return self.stop if self.stop is not None else int(self._read(lambda table: table.height()))
 
     def note_parsed(self, rows: int, share: float = 1.0) -> None:
         """Count rows that were read; `share`: the share of columns."""
@@ -99,22 +86,28 @@ class Scan(msgspec.Struct, frozen=True, dict=True):
 
     def rows(self, names: dict[str, str], at: int, size: int) -> pl.DataFrame:
         """Some rows of the columns `names`, under their new names."""
-        frame: pl.DataFrame = self._read(lambda frame: frame.select(list(names)).slice(at, size).collect())
-        return frame.rename(names)
-
-    def _read(self, look: Callable[[pl.LazyFrame], Any]) -> Any:
         import polars as pl
 
+        # Of no column polars would say that there are no rows.
+        stored = [name for name in names if name not in self.constants] or [*self.schema()][:1]
+        frame: pl.DataFrame = self._read(lambda table: table.rows(stored, at, size))
+        said = [pl.lit(self.constants[name]).alias(name) for name in names if name in self.constants]
+        return frame.with_columns(said).select(list(names)).rename(names)
+
+    def _read(self, look: Callable[[ParquetSource], Any]) -> Any:
+        if self.delta:
+            try:
+                import deltalake  # noqa: F401
+            except ImportError:
+                raise MissingExtra("reading a Delta table", "deltalake", "delta") from None
         try:
-            return look(self.lazy())
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-            raise _unreadable(error, self.path) from error
-        except Exception as error:
-            if self.delta and type(error).__module__.partition(".")[0] in ("deltalake", "_internal"):
-                raise InputError(
-                    f"not a readable Delta table: {error}", code="unreadable-table", file=self.path
-                ) from error
-            raise
+            return look(ParquetSource(self.path, delta=self.delta))
+        except UnreadableParquet as error:
+            if self.delta and error.module.partition(".")[0] in ("deltalake", "_internal"):
+                what = "not a readable Delta table:"
+            else:
+                what = "not a readable table:"
+            raise error.as_error(what, code="unreadable-table", label=self.path) from error
 
 
 class ParquetColumns:
@@ -142,12 +135,14 @@ def read_table(source: Source) -> pl.DataFrame:
     try:
         if source.is_parquet:
             source.note_parsed(source.path.stat().st_size)
-            return pl.read_parquet(source.path)
+            return ParquetSource(source.path).rows()
         with source.open() as stream:
             text = stream.read().lstrip(b"\r\n")
         source.note_parsed(len(text))
         frame = pl.read_csv(text, separator=_separator(source), infer_schema_length=0, truncate_ragged_lines=False)
         return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+    except UnreadableParquet as error:
+        raise error.as_error("not a readable table:", code="unreadable-table", label=source.label) from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeDecodeError, OSError) as error:
         raise _bad_line(source) or _unreadable(error, source.label) from error
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold, GoldBuilder
-from karat.data.ids import PIECE, Bools, Floats, Ints, Packed, PackedIds
+from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
+from karat.data.ids import Bools, Floats, Ints, Packed
+from karat.data.packed_ids import PIECE, PackedIds
 from karat.data.passages.passage import Passage
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
@@ -56,6 +58,8 @@ def gold_from_frame(
         frame, bare = _without_items(frame, table, told["no_answer"], item, grade)
         table = CheckedTable(frame, label, source)
     runs, ids, grades = _judgements(frame, table, query, item, grade)
+    if bare is not None:
+        grades[bare] = 0
     names, offsets, order = grouped_rows(*runs)
     passages, places = _passages(table, item, kind)
     said = _QueryFacts(table, {query, item, grade, *places}, names, offsets, order)

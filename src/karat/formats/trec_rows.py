@@ -1,9 +1,12 @@
-"""TrecRows of TREC files, by the native reader: any white space between columns, lines of a query in stretches."""
+"""Lines of TREC files: by the native reader, with any white space between columns and lines of a query in stretches;
+and their values one by one, with errors that name the line."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +14,7 @@ import numpy as np
 from karat.data.ids import LONGEST, Floats, Ints, Packed
 from karat.data.native import native
 from karat.data.packed_ids import joined_pieces, packed_pieces
+from karat.errors import InputError
 
 _LARGEST = 1 << 30  # bytes of a block
 _LEAST = 16  # bytes of a line, for a first guess
@@ -111,3 +115,37 @@ def _read_odd(numbers: Floats, block: bytes, odd: Ints) -> bool:
         return False
     numbers[odd[:, 0]] = found
     return bool(np.isfinite(numbers).all())
+
+
+def as_text(raw: bytes, label: str, line: int) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "the line is not UTF-8 text", code="not-utf8", file=label, line=line, hint="save the file as UTF-8"
+        ) from error
+
+
+def as_number(text: bytes, label: str, line: int, field: str) -> float:
+    try:
+        value = read_float(text)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        raise not_usable(text, label, line, field, "a finite number")
+    return value
+
+
+def not_usable(text: bytes, label: str, line: int, field: str, expected: str) -> InputError:
+    found = text.decode("utf-8", "replace")
+    return InputError("not usable", code="bad-value", file=label, line=line, field=field, expected=expected, got=found)
+
+
+def wrong_columns(label: str, line: int, expected: str, got: int) -> InputError:
+    return InputError(
+        "wrong number of columns", code="bad-row", file=label, line=line, expected=expected, got=f"{got} columns"
+    )
+
+
+def is_number(text: bytes) -> bool:
+    return re.fullmatch(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf(inity)?)", text, re.I) is not None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from karat.results.analyses.base import Lacking, NotAsked, Setup
-from karat.results.analyses.bounds import BoundsAnalysis
+from karat.results.analyses.bounds import BoundsAnalysis, BoundsFound
 from karat.results.corrected import rows_by_people
+from karat.results.no_estimate import why_no_estimate
 from karat.results.result import Result
 from karat.scoring.metrics.base import Metric
 from karat.scoring.views import Need
@@ -44,17 +45,18 @@ def judge_estimate(result: Result, metric: Metric) -> JudgeEstimate | str:
     wanted = (str(metric), "judge-calibrated estimate")
     row = next((row for row in found.rows if (row.metric, row.kind) == wanted), None)
     if row is None or row.value is None or row.low is None or row.high is None:
-        return f"There is no judge-calibrated estimate of {metric}: {_why_none(result)}"
+        return _why_none(result, metric, found)
     return JudgeEstimate(row.value, row.low, row.high, row.n)
 
 
-def _why_none(result: Result) -> str:
+def _why_none(result: Result, metric: Metric, found: BoundsFound) -> str:
     """Labels that were merged into the gold set are gold like any other: nobody knows that they were drawn."""
     gold, said = result.gold, result.labelling
     names = zip((gold.queries[query] for query in gold.query_of_item.tolist()), gold.ids, strict=True)
     merged = sum(name in said.human and name in said.judge for name in names) - len(rows_by_people(result))
     if merged > len(said.human) / 2:
         why = f"{merged:,} of {len(said.human):,} labels of people are part of the gold set"
-        return f"{why}. Give the gold set without them, and the labels with --gold-labels and --calibration."
-    why = "people labelled too few of the run's own hits, or some hit of the top k has no label"
-    return f"{why}. `karat calibrate --next` names pairs to label."
+        way = "Give the gold set without them, and the labels with --gold-labels and --calibration."
+        return f"There is no judge-calibrated estimate of {metric}: {why}. {way}"
+    reasons = [row for row in found.refused if row.metric == str(metric)]
+    return next(why_no_estimate(reasons), f"There is no judge-calibrated estimate of {metric}.")

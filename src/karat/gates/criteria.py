@@ -216,7 +216,7 @@ def _judge_problems(gate: Gate, metric: Metric) -> Iterator[tuple[ConfigError, t
     if metric.name not in ("precision", "ndcg", "rbp"):
         hint = "labels of a judge count for precision, ndcg and rbp: other metrics need all that is relevant"
         yield _problem("labels", f"{metric} is not estimated from labels of a judge", "bad-value", hint=hint)
-    for field in ("regression_max", "segment", "each"):
+    for field in ("regression_max", "regression_max_share", "segment", "each"):
         if getattr(gate, field) is not None:
             hint = "use a threshold over all queries, or labels of people as gold (--gold-labels)"
             yield _problem(field, f"a gate by labels of a judge has no {field}", "contradiction", hint=hint)

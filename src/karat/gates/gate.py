@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from karat import __version__
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, parse_gate, read_criteria
-from karat.gates.verdicts import Baseline, GateJudge, Verdicts, overall
+from karat.gates.verdict_form import Verdicts
+from karat.gates.verdicts import Baseline, GateJudge, overall
 from karat.options.option import takes
 from karat.results.analyses.base import Consumer
 from karat.results.comparison.compare import Comparison, compare_need, compare_results
@@ -200,7 +201,8 @@ def _anchor(path: str, criteria: Criteria) -> Baseline:
 def only_one(results: list[Result], what: str) -> Result:
     if len(results) > 1:
         said = f"the {what} holds {len(results)} systems: {', '.join(r.system for r in results)}"
-        raise ConfigError(said, code="several-systems", hint="pick one with --system")
+        hint = "pick one with --system" if what == "run" else "save one of them: karat eval … --system NAME -o FILE"
+        raise ConfigError(said, code="several-systems", hint=hint)
     return results[0]
 
 
@@ -208,9 +210,8 @@ def _separate_notes(criteria: Criteria, level: float) -> list[str]:
     """Gates that look at the values of one attribute one by one; nobody corrects for how many there are."""
     groups: dict[tuple[str, str], int] = {}
     for gate_ in criteria.gates:
-        if gate_.compares and gate_.on == "mean" and len(gate_.segment or {}) == 1:
-            (attribute,) = gate_.segment or {}
-            key = str(gate_.parsed), attribute
+        if gate_.compares and gate_.on == "mean" and gate_.segment:
+            key = str(gate_.parsed), "×".join(sorted(gate_.segment))
             groups[key] = groups.get(key, 0) + 1
     notes = []
     for (metric, attribute), many in groups.items():

@@ -18,7 +18,8 @@ from karat.data.ids import Floats, Ints
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.gates.criteria import Criteria, Gate
-from karat.gates.verdicts import Baseline, GateJudge, GateVerdict
+from karat.gates.verdict_form import GateVerdict
+from karat.gates.verdicts import Baseline, GateJudge
 from karat.results.comparison.compare import paired_sides
 from karat.results.result import Result
 from karat.results.summary import Scores

@@ -4,84 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from karat.data.attributes import label_text
-from karat.data.gold import Dataset
 from karat.data.ids import Ints
-from karat.data.saved import SavedObject
 from karat.errors import ConfigError, did_you_mean
 from karat.gates import rules
 from karat.gates.criteria import Criteria, Gate, Outcome
 from karat.gates.rules import ConfidenceLevels, GatedValue, Limit, Limits, Ruling
-from karat.results.comparison.compare import Comparison
+from karat.gates.verdict_form import Condition, GateVerdict
 from karat.results.comparison.rankings import same_rankings
 from karat.results.differences import Difference, Paired
 from karat.results.doubts import invalid_reason
 from karat.results.numbers import counted
 from karat.results.result import Result
-from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, Scores, intervals
 from karat.scoring.metrics.base import Metric
 from karat.statistics.sampling import Sampling
 
 _KINDS = ("floor", "regression")
 _WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
-
-
-class Condition(msgspec.Struct, frozen=True):
-    """One condition of a gate: its floor, or its regression against one baseline."""
-
-    kind: Literal["floor", "regression", "queries", "data"]
-    outcome: Outcome | Literal["not checked"]
-    reason: str
-    certain: bool = True
-    needed: int | None = None  # queries that would settle it
-    baseline: str | None = None
-    difference: Difference | None = None
-
-
-class GateVerdict(msgspec.Struct, frozen=True):
-    """What one gate says, on one group of queries."""
-
-    gate: str
-    metric: str
-    segment: str | None
-    severity: Literal["error", "warning"]
-    outcome: Outcome
-    blocks: bool
-    reason: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    unit: str
-    parts: list[Condition]
-    file: str | None = None  # where the gate is written
-    line: int | None = None
-    limit: float | None = None  # the least, or the most, that the value may be
-
-
-class Verdicts(SavedObject, frozen=True, kw_only=True):
-    """What `karat gate` saves."""
-
-    schema: Literal["karat/gates/1"] = "karat/gates/1"
-    outcome: Outcome  # of all gates: the worst that blocks
-    exit_code: int
-    run: str
-    baseline: str | None
-    gold: str
-    dataset: Dataset
-    statistics: dict[str, Any]
-    queries: int
-    verdicts: list[GateVerdict]
-    notes: list[str]
-    comparison: Comparison | None = None  # with the baseline, by tag and with the queries that changed most
-    segments: list[SegmentRow] = []  # by tag, where there is no baseline
 
 
 class Baseline(msgspec.Struct, frozen=True):

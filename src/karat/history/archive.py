@@ -15,6 +15,9 @@ import msgspec
 from karat import __version__
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError, KaratError, shorten
+from karat.files.decode_errors import DECODE_ERRORS
+from karat.files.limits import largest_content
+from karat.history.incoming import checked_line, checked_run
 from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
 from karat.net.http import Http, HttpError, Response, Secrets, check_url, is_loopback
@@ -141,11 +144,13 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
         single = source[:4] == b"PAR1"
     if single:  # the file of one run, out of the folder of a history
         name = source.stem if isinstance(source, Path) and len(source.stem) == 64 else None
-        yield ArchivedRun(id="", sha256="", saved_at=""), _whole(read_kept(source, label), name, label)
+        yield ArchivedRun(id="", sha256="", saved_at=""), _whole(read_kept(source, label, most=LARGEST), name, label)
         return
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
             manifest = msgspec.json.decode(_read(file, _MANIFEST, label), type=Manifest)
+            if len({entry.id for entry in manifest.runs}) < len(manifest.runs):
+                raise InputError("a run is listed twice", code="not-an-archive", file=label)
             for entry in manifest.runs:
                 content = _read(file, f"{entry.id}.parquet", label)
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
@@ -153,35 +158,38 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
                         f"the run {short(entry.id)} is not what was exported", code="changed-run", file=label
                     )
                 _check_entry(entry, label)
-                yield entry, _whole(read_kept(content, label), entry.id, label)
+                yield entry, _whole(read_kept(content, label, most=LARGEST), entry.id, label)
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
         hint = "expected a file written by `karat history export`"
         raise InputError("not a file of runs, or a broken one", code="not-an-archive", file=label, hint=hint) from error
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"not a file of runs: {error}", code="not-an-archive", file=label) from error
 
 
 def _read(file: zipfile.ZipFile, name: str, label: str) -> bytes:
     """What a member says of its size is only a promise, so reading stops by itself."""
+    most = min(LARGEST, largest_content(file.getinfo(name).compress_size, at_once=True))
     with file.open(name) as stream:
-        content = stream.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise InputError(f"{name} is larger than {LARGEST >> 20} MB", code="too-large", file=label)
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{name} is larger than {most >> 20} MB", code="too-large", file=label)
     return content
 
 
 def _whole(run: KeptRun, wanted: str | None, label: str) -> KeptRun:
     if wanted is not None and run.id != wanted:
         raise InputError(f"the run {short(wanted)} was changed after it was saved", code="changed-run", file=label)
-    run.saved()  # its parts fit together
-    return run
+    return checked_run(run, label)
 
 
 def _check_entry(entry: ArchivedRun, label: str) -> None:
+    checked_line(entry.branch, "branch", label)
     for tag in entry.tags:
         checked_name(tag, "tag")
     for time in (entry.saved_at, *(one.judged_at for one in entry.judgements)):
         if utc(time, "saved_at") != time:
             raise InputError("not a time of a history", code="bad-value", file=label, field="saved_at", got=time)
     for one in entry.judgements:
-        msgspec.json.decode(one.document, type=_Gates)
+        if msgspec.json.decode(one.document, type=_Gates).outcome != one.outcome:
+            what = "a verdict does not say what is said of it"
+            raise InputError(what, code="bad-value", file=label, field="outcome", got=one.outcome)

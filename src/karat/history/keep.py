@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.errors import ConfigError
-from karat.gates.verdicts import Verdicts
+from karat.gates.verdict_form import Verdicts
 from karat.history.queries import columns_of
 from karat.history.rows import Judgement
 from karat.history.store import Store
@@ -40,7 +40,7 @@ def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
     told = {row.segment for row in saved.segments}
     more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
     saved = msgspec.structs.replace(saved, segments=[*saved.segments, *more])
-    sections = [_plain(section) for section in full_sections(result, without=_APART)]
+    sections = made_sections(result)
     if result.lists is None:
         return keep(saved, sections=sections)
     return keep(
@@ -50,6 +50,11 @@ def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
         sweep=_sweep(result),
         sections=sections,
     )
+
+
+def made_sections(result: Result) -> list[Any]:
+    """The report of a run, but what is kept apart."""
+    return [_plain(section) for section in full_sections(result, without=_APART)]
 
 
 def keep_need(setup: Setup) -> Need:

@@ -4,14 +4,15 @@ which of its runs."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
-from karat.errors import InputError
+from karat.errors import ConfigError, InputError
 from karat.history.folder import CATALOGUE, FolderStore
-from karat.history.postgres import SCHEMES, PostgresStore
+from karat.history.postgres import PostgresStore, is_postgres
 from karat.history.store import Store
 from karat.results.saved import is_reference
-from karat.settings import load_config
+from karat.settings import trusted_store
 
 FOLDER = ".karat"
 VARIABLE = "KARAT_STORE"
@@ -24,8 +25,9 @@ def open_store(where: str | None = None, *, create: bool = False) -> Store:
 
 
 def named(text: str | None) -> str | None:
-    """What an option calls a result: a path, a reference, or the bare name of a pin where no file has it."""
-    if text is None or is_reference(text) or Path(text).exists():
+    """What an option calls a result: a path, - for standard input, a reference, or the bare name of a pin where no file
+    has it."""
+    if text is None or text == "-" or is_reference(text) or Path(text).exists():
         return text
     pins, place = [], _place(None)
     if isinstance(place, str) or (place / CATALOGUE).is_file():
@@ -42,9 +44,24 @@ def named(text: str | None) -> str | None:
 
 def _place(where: str | None) -> str | Path:
     """A URL of PostgreSQL, or a folder."""
-    place = where or os.environ.get(VARIABLE) or load_config().store
+    place = where or os.environ.get(VARIABLE) or trusted_store()
     if place:
-        return place if place.startswith(SCHEMES) else Path(place)
+        return place if is_postgres(place) else _folder(place)
     here = Path.cwd()
     found = (folder / FOLDER for folder in (here, *here.parents) if (folder / FOLDER / CATALOGUE).is_file())
     return next(found, here / FOLDER)
+
+
+def _folder(place: str) -> Path:
+    """No folder is called like an address, or like the words by which libpq finds a database: its password would be in
+    the name."""
+    scheme = re.match(r"\s*([A-Za-z][\w+.-]+):/", place)  # one slash too: a path that was made shorter
+    if scheme or "://" in place or re.search(r"(?:^|\s)(?:host|hostaddr|dbname|password|service)\s*=", place):
+        raise ConfigError(
+            "no history is kept at this address",
+            code="bad-store",
+            expected="a folder, or postgresql://user@host/database",
+            got=f"{scheme[1]}://…" if scheme else None,
+            hint="--store, KARAT_STORE or `store` in karat.yaml names it",
+        )
+    return Path(place)

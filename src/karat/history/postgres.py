@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from karat.errors import MissingExtra
+from karat.errors.redaction import HIDDEN, keep_password_of, redact
 from karat.history.statements import CURRENT, Connection, Rows
-from karat.history.store import Store, StoreError, gone
+from karat.history.store import Collision, Store, StoreError, gone
 
 if TYPE_CHECKING:
     import psycopg
 
-SCHEMES = ("postgresql://", "postgres://")
-_LOCK = 0x6B61726174  # "karat": whoever makes or changes tables holds it
+_SCHEME = re.compile(r"(?:postgresql|postgres)(?:\+\w+)?://", re.I)  # SQLAlchemy names a driver after a +
+_LOCK = 0x6B61726174  # "karat": whoever writes holds it
+_COLLISIONS = ("40001", "40P01")  # SQLSTATE of transactions that may be done again: serialisation failure, deadlock
+_PATIENCE = 60  # seconds to wait for others that write
 _SECONDS = 10
 
 
@@ -28,29 +31,46 @@ class PostgresStore(Store):
     postgres = True
 
     def __init__(self, url: str, *, up_to: int = CURRENT) -> None:
-        self.label, self._url = without_password(url), url
-        self._lock = threading.RLock()  # one connection, any thread
-        self._connection: psycopg.Connection[Any] | None = None
-        with self.transaction(write=True) as connection:
+        keep_password_of(url)
+        self.label, self._url = without_password(url), _SCHEME.sub("postgresql://", url, count=1)
+        # One connection to read and one to write, for any thread: nobody who reads waits for who writes.
+        self._locks = {False: threading.RLock(), True: threading.RLock()}
+        self._connections: dict[bool, psycopg.Connection[Any]] = {}
+        with self.transaction() as connection:
             there = connection.execute("SELECT to_regclass('karat.karat_history') IS NOT NULL").fetchall()[0][0]
             if there and self.version(connection) >= up_to:
                 return  # whoever only reads and saves needs no right to make tables
-            connection.execute("SELECT pg_advisory_xact_lock(?)", (_LOCK,))
-            connection.execute("CREATE SCHEMA IF NOT EXISTS karat")
-            connection.execute("CREATE TABLE IF NOT EXISTS karat_history (version INTEGER NOT NULL)")
-            self._migrate(connection, up_to)
+        self._write(lambda connection: self._make_tables(connection, up_to))
+
+    def _make_tables(self, connection: Connection, up_to: int) -> None:
+        connection.execute("CREATE SCHEMA IF NOT EXISTS karat")
+        connection.execute("CREATE TABLE IF NOT EXISTS karat_history (version INTEGER NOT NULL)")
+        self._migrate(connection, up_to)
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
         psycopg = _driver()
-        with self._lock:
-            connection = self._connected()
+        with self._locks[write]:
+            connection = self._connected(write)
             try:
+                levels = psycopg.IsolationLevel
+                # Who reads sees one moment. Who writes waits for others that do, and then sees what they have written.
+                connection.isolation_level = levels.READ_COMMITTED if write else levels.REPEATABLE_READ
+                connection.read_only = not write
                 with connection.transaction():
-                    yield _Asking(connection)
+                    asking = _Asking(connection)
+                    if write:
+                        asking.execute("SELECT pg_advisory_xact_lock(?)", (_LOCK,))
+                    yield asking
             except psycopg.Error as error:
                 what = f"the history {self.label} cannot be used: {self._said(error)}"
+                if error.sqlstate in _COLLISIONS:
+                    raise Collision(what) from error
                 raise StoreError(what, code="unusable-history") from error
+
+    def state(self) -> str:
+        """What a transaction that begins now would see: it changes when any other ends that has written something."""
+        return str(self._rows("SELECT pg_current_snapshot()::text")[0][0])
 
     def source(self, run_id: str) -> bytes:
         return self._field("content", run_id)
@@ -62,8 +82,8 @@ class PostgresStore(Store):
         connection.execute("INSERT INTO files VALUES (?, ?, ?)", (run_id, document, content))
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        for connection in self._connections.values():
+            connection.close()
 
     def _field(self, name: str, run_id: str) -> bytes:
         found = self._rows(f"SELECT {name} FROM files WHERE run_id = ?", (run_id,))
@@ -71,17 +91,18 @@ class PostgresStore(Store):
             raise gone(run_id)
         return bytes(found[0][0])
 
-    def _connected(self) -> psycopg.Connection[Any]:
+    def _connected(self, write: bool) -> psycopg.Connection[Any]:
         """The connection; a new one where the server went away in between."""
         psycopg = _driver()
-        if self._connection is None or self._connection.closed:
+        known = self._connections.get(write)
+        if known is None or known.closed:
+            options = f"-c search_path=karat -c lock_timeout={_PATIENCE}s"
             try:
-                self._connection = psycopg.connect(
-                    self._url, autocommit=True, connect_timeout=_SECONDS, options="-c search_path=karat"
-                )
+                known = psycopg.connect(self._url, autocommit=True, connect_timeout=_SECONDS, options=options)
             except psycopg.Error as error:
                 raise self._unreachable(error) from None  # its text may quote what it was given
-        return self._connection
+            self._connections[write] = known
+        return known
 
     def _unreachable(self, error: Exception) -> StoreError:
         said = self._said(error)
@@ -96,11 +117,11 @@ class PostgresStore(Store):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = lines[-1] if lines else type(error).__name__
         try:
-            for secret in _secrets(self._url):
-                said = said.replace(secret, "…")
+            for secret in _secrets(self._url):  # however short
+                said = said.replace(secret, HIDDEN)
         except ValueError:
             return "the address cannot be read"
-        return said
+        return redact(said)
 
 
 def _driver() -> ModuleType:
@@ -119,6 +140,14 @@ class _Asking:
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         return self._connection.execute(statement.replace("?", "%s"), values)
+
+
+def is_postgres(place: str) -> bool:
+    """
+    >>> [is_postgres(x) for x in ("postgresql+psycopg://h/db", "POSTGRES://h/db", "my/folder", "mysql://h/db")]
+    [True, True, False, False]
+    """
+    return _SCHEME.match(place) is not None
 
 
 def without_password(url: str) -> str:

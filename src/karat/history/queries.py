@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from karat.errors import ConfigError, InputError, UnknownName
+from karat.errors import ConfigError, InputError, KaratError, UnknownName
+from karat.files.decode_errors import UNFIT
+from karat.files.safe_parquet import GONE, ParquetSource, UnreadableParquet
 from karat.history.rows import Filter
-from karat.history.store import Store, short
+from karat.history.store import NotThere, Store, gone, short
 from karat.results.kept_run import SCORE, TAG, VOTE
 
 if TYPE_CHECKING:
@@ -97,36 +98,41 @@ def scores_of(
     `cases`: those whose hits are kept."""
     import polars as pl
 
-    with _scanned(store, run_id) as frame:
-        names = frame.collect_schema().names()
-        if order != "given":
-            frame = frame.sort(_score(metric, names), descending=order == "best", nulls_last=True, maintain_order=True)
-        if text:
-            frame = frame.filter(_holds(text))
-        for name, value in (only or {}).items():
+    with _scanned(store, run_id) as table:
+        names = table.schema().names()
+        by = _score(metric, names) if order != "given" else None
+        for name in only or {}:
             if TAG + name not in names:
                 raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
-            frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
-        if cases:
-            frame = frame.filter(pl.col("case").is_not_null())
-        total = int(frame.select(pl.len()).collect().item())
-        found = frame.slice(max(offset, 0), _size(limit)).collect()
-    return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
+
+        def wanted(frame: pl.LazyFrame) -> pl.LazyFrame:
+            if by is not None:
+                frame = frame.sort(by, descending=order == "best", nulls_last=True, maintain_order=True)
+            if text:
+                frame = frame.filter(_holds(text))
+            for name, value in (only or {}).items():
+                frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
+            return frame.filter(pl.col("case").is_not_null()) if cases else frame
+
+        total = int(table.collect(lambda frame: wanted(frame).select(pl.len())).item())
+        found = table.collect(lambda frame: wanted(frame).slice(max(offset, 0), _size(limit)))
+        return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
 
 
 def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
     """All that a comparison in some metrics needs to know of every query."""
-    with _scanned(store, run_id) as frame:
-        names = frame.collect_schema().names()
+    with _scanned(store, run_id) as table:
+        names = table.schema().names()
         told = [*(_score(metric, names) for metric in metrics), *(n for n in names if n.startswith(TAG))]
         votes = [VOTE + metric for metric in metrics if VOTE + metric in names]
-        return frame.select("query_id", "query", "missing", *told, *votes).collect()
+        return table.rows(["query_id", "query", "missing", *told, *votes])
 
 
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
     """A failed query with its gold and hits, as `karat triage` tells it; None: its hits were not kept."""
     found = _one(store, run_id, query_id, ["case"])
-    return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
+    with _readable(run_id):
+        return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
 
 
 def cases_of(store: Store, run_id: str, *, offset: int = 0, limit: int = 20) -> list[dict[str, Any]]:
@@ -134,10 +140,10 @@ def cases_of(store: Store, run_id: str, *, offset: int = 0, limit: int = 20) -> 
     import polars as pl
 
     wanted = store.document(run_id).cases[max(offset, 0) :][: _size(limit)]
-    with _scanned(store, run_id) as frame:
-        found = frame.filter(pl.col("query_id").is_in(wanted)).select("query_id", "case")
-        texts = dict(found.collect().iter_rows())
-    return [msgspec.json.decode(texts[query]) for query in wanted if texts.get(query)]
+    with _scanned(store, run_id) as table:
+        chosen = pl.col("query_id").is_in(wanted)
+        texts = dict(table.collect(lambda frame: frame.filter(chosen).select("query_id", "case")).iter_rows())
+        return [msgspec.json.decode(texts[query]) for query in wanted if texts.get(query)]
 
 
 def side_by_side(
@@ -182,7 +188,10 @@ def query_over_time(
     texts: list[str] = []
     points = []
     for row in page.rows:
-        found = _one(store, row.id, query_id, None)
+        try:
+            found = _one(store, row.id, query_id, None)
+        except NotThere:  # deleted since the list was read
+            continue
         if found is not None:
             texts += [found["query"]] if found["query"] else []
             head = row.head
@@ -193,36 +202,39 @@ def query_over_time(
 
 
 @contextmanager
-def _scanned(store: Store, run_id: str) -> Iterator[pl.LazyFrame]:
-    import polars as pl
-
+def _scanned(store: Store, run_id: str) -> Iterator[ParquetSource]:
     source = store.source(run_id)
     with _readable(run_id):
-        yield pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+        try:
+            yield ParquetSource(source)
+        except UnreadableParquet as error:
+            if error.kind == GONE:  # deleted in the moment in which it was asked for
+                raise gone(run_id) from None
+            raise
 
 
 def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) -> dict[str, Any] | None:
     import polars as pl
 
-    with _scanned(store, run_id) as frame:
+    with _scanned(store, run_id) as table:
         if columns is None:
-            names = frame.collect_schema().names()
+            names = table.schema().names()
             columns = ["query", "first_rank", "missing", "case", *(name for name in names if name.startswith(SCORE))]
-        rows = frame.filter(pl.col("query_id") == query_id).select(columns).collect().to_dicts()
+        chosen, told = pl.col("query_id") == query_id, columns
+        rows = table.collect(lambda frame: frame.filter(chosen).select(told)).to_dicts()
     return rows[0] if rows else None
 
 
 def _column(store: Store, run_id: str, metric: str, place: int) -> pl.DataFrame:
     import polars as pl
 
-    with _scanned(store, run_id) as frame:
-        score = _score(metric, frame.collect_schema().names())
-        return frame.select(
-            "query_id",
-            pl.col("query").alias(f"query{place}"),
-            pl.col(score).alias(f"value{place}"),
-            pl.col("first_rank").alias(f"rank{place}"),
-        ).collect()
+    with _scanned(store, run_id) as table:
+        score = _score(metric, table.schema().names())
+        columns = {"query_id": "query_id", "query": f"query{place}", "first_rank": f"rank{place}"}
+        found = table.rows([*columns, score])
+        return found.select(
+            *(pl.col(old).alias(new) for old, new in columns.items()), pl.col(score).alias(f"value{place}")
+        )
 
 
 def _holds(text: str) -> pl.Expr:
@@ -278,7 +290,9 @@ def _readable(run_id: str) -> Iterator[None]:
 
     try:
         yield
-    except pl.exceptions.PolarsError as error:
+    except (UnreadableParquet, pl.exceptions.PolarsError, *UNFIT) as error:
+        if isinstance(error, KaratError):
+            raise
         raise InputError(
             f"the file of the run {short(run_id)} is damaged", code="damaged-run", hint="karat history check"
         ) from error

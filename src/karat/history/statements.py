@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from karat.errors import ConfigError
+from karat.errors import ConfigError, is_whole
 from karat.history.rows import Filter, Judgement, Measure, Measures, Pin, RunHead, RunRow, TrendPoint, dataset_name, now
 
 _CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
@@ -100,6 +100,27 @@ def add_judgements(connection: Connection, run_id: str, judgements: Sequence[Jud
         connection.execute(statement, (run_id, one.digest, one.judged_at or now(), one.outcome, one.document))
 
 
+def has_run(connection: Connection, run_id: str) -> bool:
+    return bool(connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchall())
+
+
+def remove_tag(connection: Connection, run_id: str, tag: str) -> bool:
+    return connection.execute("DELETE FROM tags WHERE tag = ? AND run_id = ?", (tag, run_id)).rowcount > 0
+
+
+def set_pin(connection: Connection, pin: Pin) -> bool:
+    """Whether the name was free, or led to another run as the same kind of pin."""
+    statement = (
+        "INSERT INTO pins (name, kind, run_id, pinned_at) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE "
+        "SET run_id = excluded.run_id, pinned_at = excluded.pinned_at WHERE pins.kind = excluded.kind"
+    )
+    return connection.execute(statement, (pin.name, pin.kind, pin.run_id, pin.pinned_at)).rowcount > 0
+
+
+def remove_pin(connection: Connection, name: str) -> bool:
+    return connection.execute("DELETE FROM pins WHERE name = ?", (name,)).rowcount > 0
+
+
 def all_pins(connection: Connection) -> list[Pin]:
     found = connection.execute("SELECT name, kind, run_id, pinned_at FROM pins ORDER BY kind, name").fetchall()
     return [Pin(*row) for row in found]
@@ -119,6 +140,8 @@ def select_runs(
             )
         conditions.append("(saved_at, runs.id) < (?, ?)")
         values += [place["time"], place["id"]]
+    if not _storable(values):
+        return []
     where = " AND ".join(conditions)
     statement = f"SELECT {columns} FROM runs {join} WHERE {where} ORDER BY saved_at DESC, runs.id DESC LIMIT ?"
     return connection.execute(statement, [*values, limit]).fetchall()
@@ -127,9 +150,21 @@ def select_runs(
 def runs_by_branch(connection: Connection, only: Filter) -> list[tuple[str | None, int]]:
     """Branches with how many runs they have, most first."""
     conditions, values = _conditions(only)
+    if not _storable(values):
+        return []
     statement = f"SELECT branch, count(*) FROM runs WHERE {' AND '.join(conditions)} GROUP BY branch"
     found = [(branch, int(runs)) for branch, runs in connection.execute(statement, values).fetchall()]
     return sorted(found, key=lambda one: (-one[1], one[0] or ""))
+
+
+def is_storable(text: str) -> bool:
+    """Whether both kinds of history can hold it: PostgreSQL has no NUL in texts, and neither has half of a character.
+    What cannot be stored is not there either."""
+    return "\0" not in text and is_whole(text)
+
+
+def _storable(values: Iterable[Any]) -> bool:
+    return all(is_storable(value) for value in values if isinstance(value, str))
 
 
 def _conditions(only: Filter) -> tuple[list[str], list[Any]]:
@@ -155,6 +190,15 @@ def tags_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
         for tag, run_id in connection.execute(statement, ids).fetchall():
             found.setdefault(run_id, []).append(tag)
     return found
+
+
+def run_version(connection: Connection, run_id: str) -> str:
+    """All that may change about a run, and where names lead; the rest is in its id."""
+    saved = connection.execute("SELECT saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()
+    judged = "SELECT judged_at, digest FROM verdicts WHERE run_id = ? ORDER BY judged_at, digest"
+    told = connection.execute(judged, (run_id,)).fetchall()
+    pins = [(pin.name, pin.kind, pin.run_id) for pin in all_pins(connection)]
+    return repr((run_id, [*map(tuple, saved)], [*map(tuple, told)], tags_of(connection, [run_id]), pins))
 
 
 def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:

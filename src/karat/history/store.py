@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from karat.errors import ConfigError, UnknownName, shorten
+from karat.errors import ConfigError, InputError, UnknownName, shorten
 from karat.history import statements as sql
 from karat.history.rows import (
     ALL,
     Choices,
     Filter,
     Judgement,
+    Measures,
     Page,
     Pin,
     PinKind,
+    RunHead,
     RunRow,
     TrendPoint,
+    dataset_name,
     head_of,
     measures_of,
     now,
 )
-from karat.history.statements import CURRENT, VERSIONS, Connection
+from karat.history.statements import CURRENT, VERSIONS, Connection, is_storable
 from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kept
 
+_T = TypeVar("_T")
 LATEST = "latest"
+_ATTEMPTS = 10  # of a transaction that collides with others
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _PAGE, _MOST = 50, 500
@@ -41,6 +49,12 @@ class StoreError(ConfigError):
     """A history that cannot be used as it is."""
 
     code = "unusable-history"
+
+
+class Collision(StoreError):
+    """Two transactions that could not both be done; the same one, done again, may succeed."""
+
+    code = "collision"
 
 
 class NotThere(UnknownName):
@@ -59,10 +73,15 @@ class Store(ABC):
 
     label: str  # for messages: without a password
     postgres = False
+    is_near = False  # to ask for its state takes no time
 
     @abstractmethod
     def transaction(self, *, write: bool = False) -> AbstractContextManager[Connection]:
-        """All statements inside or none; one that writes waits for others that write."""
+        """All statements inside or none, and all of them see the same; one that writes waits for others that write."""
+
+    @abstractmethod
+    def state(self) -> str:
+        """Changes with everything that is written into the history, by anyone."""
 
     @abstractmethod
     def _put(self, connection: Connection, run_id: str, content: bytes, document: bytes) -> None:
@@ -110,55 +129,74 @@ class Store(ABC):
     ) -> Saved:
         """Add a run; one that is there already only gets the tags and the judgements."""
         names = [checked_name(tag, "tag") for tag in tags]
-        if self._has(run.id):
-            with self.transaction(write=True) as connection:
-                sql.add_tags(connection, run.id, names)
-                sql.add_judgements(connection, run.id, judgements)
-            return Saved(run.id, new=False)
         head, measures = head_of(run, branch), measures_of(run.document.result)
-        with self._prepare(run.to_parquet()) as content, self.transaction(write=True) as connection:
-            new = sql.add_run(connection, run.id, head, saved_at or now())
-            if new:
-                sql.add_measures(connection, run.id, measures)
-                self._put(connection, run.id, content, run.text)
-            sql.add_tags(connection, run.id, names)
-            sql.add_judgements(connection, run.id, judgements)
-        return Saved(run.id, new)
+        _refuse_unstorable(head, measures)
+        if self._has(run.id) and self._write(lambda c: self._add_to(c, run.id, names, judgements)):
+            return Saved(run.id, new=False)
+        with self._prepare(run.to_parquet()) as content:
+
+            def add(connection: Connection) -> bool:
+                new = sql.add_run(connection, run.id, head, saved_at or now())
+                if new:
+                    sql.add_measures(connection, run.id, measures)
+                    self._put(connection, run.id, content, run.text)
+                self._add_to(connection, run.id, names, judgements)
+                return new
+
+            return Saved(run.id, self._write(add))
+
+    def _add_to(
+        self, connection: Connection, run_id: str, tags: Sequence[str], judgements: Sequence[Judgement] = ()
+    ) -> bool:
+        """Whether the run is still there."""
+        if not sql.has_run(connection, run_id):
+            return False
+        sql.add_tags(connection, run_id, tags)
+        sql.add_judgements(connection, run_id, judgements)
+        return True
 
     def tag(self, run_id: str, tags: Iterable[str]) -> None:
         names = [checked_name(tag, "tag") for tag in tags]
-        with self.transaction(write=True) as connection:
-            sql.add_tags(connection, run_id, names)
+        if not self._write(lambda connection: self._add_to(connection, run_id, names)):
+            raise gone(run_id)
 
     def untag(self, run_id: str, tags: Iterable[str]) -> None:
-        with self.transaction(write=True) as connection:
+        def remove(connection: Connection) -> None:
             for name in tags:
-                if not connection.execute("DELETE FROM tags WHERE tag = ? AND run_id = ?", (name, run_id)).rowcount:
+                if not (is_storable(name) and sql.remove_tag(connection, run_id, name)):
                     raise ConfigError(f"the run {short(run_id)} has no tag {shorten(name, 40)!r}", code="unknown-tag")
+
+        self._write(remove)
 
     def pin(self, run_id: str, name: str, kind: PinKind, *, pinned_at: str | None = None) -> Pin | None:
         """Let a name lead to this run; gives where it led before."""
         checked_name(name, "pin")
-        with self.transaction(write=True) as connection:
+
+        def move(connection: Connection) -> Pin | None:
+            if not sql.has_run(connection, run_id):
+                raise gone(run_id)
             before = next((pin for pin in sql.all_pins(connection) if pin.name == name), None)
-            if before is not None and before.kind != kind:
+            if not sql.set_pin(connection, Pin(name, kind, run_id, pinned_at or now())):
                 raise ConfigError(
-                    f"{name} is pinned as {before.kind} already",
+                    f"{name} is pinned as {before.kind if before else 'something else'} already",
                     code="pinned-already",
                     hint=f"karat history unpin {name}",
                 )
-            connection.execute("DELETE FROM pins WHERE name = ?", (name,))
-            connection.execute("INSERT INTO pins VALUES (?, ?, ?, ?)", (name, kind, run_id, pinned_at or now()))
-        return before
+            return before
+
+        return self._write(move)
 
     def unpin(self, name: str) -> None:
-        with self.transaction(write=True) as connection:
-            if not connection.execute("DELETE FROM pins WHERE name = ?", (name,)).rowcount:
+        def remove(connection: Connection) -> None:
+            if not (is_storable(name) and sql.remove_pin(connection, name)):
                 raise NotThere("pin", name, [pin.name for pin in sql.all_pins(connection)])
+
+        self._write(remove)
 
     def delete(self, run_id: str) -> None:
         """A pinned run is something that others rely on, and stays."""
-        with self.transaction(write=True) as connection:
+
+        def remove(connection: Connection) -> None:
             pinned = [pin.name for pin in sql.all_pins(connection) if pin.run_id == run_id]
             if pinned:
                 hint = f"karat history unpin {pinned[0]}"
@@ -166,12 +204,16 @@ class Store(ABC):
                     f"the run {short(run_id)} is pinned as {', '.join(pinned)}", code="pinned-run", hint=hint
                 )
             connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+
+        self._write(remove)
         self._forget(run_id)
 
     # Reading
 
     def find(self, reference: str) -> str:
         """The id that a pin, a tag (its newest run), `latest`, or an id or the beginning of one leads to."""
+        if not is_storable(reference):
+            raise NotThere("run in the history", reference, (), hint="`karat history list` shows all")
         with self.transaction() as connection:
             pins, order = sql.all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
             if reference == LATEST:
@@ -193,6 +235,12 @@ class Store(ABC):
             names = [pin.name for pin in pins]
             raise NotThere("run in the history", reference, names, hint="`karat history list` shows all")
         return str(ids[0][0])
+
+    def run_version(self, reference: str) -> str:
+        """Changes with everything that is written about the run that a reference leads to, and with every pin."""
+        run_id = self.find(reference)
+        with self.transaction() as connection:
+            return sql.run_version(connection, run_id)
 
     def runs(self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None) -> Page:
         """The newest first."""
@@ -291,7 +339,12 @@ class Store(ABC):
 
     def kept(self, run_id: str) -> KeptRun:
         """A run, whole."""
-        return read_kept(self.source(run_id), f"run {short(run_id)}")
+        try:
+            return read_kept(self.source(run_id), f"run {short(run_id)}")
+        except InputError:
+            if self._has(run_id):
+                raise
+            raise gone(run_id) from None  # deleted while it was read
 
     # Shared parts
 
@@ -299,8 +352,21 @@ class Store(ABC):
         with self.transaction() as connection:
             return connection.execute(statement, values).fetchall()
 
+    def _write(self, work: Callable[[Connection], _T]) -> _T:
+        """In a transaction; again where it collided with another one."""
+        for attempt in count(1):
+            try:
+                with self.transaction(write=True) as connection:
+                    return work(connection)
+            except Collision:
+                if attempt == _ATTEMPTS:
+                    raise
+                time.sleep(random.uniform(0.0, min(0.01 * 2**attempt, 1.0)))
+        raise AssertionError  # count() never ends
+
     def _has(self, run_id: str) -> bool:
-        return bool(self._rows("SELECT 1 FROM runs WHERE id = ?", (run_id,)))
+        with self.transaction() as connection:
+            return sql.has_run(connection, run_id)
 
     def _migrate(self, connection: Connection, up_to: int) -> None:
         """To the current tables, inside of one transaction; a store of a newer Karat is left alone."""
@@ -313,9 +379,11 @@ class Store(ABC):
 
     def version(self, connection: Connection) -> int:
         found = connection.execute("SELECT version FROM karat_history").fetchall()
-        return self._known(int(found[0][0]) if found else 0)
+        return self._known(found[0][0] if found else 0)
 
-    def _known(self, version: int) -> int:
+    def _known(self, version: object) -> int:
+        if not isinstance(version, int):
+            raise StoreError("the catalogue of the history is damaged", code="damaged-history", file=self.label)
         if version > CURRENT:
             raise StoreError(
                 f"the history {self.label} was written by a newer Karat (its tables have version {version}, "
@@ -324,6 +392,17 @@ class Store(ABC):
                 hint="update Karat",
             )
         return version
+
+
+def _refuse_unstorable(head: RunHead, measures: Measures) -> None:
+    names = {"system": head.system, "branch": head.branch, "dataset": dataset_name(head.dataset, head.gold)}
+    for field, name in names.items():
+        if name is not None and not is_storable(name):
+            raise InputError("a name that no history can hold", code="bad-name", field=field, got=name)
+    for segment in measures:
+        for name in segment:
+            if not is_storable(name):
+                raise InputError("a segment that no history can hold", code="bad-name", field="segments", got=name)
 
 
 def checked_name(name: str, kind: str) -> str:

@@ -26,9 +26,10 @@ from karat.labels.calibration_file import (
     Rate,
     labels_hash,
 )
-from karat.labels.files import CONFLICT, HIGHEST, Label, Labels, PoolEntry, read_labels, read_pool, refuse_unknown
-from karat.labels.labelled_gold import by_name, chances, refuse_no_overlap, settled_labels, with_labels
-from karat.results.analyses.bounds import BoundsAnalysis, Kind
+from karat.labels.files import CONFLICT, HIGHEST, Kind, Label, Labels, PoolEntry, read_pool, refuse_unknown
+from karat.labels.labelled_gold import by_name, chances, labels_of, refuse_no_overlap, settled_labels, with_labels
+from karat.results.analyses.bounds import BoundsAnalysis
+from karat.results.analyses.bounds import Kind as Reading
 from karat.results.corrected import BY_STRATA, BY_WEIGHTS, judge_strata, judged_pairs
 from karat.results.evaluate import evaluate_all
 from karat.results.result import Result
@@ -50,6 +51,8 @@ from karat.statistics.calibration import (
 from karat.statistics.sampling import Sampling
 
 WIDTH = 0.1
+_JUDGE: Kind = "judge"
+_HUMAN: Kind = "human"
 _NEXT = 1000  # pairs that are named at most
 
 
@@ -112,7 +115,10 @@ def calibrate(
         raise ConfigError("the wanted width is a share, above 0 and under 1", got=width, expected="such as 0.1")
     if (runs or segments) and gold is None:
         raise ConfigError("runs and segments need a gold set", code="no-gold", hint="give it with --gold")
-    labels, people = (x if isinstance(x, Labels) else read_labels(x, highest=highest) for x in (judge, human))
+    labels, people = (
+        x if isinstance(x, Labels) else labels_of(kind, x, highest=highest)
+        for x, kind in ((judge, _JUDGE), (human, _HUMAN))
+    )
     judge, human = (x.files if isinstance(x, Labels) else str(x) for x in (judge, human))
     pooled = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool or ())
     for given in (labels, people) if pool is not None else ():
@@ -250,7 +256,7 @@ def _measured(
 def _metrics(result: Result) -> list[CorrectedMetric]:
     analysis = BoundsAnalysis()
     found = analysis.find(result.measure(analysis.need(result.setup).metrics))
-    rows: dict[tuple[str, Kind], Any] = {(row.metric, row.kind): row for row in found.rows}
+    rows: dict[tuple[str, Reading], Any] = {(row.metric, row.kind): row for row in found.rows}
     refused = {row.metric: row for row in found.refused}
     corrected: dict[str, Any] = {row.metric: row for row in found.rows if row.kind == "judge-calibrated estimate"}
     return [

@@ -13,8 +13,9 @@ import msgspec
 
 from karat.data.saved import SavedObject
 from karat.errors import InputError
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.base import Source
-from karat.results.corrected import NoEstimate
+from karat.results.no_estimate import NoEstimate
 from karat.scoring.extra_labels import JudgedStratum, KnownJudge, Named
 
 SCHEMA: Literal["karat/calibration/1"] = "karat/calibration/1"
@@ -122,7 +123,7 @@ def read_calibration(path: str | PathLike[str]) -> Calibration:
         text = stream.read()
     try:
         return msgspec.json.decode(text, type=Calibration)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         hint = f"expected what `karat calibrate … -o` saves ({SCHEMA})"
         what = f"not a saved calibration: {error}"
         raise InputError(what, code="not-a-calibration", file=source.label, hint=hint) from error

@@ -247,10 +247,10 @@ class Desk:
         return [one for one in found if one.graded or one.skipped]
 
     def not_yet_graded(self, pool: PoolAtDesk, annotator: str) -> set[Key]:
-        """Of a pool that the annotator has begun: what others said of these would be in the way."""
+        """What others said of these would be in the annotator's way, also before the first one is graded."""
         with self._lock:
             given = self._session(pool, annotator).given
-        return {pair for pair in pool.entries if given.get(pair) is None} if given else set()
+        return {pair for pair in pool.entries if given.get(pair) is None}
 
     def labels(self, pool: PoolAtDesk, kind: Kind | None = None) -> Labels:
         """What stands in the labels file of this pool."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 from karat.errors import ConfigError, InputError
 from karat.files.append_log import LineFile, NotContinued
 from karat.files.atomic_write import check_writable, write_whole
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.base import Source, SourcePlace
 from karat.formats.records import RecordDecoder, read_records
 
@@ -311,7 +313,14 @@ class LabelLog:
 
     def drop(self, at: int) -> Label:
         """Take one of `lines` back."""
-        self._file.drop(at)
+        try:
+            self._file.drop(at)
+        except ConfigError:  # of a failing disk nobody knows what it has done: what the file says is true
+            with suppress(OSError, msgspec.MsgspecError):
+                there = self.path.read_bytes().splitlines()
+                self.lines = [msgspec.json.decode(line, type=Label) for line in there if line.strip()]
+                self._given.clear()
+            raise
         label = self.lines.pop(at)
         self._given.pop(label.annotator, None)
         return label
@@ -351,7 +360,7 @@ def _lines(path: Path) -> list[tuple[bytes, Label]]:
         try:
             if line.strip():
                 found.append((line, msgspec.json.decode(line, type=Label)))
-        except (msgspec.MsgspecError, UnicodeError) as error:
+        except DECODE_ERRORS as error:
             hint = "labels are added to what is there: name another file with -o"
             what = f"this is no labels file: {error}"
             raise ConfigError(what, code="not-a-labels-file", file=str(path), line=number, hint=hint) from None

@@ -14,7 +14,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.gold import CHUNK, DOC, Dataset, Gold, GoldBuilder
+from karat.data.gold import CHUNK, DOC, Dataset, Gold
+from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import DocRule
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.base import Source, SourcePlace
@@ -191,7 +192,7 @@ def read_labelling(
     pooled = [] if pool is None else [(entry.key.query, entry.key.item) for entry in read_pool(pool)]
     if not (judge or people):
         return Labelling(bounds=bounds, pooled=pooled)
-    as_gold, labels = _settled_files(people, highest, "human"), _settled_files(judge, highest, None)
+    as_gold, labels = _settled_files(people, highest, "human"), _settled_files(judge, highest, "judge")
     given = _grades([*as_gold, *labels])
     scaled = partial(on_scale, labels=given, highest=highest, gold_scale=gold_scale)
     prepare = partial(_prepared, scaled=scaled, people=as_gold, doc_of=doc_of)
@@ -215,17 +216,30 @@ def read_labelling(
         drawn = {pair: x.inclusion_probability for pair, x in told.items() if x.inclusion_probability is not None}
         shared = {pair: label.grade for pair, label in told.items() if pair in grades}  # none: it judged another set
         return replace(said, human=shared, probability=drawn, known=known_judge(saved))
-    human = settled_labels(read_labels(calibration, highest=highest), str(calibration))
+    human = settled_labels(labels_of("human", calibration, highest=highest), str(calibration))
     refuse_no_overlap(grades, by_name(human), str(calibration))
     return replace(said, human=by_name(human), probability=chances(human))
 
 
-def _settled_files(files: Sequence[str | PathLike[str]], highest: float, kind: Kind | None) -> Labels:
+def labels_of(kind: Kind, *files: str | PathLike[str], highest: float = HIGHEST) -> Labels:
+    """The labels of people, or of judges, in files that may hold both. A file without any of a judge may stand for one,
+    such as that of a second annotator; labels of a judge never stand for people's."""
+    found = read_labels(*files, highest=highest, kind=kind)
+    if len(found):
+        return found
+    every = read_labels(*files, highest=highest)
+    if kind == "human" and len(every):
+        what, hint = "only labels of a judge, which cannot stand for people's", "give labels of people here"
+        raise InputError(what, code="labels-of-a-judge", file=" and ".join(map(str, files)), hint=hint)
+    return every
+
+
+def _settled_files(files: Sequence[str | PathLike[str]], highest: float, kind: Kind) -> Labels:
     """One label a pair; what is wrong with them is said of the files."""
     if not files:
         return Labels()
     named = " and ".join(map(str, files))
-    settled = settled_labels(read_labels(*files, highest=highest, kind=kind), named)
+    settled = settled_labels(labels_of(kind, *files, highest=highest), named)
     return Labels(settled, [SourcePlace(named, None)] * len(settled))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
@@ -27,6 +28,8 @@ _WRONG = {
     404: "is the model's name right, and does the address end as the provider says (often /v1)?",
     405: "the address is not that of a chat endpoint; it often ends in /v1",
 }
+_STILL_ANSWERING = 409  # what a server says that is not done with the same request yet
+_KEY = "Idempotency-Key"
 _FIRST_WAIT = 0.5
 _PATIENCE = 120.0  # seconds that a server may ask to wait
 _UNSUPPORTED = re.compile(r"support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed", re.I)
@@ -36,15 +39,20 @@ _ADDRESS = "such as http://localhost:11434/v1 (--base-url, or OPENAI_BASE_URL); 
 
 
 class Request(NamedTuple):
-    """One conversation, and how long the answer may be."""
+    """One conversation, how long the answer may be, and the code that it has to carry.
+
+    `fresh`: a word that makes it unlike the same request of another time, for servers that answer only once.
+    """
 
     messages: Messages
     max_tokens: int
+    code: str = ""
+    fresh: str = ""
 
     def answered(self, said: str, then: str, *, longer: bool) -> Request:
         """The conversation goes on: what the model said, and what it is told about that."""
         more = [{"role": "assistant", "content": said}, {"role": "user", "content": then}]
-        return Request([*self.messages, *more], self.max_tokens * 2 if longer else self.max_tokens)
+        return self._replace(messages=[*self.messages, *more], max_tokens=self.max_tokens * (2 if longer else 1))
 
 
 class Reply(msgspec.Struct, omit_defaults=True):
@@ -57,6 +65,7 @@ class Reply(msgspec.Struct, omit_defaults=True):
     refusal: str | None = None
     is_cut: bool = False  # it had more to say
     estimated: bool = False  # the server did not count the tokens
+    lost: int = 0  # tries before that got no answer, and may have been charged
 
 
 class NoReply(KaratError):
@@ -100,12 +109,18 @@ class Chat:
     def ask(self, request: Request) -> Reply:
         """Raises NoReply where this request is lost, Halt where all of them would be."""
         retry = Retry(self.retries + 1, statuses=_AGAIN, first=_FIRST_WAIT)
+        tries = _Tries()
+
+        def once() -> Reply:
+            with tries:
+                return self._ask_once(request, tries.refused)
+
         try:
-            return retry.during(lambda: self._ask_once(request))
+            return msgspec.structs.replace(retry.during(once), lost=tries.lost)
         except (HttpError, TooSlow) as error:
             raise NoReply(error.what, lost=retry.again(error)) from None
 
-    def _ask_once(self, request: Request) -> Reply:
+    def _ask_once(self, request: Request, refused: int) -> Reply:
         left = self._not_before - time.monotonic()
         if left > 0:
             time.sleep(left + random.uniform(0.0, 0.1))  # not all in the same moment
@@ -113,13 +128,14 @@ class Chat:
         chosen = {sent: values[name] for name, sent in settings.items()}
         body = {"model": self.model, "messages": request.messages, **chosen}
         url = f"{self.url}/chat/completions"
+        headers = {**self._headers, _KEY: _idempotency_key(url, body, request.fresh, refused)}
         try:
-            answer = self._http.send("POST", url, body, headers=self._headers, timeout=self.timeout)
+            answer = self._http.send("POST", url, body, headers=headers, timeout=self.timeout)
             return self._http.read(answer, lambda content: _reply(content, request.messages))
         except HttpError as error:
             self._refuse_hopeless(error)
             if error.status == 400 and self._adapted(error.what, settings):
-                return self._ask_once(request)  # there is little to adapt, so this ends
+                return self._ask_once(request, refused)  # there is little to adapt, so this ends
             if error.status == 429:
                 with self._lock:  # whoever is told to slow down speaks for all
                     self._not_before = max(self._not_before, time.monotonic() + (error.wait or 0.0))
@@ -145,6 +161,27 @@ class Chat:
                 without = {name: sent for name, sent in used.items() if name != named}
                 self._settings = {**without, named: _OTHER_NAME} if renamed else without
         return True
+
+
+class _Tries:
+    """How often a request was refused, and how often nobody answered."""
+
+    def __init__(self) -> None:
+        self.refused = self.lost = 0
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, (HttpError, TooSlow)):
+            self.lost += error.status is None
+            self.refused += error.status not in (None, _STILL_ANSWERING)
+
+
+def _idempotency_key(url: str, body: dict[str, Any], fresh: str, refused: int) -> str:
+    """The same for the same request, also in another process: a server that keeps such keys then gives the answer that
+    got lost, and charges nothing. Another one after a refusal, which some servers would repeat."""
+    return hashlib.sha256(msgspec.json.encode((url, body, fresh, refused))).hexdigest()[:32]
 
 
 def _reply(content: Any, messages: Messages) -> Reply:

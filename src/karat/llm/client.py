@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,11 +20,13 @@ from karat.llm.options import ModelOptions
 from karat.net.timeouts import Workers
 
 CACHE = Path(".karat") / "llm-cache.sqlite"
-_TABLE = """
-create table if not exists replies (
-    key text primary key, model text not null, time text not null, reply blob not null
-) without rowid
-"""
+# `sent`: requests that no answer has come to yet. What stands in it when a process was killed may have been charged.
+_TABLES = (
+    """create table if not exists replies (
+        key text primary key, model text not null, time text not null, reply blob not null
+    ) without rowid""",
+    "create table if not exists sent (key text primary key) without rowid",
+)
 _ASKED_AGAIN = 2  # times, where an answer cannot be used
 _ECHO = 2_000  # letters of a bad answer that the model is shown again
 T = TypeVar("T")
@@ -48,6 +51,7 @@ class Spending(msgspec.Struct):
     now: Usage
     earlier: Usage
     estimated_calls: int = 0  # whose tokens the server did not count
+    repeated: int = 0  # requests sent once more, since the answer to the first got lost: perhaps charged twice
     cost: float | None = None  # of this time; None where no price is known
     currency: str | None = None
 
@@ -69,7 +73,7 @@ class Client:
     def __init__(self, model: Model, cache: Path, *, fresh: bool = False) -> None:
         self.model, self._cache, self._fresh = model, ReplyCache(cache), fresh
         self._now, self._earlier = _usage(model.model), _usage(model.model)
-        self._estimated = 0
+        self._estimated = self._repeated = 0
         self._lock = threading.Lock()
 
     def ask(self, request: Request) -> Reply:
@@ -78,8 +82,16 @@ class Client:
         if found is not None:
             self._count(self._earlier, found)
             return found
-        reply = self.model.ask(request)
+        is_new = self._cache.note_sent(key)
+        try:
+            reply = self.model.ask(request._replace(fresh=uuid.uuid4().hex) if self._fresh else request)
+        except (NoReply, Halt) as error:
+            if not (isinstance(error, NoReply) and error.lost):
+                self._cache.note_refused(key)
+            raise
         self._cache.put(key, self.model.model, reply)
+        with self._lock:
+            self._repeated += reply.lost + (not is_new)
         self._count(self._now, reply)
         return reply
 
@@ -97,7 +109,8 @@ class Client:
 
     def spending(self, prices: Prices | None) -> Spending:
         with self._lock:
-            return Spending(self._now, self._earlier, self._estimated, *cost_of(self._now, prices))
+            cost, currency = cost_of(self._now, prices)
+            return Spending(self._now, self._earlier, self._estimated, self._repeated, cost, currency)
 
     def close(self) -> None:
         self._cache.close()
@@ -147,7 +160,8 @@ class ReplyCache:
             self._open = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
             self._open.execute("pragma journal_mode = wal")
             self._open.execute("pragma synchronous = normal")
-            self._open.execute(_TABLE)
+            for table in _TABLES:
+                self._open.execute(table)
         except (sqlite3.Error, OSError) as error:
             raise self._refusal(error) from None
 
@@ -159,13 +173,23 @@ class ReplyCache:
             raise self._refusal(error) from None
 
     def put(self, key: str, model: str, reply: Reply) -> None:
-        row = (key, model, reply.time, msgspec.json.encode(reply))
+        row = (key, model, reply.time, msgspec.json.encode(msgspec.structs.replace(reply, lost=0)))
         self._execute("insert or replace into replies values (?, ?, ?, ?)", *row)
+        self.note_refused(key)
+
+    def note_sent(self, key: str) -> bool:
+        """Whether this is the first time; else it was sent before, and no answer came."""
+        statement = "insert into sent values (?) on conflict do nothing returning key"
+        return self._execute(statement, key) is not None
+
+    def note_refused(self, key: str) -> None:
+        """There is nothing left to wait for."""
+        self._execute("delete from sent where key = ?", key)
 
     def _execute(self, command: str, *values: str | bytes) -> Any:
         try:
             with self._lock:
-                return self._open.execute(command, values).fetchone()
+                return next(iter(self._open.execute(command, values).fetchall()), None)
         except sqlite3.Error as error:
             raise self._refusal(error) from None
 

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from karat.errors import ConfigError, KaratError, MissingExtra, shorten
+from karat.errors.redaction import HIDDEN, keep_secret, redact
 from karat.net.timeouts import TooSlow
 
 BUSY = frozenset({429, 502, 503, 504})
@@ -35,7 +36,7 @@ class Secrets:
     """Values from the environment, named in settings as `${NAME}` and never written out."""
 
     def __init__(self, *values: str) -> None:
-        self._seen = {value for value in values if value}
+        self._seen = {value for value in map(keep_secret, values) if value}
 
     def fill(self, template: Any) -> Any:
         """The template with every `${NAME}` put in."""
@@ -51,13 +52,13 @@ class Secrets:
             raise ConfigError(
                 f"the environment has no {name}", code="missing-variable", hint=f"set it: export {name}=…"
             )
-        self._seen.add(value)
+        self._seen.add(keep_secret(value))
         return value
 
     def redact(self, text: str) -> str:
-        for value in self._seen:
-            text = text.replace(value, "***")
-        return text
+        for value in self._seen:  # those too that are too short to be hidden wherever they stand
+            text = text.replace(value, HIDDEN)
+        return redact(text)
 
 
 class HttpError(KaratError):

@@ -19,6 +19,7 @@ from karat.errors import ConfigError, UnknownName
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
+LARGEST = 2**53  # of whole numbers: larger ones are no exact floats, and fit no saved file
 MISSING: Any = object()  # the default of an option that must be given
 
 
@@ -84,6 +85,8 @@ class Option:
         """Raises ConfigError for a value that it cannot have."""
         if value is None and self.default is None:
             return
+        if self.plain_type is int and isinstance(value, Integral) and not -LARGEST <= int(value) <= LARGEST:
+            raise ConfigError(f"{self.name} is too large", code=self.code, expected=f"at most {LARGEST:,}", got=value)
         if not self._fits(value):
             wrong = self.wrong or f"{self.name} is out of range"
             raise ConfigError(wrong, code=self.code, expected=self.expected or self._expected(), got=value)
@@ -107,7 +110,9 @@ class Option:
         said = [f"{words} {end:,g}" for words, end in ends.items() if end is not None]
         if said and said[0].startswith("at least") and len(said) == 1:
             return f"{self.ge:,g} or more"
-        return ", ".join(said) or ("a whole number" if self.plain_type is int else "a finite number")
+        return ", ".join(said) or (
+            f"a whole number of at most {LARGEST:,}" if self.plain_type is int else "a finite number"
+        )
 
 
 @cache

@@ -9,7 +9,7 @@ import msgspec
 from karat.registry import Registry
 from karat.report.blocks import Block, Cell, Column, Dot, Dots, Report, Section, Table, Text
 from karat.report.cells import interval_column, value_cell
-from karat.report.overview import data_name, range_title, run_names, score_note, with_difference_note
+from karat.report.overview import data_name, in_doubt, range_title, run_names, score_note, with_difference_note
 from karat.report.sections.audit import audit_line
 from karat.report.sections.base import ReportSection
 from karat.report.sections.doubts import DoubtsSection
@@ -103,6 +103,11 @@ def page_title(result: Result) -> str:
 
     `bm25 on helpdesk: recall@5 33.2%, 3 findings`
     """
+    [name] = run_names([result.system or result.run])
+    title = f"{name} on {data_name(result.gold.dataset, result.gold.label)}"
+    trouble = in_doubt(result)
+    if trouble is not None:
+        return f"{title}: {trouble}"
     metric = leading_metrics(result.metrics)[0]
     mean = result.means[str(metric)]
     told = [counted(len(result.rows)) if mean is None else f"{metric} {amount(mean, metric.told_in(result.rules))}"]
@@ -110,15 +115,14 @@ def page_title(result: Result) -> str:
         told.append(counted(len(result.findings), "finding"))
     elif result.background and len(result.rows) >= FEW:
         told.append("nothing stands out")
-    [name] = run_names([result.system or result.run])
-    return f"{name} on {data_name(result.gold.dataset, result.gold.label)}: {', '.join(told)}"
+    return f"{title}: {', '.join(told)}"
 
 
 def _range_title(results: Sequence[Result]) -> str:
     gold, metric = results[0].gold, leading_metrics(results[0].metrics)[0]
-    means = {result.system or result.run: result.means.get(str(metric)) for result in results}
+    believed = {r.system or r.run: None if in_doubt(r) else r.means.get(str(metric)) for r in results}
     data = data_name(gold.dataset, gold.label)
-    return range_title(means, data, str(metric), metric.told_in(results[0].rules))
+    return range_title(believed, data, str(metric), metric.told_in(results[0].rules))
 
 
 def _side_by_side(results: Sequence[Result]) -> list[Block]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from karat.data.saved import json_text
 from karat.errors import ConfigError
+from karat.errors.redaction import redact, redact_all
 from karat.files.atomic_write import check_writable, refuse_overwriting, write_whole
-from karat.report.blocks import Column, Report, Section, Table
+from karat.report.blocks import Block, Column, Report, Section, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.markdown import render_markdown
+from karat.report.sections.audit import Artifacts, NotMeasured
+from karat.report.tables import csv_text
 from karat.results.analyses.base import REGISTRY as ANALYSES
 from karat.results.kept_run import keep
 from karat.results.result import Result
@@ -43,7 +45,7 @@ def page(report: Report, command: str = "") -> bytes:
     from karat.report.fit import fitted
     from karat.report.renderers.html import block_weight, render_html
 
-    return render_html(fitted(report, block_weight), command)
+    return render_html(fitted(redact_all(report), block_weight), redact(command))
 
 
 TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
@@ -51,6 +53,8 @@ TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
     "summary": lambda r: r.summary,
     "segments": lambda r: r.segments,
     "audit": lambda r: _audit_frame(r),
+    "not_measured": lambda r: _facts_frame(NotMeasured().blocks(r), ("what", "it needs")),
+    "made_from": lambda r: _facts_frame(Artifacts().full_blocks(r), ("what", "value")),
 }
 
 
@@ -100,7 +104,6 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
 
 
 _FOUND = ("bands", "findings")
-_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # of a table; anything else before a = belongs to a path
 
 
 def _found(name: str) -> Callable[[Result], pl.DataFrame]:
@@ -123,8 +126,10 @@ def _only_one(results: list[Result]) -> Result:
 
 
 def _split(target: str) -> tuple[str | None, Path]:
-    name, equals, path = target.partition("=")
-    return (name, Path(path)) if equals and _NAME.fullmatch(name) else (None, Path(target))
+    from karat.report.tables import table_name
+
+    name = table_name(target)
+    return (None, Path(target)) if name is None else (name, Path(target.partition("=")[2]))
 
 
 def _joined(results: list[Result], table: Callable[[Result], pl.DataFrame]) -> pl.DataFrame:
@@ -156,7 +161,7 @@ WHOLE: dict[str, Callable[[list[Result]], bytes]] = {
 FRAMES: dict[str, Callable[[pl.DataFrame, str], bytes]] = {
     ".json": lambda frame, name: json_text(frame.to_dicts()),
     ".md": _markdown,
-    ".csv": lambda frame, name: frame.write_csv().encode(),
+    ".csv": lambda frame, name: csv_text(frame),
     ".parquet": _parquet,
 }
 
@@ -167,3 +172,10 @@ def _audit_frame(result: Result) -> pl.DataFrame:
     rows = [(e.code, e.count, e.found, e.done, "; ".join(e.examples)) for e in result.audited]
     texts = dict.fromkeys(("found", "done", "examples"), pl.String)
     return pl.DataFrame(rows, schema={"code": pl.String, "count": pl.Int64, **texts}, orient="row")
+
+
+def _facts_frame(blocks: Sequence[Block], columns: tuple[str, str]) -> pl.DataFrame:
+    import polars as pl
+
+    rows = [tuple(map(str, row)) for block in blocks if isinstance(block, Table) for row in block.rows]
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")

@@ -12,7 +12,7 @@ import msgspec
 from karat.data.saved import json_text
 from karat.errors import shorten
 from karat.gates.selftest import Alarm, SelfTest
-from karat.gates.verdicts import GateVerdict, Verdicts
+from karat.gates.verdict_form import GateVerdict, Verdicts
 from karat.report.blocks import Block, Cell, Dot, Dots, Example, Report, Section, Text, Verdict
 from karat.report.build import full_sections
 from karat.report.cells import few_name, queries_cell, relevance_counts, table, value_cell, write_cell

@@ -10,7 +10,7 @@ from karat.labels.merge import Merging
 from karat.labels.pool import Pooling
 from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, Table, Text
 from karat.report.cells import count, few_name, few_warning, table, texts
-from karat.report.sections.labels import why_no_estimate
+from karat.results.no_estimate import why_no_estimate
 from karat.results.numbers import listed, written
 
 _CONFLICTS = 20

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 from karat.report.blocks import Block, Cell, Dot, Dots, Interval, Report, Section, Text
 from karat.report.cells import around, interval_column, table
 from karat.report.overview import data_name, range_title
+from karat.report.tables import csv_text
 from karat.results.leaderboard import Leaderboard, MetricStanding, Standing
-from karat.results.numbers import counted, titled, with_interval, written
+from karat.results.numbers import counted, titled, with_interval
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.grammar import parse_metric
 
 if TYPE_CHECKING:
     import polars as pl
 
-_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}
+_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "−": "$-$",
+    "~": r"\textasciitilde{}",
+    "^": r"\^{}",
+    "\\": r"\textbackslash{}",
+}
 
 
 def leaderboard_report(board: Leaderboard, *, pictures: bool = False) -> Report:
@@ -43,9 +49,10 @@ def _sentence(board: Leaderboard) -> str:
     return range_title(means, data_name(board.dataset, board.gold), metric, unit)
 
 
-def _cell(found: MetricStanding, unit: str) -> Interval:
+def _cell(found: MetricStanding, unit: str, *, marked: bool = True) -> Interval:
+    """`marked`: with letters, for which a picture has no room."""
     text = with_interval(SummaryRow(found.metric, 0, 0, found.value, found.low, found.high), unit)
-    marks = [text, "*" * found.best, found.beats]
+    marks = [text, "*" * found.best, found.beats] if marked else [text]
     return Interval(" ".join(filter(None, marks)), found.value, found.low, found.high)
 
 
@@ -69,7 +76,7 @@ def _pictures(board: Leaderboard) -> list[Section]:
     for at, name in enumerate(board.metrics):
         found = [(s.system, s.metrics[at]) for s in board.systems if s.metrics[at].value is not None]
         found.sort(key=lambda pair: pair[1].value or 0.0, reverse=name not in board.lower_is_better)
-        cells = [(system, _cell(m, board.units[name])) for system, m in found]
+        cells = [(system, _cell(m, board.units[name], marked=False)) for system, m in found]
         scale = around(v for _, cell in cells for v in (cell.value, cell.low, cell.high) if v is not None)
         if cells and scale is not None:
             title = titled(name, board.units[name])
@@ -79,12 +86,16 @@ def _pictures(board: Leaderboard) -> list[Section]:
 
 
 def to_latex(board: Leaderboard) -> str:
-    """A table for a paper: booktabs, best values bold, letters as superscripts."""
+    """A table for a paper: booktabs, best values bold, letters as superscripts, intervals in small print."""
     head = " & ".join(["", "System", *(_latex(titled(name, board.units[name])) for name in board.metrics)])
-    lines = [" & ".join([s.letter, _latex(s.system), *(_latex_cell(m) for m in s.metrics)]) for s in board.systems]
+    lines = [
+        " & ".join([s.letter, _latex(s.system), *(_latex_cell(m, board.units[m.metric]) for m in s.metrics)])
+        for s in board.systems
+    ]
     return "\n".join(
         [
-            f"% {_note(board)}".replace("\n", " "),
+            f"% {_note(board)}".replace("*:", "Bold:"),
+            r"% needs \usepackage{booktabs}",
             rf"\begin{{tabular}}{{ll{'r' * len(board.metrics)}}}",
             r"\toprule",
             head + r" \\",
@@ -97,12 +108,13 @@ def to_latex(board: Leaderboard) -> str:
     )
 
 
-def _latex_cell(found: MetricStanding) -> str:
+def _latex_cell(found: MetricStanding, unit: str) -> str:
     if found.value is None:
         return "--"
-    value = written(found.value)
-    letters = f"$^{{{found.beats}}}$" if found.beats else ""
-    return (rf"\textbf{{{value}}}" if found.best else value) + letters
+    row = SummaryRow(found.metric, 0, 0, found.value, found.low, found.high)
+    value, _, limits = _latex(with_interval(row, unit)).partition(" ")
+    parts = [rf"\textbf{{{value}}}" if found.best else value, f"$^{{{found.beats}}}$" if found.beats else ""]
+    return "".join(parts) + (rf" {{\scriptsize {limits}}}" if limits else "")
 
 
 def _latex(text: str) -> str:
@@ -136,7 +148,7 @@ def board_file(board: Leaderboard, ending: str) -> bytes:
         return to_latex(board).encode()
     frame = to_frame(board)
     if ending == ".csv":
-        return frame.write_csv().encode()
+        return csv_text(frame)
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     return buffer.getvalue()

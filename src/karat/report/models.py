@@ -37,10 +37,14 @@ def spending_blocks(spent: Spending) -> list[Block]:
     rows = [_usage_row("this time", spent.now), _usage_row("earlier, used again", spent.earlier)]
     cost = _NO_PRICE if spent.cost is None else f"This time cost {money(spent.cost)} {spent.currency}"
     note = f"The server did not count the tokens of {spent.estimated_calls:,} calls: estimated, 4 bytes a token."
+    again = (
+        f"{spent.repeated:,} {'request was' if spent.repeated == 1 else 'requests were'} sent a second time, because "
+        "the first answer got lost or the run was killed. A provider that ignores Idempotency-Key may charge both."
+    )
     return [
         table(["", *map(count, ("calls", "tokens in", "tokens out"))], rows),
         Text(f"{cost[0].upper()}{cost[1:]}."),
-        *texts("note", (spent.estimated_calls, note)),
+        *texts("note", (spent.estimated_calls, note), (spent.repeated, again)),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,9 +16,14 @@ from karat.files.atomic_write import write_whole
 if TYPE_CHECKING:
     import polars as pl
 
+    from karat.results.result import Result
+
 Record: TypeAlias = dict[str, Any]
 ENDINGS = (".csv", ".parquet")
 _APART = "; "  # between plain values of one cell
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # of a table; anything else before a = belongs to a path
+_FORMULA = re.compile(r"^\s*[=+\-@\t\r\uFF1D\uFF0B\uFF0D\uFF20]")  # the wide forms too
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def tables_of(found: object) -> dict[str, list[Record]]:
@@ -76,6 +82,17 @@ def joined_tables(found: Sequence[object]) -> dict[str, list[Record]]:
     return into
 
 
+def audit_records(results: Sequence[Result]) -> dict[str, list[Record]]:
+    """The audits of several results, where a report shows them."""
+    rows = [
+        {"system": result.system or result.run, "code": e.code, "count": e.count, "found": e.found, "done": e.done}
+        | {"examples": _APART.join(e.examples)}
+        for result in results
+        for e in result.audited
+    ]
+    return {"audit": rows} if results else {}
+
+
 def table_target(output: str) -> tuple[str, Path] | None:
     """`differences=out.csv` → which table, and where to; None for what is no file of a table."""
     name, equals, path = output.partition("=")
@@ -91,14 +108,50 @@ def table_target(output: str) -> tuple[str, Path] | None:
     return name, Path(path)
 
 
+def table_name(output: str) -> str | None:
+    """The name before `=`; None where it is part of a path."""
+    name, equals, _ = output.partition("=")
+    return name if equals and _NAME.fullmatch(name) else None
+
+
 def write_table(tables: Mapping[str, list[Record]], name: str, path: Path) -> None:
     frame = frame_of(find_table(tables, name))
-    buffer = io.BytesIO()
     if path.suffix.lower() == ".csv":
-        frame.write_csv(buffer)
-    else:
-        frame.write_parquet(buffer)
+        write_whole(path, csv_text(frame))
+        return
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
     write_whole(path, buffer.getvalue())
+
+
+def csv_text(frame: pl.DataFrame) -> bytes:
+    """A table for spreadsheets, which take a text that begins with = + - @ for a formula and run it. Such a text gets a
+    ' in front; numbers stay numbers, also those in a column of texts. Parquet and JSON hold every text as it is.
+
+    >>> import polars as pl
+    >>> print(csv_text(pl.DataFrame({"id": ["=1+1", "-0.5", "a"], "n": [-1, 2, 3]})).decode())
+    id,n
+    '=1+1,-1
+    -0.5,2
+    a,3
+    <BLANKLINE>
+    """
+    import polars as pl
+
+    hidden = frame.with_columns(pl.Series(n, map(_no_formula, frame[n]), pl.String) for n in _texts_of(frame))
+    return hidden.rename({name: _no_formula(name) or "" for name in frame.columns}).write_csv().encode()
+
+
+def _texts_of(frame: pl.DataFrame) -> list[str]:
+    """Columns in which a text might be a formula."""
+    import polars as pl
+
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    return [name for name in texts if frame[name].str.contains(_FORMULA.pattern).any()]
+
+
+def _no_formula(text: str | None) -> str | None:
+    return f"'{text}" if text and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def find_table(tables: Mapping[str, list[Record]], name: str) -> list[Record]:

@@ -16,7 +16,8 @@ from karat.formats.base import Source
 from karat.formats.field_map import FieldMap
 from karat.formats.read import find_kind, read_gold, read_run
 from karat.scoring.doubts import NameWatch, SeenNames, SeenScores, judge_doubts, seen_scores
-from karat.scoring.judged import Judged, Rules, count_states, judge
+from karat.scoring.judge import count_states, judge
+from karat.scoring.judged import Judged, Rules
 from karat.scoring.overlap import count_missing
 from karat.scoring.ranking import drop_repeats, inspect_order
 

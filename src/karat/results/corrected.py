@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 from karat.data.gold import CHUNK
 from karat.data.ids import Bools, Floats, Ints
+from karat.results.drawn_labels import RankBands, deepest_rank, drawn_elsewhere, rank_bands
+from karat.results.no_estimate import NoEstimate
 from karat.scoring.extra_labels import JudgedStratum, Labelling, Named
 from karat.scoring.judged import relevance
 from karat.scoring.metrics.discounted import RBP, rbp_weight
@@ -29,18 +31,6 @@ if TYPE_CHECKING:
 BY_STRATA = "post-stratification by the judge's grade"
 BY_WEIGHTS = "post-stratification by the judge's grade, labels weighted by their chance"
 BORROWED = "error rates of other pairs, assumed to hold here"
-_EXPECTED = 3  # labels; where chance would have brought as many and none is there, people were never shown these hits
-
-
-class NoEstimate(msgspec.Struct, frozen=True):
-    """Why a metric has no judge-calibrated estimate."""
-
-    metric: str
-    code: Literal["few-own-labels", "other-pairs", "nothing-to-borrow"]
-    hits: int  # of the run that only the judge has labelled
-    called: Literal["relevant", "irrelevant"] | None = None  # by the judge: which hits lack labels by people most
-    labelled: int = 0  # hits of that kind that people labelled
-    needed: int = FEW
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -185,11 +175,29 @@ def corrected(side: Result, metric: Precision | RBP, lists: Lists) -> Estimate |
     if np.isnan(side.values[str(metric)]).all():
         return None
     own = _OwnHits(side, metric, drawn_hits(side, metric, lists))
-    if own.enough:
+    unfair = own.unfair(lists)
+    if unfair is None and own.enough:
         return own.estimate()
     if side.labelling.borrow and (share := own.borrowed()) is not None:
         return Estimate(own.mean(share), None, None, BORROWED)
-    return own.refusal()
+    return own.refusal() if unfair is None or side.labelling.borrow else unfair
+
+
+def labels_elsewhere(side: Result, lists: Lists) -> bool:
+    """Whether people's labels are of the hits of another run."""
+    said, gold, mine = side.labelling, lists.judged.gold, side.data.tables[side.view].gold
+    if said.weighted:  # by their chances, each label says for how many hits it stands
+        return False
+    by_people = set(rows_by_people(side).tolist())
+    own = {(gold.queries[q], name) for q, name in zip(lists.query.tolist(), lists.names, strict=True)}
+    places = zip(mine.query_of_item.tolist(), mine.ids, side.data.tables[side.view].places.tolist(), strict=True)
+    known = []
+    for row, (query, name, rank) in enumerate(places):
+        if row not in by_people:
+            known.append((mine.queries[query], name))
+        elif rank > 0:
+            own.add((mine.queries[query], name))
+    return drawn_elsewhere(said.judge, said.human, own, known)
 
 
 class _OwnHits(msgspec.Struct, frozen=True, dict=True):
@@ -215,10 +223,7 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def depth(self) -> int | None:
         """The rank below which people were never asked, if there is one."""
-        ranks, labelled = self.hits.rank[self.estimated], self.hits.rank[self.estimated & self.hits.sampled]
-        deepest = int(labelled.max(initial=0))
-        never = len(labelled) * (ranks > deepest).sum() >= _EXPECTED * max(len(ranks), 1)
-        return deepest if len(labelled) and never else None
+        return deepest_rank(self.hits.rank[self.estimated], self.hits.sampled[self.estimated])
 
     @cached_property
     def inside(self) -> Bools:
@@ -241,15 +246,38 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
         if not at.any():
             return no_strata(units)
         grades, grade = np.unique(hits.judge[at], return_inverse=True)
+        positive = relevance(grades, self.metric.rel)
+        if (bands := self.bands.of) is not None:
+            kinds, grade = np.unique(2 * bands + positive[grade], return_inverse=True)
+            positive = kinds % 2 == 1
         return JudgedPairs(
             unit=self.unit[hits.query[at]],
             units=units,
             grade=grade,
-            positive=relevance(grades, self.metric.rel),
+            positive=positive,
             people=self.people[at],
             weight=hits.weight[at],
             chance=None if hits.chance is None else hits.chance[at],
         ).strata()
+
+    def unfair(self, lists: Lists) -> NoEstimate | None:
+        """Why people's labels of these hits are no fair sample of them, as far as the data can tell."""
+        if not self.said.human or not self.hits.sampled.any() or not self.estimated.any():
+            return None
+        name, hits = str(self.metric), int(self.hits.by_judge.sum())
+        if labels_elsewhere(self.side, lists):
+            return NoEstimate(name, "drawn-elsewhere", hits, labelled=int(self.hits.sampled.sum()))
+        if not self.bands.fair:
+            return NoEstimate(name, "uneven-ranks", hits, labelled=int(self.hits.sampled.sum()))
+        return None
+
+    @cached_property
+    def bands(self) -> RankBands:
+        """Labels drawn with known chances are weighted by them; others should be alike at all ranks."""
+        at, hits = self.inside, self.hits
+        if self.said.weighted or not at.any():
+            return RankBands(None)
+        return rank_bands(hits.rank[at], relevance(hits.judge[at], self.metric.rel), hits.sampled[at])
 
     @property
     def enough(self) -> bool:

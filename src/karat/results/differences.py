@@ -19,7 +19,7 @@ from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import sum_up
 
 SAME = 1e-9  # scores that differ by less differ by rounding
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 _MANY = 2_000  # differences, from which on flipped signs need not be drawn only to say whether p is small
 
 
@@ -96,7 +96,7 @@ class Paired(Bulk, frozen=True):
             return False
         if metric.aggregate is None and p is None:
             p = self._p(metric, there, sampling.seed, sampling.resamples, quick=True)
-        return p is None or p <= 1 - sampling.level + _ROUNDING
+        return p is None or p <= 1 - sampling.level + ROUNDING
 
     def _p(self, metric: Metric, there: Bools, seed: int, permutations: int, *, quick: bool = False) -> float | None:
         if metric.aggregate is not None or not there.any() or not permutations:

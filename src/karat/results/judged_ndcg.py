@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
-from karat.results.corrected import rows_by_people
+from karat.results.corrected import labels_elsewhere, rows_by_people
+from karat.results.drawn_labels import deepest_rank
+from karat.results.no_estimate import NoEstimate
 from karat.scoring.judged import relevance
 from karat.scoring.metrics.discounted import NDCG
+from karat.scoring.unjudged import Lists
 from karat.statistics.calibration import FEW, CalibratedValue
 from karat.statistics.imputed_gain import GradedItems, imputed_ndcg
 
@@ -19,21 +23,29 @@ if TYPE_CHECKING:
 IMPUTED = "grades drawn as people give them beside each grade of the judge"
 
 
-def calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> CalibratedValue | None:
-    """`judged`: the same run with the judge's labels. None where it cannot be told: labels of people that are missing,
-    weighted or too few (ten of each grade of the judge, or of relevant and not, in the top k and below it apart), or
-    a hit of the top k that nobody labelled."""
+def calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> CalibratedValue | NoEstimate | None:
+    """`judged`: the same run with the judge's labels. No estimate where labels of people are missing, have unequal
+    chances, are no fair sample or too few (ten of each grade of the judge, or of relevant and not, in the top k and
+    below it apart), or where nobody labelled a hit of the top k. None where the metric is not defined."""
     said, table = side.labelling, judged.data.tables.get(judged.view)
-    if not said.human or said.weighted or metric.level != "chunk" or metric.budget or table is None:
-        return None
-    own, gold = side.data.tables[side.view].gold, table.gold
+    own = side.data.tables[side.view].gold
     defined = side.rows[~np.isnan(side.values[str(metric)])]
-    place = np.full(len(gold.queries), -1)
+    if metric.level != "chunk" or metric.budget or table is None or not len(defined) or own.located is not None:
+        return None
+    gold, place = table.gold, np.full(len(own.queries), -1)
     place[defined] = np.arange(len(defined))
     lists = side.unjudged_lists("chunk")
     limits = metric.limit(lists.judged)
-    if not len(defined) or gold.located is not None or _unlabelled(side, place, limits):
-        return None
+    hits = (lists.rank <= limits[lists.query]) & (place[lists.query] >= 0)
+    refused = partial(NoEstimate, str(metric), hits=int(hits.sum()))
+    if not said.human:
+        return refused("other-pairs")
+    if said.weighted:
+        return refused("unequal-chances")
+    if _unlabelled(side, lists, hits):
+        return refused("unlabelled-hits")
+    if labels_elsewhere(side, lists):
+        return refused("drawn-elsewhere")
     rows = np.flatnonzero(place[gold.query_of_item] >= 0)
     query = gold.query_of_item[rows]
     added = rows - gold.offsets[query] >= np.diff(own.offsets)[query]
@@ -46,9 +58,12 @@ def calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> CalibratedVal
     added |= by_people
     rank = table.places[rows]
     inside = (rank > 0) & (rank <= limits[query])
+    open_ = added & inside
+    if (depth := deepest_rank(rank[open_], ~np.isnan(human[open_]))) is not None:
+        return refused("not-shown", depth=depth)
     stratum = _strata(judge, added, inside, ~np.isnan(human), metric.rel)
-    if stratum is None:
-        return None
+    if isinstance(stratum, int):
+        return refused("few-own-labels", labelled=stratum)
     grade = np.where(added, np.nan_to_num(human), gold.grades[rows])
     levels = np.unique(np.append(0.0, grade))
     clusters = side.columns.clusters
@@ -66,17 +81,15 @@ def calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> CalibratedVal
     return imputed_ndcg(items, side.sampling)
 
 
-def _unlabelled(side: Result, place: Ints, limits: Ints) -> bool:
-    """Whether the top k of some query has a hit of which nothing is known."""
-    lists, said = side.unjudged_lists("chunk"), side.labelling
-    at = np.flatnonzero((lists.rank <= limits[lists.query]) & (place[lists.query] >= 0))
+def _unlabelled(side: Result, lists: Lists, hits: Bools) -> bool:
+    """Whether nothing is known of some of these hits."""
     queries = lists.judged.gold.queries
-    return any((queries[lists.query[i]], lists.names[i]) not in said.judge for i in at.tolist())
+    return any((queries[lists.query[i]], lists.names[i]) not in side.labelling.judge for i in np.flatnonzero(hits))
 
 
-def _strata(grade: Floats, added: Bools, inside: Bools, people: Bools, rel: float | None) -> Ints | None:
+def _strata(grade: Floats, added: Bools, inside: Bools, people: Bools, rel: float | None) -> Ints | int:
     """A stratum for each grade of the judge in the top k, and one below it: what is found elsewhere is not like it.
-    Grades with too few labels are taken together as relevant or not; None: even these have too few."""
+    Grades with too few labels are taken together as relevant or not; a number: even of these there are only so many."""
     stratum = np.full(len(grade), -1)
     for part in (added & inside, added & ~inside):
         if not (part & ~people).any():
@@ -84,8 +97,8 @@ def _strata(grade: Floats, added: Bools, inside: Bools, people: Bools, rel: floa
         _, of = np.unique(grade[part], return_inverse=True)
         if np.bincount(of, people[part]).min() < FEW:
             _, of = np.unique(relevance(grade[part], rel), return_inverse=True)
-            if np.bincount(of, people[part]).min() < FEW:
-                return None
+            if (least := int(np.bincount(of, people[part]).min())) < FEW:
+                return least
         stratum[part] = of + stratum.max() + 1
     return stratum
 

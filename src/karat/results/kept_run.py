@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +14,10 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Ints
-from karat.errors import InputError
+from karat.errors import InputError, KaratError
+from karat.errors.redaction import redact_all, redact_texts
+from karat.files.decode_errors import DECODE_ERRORS, UNFIT
+from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.results.saved import SavedResult, scores_by_query
 from karat.results.tables_form import SavedTables, from_hexadecimal, hexadecimal
 
@@ -79,10 +83,11 @@ class KeptRun(msgspec.Struct, frozen=True, dict=True):
 
     def saved(self) -> SavedResult:
         """The saved form of the result, whole."""
-        scores = {name: self.rows[SCORE + name].to_list() for name in columns_named(self.rows, SCORE)}
-        return msgspec.structs.replace(
-            self.without_scores(), scores=scores_by_query(self.rows["query_id"].to_list(), scores)
-        )
+        with fitting():
+            scores = {name: self.rows[SCORE + name].to_list() for name in columns_named(self.rows, SCORE)}
+            return msgspec.structs.replace(
+                self.without_scores(), scores=scores_by_query(self.rows["query_id"].to_list(), scores)
+            )
 
     def without_scores(self, *, arrays: bool = False) -> SavedResult:
         """The same but for the scores, of which there may be very many. A run that Karat 0.1 kept has no tables.
@@ -100,9 +105,10 @@ class KeptRun(msgspec.Struct, frozen=True, dict=True):
 
     def cases(self) -> list[Any]:
         """Of the triage, worst first."""
-        found = self.rows.filter(self.rows["case"].is_not_null())
-        texts = dict(zip(found["query_id"].to_list(), found["case"].to_list(), strict=True))
-        return [msgspec.json.decode(texts[query]) for query in self.document.cases if query in texts]
+        with fitting():
+            found = self.rows.filter(self.rows["case"].is_not_null())
+            texts = dict(zip(found["query_id"].to_list(), found["case"].to_list(), strict=True))
+            return [msgspec.json.decode(texts[query]) for query in self.document.cases if query in texts]
 
 
 def keep(
@@ -121,17 +127,17 @@ def keep(
     texts = [_json(cases.get(query)) for query in saved.scores]
     columns = {
         "query_id": pl.Series(list(saved.scores), dtype=pl.String),
-        "query": pl.Series(list(saved.queries.values()), dtype=pl.String),
+        "query": pl.Series(redact_texts(list(saved.queries.values())), dtype=pl.String),
         "missing": pl.Series([q in missing for q in saved.scores], dtype=pl.Boolean),
         "first_rank": pl.Series(first_ranks or [None] * len(saved.scores), dtype=pl.Int64),
-        "case": pl.Series(texts, dtype=pl.String),
+        "case": pl.Series(redact_texts(texts), dtype=pl.String),
         **{
             SCORE + name: pl.Series([scores[name] for scores in saved.scores.values()], dtype=pl.Float64)
             for name in next(iter(saved.scores.values()), {})
         },
         **{VOTE + name: pl.Series(votes, dtype=pl.Float64) for name, votes in saved.votes.items()},
         **{
-            TAG + name: pl.Series(list(map(_json, values)), dtype=pl.String)
+            TAG + name: pl.Series(redact_texts(list(map(_json, values))), dtype=pl.String)
             for name, values in saved.attributes.items()
         },
     }
@@ -139,27 +145,45 @@ def keep(
     if saved.tables is not None:
         columns |= columns_of(saved.tables, len(saved.scores))
         outlined = outline(saved.tables)
+    told = msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}, tables=outlined)
     document = RunDocument(
-        result=msgspec.structs.replace(saved, scores={}, queries={}, attributes={}, votes={}, tables=outlined),
-        triage=None if triage is None else {**triage, "cases": []},
+        result=redact_all(told),
+        triage=None if triage is None else redact_all({**triage, "cases": []}),
         cases=list(cases),
-        sweep=sweep,
-        sections=list(sections),
+        sweep=redact_all(sweep),
+        sections=redact_all(list(sections)),
     )
     return KeptRun.of(document, pl.DataFrame(columns))
 
 
-def read_kept(source: bytes | Path, label: str) -> KeptRun:
-    """A run from its Parquet file; anything but a whole one is refused."""
+@contextmanager
+def fitting(label: str | None = None) -> Iterator[None]:
+    """Parts of a file that anyone can change: where they do not fit together, an error says so."""
     import polars as pl
 
     try:
-        rows = pl.read_parquet(io.BytesIO(source) if isinstance(source, bytes) else source)
+        yield
+    except (*UNFIT, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        if isinstance(error, KaratError):
+            raise
+        what, hint = "the parts of a saved result do not fit together", "save it again: karat eval … -o result.json"
+        raise InputError(what, code="damaged-result", file=label, hint=hint) from error
+
+
+def read_kept(source: bytes | Path, label: str, *, most: int | None = None) -> KeptRun:
+    """A run from its Parquet file; anything but a whole one is refused. `most`: bytes that it may unpack to."""
+    import polars as pl
+
+    what, hint = "not a run that Karat has kept", "the file is cut off or damaged"
+    try:
+        rows = ParquetSource(source, most=most).rows()
         text = rows[DOCUMENT][0]
-    except (pl.exceptions.PolarsError, IndexError, OSError) as error:
-        raise InputError(
-            "not a run that Karat has kept", code="damaged-run", file=label, hint="the file is cut off or damaged"
-        ) from error
+    except UnreadableParquet as error:
+        raise error.as_error(what, code="damaged-run", label=label, hint=hint) from error
+    except (pl.exceptions.PolarsError, IndexError) as error:
+        raise InputError(what, code="damaged-run", file=label, hint=hint) from error
+    if not isinstance(text, str):
+        raise InputError(what, code="damaged-run", file=label, hint=hint)
     document = read_document(text, label)
     measured = (SCORE + row.metric for row in document.result.summary)
     if not {*_COLUMNS, *measured} <= set(rows.columns):
@@ -170,7 +194,7 @@ def read_kept(source: bytes | Path, label: str) -> KeptRun:
 def read_document(text: str | bytes | None, label: str) -> RunDocument:
     try:
         return msgspec.json.decode(text or b"", type=RunDocument)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"not a run that Karat has kept: {error}", code="damaged-run", file=label) from error
 
 

@@ -14,6 +14,7 @@ from karat.data.gold import Dataset
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.results.comparison.compare import names_of, paired_sides
+from karat.results.differences import ROUNDING
 from karat.results.doubts import doubt_text
 from karat.results.result import Result
 from karat.scoring.metrics.base import Metric
@@ -63,8 +64,8 @@ class Leaderboard(SavedObject, frozen=True, kw_only=True):
 def rank_systems(results: Sequence[Result]) -> Leaderboard:
     """Every system against every other, metric by metric, on the queries that both have.
 
-    A difference counts when its p-value (sign flips of paired differences, adjusted by Holm over all pairs of
-    systems) is below 1 − level.
+    A difference counts when it is beyond chance as in `compare` (interval and p agree), and p (sign flips of paired
+    differences) is at most 1 − level also after Holm's adjustment over all pairs of systems.
     """
     if len(results) > len(ascii_lowercase):
         most = len(ascii_lowercase)
@@ -75,15 +76,16 @@ def rank_systems(results: Sequence[Result]) -> Leaderboard:
     metrics = [metric for metric in first.metrics if all(metric in other.metrics for other in results)]
     pairs = [(i, j) for i in range(len(results)) for j in range(i)]
     p = np.ones((len(pairs), len(metrics)))
-    better = np.zeros_like(p)  # by how much the first of a pair is
+    better, beyond = np.zeros_like(p), np.zeros(p.shape, np.bool_)  # by how much the first of a pair is
     for row, (i, j) in enumerate(pairs):
         found = {d.metric: d for d in _differences(results[j], results[i])}
         for column, metric in enumerate(metrics):
             difference = found[str(metric)]
             doubted = any(side.doubts.about(metric) for side in (results[i], results[j]))
             p[row, column] = 1.0 if difference.p is None or doubted else difference.p
+            beyond[row, column] = difference.certain
             better[row, column] = (difference.delta or 0.0) * (1 if metric.direction == "higher" else -1)
-    certain = np.apply_along_axis(holm, 0, p) < 1 - first.sampling.level if pairs else p < 0
+    certain = beyond & (np.apply_along_axis(holm, 0, p) <= 1 - first.sampling.level + ROUNDING) if pairs else beyond
     letters = ascii_lowercase[: len(results)]
     beats = {(system, column): "" for system in range(len(results)) for column in range(len(metrics))}
     for row, (i, j) in enumerate(pairs):

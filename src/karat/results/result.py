@@ -23,7 +23,7 @@ from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
 from karat.results.queries.lists import ListReader
 from karat.results.saved import SegmentRow
-from karat.results.summary import FEW, Scores, SummaryRow, summarise
+from karat.results.summary import FEW, Scores, SummaryRow, nullable, summarise
 from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
 from karat.scoring.ceilings import Bounds, Ceilings, Extremes, Floors
 from karat.scoring.collect import RunData
@@ -34,7 +34,6 @@ from karat.scoring.metrics.base import Metric, share
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.unjudged import Lists, OpenPart, lists_of
 from karat.scoring.views import BM25, OWN, Level, View
-from karat.statistics.distribution import Distribution
 from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -70,9 +69,7 @@ class Context(msgspec.Struct, frozen=True):
     sourced: bool = False  # hits may say which source they are from
     no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
     analysed: bool = False  # whether the pass brought what analyses need
-    opened: Mapping[str, Mapping[Level, list[OpenPart]]] = msgspec.field(
-        default_factory=dict
-    )  # system → its unjudged hits
+    opened: Mapping[str, Mapping[Level, list[OpenPart]]] = {}  # system → its unjudged hits
 
 
 class Result(Bulk, frozen=True):
@@ -111,26 +108,14 @@ class Result(Bulk, frozen=True):
         return self.context.corpus
 
     @property
-    def corpus_size(self) -> int | None:
-        return self.rules.corpus_size
-
-    @property
     def labelling(self) -> Labelling:
         return self.context.labelling
-
-    @property
-    def routes(self) -> tuple[str, ...]:
-        return self.context.routes
-
-    @property
-    def no_bm25(self) -> str | None:
-        return self.context.no_bm25
 
     @property
     def setup(self) -> Setup:
         """What was known of the evaluation before the run was read."""
         return Setup(
-            self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.routes, self.context.sourced
+            self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.context.routes, self.context.sourced
         )
 
     @cached_property
@@ -291,9 +276,9 @@ class Result(Bulk, frozen=True):
     @cached_property
     def floors(self) -> Bounds:
         """Metric → what a random ranking of the corpus scores on each query; empty where its size is not known."""
-        if not self.corpus_size:
+        if not self.rules.corpus_size:
             return {}
-        return Floors(self.data.tables, self.view, self.rows, self.rules, self.corpus_size)
+        return Floors(self.data.tables, self.view, self.rows, self.rules, self.rules.corpus_size)
 
     def row(self, metric: str | Metric) -> SummaryRow:
         """One metric over all queries."""
@@ -436,32 +421,23 @@ class Result(Bulk, frozen=True):
     @cached_property
     def scores(self) -> pl.DataFrame:
         """One row per query, one column per metric, null where undefined."""
-        import polars as pl
+        from karat.results.frames import scores_frame
 
-        columns = {"query_id": pl.Series(self.queries, dtype=pl.String)}
-        return pl.DataFrame(
-            {**columns, **{n: pl.Series(nullable(v), dtype=pl.Float64) for n, v in self.values.items()}}
-        )
+        return scores_frame(self)
 
     @cached_property
     def summary(self) -> pl.DataFrame:
         """One row per metric: n, undefined, mean, low, high, ceiling, floor, few, quartiles, shares of 0 and 1."""
-        import polars as pl
+        from karat.results.frames import summary_frame
 
-        return pl.DataFrame([_flat(r) for r in self.summary_rows], schema=_summary_columns())
+        return summary_frame(self)
 
     @cached_property
     def segments(self) -> pl.DataFrame:
         """One row per segment and metric."""
-        import polars as pl
+        from karat.results.frames import segments_frame
 
-        rows = [
-            {"segment": s.segment, "value": s.value, "queries": s.queries, **_flat(r)}
-            for s in self.segment_rows
-            for r in s.summary
-        ]
-        kinds = {"segment": pl.String, "value": pl.String, "queries": pl.Int64, **_summary_columns()}
-        return pl.DataFrame(rows, schema=kinds)
+        return segments_frame(self)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{m}={'–' if v is None else format(v, '.4f')}" for m, v in self.means.items())
@@ -471,22 +447,3 @@ class Result(Bulk, frozen=True):
 def _taken(values: Floats, rows: Ints) -> Floats:
     """Mostly it is all of them: then no second copy is made."""
     return values if len(rows) == len(values) else values[rows]
-
-
-def _flat(row: SummaryRow) -> dict[str, Any]:
-    spread = row.distribution
-    values = {name: None if spread is None else getattr(spread, name) for name in Distribution.__struct_fields__}
-    return {name: getattr(row, name) for name in row.__struct_fields__ if name != "distribution"} | values
-
-
-def _summary_columns() -> dict[str, Any]:
-    import polars as pl
-
-    kinds: dict[str, Any] = {"metric": pl.String, "n": pl.Int64, "undefined": pl.Int64, "few": pl.Boolean}
-    names = (*SummaryRow.__struct_fields__[:-1], *Distribution.__struct_fields__)
-    return {name: kinds.get(name, pl.Float64) for name in names}
-
-
-def nullable(values: Floats) -> list[float | None]:
-    """None for NaN."""
-    return [None if v != v else v for v in values.tolist()]  # only NaN differs from itself

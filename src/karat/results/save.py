@@ -15,11 +15,13 @@ from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.ids import Floats
 from karat.errors import InputError
+from karat.errors.redaction import redact_all, redact_texts
 from karat.options.option import options_in, values_of
 from karat.results.analyses.base import Setup, restore_analyses
-from karat.results.kept_run import SCORE, KeptRun, columns_named, read_kept
-from karat.results.result import Precomputed, Result, nullable
+from karat.results.kept_run import SCORE, KeptRun, columns_named, fitting, read_kept
+from karat.results.result import Precomputed, Result
 from karat.results.saved import SavedResult, origin, read_saved, scores_by_query
+from karat.results.summary import nullable
 from karat.results.tables_form import SavedTables, restored_tables, saved_tables
 from karat.scoring.collect import RunData
 from karat.scoring.judged import Rules
@@ -41,23 +43,23 @@ def saved_form(result: Result) -> SavedResult:
     rows, attributes = result.rows.tolist(), {name: attribute(result.gold, name) for name in names}
     return SavedResult(
         **origin(result),
-        settings=values_of(result.rules),
-        provenance=result.provenance,
-        audit=list(result.audited),
+        settings=redact_all(values_of(result.rules)),
+        provenance=redact_all(result.provenance),
+        audit=redact_all(list(result.audited)),
         summary=result.summary_rows,
         bm25=result.bm25,
         scores=scores_by_query(result.queries, {name: nullable(values) for name, values in result.values.items()}),
-        queries={q: result.gold.text(i) for q, i in zip(result.queries, rows, strict=True)},
+        queries=dict(zip(result.queries, redact_texts([result.gold.text(i) for i in rows]), strict=True)),
         statistics=result.sampling.saved(result.cluster),
-        segments=result.segment_rows if result.segmented_by else [],
+        segments=redact_all(result.segment_rows) if result.segmented_by else [],
         attributes={name: [column[i] for i in rows] for name, column in attributes.items()},
         votes={name: votes.tolist() for name, votes in result.votes.items()},
         definitions=result.definitions,
         missing=sorted(result.missing),
         bands=result.bands,
-        findings=result.findings,
-        analyses=result.analyses.found,
-        lacking=result.analyses.lacking,
+        findings=redact_all(result.findings),
+        analyses=redact_all(result.analyses.found),
+        lacking=redact_all(result.analyses.lacking),
         wrong_hits_judged=result.wrong_hits_judged,
         doubts=result.doubts,
         tables=saved_tables(result.data, result.gold, result.rows) if result.data.tables else None,
@@ -138,9 +140,10 @@ def load(path: str | PathLike[str]) -> Result | dict[str, Result]:
 
     A file that holds several systems gives a dict of results by system.
     """
-    if str(path).endswith(".parquet"):
-        return from_kept(read_kept(Path(path), str(path)))
-    results = [restore(saved) for saved in read_saved(path)]
+    with fitting(str(path)):
+        if str(path).endswith(".parquet"):
+            return from_kept(read_kept(Path(path), str(path)))
+        results = [restore(saved) for saved in read_saved(path)]
     return results[0] if len(results) == 1 else {result.system: result for result in results}
 
 

@@ -14,7 +14,8 @@ from karat import __version__
 from karat.data.audit import Entry
 from karat.data.saved import SavedOfSystem
 from karat.errors import InputError
-from karat.files.decode_errors import refusal
+from karat.errors.redaction import redact_all, redact_known
+from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source
 from karat.registry import Registry
 from karat.results.diagnosis.bands import Reading
@@ -34,7 +35,8 @@ _SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
 def origin(result: Result) -> dict[str, Any]:
     """What all objects that are saved of a result begin with: the version, and what was evaluated."""
     system, gold = result.system, result.gold
-    return {"karat": __version__, "system": system, "run": result.run, "gold": gold.label, "dataset": gold.dataset}
+    about = {"system": system, "run": result.run, "gold": gold.label, "dataset": gold.dataset}
+    return {"karat": __version__, **redact_all(about)}
 
 
 def scores_by_query(
@@ -94,6 +96,7 @@ def saved_text(saved: SavedResult) -> bytes:
     """As a file: indented for people, but for the tables, which only programs read."""
     tables = b"" if saved.tables is None else b',\n  "tables": ' + msgspec.json.encode(saved.tables)
     text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(saved, tables=None)), indent=2)
+    text = redact_known(text.decode()).encode()  # queries may be called like a secret
     return text.removesuffix(b',\n  "tables": null\n}') + tables + b"\n}\n"
 
 
@@ -122,7 +125,7 @@ def read_results(path: str | PathLike[str]) -> list[SavedResult]:
         problem = refusal(error, source.label, None, text)
         problem.hint = f"expected a result saved by Karat ({SCHEMA})"
         raise problem from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"not a saved result: {error}", code="not-a-result", file=source.label) from error
 
 

@@ -169,3 +169,8 @@ def _mean_beside(values: Floats, bounds: Floats, votes: Floats | None) -> float 
 def number(value: float) -> float | None:
     """None for NaN, which JSON has no word for."""
     return None if value != value else value
+
+
+def nullable(values: Floats) -> list[float | None]:
+    """None for NaN."""
+    return [None if v != v else v for v in values.tolist()]  # only NaN differs from itself

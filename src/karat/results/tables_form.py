@@ -13,6 +13,7 @@ from karat.data.gold import Gold
 from karat.data.ids import Bools, Floats, Ints
 from karat.data.passages.passage import Located
 from karat.errors import InputError
+from karat.results.summary import nullable
 from karat.scoring.collect import Columns, RunData
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.table import JudgedTable
@@ -147,13 +148,9 @@ def _saved_view(view: View, gold: int, table: JudgedTable, rows: Ints, data: Run
         rank=table.rank[kept].tolist(),
         item=(table.item[kept] - table.gold.offsets[query]).tolist(),
         by_document=None if table.by_document is None else np.flatnonzero(table.by_document[rows]).tolist(),
-        columns={name: _nullable(values[rows]) for name, values in data.values.get(view, {}).items()},
-        votes={name: _nullable(values[rows]) for name, values in data.votes.get(view, {}).items()},
+        columns={name: nullable(values[rows]) for name, values in data.values.get(view, {}).items()},
+        votes={name: nullable(values[rows]) for name, values in data.votes.get(view, {}).items()},
     )
-
-
-def _nullable(values: Floats) -> list[float | None]:
-    return [None if v != v else v for v in values.tolist()]  # only NaN differs from itself
 
 
 def restored_tables(saved: SavedTables, system: str, gold: Gold, missing: frozenset[str]) -> RunData:

@@ -39,7 +39,7 @@ class BM25(Retriever):
 
     def index(self, corpus: Corpus) -> None:
         refuse_empty(corpus)
-        told: list[str | None] = corpus.fields.get("language") or []
+        told = [None if name is None else str(name) for name in corpus.fields.get("language") or []]
         self._told = any(told)
         self._usual = self.language or next((name for name, _ in Counter(filter(None, told)).most_common(1)), None)
         languages = [language or self._usual for language in told] or [self._usual] * len(corpus)

@@ -9,7 +9,7 @@ _KINDS = {
     "calibration": "karat.labels.calibration_file:Calibration",
     "comparison": "karat.results.comparison.compare:Comparison",
     "corpus": "karat.formats.corpus:CorpusEntry",
-    "gates": "karat.gates.verdicts:Verdicts",
+    "gates": "karat.gates.verdict_form:Verdicts",
     "gold": "karat.formats.gold_records:GoldEntry",
     "labels": "karat.labels.files:Label",
     "leaderboard": "karat.results.leaderboard:Leaderboard",

@@ -4,15 +4,13 @@ thresholds are settled. What was settled is counted in the audit."""
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from karat.data.audit import Audit
 from karat.data.bulk import Bulk
-from karat.data.gold import DOC, Gold
+from karat.data.gold import Gold
 from karat.data.hits import Hits
 from karat.data.ids import (
     Bools,
@@ -20,25 +18,18 @@ from karat.data.ids import (
     Floats,
     Hashes,
     Ints,
-    as_list,
-    find,
     hashes,
-    like,
-    may_repeat,
     take,
     take_list,
 )
-from karat.data.prices import Prices, estimate_tokens, unpriced
-from karat.data.versions import is_said
+from karat.data.prices import Prices, estimate_tokens
 from karat.errors import InputError
 from karat.matching.cover import THRESHOLD
 from karat.options.option import option
-from karat.scoring.dates import newer
 from karat.scoring.options import CountingOptions
-from karat.scoring.ranking import drop_repeats, inspect_order, places_of, rank_order
 
 if TYPE_CHECKING:
-    from karat.data.ids import Ids
+    pass
 
 
 _SIZED = ("tokens", "text")
@@ -193,55 +184,6 @@ def relevance(grade: Floats, rel: float | None) -> Bools:
     return grade > 0 if rel is None else grade >= rel
 
 
-def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, start: int = 0) -> Judged:
-    """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits; `start`: where
-    in the gold set its queries begin, if they stand in that order."""
-    hits, queries = _known_queries(hits, gold, audit, start)
-    hits = hits if rules.scores is None else hits.with_best_highest(rules.scores == "lower-is-better")
-    audit.count("turned_scores", len(hits.queries) if hits.turned else 0)
-    count_states(hits, audit)
-    _count_unpriced(hits, rules, audit)
-    inspect_order(hits, audit, rules)
-    hits = _prune(_cut(hits, rules, audit), rules, audit)
-    _count_estimated(hits, audit)
-    doc_rule = DocRule(rules.doc_of)
-    hashed = hits.hashed
-    if may_repeat(hits.ids, hits.offsets, hashed):
-        hits = drop_repeats(hits, audit, rules)
-        hashed = None
-    if rules.no_future:
-        hits, hashed = _drop_newer(hits, gold, queries, doc_rule, audit), None
-    query = hits.query_of_row
-    rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit, hashed)
-    order = rank_order(hits, query, rows, depth, rules)
-    place = places_of(order, rows)
-    by_place = np.argsort(place) if gold.located is None else np.lexsort((-gold.grades[items], place))
-    rows, items = rows[by_place], items[by_place]
-    rank = place[by_place] - hits.offsets[query[rows]] + 1
-    gold_query, gold_grade = gold_side(gold, queries)
-    return Judged(
-        gold=gold,
-        queries=queries,
-        present=np.ones(len(queries), np.bool_),
-        depth=np.diff(hits.offsets),
-        k=cutoffs(gold, queries, rules),
-        gold_query=gold_query,
-        gold_grade=gold_grade,
-        hit_query=query[rows],
-        hit_rank=rank,
-        hit_grade=gold.grades[items],
-        hit_new=np.ones(len(rows), np.bool_) if by_document is None else first_of_item(items),
-        by_document=by_document,
-        hits=hits,
-        order=order,
-        doc_rule=doc_rule,
-        fuzzy_threshold=rules.fuzzy_threshold,
-        hit_item=items,
-        prices=rules.prices,
-        zero_without_gold=rules.no_relevant == "zero",
-    )
-
-
 def judge_places(gold: Gold, queries: Ints, places: Ints, rules: Rules) -> Judged:
     """Queries of which only the place of each gold item (all of the set's) is known, 0 = not in the list."""
     gold_query, gold_grade = gold_side(gold, queries)
@@ -296,47 +238,6 @@ def _unanswered(gold: Gold, queries: Ints, rules: Rules, *, present: bool, by_do
     )
 
 
-def _known_queries(hits: Hits, gold: Gold, audit: Audit, start: int) -> tuple[Hits, Ints]:
-    end = start + len(hits.queries)
-    if gold.queries[start:end] == hits.queries:  # in the same order: nothing to look up
-        return hits, np.arange(start, end)
-    queries = np.fromiter(map(gold.index.get, hits.queries, repeat(-1)), np.int64, len(hits.queries))
-    known = queries >= 0
-    if known.all():
-        return hits, queries
-    unknown = np.flatnonzero(~known)
-    audit.count("unknown_queries", len(unknown), (hits.queries[i] for i in unknown[:3]))
-    return hits.select_queries(known), queries[known]
-
-
-def count_states(hits: Hits, audit: Audit) -> None:
-    """Queries that came back empty or failed."""
-    empty = np.flatnonzero(np.diff(hits.offsets) == 0)
-    audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
-    failed = [f"{q}: {e}" for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
-    audit.count("failed_queries", len(failed), failed)
-
-
-def _count_unpriced(hits: Hits, rules: Rules, audit: Audit) -> None:
-    """Queries whose cost is not known although there is a price table."""
-    if rules.prices is None:
-        return
-    reasons = [
-        next((why for used in usage or () if (why := unpriced(used, rules.prices))), None)
-        for usage in hits.fields.get("usage", ())
-    ]
-    found = [why for why in reasons if why]
-    audit.count("unpriced_queries", len(found), dict.fromkeys(found))
-
-
-def _count_estimated(hits: Hits, audit: Audit) -> None:
-    """Only where somebody asked for tokens."""
-    if "tokens" in hits.columns:
-        said, texts = hits.columns["tokens"], hits.columns.get("text", [])
-        estimated = sum(own is None and text is not None for own, text in zip(said, texts, strict=False))
-        audit.count("estimated_tokens", estimated)
-
-
 def _whole(tokens: Any) -> int:
     """A number of tokens, whatever it comes from: a log, a column of a table, a field of the corpus."""
     text = str(tokens)
@@ -345,115 +246,6 @@ def _whole(tokens: Any) -> int:
             "not a number of tokens", code="bad-value", field="tokens", expected="a whole number, 0 or more", got=tokens
         )
     return int(text)
-
-
-def _cut(hits: Hits, rules: Rules, audit: Audit) -> Hits:
-    """The first hits as they were returned, before anything else is taken out of the list."""
-    if rules.top_k is None:
-        return hits
-    query = hits.query_of_row
-    over = np.arange(len(query)) - hits.offsets[query] >= rules.top_k
-    if not over.any():
-        return hits
-    audit.count("cut_hits", int(over.sum()))
-    order = rank_order(hits, query, np.zeros(0, np.int64), rules.top_k, rules)
-    kept = np.flatnonzero(~over)
-    return hits.select_rows(kept if order is None else np.sort(order[kept]))
-
-
-def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
-    if rules.min_score is None:
-        return hits
-    unscored = len(hits.query_of_row) if hits.score is None else int(np.isnan(hits.score).sum())
-    audit.count("unscored_hits", unscored)
-    if hits.score is None:
-        return hits
-    low = hits.score < rules.min_score
-    if not low.any():
-        return hits
-    audit.count("pruned_hits", int(low.sum()))
-    return hits.select_rows(np.flatnonzero(~low))
-
-
-def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit: Audit) -> Hits:
-    """Hits that did not exist yet at their query's as_of. The gold stays whole: what it lists is still asked for."""
-    late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
-    dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
-    said = np.array([is_said(v) for v in hits.columns.get("doc_version") or [None] * len(late)], np.bool_)
-    audit.count("undated_hits", int((~said & dated[hits.query_of_row]).sum()))
-    if not (late == 1).any():
-        return hits
-    gone = hits.select_rows(np.flatnonzero(late == 1))
-    query = gone.query_of_row
-    named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
-    audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
-    kept = hits.select_rows(np.flatnonzero(late != 1))
-    _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit(), None)
-    _, older, _ = _match(kept, gold, queries, kept.query_of_row, doc_rule, Audit(), None)
-    wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may stand in an older chunk too
-    examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
-    audit.count("future_gold", len(wanted), examples)
-    return kept
-
-
-def _match(
-    hits: Hits,
-    gold: Gold,
-    queries: Ints,
-    query: Ints,
-    doc_rule: DocRule,
-    audit: Audit,
-    hashed: Hashes | None,
-) -> tuple[Ints, Ints, Bools | None]:
-    """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks.
-
-    A hit that holds several passages has a row for each.
-    """
-    items = gold.items_of(queries)
-    gold_query = queries[query]
-    named_exactly = items[gold.kinds[items] != DOC]
-    rows, matched = _find(hits.ids, gold_query, gold, named_exactly, hashed)
-    by_document = None
-    if gold.located is not None:
-        holding, held = gold.located.find(hits.ids, gold_query, queries)
-        rows, matched = np.concatenate([rows, holding]), np.concatenate([matched, held])
-        by_document = np.bincount(query[holding], minlength=len(queries)) > 0
-    of_document = items[gold.names_document(doc_rule)[items]]
-    if not len(of_document) or not _has_documents(hits, gold, of_document, doc_rule):
-        return rows, matched, by_document
-    left = np.ones(len(query), np.bool_)
-    left[rows] = False
-    rest = np.flatnonzero(left)
-    more, by_doc = _find(_docs(hits, doc_rule, rest), gold_query[rest], gold, of_document)
-    if not len(more):
-        return rows, matched, by_document
-    documents = np.flatnonzero(np.bincount(by_doc))
-    audit.count("doc_level_gold", len(documents), take_list(gold.items, documents[:3]))
-    by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
-    by_document[query[rest[more]]] = True
-    return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
-
-
-def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:
-    names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.items, items)
-    owners = np.searchsorted(gold.offsets, items, "right") - 1
-    rows, at = find(ids, gold_query, names, owners, hashed)
-    return rows, items[at]
-
-
-def _has_documents(hits: Hits, gold: Gold, of_document: Ints, doc_rule: DocRule) -> bool:
-    """Whether a hit's document can differ from its id at all."""
-    if hits.docs is not None or (gold.kinds[of_document] == DOC).any():
-        return True
-    return doc_rule.any_chunk(hits.ids, hits.written)
-
-
-def _docs(hits: Hits, doc_rule: DocRule, rows: Ints) -> Ids:
-    guessed = doc_rule.docs(take(hits.ids, rows))
-    if hits.docs is None:
-        return guessed
-    said = take_list(hits.docs, rows)
-    return like(guessed, [s or g for s, g in zip(said, as_list(guessed), strict=True)])
 
 
 def first_of_item(items: Ints) -> Bools:

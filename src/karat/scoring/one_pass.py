@@ -17,7 +17,8 @@ from karat.data.ids import DocRule, Floats, Hashes, Ints, take
 from karat.errors import InputError
 from karat.scoring.dates import OddVersion, odd_versions
 from karat.scoring.doubts import NameWatch, SeenNames, SeenScores, seen_scores
-from karat.scoring.judged import Judged, Rules, judge
+from karat.scoring.judge import judge
+from karat.scoring.judged import Judged, Rules
 from karat.scoring.list_hashes import DEPTHS, list_hashes
 from karat.scoring.metrics.base import INFINITE, Metric
 from karat.scoring.metrics.evidence import LOOKED, Covering

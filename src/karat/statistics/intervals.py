@@ -45,14 +45,25 @@ def mean_intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Float
 def _interval(sums: Sums, ends: Range, sampling: Sampling) -> Floats:
     if not int(sums.defined[0]) or (not _bounded(ends) and _unknown_spread(sums, ends)):
         return np.full((1, 2), np.nan)
+    ends = _alike(sums, ends)
     limits = _normal_limits if len(sums.counts) > _LARGE else METHODS[sampling.method]
     return _rounded(limits(sums, np.array([ends]), sampling), ends)
+
+
+def _alike(sums: Sums, ends: Range) -> Range:
+    """The ends of differences that are all the same: no change, and as much again. So a delay of 10 ms on each of 30
+    queries has a width; where nothing changed on any of them, there is none to see."""
+    if math.isfinite(ends[0]) or math.isfinite(ends[1]):
+        return ends
+    values = sums.above[:, 0] / np.where(sums.below[:, 0], sums.below[:, 0], np.nan)
+    same = float(np.nanmax(values))
+    return (min(0.0, 2 * same), max(0.0, 2 * same)) if same and np.nanmin(values) == same else ends
 
 
 def _unknown_spread(sums: Sums, ends: Range) -> bool:
     """Without ends, values that are all the same say nothing of how far others may lie.
 
-    Differences (no end on either side) of many queries are another matter: nothing changed on any of them.
+    Differences (no end on either side) of many queries are another matter: see `_alike`.
     """
     same = np.ptp(sums.above[:, 0] / np.where(sums.below[:, 0], sums.below[:, 0], np.nan)) == 0
     few = sums.units < _FEW_ALIKE or math.isfinite(ends[0]) or math.isfinite(ends[1])

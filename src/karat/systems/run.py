@@ -18,6 +18,7 @@ from karat.data.question import Question
 from karat.errors import ConfigError, KaratError, printable, shorten
 from karat.files.append_log import LineFile, NotContinued
 from karat.files.atomic_write import write_whole
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.corpus import read_corpus
 from karat.formats.questions import read_questions
 from karat.formats.run_records import ranked_hits
@@ -113,7 +114,7 @@ def run_retriever(
                 tick()
                 if asked == _HOPELESS < len(todo) and asker.counts["failed"] == asked:
                     what = f"stopped, for the first {asked} queries failed: {asker.examples['failed'][0]}"
-                    hint = "mend it, then the same command with --retry-failed; without, it goes on after them"
+                    hint = "fix the cause, then run the same command with --retry-failed"
                     raise ConfigError(what, code="every-query-failed", hint=hint)
     finally:
         log.close()
@@ -361,7 +362,7 @@ class RunFile(_Records):
         try:
             found = msgspec.json.decode(line)
             query = found["query_id"]
-        except (msgspec.MsgspecError, UnicodeError, TypeError, KeyError):
+        except (*DECODE_ERRORS, TypeError, KeyError):
             raise self._refusal("it is no run log") from None
         for name, value in self._settings.items():
             if found.get(name) != value:

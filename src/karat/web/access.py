@@ -6,34 +6,77 @@ import hashlib
 import hmac
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from karat.errors import ConfigError
+from karat.files.atomic_write import write_whole
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SESSION = 12 * 3600.0  # seconds after which a log-in ends
+PRIVATE = 0o600  # mode of a file of users
 _TRIES, _SPAN = 5, 60.0  # wrong passwords of a name in so many seconds
-_COST = {"n": 2**14, "r": 8, "p": 1, "maxmem": 64 << 20}
-_USER = re.compile(r"(?P<name>[\w.@-]{1,64}):scrypt:(?P<salt>[0-9a-f]{32}):(?P<hash>[0-9a-f]{64})")
+_MOST_SESSIONS = 10_000  # the oldest ends when there are more
 _NOBODY = "0" * 32
 # Who is logged in, of the request that is being answered; empty for who knows the token, None for nobody.
 VISITOR: ContextVar[str | None] = ContextVar("visitor", default=None)
 
 
+class HashCost(NamedTuple):
+    """How much work scrypt makes of a password: N = 2^log_n, block size r, p times."""
+
+    log_n: int
+    r: int
+    p: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes that one hash takes."""
+        return 128 * self.r * ((1 << self.log_n) + self.p + 2)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self))
+
+
+COST = HashCost(17, 8, 1)
+_FIRST_COST = HashCost(14, 8, 1)  # of lines that do not name theirs
+_USER = re.compile(
+    r"(?P<name>[\w.@-]{1,64}):scrypt:(?:(?P<cost>[0-9]{1,2},[0-9]{1,2},[0-9]{1,2}):)?"
+    r"(?P<salt>[0-9a-f]{32}):(?P<hash>[0-9a-f]{64})"
+)
+_LEAST_COST, _MOST_COST = HashCost(4, 1, 1), HashCost(20, 16, 16)
+
+
+class User(NamedTuple):
+    """What is known of a password: it cannot be read from it."""
+
+    salt: str
+    hash: str
+    cost: HashCost = _FIRST_COST
+
+
 class Access(msgspec.Struct):
-    """`hosts`: names under which this server may be asked for; another one is a page of a stranger in disguise."""
+    """`hosts`: names under which this server may be asked for; another one is a page of a stranger in disguise.
+
+    Any number of threads may ask at once. `cost`: what a password of lower cost is hashed again with when its user logs
+    in; `upgraded` is told of it, with the user before and after."""
 
     hosts: frozenset[str] = frozenset(LOOPBACK)
     token: str | None = None
-    users: dict[str, tuple[str, str]] = {}  # name → salt, hash
+    users: dict[str, User] = {}
     clock: Callable[[], float] = time.monotonic
+    cost: HashCost = COST
+    upgraded: Callable[[str, User, User], None] | None = None
     _sessions: dict[str, tuple[str, float]] = {}  # hash of the cookie → name, end
-    _failures: dict[str, list[float]] = {}
+    _tries: dict[str, list[float]] = {}  # name → wrong ones, and those that are being checked
+    _swept: float = float("-inf")
+    _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     @property
     def open(self) -> bool:
@@ -44,33 +87,64 @@ class Access(msgspec.Struct):
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
     def log_in(self, name: str, password: str) -> str | None:
-        """A cookie, where the password (or, without a name, the token) is right."""
-        tries = [at for at in self._failures.get(name, []) if self.clock() - at < _SPAN]
-        if len(tries) >= _TRIES:
-            return None
-        if not (self.is_token(password) if not name else self._is_password(name, password)):
-            self._failures = {**dict(list(self._failures.items())[-1000:]), name: [*tries, self.clock()]}
+        """A cookie, where the password (or, without a name, the token) is right.
+
+        A try counts as wrong until it was right: so many at once are no way around the limit."""
+        at = self._begin_try(name)
+        if at is None or not (self.is_token(password) if not name else self._is_password(name, password)):
             return None
         cookie = secrets.token_urlsafe(32)
-        self._sessions[_hash(cookie)] = (name, self.clock() + SESSION)
+        with self._lock:
+            left = list(self._tries.pop(name, []))
+            if at in left:
+                left.remove(at)
+            if left:
+                self._tries[name] = left
+            self._sessions[_hash(cookie)] = (name, self.clock() + SESSION)
+            while len(self._sessions) > _MOST_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
         return cookie
 
     def log_out(self, cookie: str) -> None:
-        self._sessions.pop(_hash(cookie), None)
+        with self._lock:
+            self._sessions.pop(_hash(cookie), None)
 
-    def is_logged_in(self, cookie: str) -> bool:
+    def visitor(self, cookie: str) -> str | None:
+        """Who logged in with this cookie; empty for who knows the token, None for nobody."""
+        if not cookie:
+            return None
+        key, now = _hash(cookie), self.clock()
+        with self._lock:
+            name, end = self._sessions.get(key, ("", now))
+            if end <= now:
+                self._sessions.pop(key, None)
+                return None
+            return name
+
+    def _begin_try(self, name: str) -> float | None:
+        """When it began; None: there were too many."""
         now = self.clock()
-        self._sessions = {key: value for key, value in self._sessions.items() if value[1] > now}
-        return _hash(cookie) in self._sessions
-
-    def user_of(self, cookie: str) -> str:
-        """Who logged in with it; nothing for nobody, and for who knows the token."""
-        return self._sessions[_hash(cookie)][0] if self.is_logged_in(cookie) else ""
+        with self._lock:
+            if now - self._swept >= _SPAN:  # names that nobody has tried for long
+                self._swept = now
+                self._tries = {who: tries for who, tries in self._tries.items() if now - tries[-1] < _SPAN}
+            tries = [at for at in self._tries.get(name, []) if now - at < _SPAN]
+            if len(tries) >= _TRIES:
+                return None
+            self._tries[name] = [*tries, now]
+            return now
 
     def _is_password(self, name: str, password: str) -> bool:
-        """As slow for a name that nobody has."""
-        salt, wanted = self.users.get(name, (_NOBODY, ""))
-        return hmac.compare_digest(_slow_hash(password, salt), wanted)
+        """As slow for a name that nobody has. A hash of lower cost is made again, for the right password."""
+        user = self.users.get(name, User(_NOBODY, "", self.cost))
+        right = hmac.compare_digest(_slow_hash(password, user.salt, user.cost), user.hash)
+        if user.cost.memory * user.cost.p < self.cost.memory * self.cost.p:
+            again = made_user(password, self.cost)  # also for a wrong one: the time that it takes tells nothing
+            if right:
+                self.users[name] = again
+                if self.upgraded is not None:
+                    self.upgraded(name, user, again)
+        return right
 
 
 def read_token(file: str | None, variable: str | None) -> str | None:
@@ -86,29 +160,63 @@ def read_token(file: str | None, variable: str | None) -> str | None:
     return token
 
 
-def read_users(file: str) -> dict[str, tuple[str, str]]:
-    users: dict[str, tuple[str, str]] = {}
+def read_users(file: str) -> dict[str, User]:
+    users: dict[str, User] = {}
     for number, line in enumerate(_text(file).splitlines(), 1):
         if line.strip() and not line.startswith("#"):
-            found = _USER.fullmatch(line.strip())
+            found = parse_user(line)
             if found is None:
-                hint, expected = f"karat users {file} NAME writes such a line", "name:scrypt:salt:hash"
+                hint, expected = f"karat users {file} NAME writes such a line", "name:scrypt:cost:salt:hash"
                 raise ConfigError("not a user", code="bad-user", file=file, line=number, expected=expected, hint=hint)
-            users[found["name"]] = (found["salt"], found["hash"])
+            users[found[0]] = found[1]
     if not users:
         raise ConfigError("no user", code="no-users", file=file, hint=f"karat users {file} NAME adds one")
     return users
 
 
-def user_line(name: str, password: str) -> str:
+def parse_user(line: str) -> tuple[str, User] | None:
+    """A line of a file of users; None: it is not one.
+
+    >>> parse_user("ada:scrypt:" + 32 * "0" + ":" + 64 * "1")[1].cost  # of an older Karat
+    HashCost(log_n=14, r=8, p=1)
+    """
+    found = _USER.fullmatch(line.strip())
+    if found is None:
+        return None
+    cost = HashCost(*map(int, found["cost"].split(","))) if found["cost"] else _FIRST_COST
+    if not all(low <= own <= high for low, own, high in zip(_LEAST_COST, cost, _MOST_COST, strict=True)):
+        return None
+    return found["name"], User(found["salt"], found["hash"], cost)
+
+
+def user_line(name: str, password: str, cost: HashCost | None = None) -> str:
     """What a file of users says of one; the password cannot be read from it."""
-    salt = secrets.token_hex(16)
-    line = f"{name}:scrypt:{salt}:{_slow_hash(password, salt)}"
-    if not _USER.fullmatch(line):
+    if not re.fullmatch(r"[\w.@-]{1,64}", name):
         raise ConfigError("no usable name", code="bad-name", expected="letters, digits, . _ @ -, at most 64", got=name)
     if len(password) < 8:
         raise ConfigError("the password is too short", code="bad-password", expected="8 characters or more")
-    return line
+    return _line(name, made_user(password, cost or COST))
+
+
+def made_user(password: str, cost: HashCost) -> User:
+    salt = secrets.token_hex(16)
+    return User(salt, _slow_hash(password, salt, cost), cost)
+
+
+def rewrite_user(file: str, name: str, before: User, after: User) -> None:
+    """Put a better hash of the same password into the file, unless somebody has changed the line meanwhile. A file that
+    cannot be written stays as it is: the old hash is still right."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        changed = [_line(name, after) if parse_user(line) == (name, before) else line for line in lines]
+        if changed != lines:
+            write_whole(file, "".join(f"{line}\n" for line in changed).encode(), mode=PRIVATE)
+    except (OSError, UnicodeDecodeError, ConfigError):
+        return
+
+
+def _line(name: str, user: User) -> str:
+    return f"{name}:scrypt:{user.cost}:{user.salt}:{user.hash}"
 
 
 def _text(file: str) -> str:
@@ -120,8 +228,16 @@ def _text(file: str) -> str:
 
 
 def _hash(cookie: str) -> str:
-    return hashlib.sha256(cookie.encode()).hexdigest()
+    return hashlib.sha256(cookie.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _slow_hash(password: str, salt: str) -> str:
-    return hashlib.scrypt(password.encode(), salt=bytes.fromhex(salt), dklen=32, **_COST).hex()
+def _slow_hash(password: str, salt: str, cost: HashCost) -> str:
+    return hashlib.scrypt(
+        password.encode("utf-8", "surrogatepass"),
+        salt=bytes.fromhex(salt),
+        n=1 << cost.log_n,
+        r=cost.r,
+        p=cost.p,
+        maxmem=2 * cost.memory,
+        dklen=32,
+    ).hex()

@@ -13,7 +13,7 @@ from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKi
 from karat.history.store import Store
 from karat.results.kept_run import RunDocument
 from karat.results.saved import SavedResult
-from karat.web.endpoints import ZIP, Answer, Endpoint
+from karat.web.endpoints import ZIP, Answer, Endpoint, Offset
 
 PREFIX = "/api/v1"
 _DOCUMENT = "All of a run but what is said query by query."
@@ -21,7 +21,6 @@ _EXPORT = "The run as a file, for `karat history import`."
 _JUDGEMENTS = "What gates said of it, the newest first."
 _SEGMENTS = "Segments that a trend can follow."
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
-_Offset = Annotated[int, msgspec.Meta(ge=0, le=100_000_000)]
 _Text = Annotated[str, msgspec.Meta(max_length=500)]
 
 
@@ -59,7 +58,7 @@ class AskQueries(msgspec.Struct, frozen=True, kw_only=True):
     text: _Text = ""
     tag: list[_Text] = []
     cases: bool = False
-    offset: _Offset = 0
+    offset: Offset = 0
     limit: _Limit = 50
 
 
@@ -70,7 +69,7 @@ class AskSides(msgspec.Struct, frozen=True, kw_only=True):
     metric: _Text
     order: queries.Order = "changed"
     text: _Text = ""
-    offset: _Offset = 0
+    offset: Offset = 0
     limit: _Limit = 50
 
 
@@ -85,7 +84,7 @@ class AskCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskCases(msgspec.Struct, frozen=True, kw_only=True):
-    offset: _Offset = 0
+    offset: Offset = 0
     limit: _Limit = 20
 
 

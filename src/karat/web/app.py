@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,18 +16,21 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from karat.errors import KaratError
+from karat.errors import InputError, KaratError
 from karat.history.store import Store
 from karat.labels.desk import Desk
 from karat.web.access import SESSION, Access
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, openapi, problem_of, read_body, read_parameters
-from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, cookie_of, next_page, set_cookie
+from karat.web.forms import read_form
+from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, Patience, cookies_of, next_page, set_cookie
 from karat.web.labels import LABEL_ENDPOINTS, label_routes, visit_of
 from karat.web.page import front_page, page, problem_page, static_file
 from karat.web.pages.compare import compare_page
 from karat.web.pages.queries import queries_page, query_page, triage_page
 from karat.web.pages.runs import pins_page, run_page, runs_page, trend_page
+from karat.web.remember import Remember
+from karat.web.turns import Lanes
 
 PAGES: dict[str, Callable[[Store, Request], Response]] = {
     "/": front_page,
@@ -43,9 +46,20 @@ PAGES: dict[str, Callable[[Store, Request], Response]] = {
 }
 
 
-def create_app(store: Store, access: Access, desk: Desk | None = None) -> Starlette:
+def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
+    """What msgspec must know of our structs. It finds out when one is first read, and the process ends where two
+    threads do that at once: so this comes before the first request."""
+    for own in kind.__subclasses__():
+        if own.__module__.startswith("karat."):
+            with suppress(TypeError):  # with fields of a kind that is never read
+                msgspec.json.Decoder(own)
+        prepare(own)
+
+
+def create_app(store: Store, access: Access, desk: Desk | None = None, patience: Patience | None = None) -> Starlette:
     """`store` and `desk` stay open as long as the application runs."""
-    visit = partial(visit_of, store, desk or Desk(), access)
+    prepare()
+    visit = partial(visit_of, store, desk or Desk())
     return Starlette(
         routes=[
             *_api(ENDPOINTS, lambda request: store),
@@ -56,7 +70,11 @@ def create_app(store: Store, access: Access, desk: Desk | None = None) -> Starle
             Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
             Route(LOGOUT, _log_out(access), methods=["POST"]),
         ],
-        middleware=[Middleware(Guard, access=access)],
+        middleware=[
+            Middleware(Guard, access=access, patience=patience),
+            Middleware(Remember, store=store),
+            Middleware(Lanes),
+        ],
         exception_handlers={HTTPException: _http_problem},
     )
 
@@ -85,7 +103,11 @@ def _log_in(access: Access) -> Callable[[Request], Awaitable[Response]]:
     async def log_in(request: Request) -> Response:
         wrong, wanted = False, request.query_params.get(NEXT, "")
         if request.method == "POST":
-            form = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=10))
+            try:
+                form = await read_form(request)
+            except InputError as error:
+                status, problem = problem_of(error)
+                return page("problem.html", "That did not work", status=status, problem=problem)
             name, password = form.get("name", ""), form.get("password", "")
             wanted = form.get(NEXT, "")
             cookie = await run_in_threadpool(access.log_in, name, password)
@@ -103,7 +125,7 @@ def _log_out(access: Access) -> Callable[[Request], Response]:
     """Here too, and not only in the browser: a cookie that somebody has copied ends with it."""
 
     def log_out(request: Request) -> Response:
-        access.log_out(cookie_of(request.headers))
+        access.log_out(cookies_of(request.scope).get(COOKIE, ""))
         response = RedirectResponse(LOGIN, 303)
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return response

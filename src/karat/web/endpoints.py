@@ -10,7 +10,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from karat.errors import InputError, KaratError, UnknownName
+from karat.errors import ConfigError, InputError, KaratError, UnknownName
+from karat.errors.redaction import redact, redact_known
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.history.store import NotThere, StoreError
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -27,6 +29,7 @@ _REFUSALS = {
 }
 
 
+Offset = Annotated[int, msgspec.Meta(ge=0, le=100_000_000)]
 Answer: TypeAlias = Callable[[Any, dict[str, str], Any, Any], Any]
 
 
@@ -35,6 +38,10 @@ class Problem(msgspec.Struct, frozen=True):
 
     error: str
     hint: str | None = None
+
+
+class NotYet(ConfigError):
+    """What would be a hint to somebody who labels."""
 
 
 class NoParameters(msgspec.Struct, frozen=True):
@@ -89,18 +96,19 @@ def read_body(kind: Any, content: bytes) -> Any:
         return content
     try:
         return msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"the body is not what is expected: {error}", code="bad-body") from error
 
 
 def as_json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type=_JSON)
+    return Response(redact_known(msgspec.json.encode(value).decode()), status, media_type=_JSON)
 
 
 def problem_of(error: KaratError) -> tuple[int, Problem]:
-    """404 for what is not there, 503 for a store that does not answer, 400 for everything else."""
-    status = 404 if isinstance(error, NotThere) else 503 if isinstance(error, StoreError) else 400
-    return status, Problem(str(error).partition("\nhint: ")[0], error.hint)
+    """404 for what is not there, 503 for a store that does not answer, 403 for hints, 400 for everything else."""
+    codes = {NotThere: 404, StoreError: 503, NotYet: 403}
+    status = next((code for kind, code in codes.items() if isinstance(error, kind)), 400)
+    return status, Problem(str(error).partition("\nhint: ")[0], error.hint and redact(error.hint))
 
 
 def openapi(endpoints: Sequence[Endpoint], prefix: str) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from http.cookies import CookieError, SimpleCookie
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -12,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from karat.web.access import VISITOR, Access
 from karat.web.endpoints import Problem, as_json
+from karat.web.turns import Gone, is_upload
 
 COOKIE = "karat_session"
 HEADER = "x-karat"
@@ -21,30 +25,43 @@ NEXT = "next"  # the page that was asked for before the log-in
 LABELS = "/labels"
 _OPEN_PATHS = (LOGIN, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of one that is a file of runs
-_UPLOAD = ("POST", "/api/v1/runs")
-_ALWAYS = {
+_LONGEST_ADDRESS, LARGEST_HEAD = 8 << 10, 16 << 10  # bytes of path and query, and of everything before the body
+_COOKIES = "karat.cookies"  # where they are in the scope
+ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",  # without any, browsers hide from us where our own forms come from
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
 }
-POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
-)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a body may take: so many seconds, and one more for each of so many bytes."""
+
+    seconds: float = 20.0
+    bytes_per_second: int = 32 << 10
 
 
 class TooLarge(Exception):
     """A body that goes on past its limit."""
 
 
+class BodyTooSlow(Exception):
+    """A body that does not come."""
+
+
 class Guard:
     """Around the whole application: nothing behind it needs to think of any of this."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: ASGIApp, access: Access, patience: Patience | None = None) -> None:
+        self._app, self._access, self._patience = app, access, patience or Patience()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,29 +75,41 @@ class Guard:
             if message["type"] == "http.response.start":
                 begun = True
                 headers = MutableHeaders(scope=message)
-                for name, value in _ALWAYS.items():
+                for name, value in ALWAYS.items():
                     headers.setdefault(name, value)
-                headers.setdefault("Content-Security-Policy", POLICY)
             await send(message)
 
-        cookie = cookie_of(Headers(scope=scope))
-        VISITOR.set(self._access.user_of(cookie) if self._access.is_logged_in(cookie) else None)
-        refused = self._refused(scope)
-        if refused is not None:
-            await refused(scope, receive, guarded)
-            return
         try:
-            await self._app(scope, _counted(receive, _limit(scope)), guarded)
+            refused = self._refused(scope)
+            if refused is None:
+                await self._app(scope, self._counted(receive, _limit(scope)), guarded)
+                return
         except TooLarge:
-            if not begun:
-                await _problem(413, "the body is too large")(scope, receive, guarded)
+            refused = _problem(413, "the body is too large")
+        except BodyTooSlow:
+            refused = _last(_problem(408, "the body took too long"))
+        except Gone:
+            return
+        except Exception:
+            logging.getLogger("karat.web").exception("%s %s was not answered", scope["method"], scope["path"])
+            refused = _problem(500, "this is a fault of Karat, and not of the request")
+        if not begun:
+            await refused(scope, receive, guarded)
 
     def _refused(self, scope: Scope) -> Response | None:
+        if len(scope["path"]) + len(scope["query_string"]) > _LONGEST_ADDRESS:
+            return _last(_problem(414, "the address is too long"))
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEAD:
+            return _last(_problem(431, "the headers are too large"))
         headers, path = Headers(scope=scope), scope["path"]
+        scope[_COOKIES] = _parsed(headers.getlist("cookie"))
+        VISITOR.set(self._access.visitor(cookies_of(scope).get(COOKIE, "")))
         writes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         host = _host(headers.get("host", ""))
         if host not in self._access.hosts:
             return _problem(403, "this server does not go by that name", "karat serve --allow-host NAME")
+        if not scope["query_string"].isascii():
+            return _problem(400, "the address has bytes that are no characters of an address")
         if writes and not self._own_origin(headers):
             return _problem(403, "asked by a page of another site")
         if writes and HEADER not in headers and not _own_form(headers, path):
@@ -100,14 +129,36 @@ class Guard:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self._access.is_token(token.strip())
-        return self._access.is_logged_in(cookie_of(headers))
+        return VISITOR.get() is not None
 
     def _own_origin(self, headers: Headers) -> bool:
         """Browsers say where a write comes from; scripts say nothing."""
         origin = headers.get("origin")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
-        return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+        return origin is None or _place(origin) == headers.get("host", "").lower()
+
+    def _counted(self, receive: Receive, limit: int) -> Receive:
+        """What a request says of its length is only a promise, and so is that it goes on at all."""
+        seen, begun, whole = 0, time.monotonic(), False
+
+        async def counted() -> Message:
+            nonlocal seen, whole
+            if whole:  # from now on it says only that the client has gone
+                return await receive()
+            left = begun + self._patience.seconds + seen / self._patience.bytes_per_second - time.monotonic()
+            try:
+                async with asyncio.timeout(left):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTooSlow from None
+            seen += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if seen > limit:
+                raise TooLarge
+            return message
+
+        return counted
 
 
 def _own_form(headers: Headers, path: str) -> bool:
@@ -132,12 +183,25 @@ def next_page(asked: str) -> str:
     return asked if ours and readable and urlsplit(asked).path not in (LOGIN, LOGOUT) else "/runs"
 
 
-def cookie_of(headers: Headers) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def cookies_of(scope: Scope) -> dict[str, str]:
+    """As the Guard has read them."""
+    found: dict[str, str] = scope[_COOKIES]
+    return found
+
+
+def _parsed(headers: list[str]) -> dict[str, str]:
+    """Each byte is looked at once. Ours need no quotes, so none are taken away.
+
+    >>> _parsed(['karat_session=abc; other="x', "a=b=c; =; karat_session=def"])
+    {'karat_session': 'abc', 'other': '"x', 'a': 'b=c'}
+    """
+    found: dict[str, str] = {}
+    for header in headers:
+        for part in header.split(";"):
+            name, _, value = part.partition("=")
+            if name.strip():
+                found.setdefault(name.strip(), value.strip())
+    return found
 
 
 def set_cookie(request: Request, response: Response, name: str, value: str, seconds: float) -> None:
@@ -147,22 +211,7 @@ def set_cookie(request: Request, response: Response, name: str, value: str, seco
 
 
 def _limit(scope: Scope) -> int:
-    return _LARGE if (scope["method"], scope["path"]) == _UPLOAD else _SMALL
-
-
-def _counted(receive: Receive, limit: int) -> Receive:
-    """What a request says of its length is only a promise."""
-    seen = 0
-
-    async def counted() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > limit:
-            raise TooLarge
-        return message
-
-    return counted
+    return _LARGE if is_upload(scope) else _SMALL
 
 
 def _host(header: str) -> str:
@@ -176,5 +225,19 @@ def _host(header: str) -> str:
         return ""
 
 
+def _place(origin: str) -> str | None:
+    """Host and port of an origin; None where it is not one."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
 def _problem(status: int, error: str, hint: str | None = None) -> Response:
     return as_json(Problem(error, hint), status)
+
+
+def _last(response: Response) -> Response:
+    """The last answer on its connection."""
+    response.headers["Connection"] = "close"
+    return response

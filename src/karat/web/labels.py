@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeAlias
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 from markupsafe import Markup
@@ -28,9 +28,10 @@ from karat.report.cells import table
 from karat.report.labels import agreement_report, calibration_report
 from karat.report.renderers.html import marked, place
 from karat.results.queries.shown import shared_words
-from karat.web.access import Access
-from karat.web.endpoints import Answer, Endpoint
-from karat.web.guard import LABELS, cookie_of, set_cookie
+from karat.web.access import VISITOR
+from karat.web.endpoints import Answer, Endpoint, NotYet
+from karat.web.forms import read_form
+from karat.web.guard import LABELS, cookies_of, set_cookie
 from karat.web.page import page, problem_page
 
 JSON_LINES = "application/x-ndjson"
@@ -111,7 +112,9 @@ class PoolState(msgspec.Struct, frozen=True):
 
 def _agreement(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Agreement:
     """Of people: how far a judge agrees with them is told by a calibration."""
-    return find_agreement(visit.desk.labels(pool, "human"))
+    found, closed = find_agreement(visit.desk.labels(pool, "human")), _closed(visit, pool)
+    seen = [one for one in found.conflicts if (one.query_id, one.item) not in closed]
+    return msgspec.structs.replace(found, conflicts=seen)
 
 
 def _calibration(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Calibration:
@@ -120,6 +123,19 @@ def _calibration(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None =
         hint = "`karat judge` labels a pool; `karat serve --judge FILE` shows what it said"
         raise ConfigError("no judge has labelled this pool", code="no-labels", hint=hint)
     return calibrate(judged, desk.labels(pool, "human"), pool=list(pool.entries.values()), highest=desk.highest)
+
+
+def _calibration_file(visit: Visit, pool: PoolAtDesk, asked: Any, body: None) -> Calibration:
+    refuse_hints(visit, pool)
+    return _calibration(visit, pool)
+
+
+def refuse_hints(visit: Visit, pool: PoolAtDesk) -> None:
+    """A file of labels is given whole or not at all: half of one would be taken for all of it."""
+    if left := len(_closed(visit, pool)):
+        what = f"{visit.name} labels this pool and has yet to grade {left:,} of its pairs"
+        hint = "who does not label logs in with the token, or sends it"
+        raise NotYet(what, code="labels-closed", hint=hint)
 
 
 def _of_pool(told: Callable[[Visit, PoolAtDesk, Any, Any], Any]) -> Answer:
@@ -147,10 +163,12 @@ def _undo(visit: Visit, pool: PoolAtDesk, asked: AskAnnotator, body: None) -> La
 
 
 def _all_labels(visit: Visit, pool: PoolAtDesk, asked: Any, body: None) -> bytes:
+    refuse_hints(visit, pool)
     return as_lines(visit.desk.labels(pool))
 
 
 def _settled(visit: Visit, pool: PoolAtDesk, asked: AskSettled, body: None) -> bytes:
+    refuse_hints(visit, pool)
     return as_lines(settle(visit.desk.labels(pool), asked.adjudicator or None))
 
 
@@ -165,7 +183,7 @@ LABEL_ENDPOINTS = (
     Endpoint("DELETE", f"{_POOL}/labels/last", "Take one's last label back.", Label, _of_pool(_undo), AskAnnotator),
     Endpoint("GET", f"{_POOL}/settled", _SETTLED, bytes, _of_pool(_settled), AskSettled, file=JSON_LINES),
     Endpoint("GET", f"{_POOL}/agreement", "How far people agree.", Agreement, _of_pool(_agreement)),
-    Endpoint("GET", f"{_POOL}/calibration", "Judges held against people.", Calibration, _of_pool(_calibration)),
+    Endpoint("GET", f"{_POOL}/calibration", "Judges held against people.", Calibration, _of_pool(_calibration_file)),
 )
 
 
@@ -173,13 +191,13 @@ Form: TypeAlias = dict[str, str]
 Page: TypeAlias = Callable[..., Response]  # of a visit, the pool that the address names, if any, request and form
 
 
-def visit_of(store: Store, desk: Desk, access: Access, request: Request) -> Visit:
+def visit_of(store: Store, desk: Desk, request: Request) -> Visit:
     """Under the name of the log-in; else under that which was given once."""
-    user = access.user_of(cookie_of(request.headers))
+    user = VISITOR.get()
     if user:
         return Visit(store, desk, user, logged_in=True)
     try:
-        return Visit(store, desk, checked_name(unquote(request.cookies.get(NAME, ""))))
+        return Visit(store, desk, checked_name(unquote(cookies_of(request.scope).get(NAME, ""))))
     except ConfigError:
         return Visit(store, desk)
 
@@ -239,7 +257,7 @@ def set_name(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Re
 
 
 def agreement_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
-    report = agreement_report(_agreement(visit, pool), _closed(visit, pool))
+    report = agreement_report(find_agreement(visit.desk.labels(pool, "human")), _closed(visit, pool))
     return _report(visit, pool, "agreement", report.sections)
 
 
@@ -275,13 +293,10 @@ def label_routes(visit_of: Callable[[Request], Visit]) -> list[Route]:
     def answering(show: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             visit = visit_of(request)
-            sent = (await request.body()).decode("utf-8", "replace") if request.method == "POST" else ""
             try:
-                form = dict(parse_qsl(sent, max_num_fields=10))
+                form = await read_form(request) if request.method == "POST" else {}
                 pools = map(visit.pool, request.path_params.values())
                 return await run_in_threadpool(show, visit, *pools, request, form)
-            except ValueError:
-                return problem_page(visit.store, InputError("not a form of these pages", code="bad-body"))
             except KaratError as error:
                 return problem_page(visit.store, error)
 
@@ -324,7 +339,7 @@ def _in_words(grade: float | None, words: tuple[str, ...]) -> str:
 
 
 def _closed(visit: Visit, pool: PoolAtDesk) -> set[tuple[str, str]]:
-    """What a visitor who is labelling this pool must not see yet."""
+    """What a visitor who labels must not see yet. Who has no name does not label: scripts, and who knows the token."""
     hidden = visit.desk.not_yet_graded(pool, visit.name) if visit.name else set()
     return {(pair.query, pair.item) for pair in hidden}
 

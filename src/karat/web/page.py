@@ -15,14 +15,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from karat.errors import InputError, KaratError
-from karat.gates.verdicts import Verdicts
+from karat.errors.redaction import redact_known
+from karat.files.decode_errors import DECODE_ERRORS
+from karat.gates.verdict_form import Verdicts
 from karat.history.queries import Order
 from karat.history.report import gold_set, minute
 from karat.history.store import Store
 from karat.report.renderers.html import Placed, asset, environment
 from karat.report.svg import element
 from karat.web.access import VISITOR
-from karat.web.endpoints import Problem, problem_of
+from karat.web.endpoints import Offset, Problem, problem_of
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -57,7 +59,7 @@ def page(
 
     frame = {"version": __version__, "visitor": VISITOR.get(), "store": store.label if store else ""}
     named = {"title": title, "sections": sections, **frame, **context}
-    return HTMLResponse(_templates().get_template(template).render(**named), status)
+    return HTMLResponse(redact_known(_templates().get_template(template).render(**named)), status)
 
 
 def front_page(store: Store, request: Request) -> Response:
@@ -84,7 +86,7 @@ class AskPage(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | None = None
     order: Order | None = None
     text: str = ""
-    offset: int = 0
+    offset: Offset = 0
 
 
 def asked_of(request: Request, kind: type[_S]) -> _S:
@@ -116,7 +118,7 @@ def link(path: str, request: Request, **changes: Any) -> str:
 def kept_verdicts(document: str) -> Verdicts:
     try:
         return msgspec.json.decode(document, type=Verdicts)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except DECODE_ERRORS as error:
         said = f"the verdict was kept by a Karat that wrote it in another way: {error}"
         raise InputError(said, code="old-verdict") from error
 

@@ -76,7 +76,9 @@ class Server(Loopback):
     def sent(self, method: str, path: str = "") -> list[str]:
         return [p for m, p, _ in self.requests if m == method and path in p]
 
-    def post(self, body: str = "Recall fell.", name: str = "karat", limit: float = 90.0, timeout: float = 5) -> Outcome:
+    def post(
+        self, body: str = "Recall fell.", name: str = "karat", limit: float = 90.0, timeout: float = 30
+    ) -> Outcome:
         return post(find_host(self.environment()), name, body, self.waits.patience(limit), timeout)
 
     def karat(self, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -140,7 +142,7 @@ class Server(Loopback):
                 queue = outer.faults.get("whoami" if parts.path.endswith(("/graphql", "/user")) else self.command, [])
                 fault = queue.pop(0) if queue else {}
                 if "hang" in fault:
-                    outer.over.wait(10)
+                    outer.over.wait(60)
                     self.close_connection = True
                 elif "trickle" in fault:
                     self.trickle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from refusals import refused
 
 import karat
-from karat.labels.labelled_gold import read_labelling
+from karat.labels.files import Label
+from karat.labels.labelled_gold import read_labelling, with_labels
 from karat.report.build import brief_report, evaluation_report
 from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
@@ -350,3 +352,19 @@ def test_labels_on_the_command_line_of_a_comparison(
     saved = str(tmp_path / "saved.json")
     assert karat_command("eval", str(run), "--gold", str(gold), "--resamples", "300", "-o", saved)[0] == 0
     assert karat_refuses("compare", saved, saved, "--labels", judge).code == "no-hits-kept"
+
+
+def test_intervals_with_labels_end_at_the_ceilings_with_labels() -> None:
+    """One relevant item, or two where the judge found one: no set of such queries has a precision@10 above 0.2."""
+    gold = {f"q{i}": [f"g{i}"] for i in range(12)}
+    run = {f"q{i}": [f"g{i}", f"h{i}"] for i in range(12)}
+    judge = {(f"q{i}", f"h{i}"): float(i % 2) for i in range(12)}
+    labels = [Label(query_id=q, chunk_id=c, grade=g, annotator="m", kind="judge") for (q, c), g in judge.items()]
+    labelling = Labelling(judge=judge, with_judge=partial(with_labels, labels=labels, doc_of="#"))
+    for method in ("bayes", "strict"):
+        sampling = karat.Sampling(method=method, resamples=500)
+        result = karat.evaluate(run, gold, ["precision@10"], labelling=labelling, sampling=sampling, analyses=True)
+        rows = result.analyses.found["bounds"].rows
+        (row,) = [r for r in rows if (r.metric, r.kind) == ("precision@10", "gold plus judge")]
+        assert row.value == pytest.approx(0.15)
+        assert row.high <= 0.2

@@ -126,6 +126,6 @@ def test_a_corpus_is_a_file_too_and_gives_the_floor(tmp_path: Path) -> None:
     file = tmp_path / "corpus.jsonl"
     file.write_text("".join(json.dumps({"id": i, "text": "x"}) + "\n" for i in "abcd"))
     found = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file)
-    assert (found.corpus_size, found.summary_rows[0].floor) == (4, 0.25)
+    assert (found.rules.corpus_size, found.summary_rows[0].floor) == (4, 0.25)
     found = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, ["recall@1"], corpus=file, corpus_size=10)
-    assert found.corpus_size == 10
+    assert found.rules.corpus_size == 10

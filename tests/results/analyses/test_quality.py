@@ -43,7 +43,9 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def rows(call: Call, files: dict[str, str], signal: str) -> dict[tuple[str, str | None], dict[str, Any]]:
-    code, out, _ = call("eval", files["run"], "--gold", files["gold"], "--quality", signal, "--json")
+    code, out, _ = call(
+        "eval", files["run"], "--gold", files["gold"], "--quality", signal, "--resamples", "500", "--json"
+    )
     assert code == 0
     return {(row["metric"], row["segment"]): row for row in json.loads(out)["analyses"]["quality"]["rows"]}
 
@@ -71,7 +73,7 @@ def test_every_way_to_say_it(files: dict[str, str], karat_command: Call) -> None
     entries = map(json.loads, Path(files["gold"]).read_text().splitlines())
     gold = [{**entry, "thumb": thumbs[entry["query_id"]]} for entry in entries]
     for given, labelled in ((thumbs, files["gold"]), ("thumb", gold)):
-        found = karat.evaluate(files["run"], labelled, ["recall@5"], quality=given, analyses=True)
+        found = karat.evaluate(files["run"], labelled, ["recall@5"], quality=given, analyses=True, resamples=500)
         assert found.analyses.found["quality"].rows[0].rho == pytest.approx(whole["rho"])
 
 

@@ -59,8 +59,9 @@ def test_the_possible_gain_is_that_of_the_best_permutation_of_the_candidates(see
     rng = random.Random(seed)
     raw = rng.sample("abcdef", 6)
     gold = {"q": {item: rng.randint(0, 2) for item in rng.sample("abcdefg", 4)} | {raw[3]: 2}}
-    orders = ([*head, *raw[depth:]] for head in permutations(raw[:depth]))
-    best = max(karat.evaluate({"q": order}, gold, ["ndcg@3"]).means["ndcg@3"] or 0.0 for order in orders)
+    orders = {str(i): [*head, *raw[depth:]] for i, head in enumerate(permutations(raw[:depth]))}
+    scores = karat.evaluate(orders, dict.fromkeys(orders, gold["q"]), ["ndcg@3"]).score("ndcg@3")
+    best = max(score or 0.0 for score in scores.values())
     plain = karat.evaluate({"q": raw}, gold, ["ndcg@3"]).means["ndcg@3"] or 0.0
     run = log(topk={"q": raw[:3]}, raw={"q": raw})
     for lines, options in (
@@ -87,6 +88,16 @@ def test_fifty_candidates_unless_one_came_from_further_down(place: int, final: b
     gain = found(karat.evaluate(run, {"q": [f"x{place}"]})).gain
     assert gain is not None
     assert (gain.rerank_depth, gain.best) == (depth, 1.0 if place <= depth else 0.0)
+
+
+def test_a_depth_that_differs_between_queries_is_not_silently_fifty() -> None:
+    raw = [f"x{i}" for i in range(1, 61)]
+    run = log(topk={query: ["x2", "x1"] for query in "pq"}, raw=dict.fromkeys("pq", raw))
+    lines = [{**line, "rerank_depth": 20 + 10 * i} for i, line in enumerate(run)]
+    gold = {"p": ["x2"], "q": ["x2"]}
+    assert found(karat.evaluate(lines, gold)).logged_depths == 2
+    assert found(karat.evaluate(lines, gold, rerank_depth=20)).logged_depths == 0
+    assert found(karat.evaluate([{**line, "rerank_depth": 20} for line in run], gold)).logged_depths == 0
 
 
 def test_the_depth_can_be_given_on_the_command_line(tmp_path: Path) -> None:

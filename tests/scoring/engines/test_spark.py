@@ -23,7 +23,6 @@ from karat.results.queries.triage import triage, triage_need
 from karat.results.save import saved_form
 from karat.scoring.engines.spark_session import find_session
 
-pytestmark = pytest.mark.xdist_group("spark")
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
 TABLE, GOLD = hits_table(300, 12), gold_of(300, 12)
 
@@ -73,8 +72,9 @@ def test_a_real_trec_run(spark: Any, shared_data: Path) -> None:
     )
 
 
-def test_two_million_rows_in_no_order(spark: Any, tmp_path: Path) -> None:
-    table, gold = hits_table(20_000, 100), gold_of(20_000, 100)
+def test_many_rows_in_no_order(spark: Any, tmp_path: Path) -> None:
+    """More than Spark hands to Python at a time, in every partition."""
+    table, gold = hits_table(4_000, 50), gold_of(4_000, 50)
     table.sample(fraction=1.0, shuffle=True, seed=5).write_parquet(tmp_path / "run.parquet")
     local = karat.evaluate(table, gold, METRICS)
     assert_same(local, karat.evaluate(str(tmp_path / "run.parquet"), gold, METRICS, engine=spark))
@@ -338,8 +338,9 @@ OTHER_PYTHON = """
 import sys
 import karat
 from pyspark.sql import SparkSession
+from tests.scoring.engines.conftest import SETTINGS
 
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark = SparkSession.builder.master("local[1]").config(map=SETTINGS).getOrCreate()
 frame = spark.createDataFrame([("q", "a", 1)], "query_id string, chunk_id string, rank int")
 try:
     karat.evaluate(frame, {"q": {"a": 1.0}}, ["mrr"])

@@ -14,10 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-import pytest
 from tests.scoring.engines.conftest import JAVA, free_port, need_java
-
-pytestmark = pytest.mark.xdist_group("spark-cluster")
 
 # A process of its own: a Python process has one Spark session at a time, and others use theirs.
 DRIVER = """

@@ -14,7 +14,6 @@ from golden import check
 from karat.scoring.engines.spark_session import find_session
 from wording import file, refusals
 
-pytestmark = pytest.mark.xdist_group("spark")
 Case = Callable[[], object]
 GOLD = {"q": {"a": 1.0}}
 TABLE = pl.DataFrame({"query_id": ["q", "q"], "chunk_id": ["a", "b"], "rank": [1, 2], "score": [2.0, 1.0]})

@@ -16,7 +16,8 @@ import karat
 from karat.data.audit import Audit
 from karat.errors import ConfigError, InputError
 from karat.formats.read import read_gold, read_run
-from karat.scoring.judged import Rules, judge
+from karat.scoring.judge import judge
+from karat.scoring.judged import Rules
 from karat.scoring.metrics import evidence as covering
 from karat.scoring.metrics.evidence import Covering
 

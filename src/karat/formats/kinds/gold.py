@@ -26,7 +26,9 @@ class GoldFormat(Format):
             return bool({"query_id", "query", "gold"} & set(first) or HEADER & set(first)) or holds_entries(first)
         if source.looks_like_json:
             return re.search(rb'"(query_id|query|gold|queries)"\s*:', source.head) is not None
-        return re.search(rb"^\s*(-\s+)?(query_id|query|gold|queries)\s*:", source.head, re.M) is not None
+        return (
+            re.search(rb"^\s*(-\s+)?\{?\s*[\"']?(query_id|query|gold|queries)[\"']?\s*:", source.head, re.M) is not None
+        )
 
     def read_gold(self, source: Source, options: ReadOptions) -> Gold:
         from karat.formats.gold_file import read_gold_file

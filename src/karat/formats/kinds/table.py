@@ -138,11 +138,11 @@ def _header(source: Source) -> list[str] | None:
     """The names of the columns; None for a Parquet file that does not say."""
     if not source.is_parquet:
         return [plain_title(c) for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
-    import polars as pl
+    from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 
     try:
-        return [plain_title(c) for c in pl.read_parquet_schema(source.path)]
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return [plain_title(c) for c in ParquetSource(source.path).schema()]
+    except UnreadableParquet:
         return None
 
 

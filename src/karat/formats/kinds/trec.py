@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.formats.base import Format, Kind, ReadOptions, Source
+from karat.formats.trec_rows import is_number
 
 
 class TrecRunFormat(Format):
@@ -38,10 +37,6 @@ class QrelsFormat(Format):
         return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
 
     def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        from karat.formats.trec import read_qrels
+        from karat.formats.qrels import read_qrels
 
         return read_qrels(source)
-
-
-def is_number(text: bytes) -> bool:
-    return re.fullmatch(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf(inity)?)", text, re.I) is not None

@@ -16,6 +16,7 @@ import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from karat.errors.redaction import redact_all
 from karat.report.blocks import (
     SIGNS,
     Block,
@@ -89,7 +90,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 def place(sections: Iterable[Section]) -> list[Placed]:
     """Sections of one page, with links to each other, and each kind of interval explained once."""
-    return [section for part in _parts([*sections]) for section in part["sections"]]
+    return [section for part in _parts(redact_all([*sections])) for section in part["sections"]]
 
 
 def _parts(sections: Sequence[Section]) -> list[dict[str, Any]]:
@@ -264,7 +265,8 @@ def _line(line: Line, only: str | None) -> str:
 
 def _texts(listing: Listing) -> Markup:
     """Texts that lists show by their ids alone."""
-    made = "".join(f"<li>{line.place}\t{_safe(line.id)}<p>{marked(line.text or '', ())}\n" for line in listing.lines)
+    lines = ((_safe(line.place), _safe(line.id), marked(line.text or "", ())) for line in listing.lines)
+    made = "".join(f"<li>{place}\t{name}<p>{text}\n" for place, name, text in lines)
     return Markup(f"<ul>{made}</ul>")  # text is escaped
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from karat.errors.redaction import redact_all
 from karat.report.blocks import Block, Example, Listing, Report, Table, Text, Verdict
 from karat.report.cells import as_table, listing_table, without_repeats, write_cell
 from karat.report.readable import QUERY, readable
@@ -20,6 +21,7 @@ MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "invalid": "⚠️
 
 
 def render_markdown(report: Report) -> str:
+    report = redact_all(report)
     parts = [f"# {safe(report.title)}"]
     for section in report.sections:
         parts.append(f"## {safe(section.title)}")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from karat.errors import no_commands
+from karat.errors.redaction import redact_all
 from karat.report.blocks import SIGNS, Block, Example, Figure, Listing, Report, Section, Table, Text, Verdict
 from karat.report.cells import as_table, is_numeric, is_unbroken, listing_table, without_repeats, write_cell
 from karat.report.readable import QUERY, readable
@@ -26,6 +27,7 @@ _CODES: Mapping[Style, str] = {"title": "1", "heading": "1;4", "caption": "3", "
 
 def render_terminal(report: Report, width: int = WIDTH, codes: Mapping[Style, str] | None = None) -> str:
     """A report as lines of text; `codes` are the ANSI codes of its styles, none where nothing would show them."""
+    report = redact_all(report)
     lines = [*_text(report.title, width, "title")]
     for section in report.sections:
         lines += _section(section, width)

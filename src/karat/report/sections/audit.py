@@ -9,6 +9,7 @@ import msgspec
 
 from karat.report.blocks import Block, Column, Report, Section, Table, Text
 from karat.report.cells import count, table
+from karat.report.overview import in_doubt, run_names
 from karat.report.sections.base import ReportSection
 from karat.report.sections.doubts import with_doubts
 from karat.results.analyses.base import REGISTRY
@@ -53,7 +54,23 @@ def with_audits(report: Report, results: Sequence[Result]) -> Report:
         for result, name in zip(results, names, strict=True)
         if list(result.audited)
     ]
-    return with_doubts(msgspec.structs.replace(report, sections=[*report.sections, *sections]), results)
+    audited = msgspec.structs.replace(report, sections=[*report.sections, *sections])
+    return with_doubts(_with_trouble(audited, results), results)
+
+
+def _with_trouble(report: Report, results: Sequence[Result]) -> Report:
+    """A report whose first lines and title say of which runs the scores mean little, and why."""
+    names = run_names([result.system or result.run for result in results])
+    found = [(result, name, in_doubt(result)) for result, name in zip(results, names, strict=True)]
+    told = [why if len(results) == 1 else f"{name}: {why}" for _, name, why in found if why is not None]
+    if not told:
+        return report
+    sentence = report.page_title or report.title
+    title = f"{sentence.rpartition(': ')[0] or sentence}: {'; '.join(told)}"
+    lost = [Text(f"{name}: {why}.", "warning") for result, name, why in found if why is not None and not result.doubts]
+    first, *others = report.sections
+    sections = [msgspec.structs.replace(first, blocks=[*lost, *first.blocks]), *others]
+    return msgspec.structs.replace(report, sections=sections, page_title=title)
 
 
 class NotMeasured(ReportSection):
@@ -104,7 +121,7 @@ class Artifacts(ReportSection):
             "queries that the run lacks": {"worst": "scored as failed", "skip": "left out"}[rules.missing],
             "hits cut under the score": rules.min_score,
             "document of a chunk": f"what stands before {rules.doc_of!r}",
-            "items in the corpus": result.corpus_size,
+            "items in the corpus": result.rules.corpus_size,
             "versions of the metrics": ", ".join(f"{name} v{version}" for name, version in result.definitions.items()),
         }
         return [msgspec.structs.replace(table, rows=[*table.rows, *_table(settings).rows])]

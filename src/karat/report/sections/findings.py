@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from karat.report.blocks import Block, Cell, Column, Link, Table, Text, Tile, Tiles
-from karat.report.overview import SURE, places_of, score_note
+from karat.report.overview import SURE, in_doubt, places_of, score_note
 from karat.report.sections.audit import audit_line
 from karat.report.sections.base import ReportSection
 from karat.report.sections.segments import leading_metrics
@@ -45,7 +45,7 @@ def _no_finding(result: Result) -> list[Block]:
         return []  # not everything was measured, so that silence says nothing
     if len(result.rows) < FEW:
         return [Text(f"Too few queries to say: {len(result.rows)} of the {FEW} that it takes.", "warning")]
-    return [Text(NOTHING)]
+    return [] if in_doubt(result) is not None else [Text(NOTHING)]
 
 
 def finding_blocks(findings: Iterable[Finding]) -> list[Block]:
@@ -73,7 +73,7 @@ class Glance(ReportSection):
     def full_blocks(self, result: Result) -> list[Block]:
         rows = {row.metric: row for row in result.summary_rows}
         tiles = []
-        for metric in leading_metrics(result.metrics):
+        for metric in leading_metrics([m for m in result.metrics if not result.doubts.about(m)]):
             row, unit = rows[str(metric)], metric.unit_by(result.rules)
             shown = f"{row.mean:.3f}" if row.mean is not None and not unit else written(row.mean, unit)
             tiles.append(Tile(row.metric, shown, interval(row.low, row.high, unit)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from karat.errors import shorten
@@ -11,21 +10,20 @@ from karat.report.cells import count, table, texts
 from karat.report.sections.base import AnalysisSection
 from karat.results.analyses.bounds import BoundsFound, BoundsRow, Kind
 from karat.results.analyses.label_health import LabelCount, LabelHealth
-from karat.results.corrected import BORROWED, NoEstimate
+from karat.results.corrected import BORROWED
+from karat.results.no_estimate import why_no_estimate
 from karat.results.numbers import listed
 
 _ADVICE = (
     "Label passages instead of chunks: {doc_id, quote} or {doc_id, start, end} is looked for in every chunking anew "
     "(docs/rechunking.md)."
 )
-_NO_ESTIMATE = "No judge-calibrated estimate"
 _ONLY_RETURNED = "without a corpus (--corpus) only what the run returned for some query is known to be there."
 _KINDS: dict[Kind, str] = {
     "gold only": "what the gold does not know counts as irrelevant",
     "gold plus judge": "with the judge's labels where the gold has none; hit, recall and mrr stay with the gold",
     "strict bounds": "the lowest and the highest mean that any labels of the unjudged hits could give",
-    "judge-calibrated estimate": "with the judge's labels corrected by those of people; precision and rbp, and ndcg "
-    "where people labelled ten hits of each of the judge's grades",
+    "judge-calibrated estimate": "with the judge's labels corrected by those of people; precision, rbp and ndcg",
 }
 
 
@@ -146,37 +144,24 @@ def _bounds_notes(found: BoundsFound) -> list[Block]:
     depths = {row.metric: row.depth for row in found.rows if row.depth is not None}
     deep = "; ".join(f"{metric}: below rank {depth}" for metric, depth in depths.items())
     deep = f"Hits that people had no chance to label ({deep}). The interval allows for any label of these."
-    borrowed = f"{BORROWED[0].upper()}{BORROWED[1:]}: no interval can say how far off that is."
-    return texts(
-        "warning",
-        (lacking, unlabelled),
-        (depths, deep),
-        (any(row.method == BORROWED for row in found.rows), borrowed),
-        *((True, text) for text in why_no_estimate(found.refused, found.k)),
-        (found.overruled, overruled),
-        (found.unknown, unknown),
-        (found.other_scale, scale),
+    assumed = "The estimate assumes that chance decided which of the run's hits of one grade people labelled."
+    estimated = any(row.kind == "judge-calibrated estimate" and row.method != BORROWED for row in found.rows)
+    inverted = (
+        "This judge is inverted: it calls relevant what people call irrelevant. Is its scale, or "
+        "the prompt, the wrong way round? Gold plus judge says nothing here."
     )
-
-
-def why_no_estimate(refused: Iterable[NoEstimate], k: int | None = None) -> Iterator[str]:
-    """One text for all metrics with the same reason, and what to type."""
-    alike: dict[tuple[Any, ...], list[str]] = {}
-    for row in refused:
-        alike.setdefault((row.code, row.called, row.labelled, row.needed), []).append(row.metric)
-    cutoff = "" if k is None else f" --k {k}"
-    for (code, called, labelled, needed), metrics in alike.items():
-        if code == "nothing-to-borrow":
-            why = f"people labelled fewer than {needed} pairs of some kind, of other hits as well."
-            yield f"{_NO_ESTIMATE} of {listed(metrics)}: {why}"
-            continue
-        why = (
-            f"of the run's own hits that the judge calls {called}, people labelled {labelled:,}; {needed} are needed."
-            if code == "few-own-labels"
-            else "people labelled none of the run's own hits."
-        )
-        yield (
-            f"{_NO_ESTIMATE} of {listed(metrics)}: {why} "
-            f"`karat pool RUN --gold GOLD{cutoff} --sample 200 -o pool.jsonl` draws hits to label. "
-            "To assume that the judge errs here as on other pairs, use `karat eval --borrow-error-rates`."
-        )
+    borrowed = f"{BORROWED[0].upper()}{BORROWED[1:]}: no interval can say how far off that is."
+    return [
+        *texts("note", (estimated, assumed)),
+        *texts(
+            "warning",
+            (found.inverted, inverted),
+            (lacking, unlabelled),
+            (depths, deep),
+            (any(row.method == BORROWED for row in found.rows), borrowed),
+            *((True, text) for text in why_no_estimate(found.refused, found.k)),
+            (found.overruled, overruled),
+            (found.unknown, unknown),
+            (found.other_scale, scale),
+        ),
+    ]

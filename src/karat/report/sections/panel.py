@@ -17,6 +17,7 @@ from karat.results.result import Result
 from karat.results.summary import FEW, SummaryRow
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
+from karat.statistics.distribution import Distribution
 
 _Values: TypeAlias = dict[str, float | None]
 
@@ -99,10 +100,10 @@ def _note(result: Result, beside: dict[str, _Values], clusters: bool) -> str | N
         notes.append("ceiling: what a perfect ranking of the gold would score.")
     if "BM25" in beside:
         notes.append("BM25: what plain word search scores.")
-    elif result.no_bm25 is not None:
-        notes.append(f"BM25 is not shown: {result.no_bm25}.")
+    elif result.context.no_bm25 is not None:
+        notes.append(f"BM25 is not shown: {result.context.no_bm25}.")
     if "random floor" in beside:
-        notes.append(f"random floor: what chance would score in a corpus of {result.corpus_size:,}.")
+        notes.append(f"random floor: what chance would score in a corpus of {result.rules.corpus_size:,}.")
     if clusters and result.cluster is not None:
         notes.append(f"intervals: queries with the same {result.cluster} are resampled together.")
     return " ".join(notes) or None
@@ -156,7 +157,8 @@ class Spread(ReportSection):
         # A quantile of latency is a point of the spread itself.
         shown = {str(m): m for m in result.metrics if m.aggregate is None}
         summary = [row for row in result.summary_rows if row.metric in shown and row.n > 1]
-        rows = [_spread_cells(row, shown[row.metric], result.rules) for row in summary]
+        spreads = [(row, row.distribution) for row in summary if row.distribution is not None]  # a kept run may lack it
+        rows = [_spread_cells(row.metric, spread, shown[row.metric], result.rules) for row, spread in spreads]
         names = ("metric", "lower quarter", "median", "upper quarter", "at 0", "at 1")
         return [table(names, rows)] if rows else []
 
@@ -169,11 +171,10 @@ class Spread(ReportSection):
         return f"{name} is 0 on {spread.zeros:.0%} of the queries and 1 on {spread.ones:.0%}"
 
 
-def _spread_cells(row: SummaryRow, metric: Metric, rules: Rules) -> list[Cell]:
-    spread, unit = row.distribution, metric.unit_by(rules)
-    assert spread is not None
+def _spread_cells(name: str, spread: Distribution, metric: Metric, rules: Rules) -> list[Cell]:
+    unit = metric.unit_by(rules)
     return [
-        row.metric,
+        name,
         *(written(value, unit) for value in (spread.q1, spread.median, spread.q3)),
         f"{spread.zeros:.1%}",
         f"{spread.ones:.1%}" if metric.range[1] == 1 else None,  # of a count, 1 is no end

@@ -184,6 +184,9 @@ class RerankerSection(AnalysisSection):
         blocks: list[Block] = [Text(f"The raw lists (up to {found.raw_depth} deep): {raw}.")]
         if found.without_raw:
             blocks.append(Text(f"{counted(found.without_raw)} without a raw list, left out here.", "warning"))
+        if found.logged_depths and found.gain is not None:
+            said = f"The log has {found.logged_depths:,} different values of `rerank_depth`. The possible gain counts "
+            blocks.append(Text(f"{said}{_candidates(found.gain)}; --rerank-depth N says how many.", "warning"))
         if not found.reordered:
             blocks.append(Text("No reranker is at work: the final lists are the raw ones, cut." + _room(found.gain)))
             return blocks

@@ -12,7 +12,10 @@ from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.ids import Floats
 from karat.results.analyses.base import Analysis, NotAsked, Setup
-from karat.results.corrected import Estimate, NoEstimate, corrected, open_hits
+from karat.results.corrected import Estimate, corrected, judged_pairs, open_hits
+from karat.results.judged_ndcg import IMPUTED, calibrated_ndcg
+from karat.results.no_estimate import NoEstimate
+from karat.results.strict_bounds import strict_bounds
 from karat.results.summary import SummaryRow, mean_row, number
 from karat.scoring.extra_labels import Named
 from karat.scoring.metrics.base import Metric, Relevance
@@ -21,6 +24,8 @@ from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.metrics.precision import Precision
 from karat.scoring.unjudged import Lists, OpenLists, PooledItems, no_lists, open_lists
 from karat.scoring.views import Level, Need
+from karat.statistics.calibration import CalibratedValue, rates
+from karat.statistics.intervals import Range
 
 if TYPE_CHECKING:
     from karat.results.result import Result
@@ -74,6 +79,7 @@ class BoundsFound(msgspec.Struct, frozen=True):
     overruled: int = 0  # labels of the judge that contradict the gold
     unknown: int = 0  # labels of the judge for queries that the gold set lacks
     refused: list[NoEstimate] = []  # metrics without a judge-calibrated estimate
+    inverted: bool = False  # the judge: kappa with people is below 0 with its whole interval
     other_scale: int = 0  # gold items with grades that end elsewhere than those of the labels
 
 
@@ -97,13 +103,18 @@ class BoundsAnalysis(Analysis):
         rows = [_gold_only(side, str(m)) for m in metrics]
         judged = judged_side(side, [str(m) for m in metrics if isinstance(m, BY_JUDGE)])
         rows += [] if judged is None else _with_judge(side, metrics, judged)
+        people = bool(side.labelling.human or side.labelling.known)
+        graded = (
+            {}
+            if judged is None or not people
+            else {m: calibrated_ndcg(side, judged, m) for m in metrics if isinstance(m, NDCG)}
+        )
+        rows += [_calibrated_ndcg(side, m, found) for m, found in graded.items() if isinstance(found, CalibratedValue)]
         if side.labelling.bounds:
             rows += [_strict(side, m, lists[m.level]) for m in metrics]
-        refused: list[NoEstimate] = []
-        if side.labelling.human or side.labelling.known:
-            estimates = {m: corrected(side, m, lists[m.level].own) for m in metrics if isinstance(m, LINEAR)}
-            rows += [_estimate(side, str(m), found) for m, found in estimates.items() if isinstance(found, Estimate)]
-            refused = [found for found in estimates.values() if isinstance(found, NoEstimate)]
+        linear = {m: corrected(side, m, lists[m.level].own) for m in metrics if isinstance(m, LINEAR)} if people else {}
+        rows += [_estimate(side, str(m), found) for m, found in linear.items() if isinstance(found, Estimate)]
+        refused = [found for found in (*linear.values(), *graded.values()) if isinstance(found, NoEstimate)]
         order = [str(m) for m in metrics]
         rows.sort(key=lambda row: order.index(row.metric))  # kinds stay in their order
         counted = _counted(side, rows, lists["chunk"], Audit() if judged is None else judged.audit)
@@ -129,25 +140,21 @@ def _with_judge(side: Result, metrics: list[Relevance], judged: Result) -> list[
     for metric in metrics:
         name = str(metric)
         if isinstance(metric, BY_JUDGE):
-            rows.append(_row(_mean(side, name, judged_values(side, judged, name)), "gold plus judge"))
+            mean = _mean(side, name, judged_values(side, judged, name), judged.columns.ends(metric))
+            rows.append(_row(mean, "gold plus judge"))
         else:
             rows.append(msgspec.structs.replace(_gold_only(side, name), kind="gold plus judge", method="as gold only"))
-    return [*rows, *(row for m in metrics if isinstance(m, NDCG) and (row := _calibrated_ndcg(side, judged, m)))]
+    return rows
 
 
-def _calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> BoundsRow | None:
-    from karat.results.judged_ndcg import IMPUTED, calibrated_ndcg
-
-    found = calibrated_ndcg(side, judged, metric)
-    if found is None:
-        return None
+def _calibrated_ndcg(side: Result, metric: NDCG, found: CalibratedValue) -> BoundsRow:
     defined = int((~np.isnan(side.values[str(metric)])).sum())
     value, low, high = map(number, found)
     return BoundsRow(str(metric), "judge-calibrated estimate", defined, value, low, high, method=IMPUTED)
 
 
-def _mean(side: Result, name: str, values: Floats) -> SummaryRow:
-    return mean_row(name, values, side.columns.clusters, side.sampling)
+def _mean(side: Result, name: str, values: Floats, ends: Range = (0.0, 1.0)) -> SummaryRow:
+    return mean_row(name, values, side.columns.clusters, side.sampling, ends)
 
 
 class _Lists(msgspec.Struct, frozen=True):
@@ -181,8 +188,6 @@ def _pooled(gold: Gold, pairs: Sequence[Named]) -> PooledItems:
 
 
 def _strict(side: Result, metric: Relevance, lists: _Lists) -> BoundsRow:
-    from karat.results.strict_bounds import strict_bounds
-
     found = strict_bounds(metric, lists.open)
     name = str(metric)
     if found is None:
@@ -196,6 +201,14 @@ def _estimate(side: Result, name: str, found: Estimate) -> BoundsRow:
     value, low, high = (None if part is None else number(part) for part in (found.value, found.low, found.high))
     kind: Kind = "judge-calibrated estimate"
     return BoundsRow(name, kind, defined, value, low, high, method=found.method, depth=found.depth)
+
+
+def _inverted(side: Result) -> bool:
+    said = side.labelling
+    if not any(pair in said.judge for pair in said.human):
+        return False
+    pairs = judged_pairs(said.judge, said.human, said.probability if said.weighted else None, None)
+    return rates(pairs.strata(), side.sampling).kappa.below_zero
 
 
 def _counted(side: Result, rows: list[BoundsRow], lists: _Lists, audit: Audit) -> BoundsFound:
@@ -218,4 +231,5 @@ def _counted(side: Result, rows: list[BoundsRow], lists: _Lists, audit: Audit) -
         unknown=audit["labels_unknown"],
         unlabelled=int((~hits.by_judge & ~by_people).sum()),
         other_scale=side.audit["gold_scale"],
+        inverted=_inverted(side),
     )

@@ -51,6 +51,7 @@ class Reranked(msgspec.Struct, frozen=True):
     queries: int = 0  # that have a raw list
     without_raw: int = 0  # that have none, and are left out here
     reordered: bool = True  # False: every judged item stands where it stood in the raw list, so no reranker is at work
+    logged_depths: int = 0  # different values of `rerank_depth` in the log, none of which could be taken
 
 
 class RerankerAnalysis(Analysis):
@@ -84,6 +85,7 @@ class RerankerAnalysis(Analysis):
             queries=len(rows),
             without_raw=int((with_lists(side) & ~np.isin(side.rows, rows)).sum()),
             reordered=_reordered(raw, final, rows),
+            logged_depths=_logged_depths(side),
         )
 
 
@@ -104,6 +106,14 @@ def _of_depth(found: list[SummaryRow], depth: int) -> list[SummaryRow]:
             name = f"{kind}@{max(min(int(cutoff), depth), 1)}"
             shown.setdefault(name, msgspec.structs.replace(row, metric=name))
     return list(shown.values())
+
+
+def _logged_depths(side: Result) -> int:
+    """How many different values of `rerank_depth` the log has, where it has several and nobody says which counts."""
+    logged = side.provenance.get("rerank_depth")
+    if side.rules.rerank_depth is not None or not isinstance(logged, dict):
+        return 0
+    return int(logged.get("values", 0))
 
 
 def _rerank_depth(side: Result, raw: Result, final: Result, rows: Ints) -> int:

@@ -127,7 +127,7 @@ class _Routes:
             chosen=self._chosen(),
             confusion=self._confusion(both),
             by_source=self._by_source(both),
-            regret=self._against_routes() if self.side.routes else self._estimate(),
+            regret=self._against_routes() if self.side.context.routes else self._estimate(),
         )
 
     def _rate(self, name: str, values: Floats) -> SummaryRow:
@@ -181,14 +181,14 @@ class _Routes:
     def _against_routes(self) -> Regret | None:
         """Over the queries that every route has a list for."""
         best = np.full(len(self.recall), -np.inf)
-        for source in self.side.routes:
+        for source in self.side.context.routes:
             best = np.maximum(best, _column(self.side, source, self.metric))
         cost = best - self.recall
         there = ~np.isnan(cost)
         if not there.any():
             return None
         row = mean_row("cost", cost, self.side.columns.clusters, self.side.sampling, _DIFFERENCE)
-        return self._regret(list(self.side.routes), best, there, row, row.n)
+        return self._regret(list(self.side.context.routes), best, there, row, row.n)
 
     def _regret(self, against: list[str], best: Floats, of: Bools, cost: SummaryRow, queries: int) -> Regret:
         recall, most = (mean_of(np.where(of, values, np.nan)) for values in (self.recall, best))

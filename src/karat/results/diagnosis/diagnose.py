@@ -48,7 +48,7 @@ def findings_of(result: Result) -> list[Finding]:
             depths=result.depths,
             clusters=result.columns.clusters,
             sampling=result.sampling,
-            corpus_size=result.corpus_size,
+            corpus_size=result.rules.corpus_size,
             repeats=result.audit["duplicate_hits"],
             wrong_hits_judged=bool(result.wrong_hits_judged),
             attributes=tuple(dict.fromkeys((*result.gold.tags, *result.segmented_by))),

@@ -13,7 +13,8 @@ from karat.data.bulk import Bulk
 from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
 from karat.data.ids import Ints, take_list
-from karat.scoring.judged import Judged, Rules, judge
+from karat.scoring.judge import judge
+from karat.scoring.judged import Judged, Rules
 
 
 class ListedHit(msgspec.Struct, frozen=True):

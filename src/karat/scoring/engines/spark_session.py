@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from karat.errors import ConfigError, InputError, KaratError, MissingExtra, shorten
+from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -253,14 +254,11 @@ def _path_here(file: str) -> Path | None:
 
 
 def _schema_here(path: str) -> Schema:
-    import polars as pl
-
     try:
-        return {name: _kind(str(kind)) for name, kind in pl.read_parquet_schema(path).items()}
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(
-            "this is no Parquet file", code="not-parquet", file=path, hint="Spark reads Parquet here"
-        ) from error
+        return {name: _kind(str(kind)) for name, kind in ParquetSource(path).schema().items()}
+    except UnreadableParquet as error:
+        hint = "Spark reads Parquet here"
+        raise error.as_error("this is no Parquet file", code="not-parquet", label=path, hint=hint) from error
 
 
 def _kind(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, get_args, get_origin
 
 import msgspec
 
-from karat.errors import ConfigError, UnknownName, did_you_mean
+from karat.errors import ConfigError, UnknownName, did_you_mean, shorten
 from karat.files.decode_errors import refusal
 from karat.registry import Registry
 from karat.scoring.metrics.base import CUTOFFS, LARGEST_CUTOFF, Metric
@@ -42,6 +42,7 @@ _OF_ANSWERS = {
     *("answerrelevancy", "answerrelevance", "responserelevancy", "answercorrectness", "answersimilarity"),
     *("semanticsimilarity", "factualcorrectness", "aspectcritic", "summarizationscore", "bleuscore", "rougescore"),
 }
+_LONGEST = 1000  # characters of a name with its parameters
 _CUTOFF_NAMES = {"k": "cutoff", "budget": "token budget"}
 # retrieval-recall-at-k, recall_at_5, ndcg_cut_10, P_5
 _TAIL = re.compile(r"(?:[-_ ]at[-_ ](?P<at>k|\d+)|(?:_cut)?_(?P<cut>\d+))$", re.I)
@@ -60,18 +61,17 @@ def parse_metric(text: str | Metric) -> Metric:
 
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> Metric:
-    form = _FORM.fullmatch(text)
+    form = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
     if form is None:
         raise ConfigError(
-            f"cannot read the metric {text!r}",
+            f"cannot read the metric {shorten(text)!r}",
             code="bad-metric",
             hint="write it like recall@5, ndcg(gain=linear)@10, recall@2000tok or map",
         )
     name, k = _resolve(form["name"], form["k"])
     base = _FORM.fullmatch(name)
-    assert base is not None
-    found = REGISTRY.get(base["name"])
-    if found is None:
+    found = None if base is None else REGISTRY.get(base["name"])
+    if found is None or base is None:  # the lower case of a letter may be two characters
         _refuse_of_answers(form["name"])
         known = sorted({*REGISTRY.everything(), *aliases()})
         raise UnknownName("metric", form["name"], known, hint="`karat metrics` lists them all")

@@ -20,7 +20,8 @@ from karat.errors import ConfigError, InputError
 from karat.formats.base import Lists
 from karat.formats.negatives import as_negatives, read_negatives
 from karat.formats.read import read_run
-from karat.scoring.judged import Judged, Rules, judge
+from karat.scoring.judge import judge
+from karat.scoring.judged import Judged, Rules
 
 Hit: TypeAlias = dict[str, Any]  # chunk_id, rank, doc_id and, where they are known, score and text
 Negatives = str | PathLike[str] | Mapping[str, list[str]]

@@ -13,7 +13,7 @@ from karat.data.ids import DocRule
 from karat.errors import ConfigError, printable, shorten
 from karat.llm.chat import Request
 from karat.llm.client import Client, NoModelAnswer, UnusableReply, converse
-from karat.llm.texts import is_quote, objects_in
+from karat.llm.texts import answers_in, bound, is_quote
 from karat.matching.cover import normalise
 from karat.retrievers.bm25 import BM25
 from karat.systems.synthesize import prompts
@@ -52,8 +52,10 @@ class Maker:
     def make(self, wish: Wish) -> Made:
         try:
             passage = self._passage(wish.chunk)
+            request = self.request(wish)
+            name = bound("query", request.code)
             draft, _ = converse(
-                self._client, self.request(wish), lambda said: read_draft(said, passage, wish.has_answer), _AGAIN
+                self._client, request, lambda said: read_draft(said, name, passage, wish.has_answer), _AGAIN
             )
             if draft is None:
                 asked = wish.kind.type if wish.has_answer else "without an answer"
@@ -73,7 +75,8 @@ class Maker:
         chunks = dict.fromkeys([wish.chunk, *(self._corpus.index[item] for item, _ in near)])
         passages = list(map(self._passage, chunks))
         request = prompts.try_to_answer(draft.query, passages)
-        tried, _ = converse(self._client, request, lambda said: read_tried(said, passages), _AGAIN)
+        name = bound("answerable", request.code)
+        tried, _ = converse(self._client, request, lambda said: read_tried(said, name, passages), _AGAIN)
         if not wish.has_answer:
             return "has an answer after all" if tried.answerable else ""
         if not tried.answerable:
@@ -135,12 +138,12 @@ class Tried(NamedTuple):
     quote: str
 
 
-def read_draft(answer: str, passage: str, has_answer: bool) -> Draft | None:
-    """None where the model found no such query."""
-    said = _only(answer, "query")
-    if said["query"] is None:
+def read_draft(answer: str, name: str, passage: str, has_answer: bool) -> Draft | None:
+    """None where the model found no such query. `name`: what the query is called in the answer to this request."""
+    said = _only(answer, name)
+    if said[name] is None:
         return None
-    query = _line(said, "query")
+    query = _line(said, name)
     if not 3 <= len(query) <= _LONGEST:
         raise UnusableReply(f"a query has 3 to {_LONGEST} characters")
     if _POINTS_AT_IT.search(query):
@@ -157,11 +160,11 @@ def read_draft(answer: str, passage: str, has_answer: bool) -> Draft | None:
     return Draft(query, shorten(reply, 2_000), shorten(quote, 2_000))
 
 
-def read_tried(answer: str, passages: Sequence[str]) -> Tried:
-    said = _only(answer, "answerable")
-    if not isinstance(said["answerable"], bool):
-        raise UnusableReply("answerable is neither true nor false")
-    tried = Tried(said["answerable"], _line(said, "answer"), _line(said, "quote"))
+def read_tried(answer: str, name: str, passages: Sequence[str]) -> Tried:
+    said = _only(answer, name)
+    if not isinstance(said[name], bool):
+        raise UnusableReply(f"{name} is neither true nor false")
+    tried = Tried(said[name], _line(said, "answer"), _line(said, "quote"))
     if tried.answerable and not any(is_quote(tried.quote, passage) for passage in passages):
         raise UnusableReply("the quote does not stand in a passage word for word")
     return tried
@@ -184,7 +187,7 @@ def _words(text: str) -> set[str]:
 
 
 def _only(answer: str, name: str) -> dict[str, Any]:
-    found = [thing for thing in objects_in(answer) if name in thing]
+    found = answers_in(answer, name)
     if not found:
         raise UnusableReply(f"there is no JSON object with {name}")
     if any(thing != found[0] for thing in found):

@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from karat.errors.redaction import longest_secret, redact
+
 _SHOWN = 80
+_LONGEST = 1500  # characters of a sentence that names things of a file
+_LOOKED_AT = 1 << 16  # letters in which secrets are looked for, where no more than a few are shown
 
 
 def shorten(value: object, limit: int = _SHOWN) -> str:
-    """`value` as one short printable line, so that a 100 MB field never reaches a terminal."""
+    """`value` as one short printable line, so that a 100 MB field never reaches a terminal.
+
+    Cut after secrets are out of it: half of one is still too much.
+    """
     if isinstance(value, str):
         text = value
     else:
@@ -17,7 +24,8 @@ def shorten(value: object, limit: int = _SHOWN) -> str:
             text = repr(value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value)
         except RecursionError:
             text = f"a deeply nested {type(value).__name__}"
-    text = printable(text[: limit + 1])
+    looked_at = max(_LOOKED_AT, limit) + 1
+    text = printable(redact(text[: looked_at + longest_secret()] if len(text) > looked_at else text)[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -79,7 +87,7 @@ class KaratError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        message = self.what
+        message = shorten(self.what, _LONGEST)
         if self.expected is not None:
             message += f": expected {self.expected}"
         if self.got is not None:
@@ -88,7 +96,7 @@ class KaratError(Exception):
         query = None if self.query is None else f"query {shorten(self.query, 40)!r}"
         place = ": ".join(p for p in (self._location(), field, query) if p)
         text = f"{place}: {message}" if place else message
-        return printable(f"{text}\nhint: {self.hint}" if self.hint else text)
+        return printable(redact(f"{text}\nhint: {self.hint}" if self.hint else text))
 
     def _location(self) -> str | None:
         if self.file is None:

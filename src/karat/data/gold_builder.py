@@ -1,0 +1,294 @@
+"""Entries of a gold set → columns, with the checks that every format shares."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from karat.data.audit import Audit
+from karat.data.gold import BARE, DOC, Dataset, Gold, Kinds
+from karat.data.ids import (
+    Bools,
+    Floats,
+    Ints,
+    Packed,
+    Seen,
+    as_list,
+    joined_ids,
+    repeats_within,
+    take_list,
+)
+from karat.data.packed_ids import first_empty, pack
+from karat.data.passages.passage import Passage
+from karat.errors import InputError, is_whole
+from karat.matching.cover import normalise
+
+_LARGE = 5000  # queries from which on graded labels are worth their price
+_FIELDS = ("", ".chunk_id", ".doc_id")  # by the kind of an id
+# Texts to be found, never tags, whatever format they come from.
+_TEXTS = ("evidence", "answer", "answer_span")
+
+
+class GoldBuilder(msgspec.Struct, eq=False):
+    """Collects entries one by one and turns them into columns, with the checks that every format shares."""
+
+    label: str
+    queries: list[str] = []
+    lines: list[int | None] = []
+    # Lists, or arrays from a reader that has all entries at once.
+    counts: Any = []
+    ids: Any = []
+    grades: Any = []
+    kinds: Any = []
+    ungraded: Any = []  # empty: every item was given a grade
+    passages: list[Passage | None] = []  # as far as items have one
+    k: Any = []  # empty: no query has one
+    no_answer: Any = []  # empty: every query has one
+    fields: dict[str, list[Any]] = {}
+    tags: dict[str, list[Any]] = {}
+    distinct: bool = False  # the way they were given, no query can be there twice, and none name an item twice
+
+    def add(
+        self,
+        query: str,
+        ids: list[str],
+        grades: list[float],
+        *,
+        line: int | None = None,
+        k: int = 0,
+        no_answer: bool = False,
+        graded: bool = True,
+    ) -> None:
+        self.queries.append(query)
+        self.lines.append(line)
+        self.counts.append(len(ids))
+        self.ids += ids
+        self.grades += grades
+        self.kinds += [BARE] * len(ids)
+        self.ungraded += [not graded] * len(ids)
+        self.k.append(k)
+        self.no_answer.append(no_answer)
+
+    def say(self, name: str, value: Any, *, tag: bool = False) -> None:
+        """Something said of the query that was added last."""
+        self.say_all(name, len(self.queries) - 1, [value], tag=tag)
+
+    def say_all(self, name: str, start: int, values: list[Any], *, tag: bool = False) -> None:
+        """Something said of the queries from `start` on."""
+        column = (self.tags if tag and name not in _TEXTS else self.fields).setdefault(name, [])
+        column += [None] * (start - len(column))
+        for at in range(start, min(len(column), start + len(values))):  # said of these queries before, or not said
+            value = values[at - start]
+            if column[at] is None:
+                column[at] = value
+            elif value is not None and value != column[at]:
+                what, hint = "this is said twice of the query: as a field and in tags", "remove one of the two"
+                raise self._error(at, what, code="contradiction", field=name, got=value, hint=hint)
+        column += values[len(column) - start :]
+
+    def build(self, dataset: Dataset) -> Gold:
+        if not self.queries:
+            raise InputError(
+                "no query in the gold set", code="no-queries", file=self.label, hint="it needs at least one entry"
+            )
+        if not self.distinct and Seen().add(self.queries) and len(set(self.queries)) < len(self.queries):
+            raise self._repeated_query()
+        self._judge_negatives()
+        self._refuse_half_characters()
+        self._refuse_empty_ids()
+        self._refuse_other_than_texts()
+        audit = Audit()
+        self._settle_evidence(audit)
+        ids, grades, kinds, passages, counts, ungraded = self._items(audit)
+        for column in (*self.fields.values(), *self.tags.values()):
+            column += [None] * (len(self.queries) - len(column))
+        self._count_unused_offsets(counts, passages, audit)
+        none = [0] * len(self.queries)
+        no_answer = np.array(self.no_answer if len(self.no_answer) else none, np.int64)
+        audit.count("large_gold", len(self.queries) if len(self.queries) > _LARGE else 0)
+        without_answer = (self.queries[i] for i in np.flatnonzero(no_answer).tolist())
+        audit.count("no_answer_queries", int(no_answer.sum()), without_answer)
+        return Gold(
+            queries=self.queries,
+            offsets=np.append(0, np.cumsum(counts)),
+            items=ids,
+            grades=grades,
+            kinds=kinds,
+            k=np.array(self.k if len(self.k) else none, np.int64),
+            no_answer=no_answer,
+            fields=self.fields,
+            tags=self.tags,
+            dataset=dataset,
+            label=self.label,
+            audit=audit,
+            lines=self.lines,
+            passages=passages,
+            ungraded=ungraded if ungraded.any() else None,
+        )
+
+    def _error(self, at: int, what: str, **more: Any) -> InputError:
+        """An error about query number `at`."""
+        return InputError(what, file=self.label, line=self.lines[at], query=self.queries[at], **more)
+
+    def _repeated_query(self) -> InputError:
+        first: dict[str, int] = {}
+        at = next(i for i, query in enumerate(self.queries) if first.setdefault(query, i) != i)
+        earlier = self.lines[first[self.queries[at]]]
+        what = "this query is in the gold set already" + (f" (line {earlier})" if earlier else "")
+        hint = "merge the two entries, or give one another query_id"
+        return self._error(at, what, code="duplicate-query", hint=hint)
+
+    def _judge_negatives(self) -> None:
+        """Negatives are judged: they become items with grade 0, after those of their query that are listed as gold."""
+        column = self.fields.get("negatives")
+        if column is None:
+            return
+        starts = np.append(0, np.cumsum(self.counts)).tolist()
+        more, owners = list[str](), list[int]()
+        for at, named in enumerate(column):
+            if named is not None:
+                column[at] = self._negative_ids(at, named)
+                fresh = self._not_graded(at, column[at], slice(*starts[at : at + 2]))
+                more += fresh
+                owners += [at] * len(fresh)
+        if not more:
+            return
+        owner = np.append(self._owners, owners)
+        order = np.argsort(owner, kind="stable")
+        if self.passages:
+            passages = self.passages + [None] * (len(owner) - len(self.passages))
+            self.passages = [passages[row] for row in order.tolist()]
+        ids = joined_ids([self.ids, pack(more) if isinstance(self.ids, np.ndarray) else more])
+        self.ids = ids[order] if isinstance(ids, np.ndarray) else take_list(ids, order)
+        self.grades = np.append(np.asarray(self.grades, np.float64), np.zeros(len(more)))[order]
+        self.kinds = np.append(np.asarray(self.kinds, np.int8), np.full(len(more), BARE, np.int8))[order]
+        if len(self.ungraded):
+            self.ungraded = np.append(np.asarray(self.ungraded, np.bool_), np.zeros(len(more), np.bool_))[order]
+        self.counts = np.bincount(owner, minlength=len(self.queries))
+
+    def _negative_ids(self, at: int, named: Any) -> list[str]:
+        ids = named if isinstance(named, list) else [None]
+        wrong = [i for i in ids if isinstance(i, bool) or not isinstance(i, (str, int)) or i == ""]
+        if wrong:
+            code, got = ("empty-id", None) if wrong[0] == "" else ("wrong-type", named)
+            raise self._error(at, "not usable", code=code, field="negatives", expected="a list of ids", got=got)
+        return list(dict.fromkeys(map(str, ids)))
+
+    def _not_graded(self, at: int, negatives: list[str], own: slice) -> list[str]:
+        """Those that the gold list does not name itself. There they may only have a grade that is not relevant."""
+        listed = dict(zip(as_list(self.ids[own]), self.grades[own], strict=True)) if negatives else {}
+        for place, item in enumerate(negatives):
+            if listed.get(item, 0) > 0:
+                what, hint = "this id is gold and a negative", "remove it from one of the two lists"
+                field = f"negatives[{place}]"
+                raise self._error(at, what, code="contradiction", field=field, got=item, hint=hint)
+        return [item for item in negatives if item not in listed]
+
+    def _refuse_half_characters(self) -> None:
+        for name, texts in (("query_id", self.queries), ("gold", self.ids)):
+            # Bytes of UTF-8 hold whole characters only.
+            if not isinstance(texts, np.ndarray) and not is_whole("".join(texts)):
+                half = next(text for text in texts if not is_whole(text))
+                raise InputError(
+                    "half a character", code="bad-value", file=self.label, field=name, expected="text", got=half
+                )
+
+    def _refuse_empty_ids(self) -> None:
+        item = first_empty(self.ids)
+        if item is not None:
+            at = int(self._owners[item])
+            place = item - int(np.sum(self.counts[:at]))
+            raise self._error(
+                at,
+                "the id is empty",
+                code="empty-id",
+                field=f"gold[{place}]{_FIELDS[int(self.kinds[item])]}",
+                expected="the id of a chunk or a document",
+                hint="a label without an id can match nothing: give its id, or leave it out",
+            )
+
+    def _refuse_other_than_texts(self) -> None:
+        for name in _TEXTS:
+            several = name == "evidence"
+            for at, value in enumerate(self.fields.get(name, ())):
+                texts = value if several and isinstance(value, list) else [] if value is None else [value]
+                wrong = [text for text in texts if not isinstance(text, str) or not is_whole(text)]
+                if wrong:
+                    what = "half a character" if isinstance(wrong[0], str) else "wrong type"
+                    expected = "a text or a list of texts" if several else "text"
+                    raise self._error(at, what, code="wrong-type", field=name, expected=expected, got=wrong[0])
+
+    def _settle_evidence(self, audit: Audit) -> None:
+        """Every evidence of a query once; an empty one would be covered by anything."""
+        column = self.fields.get("evidence", [])
+        for at, value in enumerate(column):
+            texts: list[str] = [value] if isinstance(value, str) else value or []
+            filled = [text for text in texts if text.strip()]
+            different: dict[str, str] = {}
+            for text in filled:
+                different.setdefault(normalise(text), text)
+            column[at] = list(different.values()) or None
+            audit.count("empty_evidence", len(texts) - len(filled), [self.queries[at]])
+            audit.count("duplicate_evidence", len(filled) - len(different), [self.queries[at]])
+
+    def _items(self, audit: Audit) -> tuple[list[str] | Packed, Floats, Kinds, list[Passage | None], Ints, Bools]:
+        grades, kinds = np.asarray(self.grades, np.float64), np.asarray(self.kinds, np.int8)
+        counts, ungraded = np.asarray(self.counts, np.int64), np.asarray(self.ungraded, np.bool_)
+        keep = np.ones(len(grades), np.bool_)
+        if self.passages:
+            self.passages += [None] * (len(self.ids) - len(self.passages))
+        if not np.isfinite(grades).all():
+            bad = int(np.flatnonzero(~np.isfinite(grades))[0])
+            raise self._bad_grade(bad, "bad-value", "a finite number")
+        if (grades < 0).any():
+            keep &= grades >= 0
+            audit.count("negative_grades", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
+        if not self.distinct and repeats_within(self.ids, counts):
+            keep &= self._first_of_repeats(grades, audit)
+        if keep.all():
+            return self.ids, grades, kinds, self.passages, counts, ungraded
+        rows = np.flatnonzero(keep)
+        counts = np.bincount(self._owners[rows], minlength=len(counts))
+        passages = [self.passages[i] for i in rows.tolist()] if self.passages else []
+        ids = self.ids[rows] if isinstance(self.ids, np.ndarray) else take_list(self.ids, rows)
+        return ids, grades[rows], kinds[rows], passages, counts, ungraded[rows] if len(ungraded) else ungraded
+
+    @property
+    def _owners(self) -> Ints:
+        """The query of each item."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    def _id(self, row: Any) -> str:
+        return take_list(self.ids, np.array([row]))[0]
+
+    def _bad_grade(self, row: int, code: str, expected: str) -> InputError:
+        at, field, got = int(self._owners[row]), f"grade of {self._id(row)!r}", float(self.grades[row])
+        return self._error(at, "gold item refused", code=code, field=field, expected=expected, got=got)
+
+    def _first_of_repeats(self, grades: Floats, audit: Audit) -> Any:
+        keep = np.ones(len(grades), np.bool_)
+        named = zip(self._owners.tolist(), as_list(self.ids), self.kinds, self._looked_for(), strict=True)
+        seen: dict[tuple[Any, ...], float] = {}
+        for row, (item, grade) in enumerate(zip(named, grades.tolist(), strict=True)):
+            keep[row] = item not in seen
+            before = seen.setdefault(item, grade)
+            if before != grade:
+                raise self._bad_grade(row, "contradiction", f"one grade ({before:g} stands before)")
+        audit.count("duplicate_gold", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
+        return keep
+
+    def _count_unused_offsets(self, counts: Ints, passages: list[Passage | None], audit: Audit) -> None:
+        """Offsets are of a document; beside a chunk's id alone nobody knows which."""
+        if passages:
+            named = zip(chain.from_iterable(map(repeat, self.queries, counts.tolist())), passages, strict=True)
+            unused = [query for query, p in named if p is not None and p.doc is None and p.start is not None]
+            audit.count("offsets_unused", len(unused), unused)
+
+    def _looked_for(self) -> list[Passage | None]:
+        """What tells items of one document apart; beside a chunk's id a passage is only a note."""
+        if not self.passages:
+            return [None] * len(self.ids)
+        return [p if kind == DOC else None for p, kind in zip(self.passages, self.kinds, strict=True)]

@@ -1,0 +1,152 @@
+"""The one place that takes secrets out of text, before it is cut, shown, logged or saved.
+
+Known secrets are those that Karat was told (`keep_secret`) and those in the variables of the environment that it reads.
+Passwords in addresses and keys in requests are known by their place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+HIDDEN = "***"
+# Variables that hold a secret, or an address with one.
+VARIABLES = (
+    "KARAT_LLM_KEY",
+    "OPENAI_API_KEY",
+    "KARAT_TOKEN",
+    "GITHUB_TOKEN",
+    "GITLAB_TOKEN",
+    "CI_JOB_TOKEN",
+    "PGPASSWORD",
+)
+_LEAST = 6  # a shorter secret would blank out half of what is printed
+_ANYWHERE = 16  # a shorter one is hidden as a word only: "postgres" is a password, and part of many words
+_LONGEST = 1024  # of a password in an address: without a limit, hostile text would take long
+# Up to the last @: a password may hold one. A number and a slash are a port and a path.
+_ADDRESS = re.compile(rf"(?<=://)([^\s:/?#@\"'<>]{{0,256}}):(?!\d{{1,5}}(?:[/?#]|$))[^\s\"'<>]{{1,{_LONGEST}}}@")
+_NAMES = "password|passwd|passphrase|pwd|secret|client_secret|token|access_token|private_token|api[_-]?key"
+# In the query of an address, or a word of its own as libpq has them.
+_PARAMETER = re.compile(
+    rf"((?:^|[?&;\s])(?:ssl)?(?:{_NAMES})=|[?&;](?:key|sig|signature)=)('[^']*'|[^\s&;#\"'<>]+)", re.I
+)
+_HEADER = re.compile(
+    r"(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}", re.I
+)
+
+_told: set[str] = set()
+_T = TypeVar("_T")
+
+
+def keep_secret(value: str | None) -> str:
+    """Never show this value again; gives it back."""
+    if value and len(value) >= _LEAST:
+        _told.add(value)
+    return value or ""
+
+
+def keep_password_of(address: str | None) -> None:
+    """The same for what stands between user and host, as it is written and as it is meant."""
+    for part in re.findall(r"://[^\s:/?#@]*:(.*)@", address or ""):
+        keep_secret(part)
+        keep_secret(unquote(part))
+    for _, part in _PARAMETER.findall(address or ""):
+        keep_secret(part.strip("'"))
+        keep_secret(unquote_plus(part))
+
+
+def redact(text: str) -> str:
+    """The text without secrets.
+
+    >>> redact("postgresql+psycopg://me:s3cret@db.example/karat?sslmode=require&password=x")
+    'postgresql+psycopg://me:***@db.example/karat?sslmode=require&password=***'
+    >>> redact("https://host:8000/search?q=me@home")
+    'https://host:8000/search?q=me@home'
+    """
+    text = redact_known(text)
+    if "://" in text:
+        text = _ADDRESS.sub(rf"\1:{HIDDEN}@", text)
+    if "=" in text:
+        text = _PARAMETER.sub(rf"\1{HIDDEN}", text)
+    return _HEADER.sub(rf"\1{HIDDEN}", text)
+
+
+def redact_known(text: str) -> str:
+    """Only what is known to be a secret: for data, in which an address may be just an example."""
+    pattern = _pattern()
+    return text if pattern is None else pattern.sub(HIDDEN, text)
+
+
+def redact_texts(texts: Sequence[str | None]) -> Sequence[str | None]:
+    """A column of data; the same object where no secret is known."""
+    pattern = _pattern()
+    return texts if pattern is None else [text and pattern.sub(HIDDEN, text) for text in texts]
+
+
+def redact_all(value: _T) -> _T:
+    """The same for every text in structs, lists and dicts; a copy only where there was something to hide."""
+    found: _T = _redacted(value)
+    return found
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        changed = {redact(name) if isinstance(name, str) else name: _redacted(one) for name, one in value.items()}
+        return value if changed == value else changed
+    if isinstance(value, list | tuple):
+        items = [_redacted(one) for one in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
+    return _struct(value) if hasattr(value, "__struct_fields__") else value
+
+
+def _struct(value: Any) -> Any:
+    parts = {name: getattr(value, name) for name in value.__struct_fields__}
+    changed = {name: new for name, old in parts.items() if (new := _redacted(old)) is not old and new != old}
+    if not changed:
+        return value
+    from msgspec.structs import replace
+
+    if "text" in changed and "marks" in parts:
+        changed["marks"] = ()  # they were places in the old text
+    return replace(value, **changed)
+
+
+def longest_secret() -> int:
+    """How far one may reach, for whoever looks only at the beginning of a text."""
+    return max(_LONGEST, *map(len, _known()), 0)
+
+
+def _pattern() -> re.Pattern[str] | None:
+    return _compiled(_known())
+
+
+def _known() -> frozenset[str]:
+    found = {value for name in VARIABLES if len(value := os.environ.get(name, "").strip()) >= _LEAST}
+    if (store := os.environ.get("KARAT_STORE")) and "://" in store:
+        keep_password_of(store)
+    return frozenset(_told | found)
+
+
+@lru_cache(maxsize=8)
+def _compiled(secrets: frozenset[str]) -> re.Pattern[str] | None:
+    forms = {form for value in secrets for form in _forms(value)}
+    parts = [
+        re.escape(form) if len(form) >= _ANYWHERE else rf"(?<![^\W_]){re.escape(form)}(?![^\W_])"
+        for form in sorted(forms, key=len, reverse=True)
+    ]
+    return re.compile("|".join(parts)) if parts else None
+
+
+def _forms(value: str) -> set[str]:
+    """As it is written in text, in addresses, in HTML, in JSON and by `repr`."""
+    from html import escape
+    from json import dumps
+
+    ascii_only, plain = dumps(value)[1:-1], dumps(value, ensure_ascii=False)[1:-1]
+    return {value, quote(value, safe=""), quote_plus(value), escape(value), ascii_only, plain, repr(value)[1:-1]}

@@ -1,0 +1,140 @@
+"""The process that reads Parquet for another one: a damaged file may end it, and nothing else.
+
+A request is a line of JSON and the bytes that it announces; so is an answer. See `safe_parquet.py` for the other side.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import IO, Any
+
+from karat.files.limits import EXPANSION, largest_content
+from karat.files.parquet_check import DamagedParquet, expanded_size
+
+DAMAGED, EXPANDS, REFUSED, GONE, NO_FILE = "damaged", "expands", "refused", "gone", "no-file"
+READY = b"ready\n"
+
+
+class _ExpandsTooFar(Exception):
+    """More than a file of this size may hold."""
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process decides, and closes the pipe
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)  # a crash is told by the other process, in one sentence
+    worker = _Worker()
+    with suppress(BrokenPipeError):
+        answers.write(READY)
+        answers.flush()
+        while line := requests.readline():
+            request = json.loads(line)
+            content, plan = requests.read(request["size"]), requests.read(request["plan"])
+            _send(answers, *worker.answer(request, content, plan))
+
+
+def _send(answers: IO[bytes], told: dict[str, Any], frame: bytes | memoryview) -> None:
+    answers.write(json.dumps({**told, "size": len(frame)}).encode() + b"\n")
+    answers.write(frame)
+    answers.flush()
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._checked: dict[str, tuple[int, int, int]] = {}  # path → inode, size and time of change
+
+    def answer(self, request: dict[str, Any], content: bytes, plan: bytes) -> tuple[dict[str, Any], bytes | memoryview]:
+        try:
+            os.environ[EXPANSION] = request["expansion"]  # it may have been set after the worker was started
+            packed = 0 if request["delta"] else self._check(request, content)
+            return self._read(request, content, plan, packed)
+        except DamagedParquet as error:
+            return {"failed": DAMAGED, "reason": str(error)}, b""
+        except _ExpandsTooFar:
+            return {"failed": EXPANDS, "reason": ""}, b""
+        except FileNotFoundError as error:
+            return {"failed": GONE, "reason": error.strerror}, b""
+        except OSError as error:
+            return {"failed": NO_FILE, "reason": error.strerror or str(error)}, b""
+        except BaseException as error:  # polars' PanicException is no Exception
+            reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+            return {"failed": REFUSED, "reason": reason[:2000], "module": type(error).__module__}, b""
+
+    def _check(self, request: dict[str, Any], content: bytes) -> int:
+        """Its size, once its headers are known to fit it."""
+        path = request["path"]
+        if path is None:
+            _refuse_bomb(io.BytesIO(content), len(content), request["most"])
+            return len(content)
+        there = os.stat(path)
+        known = (there.st_ino, there.st_size, there.st_mtime_ns)
+        if self._checked.get(path) != known:
+            with open(path, "rb") as stream:
+                _refuse_bomb(stream, there.st_size, request["most"])
+            self._checked[path] = known
+        return there.st_size
+
+    def _read(
+        self, request: dict[str, Any], content: bytes, plan: bytes, packed: int
+    ) -> tuple[dict[str, Any], bytes | memoryview]:
+        import polars as pl
+
+        table = pl.LazyFrame.deserialize(io.BytesIO(plan)) if plan else _table(request, content)
+        if request["do"] == "height":
+            return {"height": int(table.select(pl.len()).collect().item())}, b""
+        if request["do"] == "schema":
+            frame = pl.DataFrame(schema=table.collect_schema())
+        else:
+            frame = table.collect()
+            if packed and sum(map(_text_bytes, frame)) > _most(packed, request["most"]):
+                raise _ExpandsTooFar
+        buffer = io.BytesIO()
+        frame.write_ipc_stream(buffer, compat_level=pl.CompatLevel.newest())
+        return {}, buffer.getbuffer()
+
+
+def _table(request: dict[str, Any], content: bytes) -> Any:
+    import polars as pl
+
+    if request["delta"]:
+        table = pl.scan_delta(request["path"])
+    else:
+        source = io.BytesIO(content) if request["path"] is None else request["path"]
+        table = pl.scan_parquet(source, hive_partitioning=False, glob=False)
+    if request["columns"] is not None:
+        table = table.select(request["columns"])
+    return table if request["rows"] is None else table.slice(*request["rows"])
+
+
+def _refuse_bomb(stream: IO[bytes], size: int, most: int | None) -> None:
+    if expanded_size(stream, size) > _most(size, most):
+        raise _ExpandsTooFar
+
+
+def _most(size: int, most: int | None) -> int:
+    limit = largest_content(size)
+    return limit if most is None else min(limit, most)
+
+
+def _text_bytes(column: Any) -> int:
+    """Bytes of all texts of a column: one text of a dictionary can stand for a million long ones."""
+    import polars as pl
+
+    kind = column.dtype
+    if kind == pl.String:
+        return int(column.str.len_bytes().sum())
+    if kind == pl.Binary:
+        return int(column.bin.size().sum())
+    if kind == pl.Struct:
+        return sum(map(_text_bytes, column.struct.unnest()))
+    if kind in (pl.List, pl.Array) and kind.is_nested():
+        inner = kind.inner
+        return _text_bytes(column.explode()) if inner in (pl.String, pl.Binary) or inner.is_nested() else 0
+    return 0

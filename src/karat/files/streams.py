@@ -1,0 +1,205 @@
+"""Bytes of files, decompressed where they are compressed; no line and no expansion goes past its limit."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from karat.errors import InputError, KaratError, MissingExtra
+from karat.files.limits import expands_too_far, largest_content, largest_line, line_too_long
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_PACKED = 1 << 11  # small, for all that it unpacks to is in memory at once: up to 64 MB
+_BLOCK = 1 << 20
+
+
+def is_compressed(opening: bytes) -> bool:
+    return opening.startswith((_GZIP, _ZSTD))
+
+
+def open_plain(path: Path, label: str) -> BoundedLines:
+    """A file as it is."""
+    return BoundedLines(io.FileIO(path), label)
+
+
+def open_content(path: Path, label: str) -> BoundedLines:
+    """A file, decompressed where its first bytes say that it is compressed."""
+    raw = path.open("rb")
+    magic = raw.read(4)
+    raw.seek(0)
+    if not is_compressed(magic):
+        raw.close()
+        return open_plain(path, label)
+    return BoundedLines(_Decompressed(raw, _open_zstd if magic == _ZSTD else _open_gzip, label), label)
+
+
+def unreadable(label: str, error: Exception) -> InputError:
+    reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
+    return InputError(f"cannot be read: {reason}", code="unreadable", file=label)
+
+
+class BoundedLines(io.BufferedReader):
+    """A stream that refuses a line which is too long, before all of it is in memory."""
+
+    def __init__(self, raw: io.RawIOBase, label: str, size: int = _BLOCK >> 3) -> None:
+        super().__init__(raw, size)
+        self._label, self._limit = label, largest_line()
+
+    def readline(self, size: int | None = -1) -> bytes:
+        if size is not None and 0 <= size <= self._limit:
+            return super().readline(size)
+        line = super().readline(self._limit + 1)
+        if len(line) > self._limit:
+            raise line_too_long(self._label)
+        return line
+
+    def __next__(self) -> bytes:
+        if line := self.readline():
+            return line
+        raise StopIteration
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size >= 0:
+            return super().read(size)
+        if isinstance(self.raw, io.FileIO):
+            self._refuse_long_lines()
+            return super().read()
+        blocks, line, total = [], 0, 0
+        while block := super().read(_BLOCK):
+            blocks.append(block)
+            total += len(block)
+            if isinstance(self.raw, _Decompressed) and total > largest_content(self.raw.packed, at_once=True):
+                raise expands_too_far(self._label, at_once=True)
+            last = block.rfind(b"\n")
+            line = line + len(block) if last < 0 else len(block) - last - 1
+            if line > self._limit:
+                raise line_too_long(self._label)
+        return b"".join(blocks)
+
+    def _refuse_long_lines(self) -> None:
+        """In a plain file, without reading it into memory."""
+        at = self.tell()
+        if os.fstat(self.fileno()).st_size - at <= self._limit:  # also: an empty file cannot be mapped
+            return
+        from mmap import ACCESS_READ, mmap
+
+        with mmap(self.fileno(), 0, access=ACCESS_READ) as content:
+            while len(content) - at > self._limit:
+                last = content.rfind(b"\n", at, at + self._limit + 1)
+                if last < 0:
+                    raise line_too_long(self._label)
+                at = last + 1
+
+
+def _open_gzip(raw: IO[bytes]) -> Any:
+    import gzip  # few files are compressed
+
+    return gzip.GzipFile(fileobj=raw)
+
+
+def _open_zstd(raw: IO[bytes]) -> Any:
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+
+        return zstd.ZstdFile(raw)
+    except ImportError:
+        pass
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
+    return _ZstdFrames(zstandard.ZstdDecompressor().decompressobj, raw)
+
+
+class _ZstdFrames:
+    """All frames of a file. The package's own reader takes a file that ends too early for a short one."""
+
+    def __init__(self, start: Callable[[], Any], raw: IO[bytes]) -> None:
+        self._start, self._raw = start, raw
+        self._frame: Any = None
+        self._packed, self._ready = b"", memoryview(b"")
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and self._fill():
+            pass
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _fill(self) -> bool:
+        self._packed = self._packed or self._raw.read(_PACKED)
+        if not self._packed:
+            if self._frame is not None:
+                raise EOFError
+            return False
+        self._frame = self._frame or self._start()
+        self._ready = memoryview(self._frame.decompress(self._packed))
+        self._packed = self._frame.unused_data
+        if self._frame.eof:
+            self._frame = None
+        return True
+
+
+class _Stream(io.RawIOBase):
+    """A file read through another's eyes, and closed with it."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Decompressed(_Stream):
+    """A decompressed stream that can go back to its start, and whose damage is an error with the file's name."""
+
+    def __init__(self, raw: IO[bytes], start: Callable[[IO[bytes]], Any], label: str) -> None:
+        super().__init__(raw)
+        self._start, self._label, self._reader, self._read = start, label, start(raw), 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._raw.seek(0)
+        self._reader, self._read = self._start(self._raw), 0
+        return 0
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            size = int(self._reader.readinto(buffer))
+        except KaratError:
+            raise
+        except Exception as error:  # gzip, zlib and the zstd packages raise kinds of their own
+            raise unreadable(self._label, error) from error
+        self._read += size
+        if self._read > largest_content(self.packed):
+            raise expands_too_far(self._label)
+        return size
+
+    def seekable(self) -> bool:
+        return True
+
+    @property
+    def packed(self) -> int:
+        """Bytes of the compressed file that were read so far."""
+        return self._raw.tell()
+
+
+class Window(_Stream):
+    """A stretch of a file as if it were one."""
+
+    def __init__(self, raw: IO[bytes], start: int, stop: int) -> None:
+        super().__init__(raw)
+        self._left = stop - start
+        raw.seek(start)
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._raw.read(min(len(buffer), self._left))
+        buffer[: len(piece)] = piece
+        self._left -= len(piece)
+        return len(piece)

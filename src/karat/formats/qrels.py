@@ -1,0 +1,84 @@
+"""TREC qrels files."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+from karat.data.gold import BARE, Gold
+from karat.data.gold_builder import GoldBuilder
+from karat.data.packed_ids import PackedIds
+from karat.formats.base import Source
+from karat.formats.dataset import dataset_of
+from karat.formats.layout import grouped_rows, in_order
+from karat.formats.records import whole_lines
+from karat.formats.trec_rows import as_number, as_text, read_rows, wrong_columns
+
+_BLOCK = 1 << 18
+
+
+def read_qrels(source: Source) -> Gold:
+    rows, line = _Judgements(), 1
+    for block in whole_lines(source, _BLOCK):
+        if not rows.add_block(block, line):
+            rows.add_one_by_one(block, line, source.label)
+        line += block.count(b"\n")
+    return rows.gold(source)
+
+
+class _Judgements:
+    """Lines of qrels, block after block, with no Python text kept of an item."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}  # queries, each with its first line
+        self._runs: list[str] = []  # queries as they come, and how many lines of each
+        self._sizes, self._grades, self._items = array("q"), array("d"), PackedIds()
+
+    def add_block(self, block: bytes, line: int) -> bool:
+        """A block at once; False where it must be looked at line by line."""
+        rows = read_rows(block, columns=4, exactly=True, number=3)
+        if rows is None:
+            return False
+        for query, start in zip(rows.queries, (rows.lines + line).tolist(), strict=True):
+            self._first.setdefault(query, start)
+        self._runs += rows.queries
+        self._sizes.extend(rows.counts.tolist())
+        self._items.add_packed(rows.ids)
+        self._grades.frombytes(rows.numbers.tobytes())
+        return True
+
+    def add_one_by_one(self, block: bytes, line: int, label: str) -> None:
+        """Any white space, empty lines, and errors that name the line."""
+        items: list[str] = []
+        for number, raw in enumerate(block.split(b"\n"), line):
+            parts = raw.split()
+            if not parts:
+                continue
+            if len(parts) != 4:
+                raise wrong_columns(label, number, "4: query iteration document grade", len(parts))
+            query = as_text(parts[0], label, number)
+            if not self._runs or self._runs[-1] != query:
+                self._first.setdefault(query, number)
+                self._runs.append(query)
+                self._sizes.append(0)
+            self._sizes[-1] += 1
+            items.append(as_text(parts[2], label, number))
+            self._grades.append(as_number(parts[3], label, number, "grade"))
+        self._items.add(items)
+
+    def gold(self, source: Source) -> Gold:
+        queries, offsets, order = grouped_rows(self._runs, np.array(self._sizes))
+        grades = np.array(self._grades)
+        builder = GoldBuilder(
+            source.label,
+            queries=queries,
+            lines=list(self._first.values()),
+            counts=np.diff(offsets),
+            ids=in_order(self._items.ids, order),
+            grades=grades if order is None else grades[order],
+            kinds=np.full(len(grades), BARE, np.int8),
+            k=np.zeros(len(queries), np.int64),
+            no_answer=np.zeros(len(queries), np.int64),
+        )
+        return builder.build(dataset_of(source))

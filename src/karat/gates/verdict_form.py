@@ -1,0 +1,65 @@
+"""What gates say, as it is saved."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from karat.data.gold import Dataset
+from karat.data.saved import SavedObject
+from karat.gates.criteria import Outcome
+from karat.results.comparison.compare import Comparison
+from karat.results.differences import Difference
+from karat.results.saved import SegmentRow
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One condition of a gate: its floor, or its regression against one baseline."""
+
+    kind: Literal["floor", "regression", "queries", "data"]
+    outcome: Outcome | Literal["not checked"]
+    reason: str
+    certain: bool = True
+    needed: int | None = None  # queries that would settle it
+    baseline: str | None = None
+    difference: Difference | None = None
+
+
+class GateVerdict(msgspec.Struct, frozen=True):
+    """What one gate says, on one group of queries."""
+
+    gate: str
+    metric: str
+    segment: str | None
+    severity: Literal["error", "warning"]
+    outcome: Outcome
+    blocks: bool
+    reason: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    unit: str
+    parts: list[Condition]
+    file: str | None = None  # where the gate is written
+    line: int | None = None
+    limit: float | None = None  # the least, or the most, that the value may be
+
+
+class Verdicts(SavedObject, frozen=True, kw_only=True):
+    """What `karat gate` saves."""
+
+    schema: Literal["karat/gates/1"] = "karat/gates/1"
+    outcome: Outcome  # of all gates: the worst that blocks
+    exit_code: int
+    run: str
+    baseline: str | None
+    gold: str
+    dataset: Dataset
+    statistics: dict[str, Any]
+    queries: int
+    verdicts: list[GateVerdict]
+    notes: list[str]
+    comparison: Comparison | None = None  # with the baseline, by tag and with the queries that changed most
+    segments: list[SegmentRow] = []  # by tag, where there is no baseline

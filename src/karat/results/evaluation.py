@@ -1,0 +1,363 @@
+"""One evaluation: needs become a request, the request a pass, and what the pass brought one result per system."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from karat.data.audit import Audit
+from karat.data.corpus import DescribedRun
+from karat.data.gold import Gold
+from karat.data.hits import LentRun, NoLists, Run, Ungrouped
+from karat.data.ids import DocRule
+from karat.data.normal_ids import IdNormalizer, NormalizedRun
+from karat.data.passages.resolve import in_corpus, resolve
+from karat.errors import InputError, NoOverlap, shorten
+from karat.formats.spill import HeldRun, Spilling
+from karat.results.analyses.base import Consumer, Setup, needs_of_analyses
+from karat.results.bm25_baseline import NoWordSearch, WordSearch, mark_depth
+from karat.results.queries.lists import ListReader
+from karat.results.result import Context, Result
+from karat.scoring.collect import RunData, collect
+from karat.scoring.dates import NoVersions
+from karat.scoring.doubts import LOOKED, judge_doubts
+from karat.scoring.engines.base import Engine, Local
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.grammar import parse_metrics
+from karat.scoring.one_pass import Golds, PassRequest
+from karat.scoring.overlap import count_missing, count_short_lists
+from karat.scoring.views import BM25, ORIGINAL, OWN, RAW, Need, View
+from karat.statistics.sampling import Sampling
+
+if TYPE_CHECKING:
+    from karat.formats.corpora import Corpora
+
+KEEP_LISTS = 20_000  # queries up to which lists to show are kept during the pass; of more, those shown are read again
+_NO_SCORE = "log the score of each hit, or leave the threshold (--min-score) out"
+_NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
+
+
+def _needing_hits(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
+    return tuple(metric for metric in metrics if metric.needs_hits)
+
+
+class Evaluation(msgspec.Struct, frozen=True, eq=False):
+    """One evaluation, with all that was asked for."""
+
+    engine: Engine
+    gold: Gold
+    rules: Rules
+    asked: list[Metric]
+    keep_empty: bool  # metrics that were named are shown although nothing can be said
+    background: tuple[str, ...]
+    context: Context
+    normal: IdNormalizer | None  # where ids are compared in one form
+    corpora: Corpora | None
+    counts_corpus: bool  # the size of a system's corpus is that of its own
+    lent: dict[str, Run]  # lists that other runs have for this one
+    segmented_by: tuple[str, ...]
+    cluster: str | None
+    sampling: Sampling
+
+    def results(self, run: Run, consumers: Sequence[Consumer]) -> dict[str, Result]:
+        plan = self._plan(consumers)
+        views = self._views(plan)
+        request = self._request(views, plan)
+        if plan.lists > request.lists and not run.can_look:
+            scores = self.rules.scores
+            run = Spilling(run, plan.lists, None if scores is None else scores == "lower-is-better")
+            request = replace(request, columns=request.columns | ({"text"} if plan.texts else frozenset()))
+        run, golds = self._golds(self._described(run), views, request)
+        systems, run = self._pass(run, request, golds)
+        if not systems:
+            raise InputError(
+                "no query in the run", code="no-queries", file=run.label, hint="it needs at least one line"
+            )
+        self._lend_texts(systems)
+        if self.corpora is not None:
+            self.corpora.refuse_mixed(systems)
+        for measured in systems.values():
+            _refuse_no_overlap(measured, run.label, self.gold, (request.own,))
+        _refuse_unscored(systems.values(), run.label, request.own)
+        _refuse_undated(systems.values(), run.label, request.own)
+        systems, no_bm25 = self._with_lent(systems, views, golds)
+        systems = {system: self._counted(measured) for system, measured in systems.items()}
+        opened = {system: measured.opened for system, measured in systems.items()}
+        provenance, context = run.provenance(), replace(self.context, no_bm25=no_bm25, opened=opened)
+        return {
+            system: self._result(measured, run, request, provenance.get(system, {}), context)
+            for system, measured in systems.items()
+        }
+
+    def _plan(self, consumers: Sequence[Consumer]) -> Need:
+        """What everyone needs together."""
+        context = self.context
+        setup = Setup(
+            self.gold, self.rules, self.asked, context.corpus, context.labelling, context.routes, context.sourced
+        )
+        every = [Need(metrics=(*self.asked, *self.background)), *(declare(setup) for declare in consumers)]
+        if context.analysed and BM25 in self.lent:
+            shown = Need.union(every).metrics
+            every.append(Need(views={View(lists=BM25, no_future=self.rules.no_future): shown}))
+        if context.analysed:
+            every += needs_of_analyses(setup)
+        if self._lacks_texts:
+            every.append(Need(facts=frozenset({"query"})))
+        return Need.union(every)
+
+    @property
+    def _lacks_texts(self) -> bool:
+        return not any(self.gold.fields.get("query", ()))
+
+    def _lend_texts(self, systems: Mapping[str, RunData]) -> None:
+        """The run says what was asked where the gold set does not. All forms of this gold set share its fields."""
+        said = [measured.facts["query"] for measured in systems.values() if "query" in measured.facts]
+        if self._lacks_texts and said:
+            self.gold.fields["query"] = [next(filter(None, texts), None) for texts in zip(*said, strict=True)]
+
+    def _views(self, plan: Need) -> dict[View, list[Metric]]:
+        """Every view with its metrics."""
+        own = View.own(self.rules)
+        views: dict[View, dict[Metric, None]] = {own: {}}
+        for view, metrics in [(own, plan.metrics), *plan.views.items()]:
+            if view.labels == "judge" and self.context.labelling.with_judge is None:
+                continue
+            views.setdefault(view, {})
+            for metric in parse_metrics(metrics):
+                views.setdefault(view.of(metric), {})[metric] = None
+        return {view: list(metrics) for view, metrics in views.items()}
+
+    @property
+    def _rule(self) -> DocRule:
+        return DocRule(self.rules.doc_of)
+
+    def _described(self, run: Run) -> Run:
+        run = run if self.normal is None or isinstance(run, WordSearch) else NormalizedRun(run, self.normal)
+        return run if self.corpora is None else DescribedRun(run, self.corpora.of, self._rule)
+
+    def _golds(self, run: Run, views: Iterable[View], request: PassRequest) -> tuple[Run, Golds]:
+        """The gold set as each view sees it; and the run, held in memory where its hits were looked at for that."""
+        corpus, with_judge = self.context.corpus, self.context.labelling.with_judge
+        known = {} if corpus is None else corpus.strangers(self._rule)
+        sets: dict[str, Gold] = {"gold": self.gold}
+        if any(view.labels == "judge" for view in views):
+            assert with_judge is not None
+            sets["judge"] = with_judge(self.gold)
+        golds = Golds(self.gold)
+        for level, labels in {(view.level, view.labels) for view in views}:
+            gold = sets[labels]
+            golds.sets[level, labels] = gold.documents(self._rule, known) if level == "doc" else gold
+        held: Run | None = None
+        for lists, labels in {(view.lists, view.labels) for view in views if sets[view.labels].passages}:
+            if self.corpora is not None and in_corpus(sets[labels], self.corpora.first, self._rule) is not None:
+                golds.located[lists, labels] = self.corpora.located(sets[labels], self._rule)
+                continue
+            if lists not in self.lent:
+                held = held or HeldRun(run, request.columns | {"text"}, request.other_lists)
+            try:
+                source = self._source(lists, held)
+                golds.located[lists, labels] = resolve(sets[labels], source, corpus, self._rule)
+            except (NoLists, NoWordSearch):
+                continue  # then there is no table of this view either
+        return held or run, golds
+
+    def _counted(self, measured: RunData) -> RunData:
+        """With how many items of its own corpus each gold item of a system is."""
+        corpus = None if self.corpora is None else self.corpora.of(measured.system)
+        if corpus is None or not (self.counts_corpus or self.rules.corpus_size == len(corpus)):
+            return measured
+        from karat.data.in_corpus import count_in_corpus
+
+        known = {id(table.gold): table.gold for table in measured.tables.values()}
+        counted = {key: gold.counted(count_in_corpus(gold, corpus, self._rule)) for key, gold in known.items()}
+        tables = {view: replace(table, gold=counted[id(table.gold)]) for view, table in measured.tables.items()}
+        return replace(measured, tables=tables)
+
+    def _source(self, lists: str, held: Run | None) -> Run:
+        """The run that has these lists."""
+        if lists in self.lent:
+            return self._described(self.lent[lists])
+        assert held is not None
+        return held if lists == OWN else held.lists(lists)
+
+    def _request(self, views: Mapping[View, list[Metric]], plan: Need) -> PassRequest:
+        """What has to be read of the run itself."""
+        own, own_lists = View.own(self.rules), {OWN, RAW, ORIGINAL} - self.lent.keys()
+        here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists in own_lists}
+        # Of very many queries the few lists that are shown are read again.
+        lists = plan.lists if len(self.gold.queries) <= KEEP_LISTS else 0
+        levels = {view.level for view in here if view.but(level=own.level) == own} if plan.open_hits else ()
+        return PassRequest(
+            rules=self.rules,
+            own=own,
+            views=here,
+            columns=self._columns(here) | plan.facts | ({"text"} if lists and plan.texts else frozenset()),
+            facts=plan.facts,
+            lists=lists,
+            open_levels=frozenset(levels),
+            returned=plan.returned,
+            hashes=plan.hashes,
+            near_every=max(1, len(self.gold.queries) // LOOKED),
+        )
+
+    def _columns(self, views: Mapping[View, Iterable[Metric]]) -> frozenset[str]:
+        read = (metric.reads for metrics in views.values() for metric in metrics)
+        return frozenset().union(*read, *(view.rules(self.rules).needs for view in views))
+
+    def _pass(
+        self, run: Run, request: PassRequest, golds: Golds, engine: Engine | None = None
+    ) -> tuple[dict[str, RunData], Run]:
+        parts = (engine or self.engine).parts
+        try:
+            return collect(parts(run, request, golds), request, golds), run
+        except Ungrouped:
+            run = run.grouped()
+            return collect(parts(run, request, golds), request, golds), run
+
+    def _with_lent(
+        self, systems: dict[str, RunData], views: Mapping[View, list[Metric]], golds: Golds
+    ) -> tuple[dict[str, RunData], str | None]:
+        """With the views of lists that other runs have; and why there are no BM25 lists."""
+        no_bm25 = None
+        for lists, run in self.lent.items():
+            here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists == lists}
+            if not here:
+                continue
+            if lists == BM25:
+                depths = sorted({mark_depth(measured.tables, self.rules) for measured in systems.values()})
+                here = {view.but(top_k=depth): metrics for view, metrics in here.items() for depth in depths}
+                run = run.to_depth(depths[-1]) if isinstance(run, WordSearch) else run
+            request = PassRequest(self.rules, View.own(self.rules), here, main=lists, columns=self._columns(here))
+            found: dict[str, RunData] = {}
+            try:
+                for lent in self._lent_runs(run, systems):
+                    found |= self._pass(self._described(lent), request, golds, Local())[0]
+            except NoWordSearch as error:
+                no_bm25 = str(error).replace("\nhint: ", "; ")
+                continue
+            for system, measured in found.items():
+                _refuse_no_overlap(measured, run.label, self.gold, here)
+                systems = systems | {system: systems[system].joined(measured)}
+        return systems, no_bm25
+
+    def _lent_runs(self, run: Run, systems: Iterable[str]) -> Iterator[Run]:
+        """Lists for the systems of the run; word search looks into the corpus of each."""
+        if self.corpora is None or not isinstance(run, WordSearch):
+            yield LentRun(run, set(systems))
+            return
+        for corpus, names in self.corpora.by_corpus(systems):
+            yield LentRun(WordSearch(corpus, self.gold, run.depth), names)
+
+    def _lists(self, measured: RunData, run: Run, request: PassRequest) -> ListReader:
+        return ListReader(
+            run=run,
+            system=measured.system,
+            gold=measured.tables[request.own].gold,
+            rules=self.rules,
+            kept=measured.lists,
+            depth=request.lists,
+            texts="text" in request.columns,
+            places=measured.places,
+        )
+
+    def _result(
+        self, measured: RunData, run: Run, request: PassRequest, provenance: dict[str, Any], context: Context
+    ) -> Result:
+        own, rules = View.own(self.rules), self.rules
+        table = measured.tables[own]
+        if self.corpora is not None:
+            context = replace(context, corpus=self.corpora.of(measured.system))
+        if context.corpus is not None and self.counts_corpus:
+            rules = rules.replace(corpus_size=len(context.corpus) or None)
+        empty = Result(
+            system=measured.system,
+            run=run.label,
+            gold=table.gold,
+            rules=rules,
+            data=measured,
+            view=own,
+            rows=np.zeros(0, np.int64),
+            metrics=[],
+            values={},
+            audit=Audit.merged(table.gold.audit, table.audit),
+            provenance=provenance,
+            sampling=self.sampling,
+            cluster=self.cluster,
+            segmented_by=self.segmented_by,
+            context=context,
+            lists=self._lists(measured, run, request),
+        )
+        result = empty.measure(self.asked)
+        silent = {name for name, values in result.values.items() if np.isnan(values).all()}
+        # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
+        shown = [m for m in self.asked if self.keep_empty or str(m) not in silent]
+        names = [str(m) for m in shown]
+        doubts = judge_doubts(measured.names, measured.slopes, result.gold, rules, context.corpus, result.audit)
+        self._count(result, [f"{n}: {measured.lacking[n]}" for n in names if n in silent and n in measured.lacking])
+        return replace(
+            result,
+            metrics=shown,
+            values={name: result.values[name] for name in names},
+            votes={name: votes for name, votes in result.votes.items() if name in names},
+            background=self.background,
+            doubts=doubts,
+            memo={},
+        )
+
+    def _count(self, result: Result, reasons: list[str]) -> None:
+        """What is known of the audit only after the pass."""
+        audit, table, gold = result.audit, result.data.tables[result.view], result.gold
+        missing = np.flatnonzero(~table.present)
+        count_missing(gold, missing, audit, "missing_skipped" if self.rules.missing == "skip" else "missing_queries")
+        relevant = gold.count_items(gold.grades > 0)
+        bare = result.rows[(relevant[result.rows] == 0) & (gold.no_answer[result.rows] == 0)]
+        code = "no_relevant_zero" if self.rules.no_relevant == "zero" else "no_relevant_gold"
+        audit.count(code, len(bare), (gold.queries[i] for i in bare[:3]))
+        audit.count("no_data", len(reasons), reasons)
+        if any(metric.counts_empty_places for metric in self.asked):
+            count_short_lists(self.asked, table.judged(result.rows, self.rules), audit)
+
+
+# What is known only after the pass, and makes an evaluation pointless.
+
+
+def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[View]) -> None:
+    """Refuse a system that has none of the queries of the gold set. `run`: its label."""
+    tables = [measured.tables[view] for view in views if view in measured.tables]
+    if any(table.present.any() for table in tables):
+        return
+    of = f" (system {shorten(measured.system, 40)!r})" if measured.system else ""
+    entries = [entry for table in tables for entry in table.audit if entry.code == "unknown_queries"]
+    run_has = f", the run {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
+    raise NoOverlap(
+        f"no query of {run}{of} stands in {gold.label}",
+        hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
+    )
+
+
+def _refuse_unscored(systems: Collection[RunData], run: str, own: View) -> None:
+    """Refuse a score threshold where no hit of any system has a score: nothing was removed.
+
+    Where other systems have scores, the audit of the one without counts its hits.
+    """
+    if own.min_score is not None and all(measured.tables[own].unscored for measured in systems):
+        what = f"no hit has a score, so a threshold of {own.min_score:g} removes nothing"
+        raise InputError(what, code="no-scores", file=run, field="score", hint=_NO_SCORE)
+
+
+def _refuse_undated(systems: Collection[RunData], run: str, own: View) -> None:
+    """Refuse to remove newer hits where no hit of any system has a usable version: nothing was removed.
+
+    Where other systems have versions, the audit of the one without counts its hits.
+    """
+    if not own.no_future or not all(measured.tables[own].undated for measured in systems):
+        return
+    for measured in systems:
+        if measured.odd_version is not None:
+            raise measured.odd_version.error(run)
+    raise NoVersions("no hit has a version", file=run, field="doc_version", hint=_NO_VERSION)

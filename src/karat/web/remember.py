@@ -1,0 +1,155 @@
+"""Answers that are kept: whoever asks the same of the same history gets the same, and it is made once.
+
+An answer is as old as the state of the history it was made from. When that has changed, what is said of one run is
+still right if nothing was written about this run; everything else is made again."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from markupsafe import escape
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from karat.errors import KaratError
+from karat.history.store import Store
+from karat.web.access import VISITOR
+
+_T = TypeVar("_T")
+_Key = tuple[str, bytes, bool | None]  # path, query, and whether the reader is nobody, has a name or knows the token
+_PAGES = ("/runs", "/trend", "/compare", "/query", "/pins")
+_KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices")))
+_ONE_RUN = ("/runs/", "/api/v1/runs/")
+_LARGEST = 1 << 20  # bytes of an answer that is kept
+_MOST = 64 << 20  # bytes of all of them, compressed
+_EACH = 500  # bytes that an answer takes besides
+# What stands in a page instead of the reader's name, so that one page serves all; nobody can know it beforehand.
+_MARK = f"visitor{secrets.token_hex(16)}"
+
+
+@dataclass
+class Kept:
+    """`state`: of the history, when it was made or last found to be right; `version`: of its run."""
+
+    state: str
+    version: str | None
+    start: Message
+    body: bytes  # compressed
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + _EACH
+
+
+class Remember:
+    """In front of the application, behind the Guard."""
+
+    def __init__(self, app: ASGIApp, store: Store, most: int = _MOST) -> None:
+        self._app, self._store, self._most = app, store, most
+        self._kept: OrderedDict[_Key, Kept] = OrderedDict()
+        self._size = 0
+        self._working: dict[_Key, asyncio.Future[None]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "GET" or not _is_kept(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        name = VISITOR.get()
+        key = (scope["path"], scope["query_string"], None if name is None else bool(name))
+        while True:
+            try:
+                state = await self._asked(self._store.state)
+                found = await self._still_right(key, state)
+            except KaratError:  # the application says what is wrong with the history
+                await self._app(scope, receive, send)
+                return
+            if found is not None:
+                await _send(found.start, zlib.decompress(found.body), name, send)
+                return
+            if key not in self._working:
+                break
+            await asyncio.wait([self._working[key]])  # another reader has asked for it
+        self._working[key] = asyncio.get_running_loop().create_future()
+        try:
+            start, body = await self._made(key, state, scope, receive)
+        finally:
+            self._working.pop(key).set_result(None)
+        if start is not None:
+            await _send(start, body, name, send)
+
+    async def _made(self, key: _Key, state: str, scope: Scope, receive: Receive) -> tuple[Message | None, bytes]:
+        """By the application. State and version are from before: what was written meanwhile makes it old at once."""
+        version = await self._version(key)
+        said: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            said.append(message)
+
+        if VISITOR.get():
+            VISITOR.set(_MARK)
+        await self._app(scope, receive, keep)
+        if not said:
+            return None, b""
+        body = b"".join(message.get("body", b"") for message in said[1:])
+        if said[0]["status"] == 200 and len(body) <= _LARGEST:
+            self._keep(key, Kept(state, version, said[0], zlib.compress(body, 1)))
+        return said[0], body
+
+    async def _still_right(self, key: _Key, state: str) -> Kept | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        if found.state != state:
+            if found.version is None or found.version != await self._version(key):
+                return None
+            found.state = state
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return found
+
+    async def _version(self, key: _Key) -> str | None:
+        """Of the run that a page is about; None for other pages."""
+        run = run_of(key[0])
+        try:
+            return None if run is None else await self._asked(lambda: self._store.run_version(run))
+        except KaratError:
+            return None
+
+    async def _asked(self, ask: Callable[[], _T]) -> _T:
+        return ask() if self._store.is_near else await run_in_threadpool(ask)
+
+    def _keep(self, key: _Key, new: Kept) -> None:
+        old = self._kept.pop(key, None)
+        self._kept[key] = new
+        self._size += new.size - (0 if old is None else old.size)
+        while self._size > self._most:
+            self._size -= self._kept.popitem(last=False)[1].size
+
+
+def run_of(path: str) -> str | None:
+    """
+    >>> run_of("/runs/main/queries"), run_of("/api/v1/runs/ab12"), run_of("/runs")
+    ('main', 'ab12', None)
+    """
+    for prefix in _ONE_RUN:
+        if path.startswith(prefix):
+            return path.removeprefix(prefix).partition("/")[0] or None
+    return None
+
+
+def _is_kept(path: str) -> bool:
+    return path in _KEPT or (path.startswith(_ONE_RUN) and not path.endswith("/export"))
+
+
+async def _send(start: Message, body: bytes, name: str | None, send: Send) -> None:
+    if name:
+        body = body.replace(_MARK.encode(), str(escape(name)).encode())
+    headers = [(key, value) for key, value in start["headers"] if key.lower() != b"content-length"]
+    await send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
+    await send({"type": "http.response.body", "body": body})

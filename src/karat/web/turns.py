@@ -1,0 +1,143 @@
+"""Who is answered when: so many requests at once, and of those that wait one of each client in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+UPLOAD = ("POST", "/api/v1/runs")
+# At once. More threads than cores make nothing quicker, and those that only wait have turns of their own.
+_READS, _WRITES, _HEAVY, _UPLOADS, _LOG_INS = 3, 4, 2, 2, 2
+_HEAVY_ENDS = ("/export", "/result", "/agreement", "/calibration")
+
+
+class Gone(Exception):
+    """The client went away while it waited."""
+
+
+class Turns:
+    """`at_once` turns. A client that asks for a thousand things waits behind itself; others wait for one of them."""
+
+    def __init__(self, at_once: int) -> None:
+        self._free = at_once
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def turn(self, client: str, leaves: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[None]:
+        """`leaves`: ends when the client goes away; who does so before its turn raises Gone."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(client, leaves)
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, client: str, leaves: Callable[[], Awaitable[None]] | None) -> None:
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(mine)
+        left = None if leaves is None else asyncio.ensure_future(leaves())
+        try:
+            await asyncio.wait([mine] if left is None else [mine, left], return_when=asyncio.FIRST_COMPLETED)
+            if not mine.done():
+                raise Gone
+        except BaseException:
+            if mine.done():
+                self._pass_on()  # its turn came in the same moment
+            mine.cancel()
+            raise
+        finally:
+            if left is not None:
+                left.cancel()
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            client = next(iter(self._waiting))
+            queue = self._waiting.pop(client)
+            following = queue.popleft()
+            if queue:
+                self._waiting[client] = queue  # again when all others had their turn
+            if not following.done():
+                following.set_result(None)
+                return
+        self._free += 1
+
+
+class Lanes:
+    """Around the application. What takes long has turns of its own, so that nobody who only reads waits for it.
+
+    A small body is read before the turn begins, and the answer is sent after it: a slow client holds nobody up."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._reads, self._writes, self._heavy = Turns(_READS), Turns(_WRITES), Turns(_HEAVY)
+        self._uploads, self._log_ins = Turns(_UPLOADS), Turns(_LOG_INS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if is_upload(scope):  # its body may be large, and is read only when its turn has come
+            body, leaves = receive, None
+        else:
+            body, leaves = _replayed(await _whole(receive)), lambda: _left(receive)
+        said: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            said.append(message)
+
+        try:
+            async with self._turns(scope).turn(_client(scope), leaves):
+                await self._app(scope, body, keep)
+        except Gone:
+            return
+        for message in said:
+            await send(message)
+
+    def _turns(self, scope: Scope) -> Turns:
+        method, path = scope["method"], scope["path"]
+        if is_upload(scope):
+            return self._uploads
+        if method == "POST" and path == "/login":
+            return self._log_ins
+        if method not in ("GET", "HEAD"):
+            return self._writes
+        return self._heavy if path == "/compare" or path.endswith(_HEAVY_ENDS) else self._reads
+
+
+def is_upload(scope: Scope) -> bool:
+    return (scope["method"], scope["path"]) == UPLOAD
+
+
+def _client(scope: Scope) -> str:
+    return str(scope["client"][0]) if scope.get("client") else ""
+
+
+async def _whole(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replayed(body: bytes) -> Receive:
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    return replay
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,48 @@
+"""Which process runs which tests, and in which order (`pytest -n 2 --dist loadfile`).
+
+Tests of one file run in one process, so that a fixture of that file is made once. Files that share something expensive
+(a Spark session, a history, a browser) run in one process as well. What takes longest begins first: otherwise one
+process would be left alone with it at the end.
+"""
+
+from __future__ import annotations
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# Beginnings of paths, those that take longest first. Files that begin alike are one unit.
+LONGEST: tuple[str, ...] = (
+    "tests/scoring/engines/test_spark",
+    "tests/web/",
+    "tests/page/",
+    "tests/common/",
+    "tests/history/",
+    "tests/cli/test_every_option",
+    "tests/test_bad_input",
+    "tests/ci/",
+    "tests/cli/test_commands",
+    "tests/cli/test_bytes_parsed",
+    "tests/test_fuzz",
+)
+
+
+class LongestFirst(LoadScopeScheduling):
+    """One unit of tests after the other, in the order in which they were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def unit_of(nodeid: str) -> str:
+    """
+    >>> unit_of("tests/web/test_api.py::test_one"), unit_of("tests/data/test_ids.py::TestIds::test_two[3]")
+    ('tests/web/', 'tests/data/test_ids.py')
+    """
+    file = nodeid.partition("::")[0]
+    return next((start for start in LONGEST if file.startswith(start)), file)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort what was collected; all others keep their order."""
+    places = {start: place for place, start in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(unit_of(item.nodeid), len(places)))
