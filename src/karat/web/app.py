@@ -51,7 +51,7 @@ def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
     do that at once: so this comes before the first request."""
     for own in kind.__subclasses__():
         if own.__module__.startswith("karat."):
-            with suppress(TypeError, NameError):  # with fields of a kind that is never read
+            with suppress(TypeError, NameError):  # never read: fields of other kinds, or only known to type checkers
                 msgspec.json.Decoder(own)
         prepare(own)
 
