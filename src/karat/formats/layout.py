@@ -13,11 +13,12 @@ from karat.data.hits import OPTIONAL_COLUMNS
 from karat.data.ids import Bools, Floats, Ints, Packed, Seen, take_list
 from karat.errors import ConfigError, InputError, did_you_mean, shorten
 from karat.formats.base import Source
-from karat.formats.table_file import ParquetColumns, records_of
 from karat.formats.timestamps import TIMES
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from karat.formats.table_file import ParquetColumns
 
 Runs: TypeAlias = tuple[list[str], Ints]  # names in a row, and how many rows each of them has
 Groups: TypeAlias = tuple[list[str], Ints, "Ints | None"]  # names, where their rows begin, and the order of the rows
@@ -254,6 +255,8 @@ class CheckedTable:
         """The line of a row in its file; without lines to count, the number of the row."""
         if self.source is None or self.source.is_parquet:
             return self._first + row + 1
+        from karat.formats.table_file import records_of
+
         return next((line for at, (line, _) in enumerate(records_of(self.source)) if at == row + 1), None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -44,7 +43,11 @@ def _styled(line: str, code: str | None) -> str:
 
 def terminal_width() -> int:
     """As wide as the terminal, but never over 100 columns; 100 when it is no terminal."""
-    return min(shutil.get_terminal_size().columns, WIDTH) if _is_terminal() else WIDTH
+    if not _is_terminal():
+        return WIDTH
+    from shutil import get_terminal_size  # with all archives: slow to load
+
+    return min(get_terminal_size().columns, WIDTH)
 
 
 def terminal_codes() -> dict[Style, str]:
