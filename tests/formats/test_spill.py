@@ -290,7 +290,7 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(packed: Path, monkeypatch:
         def write(self, written: bytes) -> None:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spill.tempfile, "TemporaryFile", Full)
+    monkeypatch.setattr("tempfile.TemporaryFile", Full)
     with pytest.raises(KaratError) as caught:
         list(Spilling(read_run(packed), 5).slices(NOTHING, Audit()))
     assert "TMPDIR" in (caught.value.hint or "")

@@ -45,6 +45,19 @@ def normal_id(item: str, rule: DocRule) -> str:
     return (_without_extension(_plain(doc)) + _plain(item[len(doc) :])) or item
 
 
+def normal_ids(items: list[str], rule: DocRule) -> list[str]:
+    """`normal_id` of each; at once where only the case of letters can differ.
+
+    >>> normal_ids(["A#1", "b"], DocRule()), normal_ids(["A.md#1", "b "], DocRule())
+    (['a#1', 'b'], ['a#1', 'b'])
+    """
+    text = "\0".join(items)
+    lower = text.lower().split("\0")
+    if text.isascii() and "." not in text and text.split() == [text] and len(lower) == len(items):
+        return lower
+    return [normal_id(item, rule) for item in items]
+
+
 def _plain(text: str) -> str:
     if not text.isascii():
         text = normalize("NFKC", normalize("NFKC", text).casefold()).translate(_UNSEEN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -154,16 +153,20 @@ def meant(needed: Iterable[str], there: Iterable[str]) -> str | None:
     >>> meant(["topk"], ["query_id", "top_k"])
     "did you mean topk by 'top_k'?"
     """
+    from difflib import get_close_matches  # for messages alone
+
     names = {name.lower(): name for name in there}
     for field in needed:
-        for near in difflib.get_close_matches(field, names, n=1, cutoff=0.7):
+        for near in get_close_matches(field, names, n=1, cutoff=0.7):
             return f"did you mean {field} by {shorten(names[near], 40)!r}?"
     return None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
     names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
+    near = get_close_matches(name.lower(), names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(near) + "?"
     return "known: " + ", ".join(names) if 0 < len(names) <= 15 else None

@@ -11,7 +11,7 @@ from karat.data.attributes import is_tag
 from karat.data.gold import Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, ReadOptions, Source, SourcePlace
+from karat.formats.base import ReadOptions, Source, SourcePlace
 from karat.formats.dataset import dataset_of
 from karat.formats.records import RecordDecoder, read_records
 from karat.formats.samples import cutoff_of
@@ -28,51 +28,41 @@ class BeirQuery(msgspec.Struct, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
-class BeirFormat(Format):
-    """A folder with queries.jsonl and qrels/test.tsv (`--split` names another)."""
-
-    name = "beir"
-    kinds = frozenset({"gold"})
-    order = 5
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        return source.is_folder and (source.path / "qrels").is_dir()
-
-    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        qrels = source.path / "qrels" / f"{options.split}.tsv"
-        splits = sorted((source.path / "qrels").glob("*.tsv"))
-        if not qrels.is_file():
-            hint = "there are: " + (", ".join(p.stem for p in splits) or "none")
-            what = f"no qrels for the split {options.split!r}"
-            raise InputError(what, code="unknown-split", file=str(qrels), hint=hint)
-        judged = _read_qrels(Source(qrels))
-        queries = source.path / "queries.jsonl"
-        lines = read_records(Source(queries), RecordDecoder(BeirQuery)) if queries.is_file() else ()
-        known = {str(record._id): (record, place) for record, place in lines}
-        # A query that no split judges is kept: it is not there by accident in sets with no-answer queries. It belongs
-        # to `test`, or to the only split there is.
-        unjudged = known.keys() - judged if options.split == _USUAL or len(splits) == 1 else set()
-        for other in splits if unjudged else ():
-            unjudged -= _queries_of(Source(other))
-        builder = GoldBuilder(source.label)
-        for query in [*judged, *(q for q in known if q in unjudged)]:
-            ids, grades = judged.get(query, ([], []))
-            if query not in known:
-                builder.add(query, ids, grades)
-                continue
-            record, place = known[query]
-            metadata = record.metadata or {}
-            no_answer = _has_no_answer(metadata, grades, query, str(queries))
-            builder.add(query, ids, grades, k=cutoff_of(metadata, place), no_answer=no_answer)
-            builder.say("query", record.text)
-            for name, value in metadata.items():
-                if name != "k":
-                    tag = is_tag(name, value)
-                    single = tag and isinstance(value, list) and len(value) == 1
-                    builder.say(name, value[0] if single else value, tag=tag)
-        dataset = dataset_of(source)
-        dataset.hash = Source(qrels).content_hash()
-        return builder.build(dataset)
+def read_beir(source: Source, options: ReadOptions) -> Gold:
+    qrels = source.path / "qrels" / f"{options.split}.tsv"
+    splits = sorted((source.path / "qrels").glob("*.tsv"))
+    if not qrels.is_file():
+        hint = "there are: " + (", ".join(p.stem for p in splits) or "none")
+        what = f"no qrels for the split {options.split!r}"
+        raise InputError(what, code="unknown-split", file=str(qrels), hint=hint)
+    judged = _read_qrels(Source(qrels))
+    queries = source.path / "queries.jsonl"
+    lines = read_records(Source(queries), RecordDecoder(BeirQuery)) if queries.is_file() else ()
+    known = {str(record._id): (record, place) for record, place in lines}
+    # A query that no split judges is kept: it is not there by accident in sets with no-answer queries. It belongs
+    # to `test`, or to the only split there is.
+    unjudged = known.keys() - judged if options.split == _USUAL or len(splits) == 1 else set()
+    for other in splits if unjudged else ():
+        unjudged -= _queries_of(Source(other))
+    builder = GoldBuilder(source.label)
+    for query in [*judged, *(q for q in known if q in unjudged)]:
+        ids, grades = judged.get(query, ([], []))
+        if query not in known:
+            builder.add(query, ids, grades)
+            continue
+        record, place = known[query]
+        metadata = record.metadata or {}
+        no_answer = _has_no_answer(metadata, grades, query, str(queries))
+        builder.add(query, ids, grades, k=cutoff_of(metadata, place), no_answer=no_answer)
+        builder.say("query", record.text)
+        for name, value in metadata.items():
+            if name != "k":
+                tag = is_tag(name, value)
+                single = tag and isinstance(value, list) and len(value) == 1
+                builder.say(name, value[0] if single else value, tag=tag)
+    dataset = dataset_of(source)
+    dataset.hash = Source(qrels).content_hash()
+    return builder.build(dataset)
 
 
 def folder_of(queries: Path) -> Path | None:

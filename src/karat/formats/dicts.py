@@ -19,10 +19,7 @@ from karat.data.gold_builder import GoldBuilder
 from karat.data.hits import Hits, Run
 from karat.data.ids import Floats, Ints, Keys
 from karat.errors import InputError
-from karat.formats.base import Format, Kind, ReadOptions, Source
-from karat.formats.dataset import dataset_of
 from karat.formats.layout import refuse_other_system
-from karat.formats.records import is_json_lines, read_document
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import NO_ID
 
@@ -30,42 +27,6 @@ _SLICE_HITS = 128_000
 _PIECE = 1000  # dicts that are gone through several times at once, while they are in the processor's cache
 _TRUTH = {bool, np.bool_}
 _ID = "text or a whole number"
-
-
-class DictFormat(Format):
-    """JSON `{query: {document: score}}` or `{query: [documents]}`, as a run or as gold."""
-
-    name = "dict"
-    kinds = frozenset({"run", "gold"})
-    order = 40
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        if not source.first_line.startswith(b"{") or _is_many_lines(source):
-            return False
-        first = source.first_object
-        if first is not None and all(v is None for v in first.values()):  # a long first line, known by its keys only
-            return not {"query_id", "topk", "gold", "samples"} & set(first)
-        return first is None or (bool(first) and all(isinstance(v, (dict, list)) for v in first.values()))
-
-    def read_run(self, source: Source, options: ReadOptions) -> Run:
-        return run_from_dict(self._load(source), source.label, options.system)
-
-    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        return gold_from_dict(self._load(source), source.label, dataset_of(source))
-
-    def _load(self, source: Source) -> dict[str, Any]:
-        value, _ = read_document(source)
-        if not isinstance(value, dict):
-            raise InputError(
-                "no object", code="wrong-type", file=source.label, expected="{query: {document: score}}", got=value
-            )
-        return value
-
-
-def _is_many_lines(source: Source) -> bool:
-    """Whether every line is an object of its own."""
-    lines = [line for line in source.head.splitlines() if line.strip()]
-    return len(lines) > 1 and all(line.startswith(b"{") for line in lines[:2]) and is_json_lines(source)
 
 
 def run_from_dict(run: Mapping[Any, Any], label: str = "run", system: str | None = None) -> Run:

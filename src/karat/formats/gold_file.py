@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +11,12 @@ from numpy.typing import NDArray
 from karat.data.gold import Dataset, Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Packed, joined_ids
-from karat.formats.base import Format, Kind, ReadOptions, Source
+from karat.formats.base import ReadOptions, Source
 from karat.formats.dataset import HEADER, dataset_of, header_of
 from karat.formats.gold_parts import ITEMS, GoldPart
 from karat.formats.gold_records import GoldEntry
 from karat.formats.json_lines import Columns
+from karat.formats.kinds.gold import holds_entries
 from karat.formats.records import (
     Lines,
     RecordBatch,
@@ -31,41 +31,22 @@ from karat.formats.records import (
 )
 
 
-class GoldFormat(Format):
-    """JSONL, JSON or YAML with `query_id` and `gold` (or evidence, answer, no_answer, a single target)."""
+def read_gold_file(source: Source, options: ReadOptions) -> Gold:
+    reader = GoldReader(source.label, options)
+    with no_gc():
+        for batch in _batches(source, reader):
+            reader.add(batch.records, batch.lines, batch.columns.get(ITEMS.name))
+    return reader.build(dataset_of(source, reader.header))
 
-    name = "gold"
-    kinds = frozenset({"gold"})
-    takes_target = True
-    order = 30
 
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        if source.is_folder:
-            return False
-        first = source.first_object
-        if first is not None:
-            return bool({"query_id", "query", "gold"} & set(first) or HEADER & set(first)) or _holds_entries(first)
-        if source.looks_like_json:
-            return re.search(rb'"(query_id|query|gold|queries)"\s*:', source.head) is not None
-        return (
-            re.search(rb"^\s*(-\s+)?\{?\s*[\"']?(query_id|query|gold|queries)[\"']?\s*:", source.head, re.M) is not None
-        )
-
-    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        reader = GoldReader(source.label, options)
-        with no_gc():
-            for batch in self._batches(source, reader):
-                reader.add(batch.records, batch.lines, batch.columns.get(ITEMS.name))
-        return reader.build(dataset_of(source, reader.header))
-
-    def _batches(self, source: Source, reader: GoldReader) -> Iterator[RecordBatch[GoldEntry]]:
-        if is_json_lines(source) and not _holds_entries(source.first_object):
-            yield from read_column_batches(source, reader.decoder)
-            return
-        value, lines = read_document(source)
-        reader.header = header_of(value)
-        for batch in decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label):
-            yield RecordBatch(*batch)
+def _batches(source: Source, reader: GoldReader) -> Iterator[RecordBatch[GoldEntry]]:
+    if is_json_lines(source) and not holds_entries(source.first_object):
+        yield from read_column_batches(source, reader.decoder)
+        return
+    value, lines = read_document(source)
+    reader.header = header_of(value)
+    for batch in decode_entries(list_entries(value, lines, source.label), reader.decoder, source.label):
+        yield RecordBatch(*batch)
 
 
 class GoldReader:
@@ -115,9 +96,3 @@ class GoldReader:
     def _is_header(self, entry: GoldEntry) -> bool:
         is_entry = any(v is not None for v in (entry.query_id, entry.query, entry.gold))
         return not is_entry and bool(HEADER & set(self.decoder.extras(entry)))
-
-
-def _holds_entries(first: dict[str, Any] | None) -> bool:
-    """Whether a JSON object is no entry but a mapping around them."""
-    queries = (first or {}).get("queries")
-    return isinstance(queries, list) and bool(queries) and isinstance(queries[0], dict)

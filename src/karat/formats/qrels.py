@@ -9,33 +9,22 @@ import numpy as np
 from karat.data.gold import BARE, Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.data.packed_ids import PackedIds
-from karat.formats.base import Format, Kind, ReadOptions, Source
+from karat.formats.base import Source
 from karat.formats.dataset import dataset_of
 from karat.formats.layout import grouped_rows, in_order
 from karat.formats.records import whole_lines
-from karat.formats.trec_rows import as_number, as_text, is_number, read_rows, wrong_columns
+from karat.formats.trec_rows import as_number, as_text, read_rows, wrong_columns
 
 _BLOCK = 1 << 18
 
 
-class QrelsFormat(Format):
-    """Lines of `query iteration document grade`."""
-
-    name = "trec-qrels"
-    kinds = frozenset({"gold"})
-    order = 60
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        parts = source.first_line.split()
-        return len(parts) == 4 and not source.looks_like_json and is_number(parts[3])
-
-    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        rows, line = _Judgements(), 1
-        for block in whole_lines(source, _BLOCK):
-            if not rows.add_block(block, line):
-                rows.add_one_by_one(block, line, source.label)
-            line += block.count(b"\n")
-        return rows.gold(source)
+def read_qrels(source: Source) -> Gold:
+    rows, line = _Judgements(), 1
+    for block in whole_lines(source, _BLOCK):
+        if not rows.add_block(block, line):
+            rows.add_one_by_one(block, line, source.label)
+        line += block.count(b"\n")
+    return rows.gold(source)
 
 
 class _Judgements:

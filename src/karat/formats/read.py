@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from glob import has_magic
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from karat.data.gold import Dataset, Gold
+from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Lists, ReadOptions, Source
-from karat.formats.dicts import gold_from_dict, run_from_dict
-from karat.formats.field_map import FieldMap
-from karat.formats.gold_file import GoldReader
-from karat.formats.gold_records import TARGET_FIELD
-from karat.formats.layout import Layout, read_layout
-from karat.formats.mapped import (
-    container,
-    gold_of_records,
-    map_for,
-    mapped_gold,
-    mapped_kind,
-    mapped_list,
-    mapped_run,
-    suggestion,
-)
-from karat.formats.records import decode_entries
-from karat.formats.run_log import RunLog
-from karat.formats.samples import OutputRun, gold_from_samples, is_output, is_sample
-from karat.formats.table import columns_hint, columns_of, files_run, is_bare_pairs, matching_files
-from karat.formats.table_file import as_frame
-from karat.formats.table_gold import gold_from_frame
-from karat.formats.table_run import FrameRun
+from karat.formats.kinds.table import columns_hint, columns_of, files_run, is_bare_pairs, matching_files
+from karat.formats.layout import read_layout
 from karat.registry import Registry
 
-REGISTRY: Registry[Format] = Registry("format", "karat.formats", Format)
+if TYPE_CHECKING:
+    from karat.formats.field_map import FieldMap
+
+REGISTRY: Registry[Format] = Registry("format", "karat.formats.kinds", Format, "karat.formats")
 
 _TABLES = ("table", "parquet", "table-folder")
 _OTHER: dict[Kind, Kind] = {"run": "gold", "gold": "run"}
@@ -60,10 +42,15 @@ def read_run(
     """
     if isinstance(run, Run):
         return run
-    fields, columns = _fields_or_columns(run, columns)
-    options = ReadOptions(system=system, hits=hits, layout=None if columns is None else read_layout(columns))
-    if fields is not None and (mapped := _mapped_run(run, fields, options, format)) is not None:
-        return mapped
+    options = ReadOptions(system=system, hits=hits)
+    if columns is not None:
+        from karat.formats.by_map import fields_or_columns, run_by_map
+
+        fields, columns = fields_or_columns(run, columns)
+        if columns is not None:
+            options = ReadOptions(system=system, hits=hits, layout=read_layout(columns))
+        if fields is not None and (mapped := run_by_map(run, fields, options, format)) is not None:
+            return mapped
     if isinstance(run, (str, PathLike)):
         files = matching_files(run)
         if files is not None:
@@ -79,49 +66,9 @@ def read_run(
         if hits != "topk" and found.name != "run-log":
             raise ConfigError(f"the format {found.name!r} has no {hits} lists", code="no-such-lists", file=source.label)
         return found.read_run(source, options)
-    if isinstance(run, Mapping):
-        return run_from_dict(run)
-    if isinstance(run, list):
-        return (OutputRun if is_output(next(iter(run), None)) else RunLog)("run", run, system, hits)
-    frame = as_frame(run)
-    if frame is not None:
-        return FrameRun(frame, "run", system, layout=options.layout)
-    what, expected = f"cannot read a run from {type(run).__name__}", "a path, dict, list of records, frame or Run"
-    raise InputError(what, code="unreadable-object", expected=expected)
+    from karat.formats.in_memory import run_in_memory
 
-
-def _fields_or_columns(run: Any, columns: Any) -> tuple[FieldMap | None, Any]:
-    """A map of fields; or the columns of a table, which are read some rows at a time."""
-    if columns is None or isinstance(columns, FieldMap):
-        return columns, None
-    if isinstance(columns, (Layout, PathLike)) or (isinstance(columns, str) and "=" not in columns):
-        return None, columns
-    is_path = isinstance(run, (str, PathLike)) and not has_magic(str(run))
-    is_list = isinstance(run, list)
-    if is_list or (is_path and container(Source(Path(run))) in ("lines", "document")):
-        return FieldMap.of(columns, strict=True), None
-    if isinstance(columns, Mapping) and not any("." in str(path) for path in columns.values()):
-        return None, columns
-    return FieldMap.of(columns, strict=True), None
-
-
-def _mapped_run(run: Any, fields: FieldMap, options: ReadOptions, format: str | None) -> Run | None:
-    """The run through the map; None where it has none of its fields."""
-    if isinstance(run, (str, PathLike)):
-        if format is not None or matching_files(run) is not None:
-            return None
-        source = Source(Path(run), is_run=True)
-        source.refuse_nonsense()
-        found = map_for(fields, "run", source)
-        return None if found is None else mapped_run(source, found, options)
-    if isinstance(run, Mapping):
-        return None
-    frame = as_frame(run)
-    records: list[Any] = run if isinstance(run, list) else [] if frame is None else frame.to_dicts()
-    found = fields.fitting("run", records[:100])
-    if fields.strict:
-        fields.refuse_unused()
-    return None if found is None else mapped_list(records, found, options, "run")
+    return run_in_memory(run, options)
 
 
 def read_gold(
@@ -134,9 +81,13 @@ def read_gold(
     options = ReadOptions(target=target, split=split)
     if isinstance(gold, Gold):
         return gold
-    fields = FieldMap.of(columns, strict=True)
-    if fields is not None and (mapped := _mapped_gold(gold, fields, options, format)) is not None:
-        return mapped
+    if columns is not None:
+        from karat.formats.by_map import gold_by_map
+        from karat.formats.field_map import FieldMap
+
+        fields = FieldMap.of(columns, strict=True)
+        if fields is not None and (mapped := gold_by_map(gold, fields, options, format)) is not None:
+            return mapped
     if isinstance(gold, (str, PathLike)):
         source = Source(Path(gold))
         found = find_format(source, "gold", format)
@@ -145,21 +96,9 @@ def read_gold(
                 f"the format {found.name!r} has no target field", code="no-such-option", file=source.label, got=target
             )
         return _gold_from(source, found, options)
-    samples = gold.get("samples") if isinstance(gold, Mapping) else gold
-    if isinstance(samples, list) and is_sample(next(iter(samples), None)):
-        return gold_from_samples(samples)
-    if isinstance(gold, Mapping):
-        return gold_from_dict(gold)
-    if isinstance(gold, list):
-        reader = GoldReader("gold", options)
-        for records, lines in decode_entries(enumerate(gold, 1), reader.decoder, "gold"):
-            reader.add(records, lines)
-        return reader.build(Dataset())
-    frame = as_frame(gold)
-    if frame is not None:
-        return gold_from_frame(frame, "gold", Dataset(), target)
-    what, expected = f"cannot read gold from {type(gold).__name__}", "a path, dict, list of entries or frame"
-    raise InputError(what, code="unreadable-object", expected=expected)
+    from karat.formats.in_memory import gold_in_memory
+
+    return gold_in_memory(gold, options)
 
 
 def _gold_from(source: Source, format: Format, options: ReadOptions) -> Gold:
@@ -172,24 +111,6 @@ def _gold_from(source: Source, format: Format, options: ReadOptions) -> Gold:
         source.wants_lines = True
         format.read_gold(source, options)
         raise
-
-
-def _mapped_gold(gold: Any, fields: FieldMap, options: ReadOptions, format: str | None) -> Gold | None:
-    if isinstance(gold, (str, PathLike)):
-        if format is not None:
-            return None
-        source = Source(Path(gold))
-        source.refuse_nonsense()
-        found = map_for(fields, "gold", source)
-        return None if found is None else mapped_gold(source, found, options)
-    if isinstance(gold, Mapping):
-        return None
-    frame = as_frame(gold)
-    records: list[Any] = gold if isinstance(gold, list) else [] if frame is None else frame.to_dicts()
-    found = fields.fitting("gold", records[:100])
-    if fields.strict:
-        fields.refuse_unused()
-    return None if found is None else gold_of_records(enumerate(records, 1), found, options, "gold", Dataset())
 
 
 def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
@@ -214,8 +135,11 @@ def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
 def find_kind(source: Source, fields: FieldMap | None = None) -> tuple[Kind, str]:
     """What a file is, and in which format, where nobody says."""
     source.refuse_nonsense()
-    if fields is not None and (mapped := mapped_kind(source, fields)) is not None:
-        return mapped, "mapped"
+    if fields is not None:
+        from karat.formats.mapped import mapped_kind
+
+        if (mapped := mapped_kind(source, fields)) is not None:
+            return mapped, "mapped"
     _refuse_other_files(source)
     for kind in _OTHER:
         found = _recognise(source, kind)
@@ -249,6 +173,8 @@ def _refuse_other_files(source: Source) -> None:
 
 def _says_gold(source: Source) -> bool:
     """Whether records say what should be found; for the reader of gold any file with a `query_id` might be gold."""
+    from karat.formats.gold_records import TARGET_FIELD
+
     return bool(_GOLD.search(source.head)) or any(map(TARGET_FIELD.fullmatch, source.first_object or {}))
 
 
@@ -275,6 +201,8 @@ def _refuse_swapped(source: Source, kind: Kind) -> None:
 
 
 def _unrecognised(source: Source, *kinds: Kind) -> InputError:
+    from karat.formats.mapped import suggestion
+
     options = " or ".join(f"--{kind}-format" for kind in kinds)
     named = f"name the format with {options}" if len(kinds) == 1 else "docs/formats.md shows what each looks like"
     return InputError(

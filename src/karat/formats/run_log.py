@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
@@ -16,7 +15,7 @@ from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, Hits, NoLists, Run
 from karat.data.ids import Ints, Seen
 from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
-from karat.formats.base import Format, Kind, ReadOptions, Source, changed_while_read, source_parts
+from karat.formats.base import Source, changed_while_read, source_parts
 from karat.formats.json_lines import ListField, ValueKind
 from karat.formats.records import (
     RecordDecoder,
@@ -280,22 +279,3 @@ def _note(noted: list[Any], values: Iterable[Any]) -> None:
     for value in values:
         if value is not None and len(noted) < _NOTED and value not in noted:
             noted.append(value)
-
-
-def _is_list_of_records(source: Source) -> bool:
-    """Whether a JSON array holds the records that lines would."""
-    return source.first_line.startswith(b"[") and re.search(rb'[{,]\s*"topk"\s*:', source.head) is not None
-
-
-class RunLogFormat(Format):
-    """JSONL with `query_id` and `topk` on every line, or a JSON array of the same records."""
-
-    name = "run-log"
-    kinds = frozenset({"run"})
-    order = 10
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        return "topk" in (source.first_object or {}) or _is_list_of_records(source)
-
-    def read_run(self, source: Source, options: ReadOptions) -> Run:
-        return RunLog(source.label, source, options.system, options.hits)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -13,10 +11,9 @@ import numpy as np
 from karat.data.attributes import is_tag
 from karat.data.gold import Dataset, Gold
 from karat.data.gold_builder import GoldBuilder
-from karat.data.hits import Run
 from karat.data.ids import Ints
 from karat.files.decode_errors import DECODE_ERRORS, refusal
-from karat.formats.base import Format, Kind, ReadOptions, Source, SourcePlace
+from karat.formats.base import Source, SourcePlace
 from karat.formats.dataset import dataset_of, header_of
 from karat.formats.records import (
     EntryLines,
@@ -24,7 +21,6 @@ from karat.formats.records import (
     RecordDecoder,
     decode_entries,
     decode_record,
-    is_json_lines,
     list_entries,
     read_column_batches,
     read_document,
@@ -57,55 +53,26 @@ class Output(msgspec.Struct, kw_only=True):
     latency_ms: dict[str, float | None] | float | None = None
 
 
-def is_output(record: Any) -> bool:
-    """Whether a record of a run is the output of a sample."""
-    if not isinstance(record, dict) or "topk" in record:
-        return False
-    named = isinstance(record.get("id"), (str, int)) and not {"output", "retrieved"}.isdisjoint(record)
-    return named or "actualOutput" in record or "actual_output" in record
+def read_samples(source: Source) -> Gold:
+    decoder = RecordDecoder(Sample)
+    samples, header = _samples(source, decoder)
+    return _built(source.label, samples, decoder).build(dataset_of(source, header_of(header)))
 
 
-class SamplesFormat(Format):
-    """YAML or JSON with `samples:`; outputs with `id` and `actualOutput`, as JSONL or a list in JSON."""
-
-    name = "samples"
-    kinds = frozenset({"gold", "run"})
-    order = 20
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        if source.is_folder:
-            return False
-        if kind == "run":
-            # A list, or indented: then a key at any depth.
-            return is_output(source.first_object) or _has_outputs(source)
-        if {"samples", "expected_output"} & set(source.first_object or {}) or is_sample(_first_entry(source)):
-            return True
-        # In YAML a key of the outermost mapping, not a word of some text; in indented JSON at any depth.
-        indented = rb'^\s*"samples"\s*:' if source.looks_like_json else rb"^samples\s*:"
-        return re.search(indented, source.head, re.M) is not None
-
-    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
-        decoder = RecordDecoder(Sample)
-        samples, header = self._samples(source, decoder)
-        return _built(source.label, samples, decoder).build(dataset_of(source, header_of(header)))
-
-    def _samples(
-        self, source: Source, decoder: RecordDecoder[Sample]
-    ) -> tuple[Iterable[tuple[Sample, SourcePlace]], dict[str, Any]]:
-        """The samples, and what is said of them all."""
-        if "expected_output" in (source.first_object or {}):
-            return read_records(source, decoder), {}
-        value, lines = read_document(source)
-        header = value if isinstance(value, dict) else {"samples": value}
-        if "samples" not in header:
-            what, got = "no samples at the top of the file", ", ".join(map(str, header)) or "nothing"
-            raise SourcePlace(source.label, None).error(
-                what, code="missing-field", field="samples", expected="a list", got=got
-            )
-        return _decoded(header["samples"], lines, source.label, decoder), header
-
-    def read_run(self, source: Source, options: ReadOptions) -> Run:
-        return OutputRun(source.label, source, options.system)
+def _samples(
+    source: Source, decoder: RecordDecoder[Sample]
+) -> tuple[Iterable[tuple[Sample, SourcePlace]], dict[str, Any]]:
+    """The samples, and what is said of them all."""
+    if "expected_output" in (source.first_object or {}):
+        return read_records(source, decoder), {}
+    value, lines = read_document(source)
+    header = value if isinstance(value, dict) else {"samples": value}
+    if "samples" not in header:
+        what, got = "no samples at the top of the file", ", ".join(map(str, header)) or "nothing"
+        raise SourcePlace(source.label, None).error(
+            what, code="missing-field", field="samples", expected="a list", got=got
+        )
+    return _decoded(header["samples"], lines, source.label, decoder), header
 
 
 class OutputRun(RunLog):
@@ -151,28 +118,6 @@ class OutputRun(RunLog):
             "latency_ms": output.latency_ms,
         }
         return {**extras, **{k: v for k, v in record.items() if v is not None}}
-
-
-def is_sample(record: Any) -> bool:
-    """Whether an entry of a gold set is a sample."""
-    return isinstance(record, dict) and "expected_output" in record
-
-
-def _has_outputs(source: Source) -> bool:
-    if not source.looks_like_json or is_json_lines(source):
-        return False
-    return is_output(_first_entry(source)) or re.search(rb'"actual_?[oO]utput"\s*:', source.head) is not None
-
-
-def _first_entry(source: Source) -> Any:
-    """The first object of a list in JSON; None where the file is no list, or the object is longer than the head."""
-    head = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not head.startswith(b"["):
-        return None
-    try:
-        return json.JSONDecoder().raw_decode(head[1:].decode("utf-8", "replace").lstrip())[0]
-    except (ValueError, RecursionError):
-        return None
 
 
 def gold_from_samples(samples: list[Any]) -> Gold:

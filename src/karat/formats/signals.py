@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
@@ -66,6 +65,8 @@ def _of_file(given: str | PathLike[str]) -> tuple[dict[str, tuple[Any, SourcePla
 
 def _records(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
     if source.path.suffix.lower() in (".csv", ".tsv"):
+        import csv
+
         with source.open() as stream:
             mark = "\t" if source.path.suffix.lower() == ".tsv" else ","
             rows = csv.DictReader((as_text(raw, source.label, n) for n, raw in enumerate(stream, 1)), delimiter=mark)

@@ -6,7 +6,6 @@ Data goes to an unnamed temporary file that disappears with the process.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -253,7 +252,9 @@ class _SliceFile:
     """Slices in an unnamed temporary file."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 — stays open for later reads
+        from tempfile import TemporaryFile  # with shutil and all archives: slow to load
+
+        self._file = TemporaryFile()  # noqa: SIM115 — stays open for later reads
         self._end = 0
         self.places: list[int] = []
 
@@ -266,9 +267,11 @@ class _SliceFile:
             self._file.write(len(written).to_bytes(_SIZE, "little") + written)
             self._file.flush()
         except OSError as error:
+            from tempfile import gettempdir
+
             raise InputError(
                 f"cannot write a temporary file: {error.strerror or error}",
-                file=tempfile.gettempdir(),
+                file=gettempdir(),
                 hint="make room there, or name another folder in the environment variable TMPDIR",
             ) from error
         self._end = place + _SIZE + len(written)

@@ -17,14 +17,13 @@ from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of, take
 from karat.data.native import native
 from karat.errors import InputError
-from karat.formats.base import Begun, Format, Kind, ReadOptions, Source, changed_while_read, source_parts
+from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.layout import grouped_rows, refuse_other_system
 from karat.formats.records import line_starts
 from karat.formats.trec_rows import (
     TrecRows,
     as_number,
     as_text,
-    is_number,
     not_usable,
     read_float,
     read_rows,
@@ -39,21 +38,6 @@ _SMALL = 16 << 20
 _BLOCK = 8 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
-
-
-class TrecRunFormat(Format):
-    """Lines of `query Q0 document rank score tag`; what follows on a line is passed over, as trec_eval does."""
-
-    name = "trec-run"
-    kinds = frozenset({"run"})
-    order = 60
-
-    def recognises(self, source: Source, kind: Kind) -> bool:
-        parts = source.first_line.split()
-        return len(parts) >= 5 and not source.looks_like_json and b"," not in parts[0] and is_number(parts[4])
-
-    def read_run(self, source: Source, options: ReadOptions) -> Run:
-        return TrecRun(source, options.system)
 
 
 class TrecRun(Run):

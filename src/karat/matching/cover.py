@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
@@ -54,6 +53,8 @@ def cover(evidence: str, chunk: str, threshold: float = THRESHOLD) -> Cover | No
     # The order of the arguments matters to difflib: always evidence first, then chunk.
     if not _may_reach(evidence, chunk, threshold):
         return None
+    from difflib import SequenceMatcher  # slow to load, and most pairs need it not
+
     ratio = SequenceMatcher(None, evidence, chunk).ratio()
     return Cover("fuzzy", ratio) if ratio >= threshold else None
 

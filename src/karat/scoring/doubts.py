@@ -18,7 +18,7 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import Hits
 from karat.data.ids import DocRule, as_list, take_list
-from karat.data.normal_ids import normal_id
+from karat.data.normal_ids import normal_ids
 from karat.scoring.judged import Judged, Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.ranking import score_slopes
@@ -149,7 +149,7 @@ class NameWatch:
             text = whole if self._every == 1 else _ListText.of(hits, rows)
             named = take_list(gold.items, items[starts[at] : starts[at + 1]])
             # Ids are looked at one by one only if the end of a document's name stands somewhere in the list.
-            keys = {item: normal_id(item, self._rule) for item in named}
+            keys = dict(zip(named, normal_ids(named, self._rule), strict=True))
             likely = [item for item, key in keys.items() if text is None or text.has(self._end(key), rows)]
             self._compare(likely, keys, hits, rows, seen)
 
@@ -157,7 +157,7 @@ class NameWatch:
         if not likely:
             return
         ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
-        known = {normal_id(hit, self._rule): hit for hit in reversed(ids)}
+        known = dict(zip(reversed(normal_ids(ids, self._rule)), reversed(ids), strict=True))
         for item in likely:
             key = keys[item]
             if key not in known:

@@ -14,7 +14,6 @@ from karat.data.ids import Bools, Floats, Ints
 from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import SummaryRow, mean_of, number
 from karat.scoring.views import Need
-from karat.statistics.auroc import auroc, auroc_interval
 from karat.statistics.intervals import mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import sum_up
@@ -140,6 +139,8 @@ class _Scored(msgspec.Struct, frozen=True, dict=True):
     def separation(self) -> Separation | None:
         if self.without.all() or not self.without.any():
             return None
+        from karat.statistics.auroc import auroc, auroc_interval
+
         limits = auroc_interval(self.top, ~self.without, self.sampling, self.clusters)
         return Separation(len(self.top), auroc(self.top, ~self.without), *limits)
 

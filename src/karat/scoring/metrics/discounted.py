@@ -10,7 +10,6 @@ from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged, relevance
 from karat.scoring.metrics.base import INFINITE, Level, Relevance
 from karat.scoring.unjudged import OpenLists
-from karat.statistics.gain_ratio import OpenGains, largest_ratio
 
 _LARGEST = 500.0
 
@@ -59,6 +58,8 @@ class NDCG(Relevance, frozen=True, kw_only=True):
 
     def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
         """Both lists are divided by the same ideal, which open items change as well."""
+        from karat.statistics.gain_ratio import OpenGains, largest_ratio
+
         limit = self.limit(lists.second)
         gains = self._gains(lists.levels)
         known = [self._known(judged, limit, lists.levels, gains) for judged in (lists.first, lists.second)]

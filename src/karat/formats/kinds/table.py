@@ -12,14 +12,9 @@ from urllib.parse import unquote
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.errors import InputError
-from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.layout import LISTS, has_role, is_gold, is_run, plain_title
-from karat.formats.parquet import ParquetRun
-from karat.formats.table_file import ParquetColumns, Scan, read_table
-from karat.formats.table_gold import gold_from_frame
-from karat.formats.table_run import FrameRun
 
 
 class TableFormat(Format):
@@ -38,9 +33,15 @@ class TableFormat(Format):
         return len(header) > 1 and has_role("query_id", header) and not other
 
     def read_run(self, source: Source, options: ReadOptions) -> Run:
+        from karat.formats.table_file import read_table
+        from karat.formats.table_run import FrameRun
+
         return FrameRun(read_table(source), source.label, options.system, source, layout=options.layout)
 
     def read_gold(self, source: Source, options: ReadOptions) -> Gold:
+        from karat.formats.table_file import ParquetColumns, read_table
+        from karat.formats.table_gold import gold_from_frame
+
         frame = ParquetColumns(source) if source.is_parquet else read_table(source)
         return gold_from_frame(frame, source.label, dataset_of(source), options.target, source)
 
@@ -56,6 +57,9 @@ class ParquetFormat(Format):
         return source.is_parquet and TableFormat().recognises(source, kind)
 
     def read_run(self, source: Source, options: ReadOptions) -> Run:
+        from karat.formats.parquet import ParquetRun
+        from karat.formats.table_file import Scan
+
         return ParquetRun(source.label, [Scan(str(source.path))], options.system, options.layout)
 
 
@@ -70,6 +74,9 @@ class TableFolder(Format):
         return source.is_folder and (_is_delta(source.path) or bool(_files(source.path)))
 
     def read_run(self, source: Source, options: ReadOptions) -> Run:
+        from karat.formats.parquet import ParquetRun
+        from karat.formats.table_file import Scan
+
         if _is_delta(source.path):
             return ParquetRun(source.label, [Scan(source.label, delta=True)], options.system, options.layout)
         files = _files(source.path)
@@ -98,6 +105,9 @@ def matching_files(run: str | PathLike[str]) -> list[Path] | None:
 
 
 def files_run(label: str, files: Iterable[Path], options: ReadOptions, root: Path | None = None) -> Run:
+    from karat.formats.parquet import ParquetRun
+    from karat.formats.table_file import Scan
+
     scans = []
     for file in files:
         with file.open("rb") as stream:
@@ -128,6 +138,8 @@ def _header(source: Source) -> list[str] | None:
     """The names of the columns; None for a Parquet file that does not say."""
     if not source.is_parquet:
         return [plain_title(c) for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
+    from karat.files.safe_parquet import ParquetSource, UnreadableParquet
+
     try:
         return [plain_title(c) for c in ParquetSource(source.path).schema()]
     except UnreadableParquet:

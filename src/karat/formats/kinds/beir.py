@@ -1,0 +1,22 @@
+"""Folders of BEIR."""
+
+from __future__ import annotations
+
+from karat.data.gold import Gold
+from karat.formats.base import Format, Kind, ReadOptions, Source
+
+
+class BeirFormat(Format):
+    """A folder with queries.jsonl and qrels/test.tsv (`--split` names another)."""
+
+    name = "beir"
+    kinds = frozenset({"gold"})
+    order = 5
+
+    def recognises(self, source: Source, kind: Kind) -> bool:
+        return source.is_folder and (source.path / "qrels").is_dir()
+
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
+        from karat.formats.beir import read_beir
+
+        return read_beir(source, options)

@@ -1,0 +1,42 @@
+"""Gold sets."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from karat.data.gold import Gold
+from karat.formats.base import Format, Kind, ReadOptions, Source
+from karat.formats.dataset import HEADER
+
+
+class GoldFormat(Format):
+    """JSONL, JSON or YAML with `query_id` and `gold` (or evidence, answer, no_answer, a single target)."""
+
+    name = "gold"
+    kinds = frozenset({"gold"})
+    takes_target = True
+    order = 30
+
+    def recognises(self, source: Source, kind: Kind) -> bool:
+        if source.is_folder:
+            return False
+        first = source.first_object
+        if first is not None:
+            return bool({"query_id", "query", "gold"} & set(first) or HEADER & set(first)) or holds_entries(first)
+        if source.looks_like_json:
+            return re.search(rb'"(query_id|query|gold|queries)"\s*:', source.head) is not None
+        return (
+            re.search(rb"^\s*(-\s+)?\{?\s*[\"']?(query_id|query|gold|queries)[\"']?\s*:", source.head, re.M) is not None
+        )
+
+    def read_gold(self, source: Source, options: ReadOptions) -> Gold:
+        from karat.formats.gold_file import read_gold_file
+
+        return read_gold_file(source, options)
+
+
+def holds_entries(first: dict[str, Any] | None) -> bool:
+    """Whether a JSON object is no entry but a mapping around them."""
+    queries = (first or {}).get("queries")
+    return isinstance(queries, list) and bool(queries) and isinstance(queries[0], dict)
