@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -33,6 +34,7 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_GARBAGE = gc.get_threshold()
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -59,6 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """A secret is hidden for as long as a process lives, and all tests are one process."""
     monkeypatch.setattr("karat.errors.redaction._told", set())
+
+
+def pytest_runtest_teardown() -> None:
+    """A command freezes all that it leaves behind, for it ends; called in this process, that would stay for good."""
+    gc.unfreeze()
+    gc.set_threshold(*_GARBAGE)
 
 
 @pytest.fixture(scope="session")
@@ -119,6 +127,7 @@ def _ended(
     from karat.errors import KaratError
 
     monkeypatch.setattr(sys, "argv", ["karat", *arguments])
+    monkeypatch.setenv("KARAT_TRACEBACK", "1")  # a bug is an exception here
     with pytest.raises(SystemExit) as ended:
         main()
     out, err = capsys.readouterr()

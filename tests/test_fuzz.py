@@ -331,9 +331,8 @@ def test_what_is_damaged_is_good(tmp_path: Path, name: str) -> None:
             take(data)
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_damaged_inputs(name: str) -> None:
+def test_damaged_inputs() -> None:
     """A short run of `make fuzz`."""
-    count, data, said = fuzz(name, seconds=0.5, seed=1)
-    assert data is None, said
-    assert count > 0
+    counts = fuzz(list(TARGETS), seconds=0.25, seed=1)
+    assert counts.keys() == TARGETS.keys()
+    assert all(counts.values())

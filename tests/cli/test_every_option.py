@@ -300,7 +300,7 @@ def test_each_option_of_a_command_changes_what_it_says(say: Callable[..., Said],
 
 def test_every_command_with_listed_options_is_looked_at() -> None:
     """`judge` and `synthesize` hand theirs to `Judging` and `Synthesizing`; the others have a few for reading."""
-    elsewhere = {"judge", "synthesize", "label", "serve", "run", "check"}
+    elsewhere = {"judge", "synthesize", "label", "serve", "run", "check", "init"}
     with karat_command.make_context("karat", ["metrics"]) as context:
         commands = {name: karat_command.get_command(context, name) for name in karat_command.list_commands(context)}
     options = {name: [] if command is None else command.params for name, command in commands.items()}

@@ -54,7 +54,7 @@ class Listener:
                 return
             self.calls += 1
             with connection:
-                connection.settimeout(2)
+                connection.settimeout(30)
                 connection.recv(4096)  # who wants to come in
                 connection.sendall(b"R\x00\x00\x00\x08\x00\x00\x00\x03")  # the password, please, as it is
                 self.heard += connection.recv(4096)

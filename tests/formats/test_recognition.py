@@ -382,7 +382,7 @@ def test_a_table_without_the_columns_says_which_it_needs(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("lines", "kind", "code", "hinted"),
     [
-        ([{"query_id": "q1", "top_k": ["a"]}], "run", "unrecognised", "topk 'top_k'"),
+        ([{"query_id": "q1", "top_k": ["a"]}], "run", "unrecognised", "--map topk=top_k"),
         ([RECORDS[0], {"query_id": "q2", "topK": ["a"]}], "run", "missing-field", "topk 'topK'"),
         ([{"queryId": "q1", "topk": ["a"]}], "run", "missing-field", "query_id 'queryId'"),
         ([{"query_id": "q1", "results": ["a"]}], "run", "unrecognised", "topk results"),

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 import karat
 from karat.labels.files import Label
@@ -161,7 +160,8 @@ def graded(world: World, labelling: Labelling) -> Labelling:
         Label(query_id=query, chunk_id=item, grade=grade, annotator="m", kind="judge")
         for (query, item), grade in labelling.judge.items()
     ]
-    return replace(labelling, with_judge=partial(with_labels, labels=labels, doc_of="#"))
+    with_judge = partial(with_labels, labels=labels, doc_of="#")
+    return Labelling(judge=labelling.judge, human=labelling.human, with_judge=with_judge)
 
 
 def test_borrowed_error_rates_are_given_on_request_and_without_an_interval() -> None:

@@ -17,13 +17,13 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 CORPUS = Path(__file__).parents[1] / "fuzz"
 _SLOW = 20.0  # seconds for one input
-_START = 60.0  # seconds for a process to begin
+_START = 60.0  # seconds for a target to begin
 _VARINTS = (b"\xff\xff\xff\xff\x7f", b"\xfe\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 8 + b"\x40", b"\xff" * 4)
 _ODD: tuple[Any, ...] = (
     None,
@@ -123,43 +123,55 @@ def fails(take: Callable[[bytes], object], data: bytes) -> str | None:
     return None
 
 
-def inside(name: str, seconds: float, seed: int, current: Path) -> int:
-    """Damage inputs of one target until the time is over or one of them fails; `current` holds the one at hand."""
+def inside(names: list[str], seconds: float, seed: int, current: Path) -> int:
+    """Damage inputs until the time is over or one of them fails; `current` holds the one at hand."""
     from fuzz_targets import TARGETS, TOKENS
 
-    target = TARGETS[name]()
-    chance, seeds, count = random.Random(f"{name} {seed}"), list(target.seeds.values()), 0
-    with tempfile.TemporaryDirectory() as folder, target.open(Path(folder)) as take:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            data = damaged(chance.choice(seeds), chance, TOKENS)
-            current.write_bytes(data)
-            faulthandler.dump_traceback_later(_SLOW, exit=True)
-            said = fails(take, data)
-            faulthandler.cancel_dump_traceback_later()
-            if said is not None:
-                sys.stderr.write(said)
-                return 3
-            count += 1
-    sys.stdout.write(f"{count}\n")
+    for name in names:
+        current.with_name("target").write_text(name)
+        target = TARGETS[name]()
+        chance, seeds, count = random.Random(f"{name} {seed}"), list(target.seeds.values()), 0
+        with tempfile.TemporaryDirectory() as folder, target.open(Path(folder)) as take:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                data = damaged(chance.choice(seeds), chance, TOKENS)
+                current.write_bytes(data)
+                faulthandler.dump_traceback_later(_SLOW, exit=True)
+                said = fails(take, data)
+                faulthandler.cancel_dump_traceback_later()
+                if said is not None:
+                    sys.stderr.write(said)
+                    return 3
+                count += 1
+        sys.stdout.write(f"{name} {count}\n")
     return 0
 
 
-def fuzz(name: str, seconds: float, seed: int) -> tuple[int, bytes | None, str]:
-    """How many inputs passed, the first one that did not, and what it did."""
+class Failed(Exception):
+    """An input that ended the process, took too long or raised anything but a KaratError."""
+
+    def __init__(self, target: str, data: bytes, said: str) -> None:
+        super().__init__(f"{target}: {said}")
+        self.target, self.data = target, data
+
+
+def fuzz(names: Sequence[str], seconds: float, seed: int) -> dict[str, int]:
+    """How many inputs each target took, all in one process. Raises Failed with the first that it should have taken."""
     with tempfile.TemporaryDirectory() as folder:
         current = Path(folder) / "input"
-        command = [sys.executable, __file__, "--inside", str(current), "--target", name]
-        command += ["--seconds", str(seconds), "--seed", str(seed)]
+        command = [sys.executable, __file__, "--inside", str(current), "--seconds", str(seconds), "--seed", str(seed)]
+        command += [part for name in names for part in ("--target", name)]
+        limit = len(names) * (seconds + _START) + _SLOW
         try:
-            limit = seconds + _START + _SLOW
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=limit)
+            said = f"exit code {done.returncode}\n{done.stderr[-3000:]}"
         except subprocess.TimeoutExpired:
-            return 0, current.read_bytes() if current.exists() else b"", "no end"
-        if done.returncode == 0:
-            return int(done.stdout.split()[-1]), None, ""
-        said = f"exit code {done.returncode}\n{done.stderr[-3000:]}"
-        return 0, current.read_bytes() if current.exists() else b"", said
+            done, said = None, "no end"
+        if done is None or done.returncode:
+            target = current.with_name("target")
+            name = target.read_text() if target.exists() else names[0]
+            raise Failed(name, current.read_bytes() if current.exists() else b"", said)
+        return {name: int(count) for name, count in map(str.split, done.stdout.splitlines())}
 
 
 def keep(name: str, data: bytes) -> Path:
@@ -179,16 +191,16 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = options.parse_args()
+    names = asked.target or list(TARGETS)
     if asked.inside is not None:
-        sys.exit(inside(asked.target[0], asked.seconds, asked.seed, asked.inside))
+        sys.exit(inside(names, asked.seconds, asked.seed, asked.inside))
     failures = 0
-    for name in asked.target or TARGETS:
-        count, data, said = fuzz(name, asked.seconds, asked.seed)
-        if data is None:
-            print(f"{name}: {count} inputs")  # noqa: T201
-        else:
+    for name in names:
+        try:
+            print(f"{name}: {fuzz([name], asked.seconds, asked.seed)[name]} inputs")  # noqa: T201
+        except Failed as failed:
             failures += 1
-            print(f"{name}: FAILED, kept as {keep(name, data)}\n{said}")  # noqa: T201
+            print(f"FAILED, kept as {keep(name, failed.data)}\n{failed}")  # noqa: T201
     sys.exit(1 if failures else 0)
 
 

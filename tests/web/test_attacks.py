@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from logins import access_of
 
-from karat.llm.texts import objects_in
+from karat.llm.texts import answers_in
 from karat.web.guard import ALWAYS
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-QUICK = 1.0  # seconds; what held the loop took three and more
+QUICK = 1.0  # seconds of work, that of the server included; what held the loop took three and more
 
 
 def refused(answer: Any, status: int) -> None:
@@ -22,7 +22,7 @@ def refused(answer: Any, status: int) -> None:
 
 
 def raw(site: Any, sent: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", site.port), timeout=20) as made:
+    with socket.create_connection(("127.0.0.1", site.port), timeout=60) as made:
         made.sendall(sent)
         said = b""
         while part := made.recv(65536):
@@ -33,9 +33,9 @@ def raw(site: Any, sent: bytes) -> bytes:
 @pytest.mark.parametrize("letter", ["\\", '"', "\\134", ";", "=", "a=b;"])
 @pytest.mark.parametrize("size", [15_000, 60_000])
 def test_cookies_take_no_time(site: Any, letter: str, size: int) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     answer = site.get("/runs", headers={"Cookie": f'karat_session="{letter * (size // len(letter))}"'})
-    assert time.monotonic() - begun < QUICK
+    assert time.process_time() - begun < QUICK
     if size < 16_000:
         assert answer.status == 200
     else:
@@ -43,10 +43,10 @@ def test_cookies_take_no_time(site: Any, letter: str, size: int) -> None:
 
 
 def test_a_cookie_is_read_once_by_labels_too(labelling: Any) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     headers = {"Cookie": 'karat_annotator="' + "\\" * 15_000 + '"'}
     assert labelling.ask("GET", "/labels/pool", headers=headers).status == 303
-    assert time.monotonic() - begun < QUICK
+    assert time.process_time() - begun < QUICK
 
 
 @pytest.mark.parametrize("head", [b"Cookie: " + b"x" * 300_000, b"a: b\r\n" * 50_000], ids=["one", "many"])
@@ -166,14 +166,14 @@ def test_bodies(site: Any, body: bytes) -> None:
     ["<think>" * 8000, "<think>" + "<thinking>" * 5600, "<" * 60_000, ",\t" * 30_000, '{"' * 30_000, '\\"' * 30_000],
 )
 def test_answers_of_models_take_no_time(text: str) -> None:
-    begun = time.monotonic()
-    assert objects_in(text) == []
-    assert time.monotonic() - begun < QUICK
+    begun = time.process_time()
+    assert answers_in(text, "grade") == []
+    assert time.process_time() - begun < QUICK
 
 
 def test_thoughts_are_left_out() -> None:
     said = '<think>{"grade": 0}</think>x<THINKING>{"grade": 0}</thinking>{"grade": 2}<think>never closed'
-    assert objects_in(said) == [{"grade": 2}]
+    assert answers_in(said, "grade") == [{"grade": 2}]
 
 
 def test_faults_carry_the_headers_too(store: Any, serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,9 @@ FILES: dict[str, Case] = {
     "a folder, with a named format": lambda: karat.evaluate(karat.read_run(".", format="run-log"), GOLD),
     "the content of a file in place of its name": lambda: karat.evaluate(LINE * 200, GOLD),
     "a line that is too long": limited("KARAT_MAX_LINE", "1M", run(LINE + '{"query_id":"' + "x" * (3 << 20))),
-    "compressed data that unpacks to too much": run(gzip.compress(b"\n" * (65 << 20), mtime=0), "run.jsonl.gz"),
+    "compressed data that unpacks to too much": run(
+        gzip.compress(LINE.encode() + b"\n" * (80 << 20), mtime=0), "run.jsonl.gz"
+    ),
     "a limit that makes no sense": limited("KARAT_MAX_LINE", "much", run(LINE)),
     "Parquet that is damaged": damaged_parquet,
     "no process to read Parquet with": no_worker,

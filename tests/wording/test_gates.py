@@ -11,7 +11,8 @@ import msgspec
 
 import karat
 from golden import check
-from karat.gates.criteria import Gate, check_gates, find_criteria, parse_gate, read_criteria
+from karat.cli.scoring import sides_of
+from karat.gates.criteria import Criteria, Gate, check_gates, find_criteria, parse_gate, read_criteria
 from karat.gates.gate import gate
 from karat.gates.selftest import selftest
 from karat.results.result import Result
@@ -142,6 +143,9 @@ BASELINES: dict[str, Case] = {
     "an anchor that is not a result": lambda: anchored(file("run.jsonl", "{}\n"))(),
     "two systems": lambda: gate(two_systems(), gold_of(1), "hit@1 >= 0.5"),
     "a baseline of two systems": lambda: gate(run_of(1, 1), gold_of(1), "hit@1 >= 0.5", baseline=two_systems()),
+    "one system of the same file": lambda: sides_of(
+        file("runs.jsonl", "{}\n"), "gold.jsonl", Criteria([]), "runs.jsonl", {"system": "new"}
+    ),
     "an attribute that the gold set lacks": lambda: gate(
         run_of(6, 10), gold_of(10, topic=lambda i: f"t{i % 2}"), "hit@1 >= 0.5 in each topik"
     ),

@@ -101,6 +101,7 @@ POOLS: dict[str, Case] = {
 CALIBRATIONS: dict[str, Case] = {
     "no pair in common": calibrate([{}], [{"query_id": "other", "chunk_id": "x"}]),
     "a judge that says the same of all": calibrate(SAME, SAME),
+    "a judge for people": calibrate(SAME, [{"kind": "judge"}]),
     "no label has a grade": calibrate([{"grade": None, "reason": "timeout"}], [{}]),
     "labels of people that are all alike": one_sided,
     "runs without gold": calibrate(SAME, SAME, runs=[{"q1": ["a"]}]),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.options import options_of
-from karat.cli.say import say
+from karat.cli.say import say, say_text
 from karat.scoring.options import Options
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def command(
             say(f"fill in: {line}", err=True)
     failed = _check(root, found, columns)
     for line in _next_commands(root, found, workflow):
-        say(line, err=True)
+        say_text(line, err=True)
     if failed:
         raise SystemExit(2)
 
@@ -248,7 +248,8 @@ def _next_commands(root: Path, found: RepositoryFiles, workflow: Workflow) -> It
     run = found.run or "run.jsonl"
     asked = ["karat", "run", workflow.retriever, "--queries", workflow.queries or workflow.gold]
     asked += ["--corpus", workflow.corpus or "CORPUS"] if needs_corpus(workflow.retriever) else []
-    yield "\nnext:" if root.resolve() == Path.cwd() else f"\nnext, in {root}:"
+    yield ""
+    yield "next:" if root.resolve() == Path.cwd() else f"next, in {root}:"
     yield f"  1. {join([*asked, '-o', run])}"
     yield f"  2. {join(['karat', 'eval', run, '--gold', workflow.gold, '-o', 'report.html'])}"
     yield f"  3. {join(['karat', 'gate', run, '--gold', workflow.gold])}"

@@ -86,38 +86,43 @@ def main() -> None:
     # Nearly all that a command makes stays until it ends; to look through it for garbage every 700 objects, and once
     # more at the end, would be a tenth of a short command.
     gc.set_threshold(100_000)
-    code = _run()
+    error: BaseException | None = None
+    try:
+        found = copy_context().run(karat_command.main, standalone_mode=False)  # what it sets holds for this call
+        code = found if isinstance(found, int) else 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 2
+    except BaseException as raised:  # polars' PanicException is no Exception
+        error, code = raised, _told(raised)
     try:
         sys.stdout.flush()
-    except OSError as error:
-        _say(f"the output could not be written: {error.strerror or error}")
+    except OSError as full:
+        _say(f"the output could not be written: {full.strerror or full}")
         code = 2
     gc.freeze()
-    sys.exit(code)
+    ended = SystemExit(code)
+    ended.__context__ = error
+    raise ended
 
 
-def _run() -> int:
-    try:
-        code = copy_context().run(karat_command.main, standalone_mode=False)  # what it sets holds for this call
-        return code if isinstance(code, int) else 0
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
-    except KaratError as error:
+def _told(error: BaseException) -> int:
+    """Say what went wrong. Returns the exit code."""
+    if isinstance(error, KaratError):
         _say(str(error))
         return error.exit_code
-    except click.ClickException as error:
+    if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
         _say("interrupted")
         return 130
-    except OSError as error:
+    if isinstance(error, OSError):
         _say(f"{error.filename or 'a file'}: {error.strerror or error}")
-    except MemoryError:
+    elif isinstance(error, MemoryError):
         _say("not enough memory\nhint: use a machine with more, or a smaller file")
-    except BaseException as error:  # polars' PanicException is no Exception
-        if os.environ.get("KARAT_TRACEBACK"):
-            raise
+    elif os.environ.get("KARAT_TRACEBACK"):
+        raise error
+    else:
         what = f"{type(error).__name__}: {shorten(str(error), 300)}" if str(error) else type(error).__name__
         _say(f"Karat failed unexpectedly: {what}\nhint: this is a bug; KARAT_TRACEBACK=1 shows where it happened")
     return 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from karat.cli.options import Count, chunk_options, json_option, query_options
-from karat.cli.say import say
+from karat.cli.say import say, say_text
 from karat.errors import ConfigError, KaratError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def command(
     if retriever is not None and failed:
         raise failed[0][1]
     for one, problem in failed:
-        say(f"failed {one.name}: {problem}", err=True)
+        say_text(f"failed {one.name}: {problem}", err=True)
     if failed:
         raise SystemExit(2)
 

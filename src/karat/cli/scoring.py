@@ -160,16 +160,16 @@ def sides_of(
     if labelled and is_saved(run):
         what = f"--{labelled.replace('_', '-')} needs the run itself: a saved result keeps no hits"
         raise ConfigError(what, code="no-hits-kept", file=run, hint="give the run file")
+    system = options.get("system")
+    if system and baseline and os.path.exists(baseline) and os.path.exists(run) and os.path.samefile(baseline, run):
+        what = f"the baseline is the run itself: --system {system} also picks that system in it"
+        hint = f"save the other system first: karat eval {run} --gold GOLD --system OTHER -o baseline.json"
+        raise ConfigError(what, code="same-run", file=baseline, hint=hint)
     metrics = gate_metrics(criteria)
     result = only_one(results_of(run, gold, metrics, options, consumers=consumers, analyses=analyses), "run")
     if baseline is None:
         return result, None
     measured = baseline_metrics(baseline, metrics)
-    system = options.get("system")
-    if system and os.path.exists(baseline) and os.path.exists(run) and os.path.samefile(baseline, run):
-        what = f"the baseline is the run itself: --system {system} also picks that system in it"
-        hint = f"save the other system first: karat eval {run} --gold GOLD --system OTHER -o baseline.json"
-        raise ConfigError(what, code="same-run", file=baseline, hint=hint)
     found = results_of(baseline, gold, measured, {**options, "system": None}, consumers=consumers)
     named = [side for side in found if side.system == system]  # a baseline of one system may have another name
     return result, only_one(named if len(found) > 1 and named else found, "baseline")

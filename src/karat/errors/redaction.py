@@ -35,7 +35,7 @@ _PARAMETER = re.compile(
     rf"((?:^|[?&;\s])(?:ssl)?(?:{_NAMES})=|[?&;](?:key|sig|signature)=)('[^']*'|[^\s&;#\"'<>]+)", re.I
 )
 _HEADER = re.compile(
-    r"(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}", re.I
+    r"(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?+|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}", re.I
 )
 
 _told: set[str] = set()
@@ -66,6 +66,8 @@ def redact(text: str) -> str:
     'postgresql+psycopg://me:***@db.example/karat?sslmode=require&password=***'
     >>> redact("https://host:8000/search?q=me@home")
     'https://host:8000/search?q=me@home'
+    >>> redact("Authorization: Bearer abcd1234"), redact("Authorization: Bearer ${MY_KEY}")
+    ('Authorization: Bearer ***', 'Authorization: Bearer ${MY_KEY}')
     """
     text = redact_known(text)
     if "://" in text:

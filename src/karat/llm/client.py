@@ -149,6 +149,9 @@ def key_of(model: Model, request: Request) -> str:
     return hashlib.sha256(msgspec.json.encode((model.url, model.model, request.messages))).hexdigest()
 
 
+_REPLY = msgspec.json.Decoder(Reply)  # made before there are threads: msgspec must not learn of a struct in two at once
+
+
 class ReplyCache:
     """A file that many threads and processes may share. A commit survives the death of the process; after a power cut
     the last of them may be missing, and are asked for again."""
@@ -168,7 +171,7 @@ class ReplyCache:
     def get(self, key: str) -> Reply | None:
         row = self._execute("select reply from replies where key = ?", key)
         try:
-            return None if row is None else msgspec.json.decode(row[0], type=Reply)
+            return None if row is None else _REPLY.decode(row[0])
         except msgspec.MsgspecError as error:
             raise self._refusal(error) from None
 

@@ -47,11 +47,11 @@ PAGES: dict[str, Callable[[Store, Request], Response]] = {
 
 
 def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
-    """What msgspec must know of our structs. It finds out when one is first read, and the process ends where two
-    threads do that at once: so this comes before the first request."""
+    """What msgspec must know of our structs. It finds out when one is first read, and the process ends if two threads
+    do that at once: so this comes before the first request."""
     for own in kind.__subclasses__():
         if own.__module__.startswith("karat."):
-            with suppress(TypeError):  # with fields of a kind that is never read
+            with suppress(TypeError, NameError):  # never read: fields of other kinds, or only known to type checkers
                 msgspec.json.Decoder(own)
         prepare(own)
 

@@ -144,8 +144,13 @@ class WatchedConnection(H11Protocol):
         self._refuse(431 if self._fed >= LARGEST_HEAD else 400)
 
     def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._abort_later()
+        if self.transport.get_write_buffer_size():  # the answer is still being read: not idle yet
+            self._unset_keepalive_if_required()
+            again = self.timeout_keep_alive
+            self.timeout_keep_alive_task = self.loop.call_later(again, self.timeout_keep_alive_handler)
+            self._watch_reading()
+        else:
+            super().timeout_keep_alive_handler()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -183,13 +188,17 @@ class WatchedConnection(H11Protocol):
         self._abort_later()
 
     def _watch_reading(self) -> None:
+        """Until all of the answer is taken."""
+        if self._reading is not None:
+            return
         before = self.transport.get_write_buffer_size()
 
         def check() -> None:
             self._reading = None
-            if self.transport.get_write_buffer_size() > before - self.crowd.limits.least_read:
+            left = self.transport.get_write_buffer_size()
+            if left > max(before - self.crowd.limits.least_read, 0):
                 self.transport.abort()
-            else:
+            elif left:
                 self._watch_reading()
 
         self._reading = self.loop.call_later(self.crowd.limits.reading, check)
