@@ -31,6 +31,12 @@ def header_of(value: Any) -> dict[str, Any]:
     return {name: values[0] for name, values in named.items() if values}
 
 
+def holds_entries(first: dict[str, Any] | None) -> bool:
+    """Whether a JSON object is no entry but a mapping around them."""
+    queries = (first or {}).get("queries")
+    return isinstance(queries, list) and bool(queries) and isinstance(queries[0], dict)
+
+
 def _settled(header: dict[str, Any], label: str) -> dict[str, Any]:
     """A header with its values in the one form that is kept."""
     return {

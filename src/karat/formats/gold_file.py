@@ -12,11 +12,10 @@ from karat.data.gold import Dataset, Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Packed, joined_ids
 from karat.formats.base import ReadOptions, Source
-from karat.formats.dataset import HEADER, dataset_of, header_of
+from karat.formats.dataset import HEADER, dataset_of, header_of, holds_entries
 from karat.formats.gold_parts import ITEMS, GoldPart
 from karat.formats.gold_records import GoldEntry
 from karat.formats.json_lines import Columns
-from karat.formats.kinds.gold import holds_entries
 from karat.formats.records import (
     Lines,
     RecordBatch,

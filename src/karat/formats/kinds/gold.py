@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from karat.data.gold import Gold
 from karat.formats.base import Format, Kind, ReadOptions, Source
-from karat.formats.dataset import HEADER
+from karat.formats.dataset import HEADER, holds_entries
 
 
 class GoldFormat(Format):
@@ -34,9 +33,3 @@ class GoldFormat(Format):
         from karat.formats.gold_file import read_gold_file
 
         return read_gold_file(source, options)
-
-
-def holds_entries(first: dict[str, Any] | None) -> bool:
-    """Whether a JSON object is no entry but a mapping around them."""
-    queries = (first or {}).get("queries")
-    return isinstance(queries, list) and bool(queries) and isinstance(queries[0], dict)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from karat.data.audit import Audit, Entry
 from karat.data.gold import Gold
@@ -232,7 +232,7 @@ _STAYS = {"unknown", "odd_version", "places"}  # examples for messages, and plac
 
 
 def pack(part: Part) -> bytes:
-    said = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in (*_STAYS, *_BY_VIEW, "lists")}
+    said = {name: value for name, value in _columns(part).items() if name not in (*_STAYS, *_BY_VIEW, "lists")}
     views = [
         (view, _columns(table), list(part.audits[view]), part.values.get(view, {}), part.votes.get(view, {}))
         for view, table in part.tables.items()
@@ -244,7 +244,7 @@ def pack(part: Part) -> bytes:
 
 
 def _columns(thing: Any) -> dict[str, Any]:
-    return {f.name: getattr(thing, f.name) for f in fields(thing)}
+    return {name: getattr(thing, name) for name in thing.__struct_fields__}
 
 
 def unpack(packed: bytes) -> Part:
