@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from loopback import Handler, Loopback
+from msgspec.structs import replace
 
 from karat.net.hosts.base import Outcome
 from karat.net.hosts.comments import PATIENCE, find_host, post
