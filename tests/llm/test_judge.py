@@ -547,5 +547,5 @@ def test_an_option_that_does_not_exist(function: Callable[..., Any]) -> None:
 
 
 def test_queries_are_made_by_a_model() -> None:
-    with pytest.raises(TypeError, match="'model'"):
+    with pytest.raises(TypeError, match=r"\bmodel\b"):
         karat.synthesize("corpus.jsonl")  # type: ignore[call-arg]
