@@ -37,6 +37,7 @@ _PARAMETER = re.compile(
 _HEADER = re.compile(
     r"(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?+|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}", re.I
 )
+_SHORTEST_HEADER = len("authorization:") + 4  # of what _HEADER finds; most texts of a report are shorter
 
 _told: set[str] = set()
 _T = TypeVar("_T")
@@ -69,12 +70,17 @@ def redact(text: str) -> str:
     >>> redact("Authorization: Bearer abcd1234"), redact("Authorization: Bearer ${MY_KEY}")
     ('Authorization: Bearer ***', 'Authorization: Bearer ${MY_KEY}')
     """
-    text = redact_known(text)
+    return _without_secrets(text, _pattern())
+
+
+def _without_secrets(text: str, known: re.Pattern[str] | None) -> str:
+    if known is not None:
+        text = known.sub(HIDDEN, text)
     if "://" in text:
         text = _ADDRESS.sub(rf"\1:{HIDDEN}@", text)
     if "=" in text:
         text = _PARAMETER.sub(rf"\1{HIDDEN}", text)
-    return _HEADER.sub(rf"\1{HIDDEN}", text)
+    return text if len(text) < _SHORTEST_HEADER else _HEADER.sub(rf"\1{HIDDEN}", text)
 
 
 def redact_known(text: str) -> str:
@@ -91,25 +97,28 @@ def redact_texts(texts: Sequence[str | None]) -> Sequence[str | None]:
 
 def redact_all(value: _T) -> _T:
     """The same for every text in structs, lists and dicts; a copy only where there was something to hide."""
-    found: _T = _redacted(value)
+    found: _T = _redacted(value, _pattern())  # what is known is looked up once for all texts
     return found
 
 
-def _redacted(value: Any) -> Any:
+def _redacted(value: Any, known: re.Pattern[str] | None) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return _without_secrets(value, known)
     if isinstance(value, Mapping):
-        changed = {redact(name) if isinstance(name, str) else name: _redacted(one) for name, one in value.items()}
+        changed = {
+            _without_secrets(name, known) if isinstance(name, str) else name: _redacted(one, known)
+            for name, one in value.items()
+        }
         return value if changed == value else changed
     if isinstance(value, list | tuple):
-        items = [_redacted(one) for one in value]
+        items = [_redacted(one, known) for one in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
-    return _struct(value) if hasattr(value, "__struct_fields__") else value
+    return _struct(value, known) if hasattr(value, "__struct_fields__") else value
 
 
-def _struct(value: Any) -> Any:
+def _struct(value: Any, known: re.Pattern[str] | None) -> Any:
     parts = {name: getattr(value, name) for name in value.__struct_fields__}
-    changed = {name: new for name, old in parts.items() if (new := _redacted(old)) is not old and new != old}
+    changed = {name: new for name, old in parts.items() if (new := _redacted(old, known)) is not old and new != old}
     if not changed:
         return value
     from msgspec.structs import replace

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 _MOST = 500
+_TOTAL = " total"  # no column of a run has this name
+_MOST_NAMES = 4096
+_KNOWN_NAMES: dict[str, list[str]] = {}  # id of a run → its columns
 Order = Literal["given", "worst", "best", "changed"]
 
 
@@ -99,7 +102,7 @@ def scores_of(
     import polars as pl
 
     with _scanned(store, run_id) as table:
-        names = table.schema().names()
+        names = _names(run_id, table)
         by = _score(metric, names) if order != "given" else None
         for name in only or {}:
             if TAG + name not in names:
@@ -114,15 +117,21 @@ def scores_of(
                 frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
             return frame.filter(pl.col("case").is_not_null()) if cases else frame
 
-        total = int(table.collect(lambda frame: wanted(frame).select(pl.len())).item())
-        found = table.collect(lambda frame: wanted(frame).slice(max(offset, 0), _size(limit)))
-        return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
+        # The page and how many there are, in one request to the reader; apart only where the page is past the end.
+        found = table.collect(
+            lambda frame: wanted(frame).with_columns(pl.len().alias(_TOTAL)).slice(max(offset, 0), _size(limit))
+        )
+        if found.height:
+            total = int(found[_TOTAL][0])
+        else:
+            total = int(table.collect(lambda frame: wanted(frame).select(pl.len())).item())
+        return QueryPage(total, [_query(row) for row in found.drop(_TOTAL).iter_rows(named=True)])
 
 
 def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
     """All that a comparison in some metrics needs to know of every query."""
     with _scanned(store, run_id) as table:
-        names = table.schema().names()
+        names = _names(run_id, table)
         told = [*(_score(metric, names) for metric in metrics), *(n for n in names if n.startswith(TAG))]
         votes = [VOTE + metric for metric in metrics if VOTE + metric in names]
         return table.rows(["query_id", "query", "missing", *told, *votes])
@@ -213,12 +222,23 @@ def _scanned(store: Store, run_id: str) -> Iterator[ParquetSource]:
             raise
 
 
+def _names(run_id: str, table: ParquetSource) -> list[str]:
+    """Columns of a run. Its id is a hash of it, so they are asked for once."""
+    found = _KNOWN_NAMES.get(run_id)
+    if found is None:
+        found = table.schema().names()
+        if len(_KNOWN_NAMES) >= _MOST_NAMES:
+            _KNOWN_NAMES.clear()
+        _KNOWN_NAMES[run_id] = found
+    return found
+
+
 def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) -> dict[str, Any] | None:
     import polars as pl
 
     with _scanned(store, run_id) as table:
         if columns is None:
-            names = table.schema().names()
+            names = _names(run_id, table)
             columns = ["query", "first_rank", "missing", "case", *(name for name in names if name.startswith(SCORE))]
         chosen, told = pl.col("query_id") == query_id, columns
         rows = table.collect(lambda frame: frame.filter(chosen).select(told)).to_dicts()
@@ -229,7 +249,7 @@ def _column(store: Store, run_id: str, metric: str, place: int) -> pl.DataFrame:
     import polars as pl
 
     with _scanned(store, run_id) as table:
-        score = _score(metric, table.schema().names())
+        score = _score(metric, _names(run_id, table))
         columns = {"query_id": "query_id", "query": f"query{place}", "first_rank": f"rank{place}"}
         found = table.rows([*columns, score])
         return found.select(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 UPLOAD = ("POST", "/api/v1/runs")
 # At once. More threads than cores make nothing quicker, and those that only wait have turns of their own.
-_READS, _WRITES, _HEAVY, _UPLOADS, _LOG_INS = 3, 4, 2, 2, 2
+_LIGHT_READS, _READS, _WRITES, _HEAVY, _UPLOADS, _LOG_INS = 2, 3, 4, 2, 2, 2
+_LIGHT = re.compile(r"/api/v1/(runs|pins|choices|trend|runs/[^/]+(/judgements|/segments)?)|/static/.*|/pins")
 _HEAVY_ENDS = ("/export", "/result", "/agreement", "/calibration")
 
 
@@ -75,7 +77,9 @@ class Lanes:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._reads, self._writes, self._heavy = Turns(_READS), Turns(_WRITES), Turns(_HEAVY)
+        self._light, self._reads, self._writes, self._heavy = (
+            Turns(n) for n in (_LIGHT_READS, _READS, _WRITES, _HEAVY)
+        )
         self._uploads, self._log_ins = Turns(_UPLOADS), Turns(_LOG_INS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,7 +111,9 @@ class Lanes:
             return self._log_ins
         if method not in ("GET", "HEAD"):
             return self._writes
-        return self._heavy if path == "/compare" or path.endswith(_HEAVY_ENDS) else self._reads
+        if path == "/compare" or path.endswith(_HEAVY_ENDS):
+            return self._heavy
+        return self._light if _LIGHT.fullmatch(path) else self._reads
 
 
 def is_upload(scope: Scope) -> bool:
