@@ -655,7 +655,10 @@ def long_file(path: Path, head: str, tail: str) -> Path:
     ],
     ids=["type", "cut off", "trec", "csv", "nothing", "grade", "yaml"],
 )
-def test_a_line_of_100_mb(tmp_path: Path, kind: str, head: str, tail: str, line: int | None) -> None:
+def test_a_line_of_100_mb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, head: str, tail: str, line: int | None
+) -> None:
+    monkeypatch.setenv("KARAT_MAX_LINE", "200M")
     path = long_file(tmp_path / "file", head, tail)
     try:
         start = time.process_time()
@@ -666,7 +669,8 @@ def test_a_line_of_100_mb(tmp_path: Path, kind: str, head: str, tail: str, line:
         path.unlink()  # pytest keeps what is left here for a while
 
 
-def test_a_good_line_of_100_mb_is_read(tmp_path: Path) -> None:
+def test_a_good_line_of_100_mb_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KARAT_MAX_LINE", "200M")
     path = long_file(tmp_path / "run", '{"query_id":"q1","topk":["x","a"],"note":"', '"}\n')
     try:
         assert karat.evaluate(path, GOLD, ["mrr"]).means == {"mrr": 0.5}
