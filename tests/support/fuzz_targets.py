@@ -12,6 +12,7 @@ import json
 import runpy
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -362,9 +363,11 @@ def _server(folder: Path) -> Iterator[Callable[[bytes], None]]:
     from karat.web.access import Access
     from karat.web.app import create_app
 
-    with _filled(folder) as store, asyncio.Runner() as runner:
-        app = create_app(store, Access())
-        yield lambda data: runner.run(_ask(app, data))
+    # A thread of its own: in this one the loop of a browser may be running.
+    with _filled(folder) as store, ThreadPoolExecutor(1) as own:
+        app, runner = create_app(store, Access()), asyncio.Runner()
+        yield lambda data: own.submit(runner.run, _ask(app, data)).result()
+        own.submit(runner.close).result()
 
 
 async def _ask(app: Any, data: bytes) -> None:

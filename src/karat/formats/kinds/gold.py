@@ -26,7 +26,8 @@ class GoldFormat(Format):
         if source.looks_like_json:
             return re.search(rb'"(query_id|query|gold|queries)"\s*:', source.head) is not None
         return (
-            re.search(rb"^\s*(-\s+)?\{?\s*[\"']?(query_id|query|gold|queries)[\"']?\s*:", source.head, re.M) is not None
+            re.search(rb"^\s*(-\s+(\{\s*)?)?[\"']?(query_id|query|gold|queries)[\"']?\s*:", source.head, re.M)
+            is not None
         )
 
     def read_gold(self, source: Source, options: ReadOptions) -> Gold:
