@@ -62,7 +62,8 @@ finally:
 LOAD = """
 import json, sys, time
 import karat
-load = getattr(karat, "load", None) or karat.read_result
+from karat.results.saved import read_result
+load = getattr(karat, "load", None) or read_result
 cpu, wall = time.process_time(), time.perf_counter()
 result = load(sys.argv[1])
 print(json.dumps([time.process_time() - cpu, time.perf_counter() - wall]), file=sys.stderr)

@@ -3,7 +3,7 @@
     python benchmarks/judge_speed.py [--quick] [--output FILE]
 
 The endpoint is a process of its own on loopback that takes a set time for every answer; with 32 at once the ideal is 32
-answers in that time. Counted is all that `karat.judge` does: reading the pool, the requests, the cache on disk, the
+answers in that time. Counted is all that `judge_pool` does: reading the pool, the requests, the cache on disk, the
 labels file. The best of three by wall time counts, for other work on the machine only adds to it.
 """
 
@@ -65,7 +65,9 @@ def _measure(latency: float, pairs: int) -> Measured:
             pool.write_text("\n".join(map(json.dumps, lines)))
             wall, cpu = time.perf_counter(), time.process_time()
             options = {"canaries": 0, "workers": WORKERS, "cache": Path(folder) / "cache.sqlite"}
-            done = karat.judge(pool, model="m", base_url=url, output=Path(folder) / "labels.jsonl", **options)
+            done = karat.labels.judge_pool(
+                pool, model="m", base_url=url, output=Path(folder) / "labels.jsonl", **options
+            )
             spent = Measured(latency, time.perf_counter() - wall, time.process_time() - cpu, pairs)
         assert done.grades["2"] == done.spending.now.calls == pairs
     finally:

@@ -38,7 +38,7 @@ engine, run, gold, metrics = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(s
 if __name__ == "__main__":
     if engine == "spark":
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        engine = karat.Spark(master="local[2]")
+        engine = karat.systems.Spark(master="local[2]")
     if engine == "processes":
         from karat.scoring.engines.processes import Processes
         engine = Processes(os.cpu_count())  # also where it would not be chosen

@@ -16,6 +16,7 @@ import pytest
 
 import karat
 from karat.errors import ConfigError, KaratError
+from karat.results.evaluate import evaluate_all
 from karat.results.save import saved_form
 
 pytestmark = pytest.mark.usefixtures("reader")
@@ -47,7 +48,7 @@ def refused(call: Callable[[], object], code: str | None = None, *named: str) ->
 
 
 def refused_run(path: Path, code: str | None = None, *named: str) -> KaratError:
-    return refused(lambda: karat.evaluate_all(path, GOLD), code, str(path), *named)
+    return refused(lambda: evaluate_all(path, GOLD), code, str(path), *named)
 
 
 def refused_gold(path: Path, code: str | None = None, *named: str) -> KaratError:
@@ -312,7 +313,7 @@ def test_no_overlap_of_run_and_gold(tmp_path: Path) -> None:
 
 def test_no_overlap_of_one_of_two_systems() -> None:
     run = [{"query_id": "q1", "system": "A", "topk": ["a"]}, {"query_id": "x", "system": "B", "topk": ["a"]}]
-    refused(lambda: karat.evaluate_all(run, GOLD), "no-overlap", "B", "'x'")
+    refused(lambda: evaluate_all(run, GOLD), "no-overlap", "B", "'x'")
 
 
 def test_empty_ids_in_memory_and_in_a_corpus(tmp_path: Path) -> None:

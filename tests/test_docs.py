@@ -140,7 +140,7 @@ def test_the_code_and_the_lines_on_the_labels_page_are_right(tmp_path: Path, mon
     page = (ROOT / "docs" / "labels.md").read_text()
     (lines,), (code,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("json", "python"))
     (tmp_path / "labels.jsonl").write_text(lines)
-    assert [label.grade for label in karat.read_labels(tmp_path / "labels.jsonl")] == [2, None]
+    assert [label.grade for label in karat.labels.read_labels(tmp_path / "labels.jsonl")] == [2, None]
     (tmp_path / "gold.jsonl").write_text('{"query_id": "q1", "gold": ["a"]}')
     (tmp_path / "new.jsonl").write_text('{"query_id": "q1", "topk": ["doc_123#p6", "a"]}')
     monkeypatch.chdir(tmp_path)

@@ -19,6 +19,7 @@ import karat
 from fuzz import CORPUS, fails, fuzz
 from karat.errors import KaratError
 from karat.formats import records, run_log, trec
+from karat.results.evaluate import evaluate_all
 from karat.results.save import saved_form
 
 
@@ -75,7 +76,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def check_run(file: Path, data: bytes, name: str | None = None) -> None:
     file.write_bytes(data)
-    survives(lambda: karat.evaluate_all(karat.read_run(file, format=name), GOLD, METRICS))
+    survives(lambda: evaluate_all(karat.read_run(file, format=name), GOLD, METRICS))
 
 
 def check_gold(file: Path, data: bytes, name: str | None = None) -> None:
@@ -88,7 +89,7 @@ def test_the_files_that_are_mutated_are_good(file: Path) -> None:
     for name, data in RUN_FILES.items():
         file.write_bytes(data)
         read = karat.read_run(file, format="run-log" if name == "log in a list" else None)
-        assert karat.evaluate_all(read, GOLD, METRICS), name
+        assert evaluate_all(read, GOLD, METRICS), name
     for data in GOLD_FILES.values():
         file.write_bytes(data)
         assert karat.evaluate(RUN, file, METRICS).queries
@@ -234,7 +235,7 @@ ENTRY_LISTS = st.lists(
     | st.dictionaries(st.sampled_from(["q1", "q2", 1]) | st.text(max_size=2), HITS | ITEMS | VALUES, max_size=3)
 )
 def test_any_run_in_memory(run: Any) -> None:
-    survives(lambda: karat.evaluate_all(run, GOLD, METRICS))
+    survives(lambda: evaluate_all(run, GOLD, METRICS))
 
 
 @settings(max_examples=200)
@@ -305,7 +306,7 @@ def test_any_frame(columns: dict[str, list[Any]], kinds: bool) -> None:
         frame = pl.DataFrame({**base, **columns}, strict=False)
     except (pl.exceptions.PolarsError, TypeError, OverflowError):
         return  # polars itself will not hold it
-    survives(lambda: karat.evaluate_all(frame, GOLD, METRICS))
+    survives(lambda: evaluate_all(frame, GOLD, METRICS))
     survives(lambda: karat.evaluate(RUN, frame, METRICS))
 
 

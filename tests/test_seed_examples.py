@@ -94,8 +94,8 @@ def test_random_recall(k: int, floor: float) -> None:
     ],
 )
 def test_names(alias: str, text: str) -> None:
-    assert str(karat.parse_metric(alias)) == text
-    assert karat.parse_metric(alias) == karat.parse_metric(text)
+    assert str(karat.Metric.parse(alias)) == text
+    assert karat.Metric.parse(alias) == karat.Metric.parse(text)
 
 
 GRADES = {"a": 3, "b": 1}

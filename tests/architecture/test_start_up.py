@@ -71,54 +71,10 @@ def test_scoring_two_files_loads_nothing_that_it_does_not_use() -> None:
 def test_public_names_exist_and_are_all_there_is() -> None:
     import karat
 
-    assert karat.__all__ == [
-        "Audit",
-        "Calibration",
-        "Comparison",
-        "Finding",
-        "Gold",
-        "Judgements",
-        "KaratError",
-        "Ladder",
-        "Metric",
-        "Plan",
-        "Result",
-        "Retriever",
-        "Run",
-        "RunLogWriter",
-        "Sampling",
-        "Spark",
-        "Stress",
-        "Sweep",
-        "Synthesis",
-        "Triage",
-        "Verdicts",
-        "all_metrics",
-        "baseline_ladder",
-        "calibrate",
-        "compare",
-        "diagnose",
-        "evaluate",
-        "evaluate_all",
-        "gate",
-        "judge",
-        "load",
-        "make_pool",
-        "parse_metric",
-        "plan",
-        "read_gold",
-        "read_labelling",
-        "read_labels",
-        "read_result",
-        "read_results",
-        "read_run",
-        "run_retriever",
-        "stress",
-        "synthesize",
-        "triage",
-        "with_labels",
-        "__version__",
-    ]
+    assert set(karat.__all__) == {
+        *("evaluate", "compare", "gate", "load", "read_run", "read_gold"),
+        *("Options", "Metric", "Result", "KaratError", "RunLogWriter", "__version__"),
+    }
     assert all(getattr(karat, name) is not None for name in karat.__all__)
 
 

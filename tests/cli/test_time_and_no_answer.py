@@ -14,6 +14,7 @@ import karat
 from karat.cli.main import main
 from karat.report.build import evaluation_report
 from karat.report.renderers.markdown import render_markdown
+from karat.statistics.sampling import Sampling
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 RUN, GOLD, CORPUS = (str(DEMO / name) for name in ("bm25.jsonl", "gold.jsonl", "corpus.jsonl"))
@@ -130,7 +131,7 @@ def test_a_run_without_scores_says_so(command: Call, tmp_path: Path) -> None:
 
 
 def test_markdown_has_the_curves() -> None:
-    result = karat.evaluate(RUN, GOLD, ["recall@5"], sampling=karat.Sampling(resamples=200), analyses=True)
+    result = karat.evaluate(RUN, GOLD, ["recall@5"], sampling=Sampling(resamples=200), analyses=True)
     page = render_markdown(evaluation_report(result))
     assert "| 6.6037 | " in page
 

@@ -13,9 +13,10 @@ import pytest
 
 import karat
 from karat.data.attributes import NOT_GIVEN, segment_members
+from karat.statistics.sampling import Sampling
 
 TOPICS = ["appliance", "timing", "technique"]
-QUICK = karat.Sampling(resamples=200)
+QUICK = Sampling(resamples=200)
 
 
 @pytest.fixture

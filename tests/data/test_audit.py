@@ -12,6 +12,7 @@ from refusals import refused
 
 import karat
 from karat.errors import ConfigError
+from karat.results.evaluate import evaluate_all
 from karat.results.result import Result
 
 
@@ -233,7 +234,7 @@ def test_missing_and_unknown_are_counted_for_each_system() -> None:
         {"query_id": "q2", "system": "B", "topk": ["a"]},
         {"query_id": "q9", "system": "B", "topk": ["a"]},
     ]
-    results = karat.evaluate_all(run, {"q1": ["a"], "q2": ["a"]}, ["recall@5"])
+    results = evaluate_all(run, {"q1": ["a"], "q2": ["a"]}, ["recall@5"])
     assert audit(results["A"]) == {"missing_queries": (1, ("q2",))}
     assert audit(results["B"]) == {"missing_queries": (1, ("q1",)), "unknown_queries": (1, ("q9",))}
 
@@ -566,7 +567,7 @@ def test_an_honest_failure_is_not_called_another_way_of_naming(run: Any, gold: A
 
 def test_one_shared_item_in_a_later_system_or_slice_is_enough_only_for_itself() -> None:
     run = [{"query_id": "q", "system": s, "topk": [i]} for s, i in (("A", "x"), ("B", "a"))]
-    results = karat.evaluate_all(run, {"q": ["a"]}, ["recall@5"])
+    results = evaluate_all(run, {"q": ["a"]}, ["recall@5"])
     assert audit(results["A"]) == {"no_shared_items": (1, ("gold a", "run x"))}
     assert audit(results["B"]) == {}
 

@@ -307,6 +307,6 @@ def test_a_run_log_holds_no_key(echo: Echo, tmp_path: Path, monkeypatch: pytest.
     echo.before = 195
     Path("in_q.jsonl").write_text(json.dumps({"query_id": "q", "query": "x"}) + "\n")
     options = {"headers": {"Authorization": "Bearer ${MY_KEY}"}, "retries": 0}
-    karat.run_retriever(echo.url, "in_q.jsonl", output="run.jsonl", options=options)
+    karat.systems.run_retriever(echo.url, "in_q.jsonl", output="run.jsonl", options=options)
     assert "error" in json.loads(Path("run.jsonl").read_text())
     without_secret(tmp_path)

@@ -124,7 +124,7 @@ def test_one_split_is_asked(karat_command: Any, tmp_path: Path, split: str, file
     assert karat_command(*given, *chosen)[0] == 0
     asked = [json.loads(line)["query_id"] for line in run.read_text().splitlines()]
     assert asked == SPLITS[split] == karat.read_gold(place, split=split).queries
-    done = karat.run_retriever("bm25", place / file, corpus=place, split=split)
+    done = karat.systems.run_retriever("bm25", place / file, corpus=place, split=split)
     assert [record["query_id"] for record in done.run] == asked
 
 

@@ -13,6 +13,7 @@ from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_t
 
 import karat
 from karat.errors import InputError, KaratError
+from karat.results.evaluate import evaluate_all
 
 TABLE, GOLD = hits_table(30, 8), gold_of(30, 8)
 
@@ -112,7 +113,7 @@ def parted(folder: Path) -> Path:
 
 
 def test_a_parted_folder(tmp_path: Path) -> None:
-    results = karat.evaluate_all(parted(tmp_path / "runs"), GOLD, METRICS)
+    results = evaluate_all(parted(tmp_path / "runs"), GOLD, METRICS)
     assert list(results) == ["bm25", "d e"]
     for result in results.values():
         assert_same(expected(), result)

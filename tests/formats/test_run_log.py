@@ -17,6 +17,7 @@ from karat.data.prices import Usage
 from karat.errors import ConfigError, InputError
 from karat.formats import records as record_reader
 from karat.formats import run_log
+from karat.results.evaluate import evaluate_all
 from karat.results.save import saved_form
 
 pytestmark = pytest.mark.usefixtures("reader")
@@ -169,7 +170,7 @@ def test_several_systems_in_one_file_are_several_runs(tmp_path: Path) -> None:
         {"query_id": "q2", "system": "dense", "topk": ["x"], "index_version": 2},
     ]
     path = write(tmp_path / "run.jsonl", records)
-    results = karat.evaluate_all(path, GOLD, ["mrr"])
+    results = evaluate_all(path, GOLD, ["mrr"])
     assert {name: r.score("mrr") for name, r in results.items()} == {
         "bm25": {"q1": 1.0, "q2": 1.0},
         "dense": {"q1": 0.5, "q2": 0.0},
@@ -264,7 +265,7 @@ def test_large_logs_go_another_way_and_score_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, name: str, value: int
 ) -> None:
     path = write(tmp_path / "run.jsonl", many_records())
-    before = {s: saved_form(r) for s, r in karat.evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
+    before = {s: saved_form(r) for s, r in evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
     monkeypatch.setattr(run_log, name, value)
     monkeypatch.setattr(record_reader, "_BATCH_BYTES", 300)
     slices = list(karat.read_run(path).slices(frozenset(), Audit()))
@@ -272,7 +273,7 @@ def test_large_logs_go_another_way_and_score_the_same(
         assert {type(s.ids).__name__ for s in slices} == {"ndarray" if reader == "native" else "Series"}
     else:
         assert len(slices) > 10
-    after = {s: saved_form(r) for s, r in karat.evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
+    after = {s: saved_form(r) for s, r in evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
     assert set(after) == {"one", "two"}
     for system, saved in after.items():
         assert saved.scores == before[system].scores

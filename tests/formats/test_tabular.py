@@ -19,6 +19,7 @@ import karat
 from karat.data.audit import Audit
 from karat.data.gold import BARE, CHUNK, DOC
 from karat.errors import InputError, KaratError
+from karat.results.evaluate import evaluate_all
 
 GOLD = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}}
 HITS = {
@@ -135,7 +136,7 @@ def test_several_systems_in_one_table(tmp_path: Path) -> None:
         tmp_path / "run.csv",
         "system,query_id,chunk_id,rank\nA,q1,x,1\nB,q1,a,1\nA,q1,a,2\nA,q2,c,1\nB,q2,x,1\n",
     )
-    results = karat.evaluate_all(path, GOLD, ["mrr"])
+    results = evaluate_all(path, GOLD, ["mrr"])
     assert {s: r.score("mrr") for s, r in results.items()} == {
         "A": {"q1": 0.5, "q2": 1.0},
         "B": {"q1": 1.0, "q2": 0.0},
@@ -350,7 +351,7 @@ def test_a_bad_row_is_named_by_its_line(
 ) -> None:
     path = write(tmp_path / "run.csv", text)
     with refused(code, InputError, file=path, line=line, field=field, got=got):
-        karat.evaluate_all(path, GOLD, ["mrr"])
+        evaluate_all(path, GOLD, ["mrr"])
 
 
 def test_a_bad_grade_is_named_by_its_line(tmp_path: Path) -> None:

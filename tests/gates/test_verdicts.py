@@ -19,8 +19,10 @@ from karat.gates.criteria import Criteria, Gate
 from karat.gates.gate import gate, judge_result
 from karat.gates.verdict_form import GateVerdict, Verdicts
 from karat.gates.verdicts import GateJudge, overall
+from karat.results.evaluate import evaluate_all
 from karat.results.result import Result
 from karat.results.save import saved_form
+from karat.results.saved import read_result
 from karat.statistics.intervals import Sampling
 
 FAST = Sampling(resamples=1000)
@@ -165,7 +167,7 @@ def test_what_does_not_measure_the_same_is_no_baseline(
     tmp_path: Path, changes: dict[str, Any], word: str, role: str
 ) -> None:
     """Refused as a whole, exit code 2: whatever came out would be about the change of the data."""
-    result = karat.read_result(saved(tmp_path, "run", scored(share(8, 10)), dataset__version="1"))
+    result = read_result(saved(tmp_path, "run", scored(share(8, 10)), dataset__version="1"))
     file = saved(tmp_path, "before", scored(share(8, 10)), **{"dataset__version": "1", **changes})
     asked = [Gate(metric="hit@1", regression_max=0.1, anchor=str(file) if role == "anchor" else None)]
     with refused("not-comparable", ConfigError) as caught:
@@ -442,7 +444,7 @@ def test_an_anchor_that_is_none(tmp_path: Path) -> None:
         with refused(code, ConfigError, file=tmp_path / name) as caught:
             verdict(scored(share(6, 10)), metric="hit@1", regression_max=0.1, anchor=str(tmp_path / name))
         assert "karat eval" in str(caught.value)
-    both = karat.evaluate_all(
+    both = evaluate_all(
         [{"query_id": "q0000", "system": s, "topk": ["a"]} for s in "xy"], gold_of(1), METRICS, sampling=FAST
     )
     import msgspec

@@ -18,6 +18,7 @@ from karat.history.location import open_store
 from karat.history.store import Store
 from karat.results.kept_run import KeptRun
 from karat.results.save import saved_form
+from karat.results.saved import read_result
 
 Command = Callable[..., tuple[int, str, str]]
 Refuses = Callable[..., karat.KaratError]
@@ -113,7 +114,7 @@ def test_show_makes_the_report_again(kept: Store, tmp_path: Path, karat_command:
     page = (tmp_path / "report.html").read_text()
     assert 'id="over-k"' in page
     assert 'id="triage"' in page
-    assert karat.read_result(tmp_path / "result.json").scores == kept.kept(kept.find("second")).saved().scores
+    assert read_result(tmp_path / "result.json").scores == kept.kept(kept.find("second")).saved().scores
 
 
 def test_a_report_that_another_version_wrote_is_made_anew(kept: Store) -> None:

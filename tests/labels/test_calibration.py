@@ -20,12 +20,13 @@ from karat.labels.files import PoolEntry, read_pool, write_pairs
 from karat.labels.labelled_gold import read_labelling
 from karat.report.labels import calibration_report
 from karat.report.renderers.markdown import render_markdown
+from karat.statistics.sampling import Sampling
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 BM25, RERANKED = str(DEMO / "bm25.jsonl"), str(DEMO / "bm25_rerank.jsonl")
 Command = Callable[..., tuple[int, str, str]]
 Refuses = Callable[..., karat.KaratError]
-QUICK = karat.Sampling(resamples=500)
+QUICK = Sampling(resamples=500)
 
 
 class Made:
@@ -63,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def test_the_judge_that_was_made_is_found(made: Made) -> None:
     """Sensitivity .9 and specificity .8; what is relevant was never shown to the calibration."""
-    found = karat.calibrate(made.judge, made.human, gold=made.gold, runs=[BM25, RERANKED], sampling=QUICK)
+    found = karat.labels.calibrate(made.judge, made.human, gold=made.gold, runs=[BM25, RERANKED], sampling=QUICK)
     for rate, truth in ((found.overall.sensitivity, 0.9), (found.overall.specificity, 0.8)):
         assert rate.low is not None
         assert rate.high is not None
@@ -86,7 +87,9 @@ def test_the_judge_that_was_made_is_found(made: Made) -> None:
 
 
 def test_by_segment_and_by_system(made: Made) -> None:
-    found = karat.calibrate(made.judge, made.human, gold=made.gold, runs=[BM25], segments=["language"], sampling=QUICK)
+    found = karat.labels.calibrate(
+        made.judge, made.human, gold=made.gold, runs=[BM25], segments=["language"], sampling=QUICK
+    )
     assert [(row.of, row.value) for row in found.segments] == [("language", v) for v in ("en", "es-AR", "pt-BR")]
     assert sum(row.labelled for row in found.segments) == found.overall.labelled == found.shared
     (system,) = found.systems
@@ -102,7 +105,7 @@ def test_a_pool_knows_the_systems(made: Made, tmp_path: Path) -> None:
         for i, (q, c) in enumerate(pairs)
     ]
     pool.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    found = karat.calibrate(made.judge, made.human, pool=pool, sampling=QUICK)
+    found = karat.labels.calibrate(made.judge, made.human, pool=pool, sampling=QUICK)
     assert sorted(row.value for row in found.systems) == ["even", "odd"]
     assert sum(row.pairs for row in found.systems) == found.judge_labels
 
@@ -110,7 +113,7 @@ def test_a_pool_knows_the_systems(made: Made, tmp_path: Path) -> None:
 def test_a_group_that_people_did_not_look_at_is_left_blank(made: Made) -> None:
     """Five labels, of pairs that the judge calls irrelevant: nothing follows for those that it calls relevant."""
     rejected = [one(p["query_id"], p["chunk_id"]) for p in made.labels if not p["grade"]][:5]
-    found = karat.calibrate(made.judge, made.write("rejected", rejected), sampling=QUICK)
+    found = karat.labels.calibrate(made.judge, made.write("rejected", rejected), sampling=QUICK)
     blank = Rate(None, None, None)
     assert (
         found.overall.sensitivity
@@ -128,7 +131,9 @@ def test_a_group_that_people_did_not_look_at_is_left_blank(made: Made) -> None:
 def test_a_judge_of_documents_is_asked_about_documents(made: Made) -> None:
     rows = [{"query_id": f"q{i}", "doc_id": "d", "grade": i % 2, "annotator": "m"} for i in range(200)]
     people = [row | {"annotator": "ann"} for row in rows[:12]]
-    found = karat.calibrate(made.write("documents", rows), made.write("people", people), width=0.2, sampling=QUICK)
+    found = karat.labels.calibrate(
+        made.write("documents", rows), made.write("people", people), width=0.2, sampling=QUICK
+    )
     assert found.next
     assert all(entry.key.is_document for entry in pool_of(found, None))
 
@@ -156,7 +161,7 @@ def test_what_to_label_next(made: Made, karat_command: Command, tmp_path: Path) 
     pool = tmp_path / "next.jsonl"
     code, out, err = karat_command("calibrate", "--judge", made.judge, "--human", str(few), "--next", str(pool))
     assert code == 0, err
-    found = karat.calibrate(made.judge, few)
+    found = karat.labels.calibrate(made.judge, few)
     assert found.needed is not None
     assert len(found.next) == found.needed - found.shared > 0
     assert f" {found.needed:,} " in out
@@ -247,18 +252,18 @@ def test_kappa_is_as_sure_as_karat_agree_says(made: Made, karat_command: Command
 @pytest.mark.parametrize(("errors", "inverted"), [(0.1, False), (0.5, False), (0.9, True)])
 def test_an_inverted_judge_is_called_so(made: Made, errors: float, inverted: bool) -> None:
     files = Alike(made, errors)
-    found = karat.calibrate(files.judge, files.human, sampling=QUICK)
+    found = karat.labels.calibrate(files.judge, files.human, sampling=QUICK)
     assert found.overall.inverted == inverted
     assert found.overall.kappa.value is not None
     assert (found.overall.kappa.value < -0.3) == inverted
-    (row,) = find_agreement(karat.read_labels(files.judge, files.human), QUICK).kappas
+    (row,) = find_agreement(karat.labels.read_labels(files.judge, files.human), QUICK).kappas
     assert row.inverted == inverted
 
 
 def test_two_labels_do_not_make_a_judge_inverted(made: Made) -> None:
     judge = [one(f"q{i}", "c", grade=i % 2, annotator="m") for i in range(40)]
     human = [one(f"q{i}", "c", grade=1 - i % 2) for i in range(2)]
-    found = karat.calibrate(made.write("judge_of_two", judge), made.write("human_two", human), sampling=QUICK)
+    found = karat.labels.calibrate(made.write("judge_of_two", judge), made.write("human_two", human), sampling=QUICK)
     assert not found.overall.inverted
 
 
@@ -304,7 +309,7 @@ def test_two_people_who_disagree_are_left_out_and_counted(made: Made) -> None:
         one(pair["query_id"], pair["chunk_id"], grade=grade, annotator=name) for grade, name in ((0, "a"), (1, "b"))
     ]
     people += [one(p["query_id"], p["chunk_id"], grade=i % 2) for i, p in enumerate(made.labels[1:40])]
-    found = karat.calibrate(made.judge, made.write("disagreeing", people), sampling=QUICK)
+    found = karat.labels.calibrate(made.judge, made.write("disagreeing", people), sampling=QUICK)
     assert found.shared == 39
     assert any(re.findall(r"\d+", note) == ["1"] for note in found.notes)
 
@@ -336,7 +341,7 @@ def test_labels_none_of_which_has_a_grade(made: Made, karat_refuses: Refuses) ->
 
 def test_a_judge_that_failed_on_some_pairs(made: Made) -> None:
     rows = [*made.labels, one("q_000101", "doc_999#p9", grade=None, annotator="m", kind="judge", reason="refusal")]
-    found = karat.calibrate(made.write("some_failed", rows), made.human, sampling=QUICK)
+    found = karat.labels.calibrate(made.write("some_failed", rows), made.human, sampling=QUICK)
     assert found.judge_labels == len(made.labels)
     assert any(re.findall(r"\d+", note) == ["1"] for note in found.notes)
 
@@ -379,12 +384,12 @@ def test_a_file_with_labels_of_both_is_taken_apart(tmp_path: Path) -> None:
     paths = {"judge": judge, "human": human, "both": [*judge, *human]}
     for name, lines in paths.items():
         (tmp_path / name).write_text("".join(lines))
-    apart = karat.calibrate(tmp_path / "judge", tmp_path / "human").overall
-    both = karat.calibrate(tmp_path / "both", tmp_path / "both").overall
+    apart = karat.labels.calibrate(tmp_path / "judge", tmp_path / "human").overall
+    both = karat.labels.calibrate(tmp_path / "both", tmp_path / "both").overall
     assert (both.labelled, both.sensitivity) == (apart.labelled, apart.sensitivity) == (40, both.sensitivity)
     assert both.sensitivity.value == 0.5
     with refused("labels-of-a-judge", file=tmp_path / "judge"):
-        karat.calibrate(tmp_path / "judge", tmp_path / "judge")
+        karat.labels.calibrate(tmp_path / "judge", tmp_path / "judge")
     with refused("labels-of-a-judge", file=tmp_path / "judge"):
         read_labelling([tmp_path / "judge"], tmp_path / "judge")
     assert len(read_labelling([tmp_path / "both"], tmp_path / "both").human) == 40

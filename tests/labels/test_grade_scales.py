@@ -19,6 +19,7 @@ import karat
 from karat.labels.files import Label
 from karat.labels.labelled_gold import read_labelling, with_labels
 from karat.scoring.extra_labels import Labelling
+from karat.statistics.sampling import Sampling
 
 Call = Callable[..., tuple[int, str, str]]
 METRICS = ["ndcg@3", "ndcg@5", "ndcg(gain=linear)@4", "precision@3", "rbp@4"]
@@ -160,7 +161,7 @@ def test_a_scale_that_the_gold_exceeds_is_refused() -> None:
 
 def strict(gold: Any, hits: list[str], labelling: Labelling) -> dict[str, tuple[float, float]]:
     result = karat.evaluate(
-        {"q": hits}, gold, METRICS, labelling=labelling, analyses=True, sampling=karat.Sampling(resamples=100)
+        {"q": hits}, gold, METRICS, labelling=labelling, analyses=True, sampling=Sampling(resamples=100)
     )
     rows = {row.metric: row for row in result.analyses.found["bounds"].rows if row.kind == "strict bounds"}
     return {metric: (rows[metric].lower, rows[metric].upper) for metric in METRICS}

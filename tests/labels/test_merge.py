@@ -97,8 +97,8 @@ def test_a_new_version_from_the_command_line(files: dict[str, str], karat_comman
 
 def test_the_new_version_scores_as_labels_in_memory_do(files: dict[str, str], karat_command: Call) -> None:
     assert karat_command("merge", files["human"], "--gold", files["gold"], "-o", files["new"])[0] == 0
-    people = karat.read_labels(files["human"], kind="human")
-    one = karat.evaluate(files["run"], karat.with_labels(karat.read_gold(files["gold"]), people), METRICS)
+    people = karat.labels.read_labels(files["human"], kind="human")
+    one = karat.evaluate(files["run"], karat.labels.with_labels(karat.read_gold(files["gold"]), people), METRICS)
     other = karat.evaluate(files["run"], files["new"], METRICS)
     beside = karat.evaluate(files["run"], files["gold"], METRICS, labelling=read_labelling(people=[files["human"]]))
     for metric in METRICS:

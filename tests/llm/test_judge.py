@@ -34,7 +34,9 @@ Refuses = Callable[..., karat.KaratError]
 
 
 def judge(server: Any, pool: Path, **options: Any) -> Judgements:
-    return karat.judge(pool, model="m", base_url=server.url, **{"canaries": 0, "timeout": 60, "retries": 2, **options})
+    return karat.labels.judge_pool(
+        pool, model="m", base_url=server.url, **{"canaries": 0, "timeout": 60, "retries": 2, **options}
+    )
 
 
 def only(pool: Path, count: int = 1) -> Path:
@@ -135,7 +137,7 @@ def test_nothing_is_paid_for_twice(server: Any, pool: Path) -> None:
     assert len(server.asked) == asked + 20
     judge(server, pool, prompt=Prompt("Other words.", "mine"))
     assert len(server.asked) == asked + 40, "another prompt is another judge"
-    karat.judge(pool, model="other", base_url=server.url, canaries=0)
+    karat.labels.judge_pool(pool, model="other", base_url=server.url, canaries=0)
     assert len(server.asked) == asked + 60
 
 
@@ -323,11 +325,11 @@ def test_a_function_judges(server: Any, pool: Path, karat_command: Command) -> N
 
 def test_functions_of_every_kind(server: Any, pool: Path, karat_refuses: Refuses) -> None:
     Path("mine_two.py").write_text(MINE)
-    done = karat.judge(pool, judge="mine_two:later", canaries=0)
+    done = karat.labels.judge_pool(pool, judge="mine_two:later", canaries=0)
     assert done.grades["2"] == 20
     assert len(done.notes) == 1
-    assert karat.judge(pool, judge=lambda query, passage: "1", canaries=0).grades["1"] == 20
-    assert karat.judge(pool, judge="mine_two:odd", canaries=0).missing == {"no usable answer": 20}
+    assert karat.labels.judge_pool(pool, judge=lambda query, passage: "1", canaries=0).grades["1"] == 20
+    assert karat.labels.judge_pool(pool, judge="mine_two:odd", canaries=0).missing == {"no usable answer": 20}
     for name in ("alone", "value"):
         assert karat_refuses("judge", str(pool), "--judge", f"mine_two:{name}").code == "bad-callable"
 
@@ -514,7 +516,9 @@ def test_the_page_says_what_the_canaries_are() -> None:
     assert rows == shares
 
 
-@pytest.mark.parametrize(("function", "made_of"), [(karat.judge, Judging), (karat.synthesize, Synthesizing)])
+@pytest.mark.parametrize(
+    ("function", "made_of"), [(karat.labels.judge_pool, Judging), (karat.systems.synthesize_gold, Synthesizing)]
+)
 def test_the_functions_name_every_option_with_its_default(function: Callable[..., Any], made_of: type) -> None:
     named, taken = (dict(inspect.signature(of).parameters) for of in (function, made_of))
     assert {name: named.pop(name).default for name in ("output", "progress")} == {"output": None, "progress": None}
@@ -534,13 +538,13 @@ def test_the_functions_name_every_option_with_its_default(function: Callable[...
 
 def test_the_function_tells_of_every_option() -> None:
     told = karat.judge.__doc__ or ""
-    assert [name for name in inspect.signature(karat.judge).parameters if f"`{name}`" not in told] == [
+    assert [name for name in inspect.signature(karat.labels.judge_pool).parameters if f"`{name}`" not in told] == [
         "pool",
         "progress",
     ]
 
 
-@pytest.mark.parametrize("function", [karat.judge, Judging, karat.synthesize, Synthesizing])
+@pytest.mark.parametrize("function", [karat.labels.judge_pool, Judging, karat.systems.synthesize_gold, Synthesizing])
 def test_an_option_that_does_not_exist(function: Callable[..., Any]) -> None:
     with refused("unknown-option", UnknownOption, name="worker", hint="did you mean workers?"):
         function("a.jsonl", model="m", worker=3)
@@ -548,4 +552,4 @@ def test_an_option_that_does_not_exist(function: Callable[..., Any]) -> None:
 
 def test_queries_are_made_by_a_model() -> None:
     with pytest.raises(TypeError, match=r"\bmodel\b"):
-        karat.synthesize("corpus.jsonl")  # type: ignore[call-arg]
+        karat.systems.synthesize_gold("corpus.jsonl")  # type: ignore[call-arg]

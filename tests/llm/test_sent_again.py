@@ -22,7 +22,9 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 def judge(server: Any, pool: Path, **options: Any) -> Judgements:
-    return karat.judge(pool, model="m", base_url=server.url, **{"canaries": 0, "timeout": 5, "retries": 2, **options})
+    return karat.labels.judge_pool(
+        pool, model="m", base_url=server.url, **{"canaries": 0, "timeout": 5, "retries": 2, **options}
+    )
 
 
 def first_of(pool: Path) -> Path:

@@ -62,7 +62,9 @@ def model(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def synthesize(server: Any, corpus: Path, **options: Any) -> Synthesis:
-    return karat.synthesize(corpus, model="m", base_url=server.url, **{"n": 20, "timeout": 60, "retries": 1, **options})
+    return karat.systems.synthesize_gold(
+        corpus, model="m", base_url=server.url, **{"n": 20, "timeout": 60, "retries": 1, **options}
+    )
 
 
 @pytest.fixture(autouse=True)

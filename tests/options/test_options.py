@@ -24,6 +24,7 @@ from karat.labels.judge import judge
 from karat.labels.options import JudgeOptions, LabelOptions
 from karat.llm.options import ModelOptions
 from karat.options.option import OptionList, UnknownOption, option, options_in, part_of, takes, values_of
+from karat.results.evaluate import evaluate_all
 from karat.results.save import restore, saved_form
 from karat.schemas.keywords import FILE, generate_keywords
 from karat.scoring.options import Options
@@ -32,7 +33,7 @@ from karat.systems.synthesize import synthesize
 from karat.systems.synthesize.options import SynthesisOptions
 
 LISTS = [Options, LabelOptions, ModelOptions, JudgeOptions, SynthesisOptions]
-EVALUATING = [karat.evaluate, karat.evaluate_all, karat.compare, karat.gate]
+EVALUATING = [karat.evaluate, evaluate_all, karat.compare, karat.gate]
 RUN, GOLD = {"q": ["a", "b"]}, {"q": ["a"]}
 
 
@@ -93,7 +94,7 @@ def test_functions_show_every_keyword_with_type_and_default(function: Callable[.
     assert not any(each.kind is each.VAR_KEYWORD for each in shown.values())
 
 
-@pytest.mark.parametrize("function", [*EVALUATING, karat.baseline_ladder])
+@pytest.mark.parametrize("function", [*EVALUATING, karat.systems.baseline_ladder])
 def test_a_misspelt_keyword_names_the_nearest(function: Callable[..., Any]) -> None:
     with refused("unknown-option", name="min_scor", hint="did you mean min_score?"):
         function(RUN, GOLD, min_scor=0.5)

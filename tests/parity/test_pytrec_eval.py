@@ -184,13 +184,13 @@ def write_lines(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def write_qrels(folder: Path, world: World, chance: Random) -> karat.Gold:
+def write_qrels(folder: Path, world: World, chance: Random) -> Gold:
     lines = [f"{query} 0 {item} {grade}" for query, items in world.gold.items() for item, grade in items.items()]
     chance.shuffle(lines)
     return karat.read_gold(write_lines(folder / "qrels", lines), format="trec-qrels")
 
 
-def write_trec(folder: Path, world: World, chance: Random, *, grouped: bool = False) -> karat.Run:
+def write_trec(folder: Path, world: World, chance: Random, *, grouped: bool = False) -> Run:
     """Lines in any order, with ranks that contradict the scores: the score decides."""
     queries = list(world.run)
     chance.shuffle(queries)
@@ -204,11 +204,11 @@ def write_trec(folder: Path, world: World, chance: Random, *, grouped: bool = Fa
     return karat.read_run(write_lines(folder / "run", lines), format="trec-run")
 
 
-def write_grouped_trec(folder: Path, world: World, chance: Random) -> karat.Run:
+def write_grouped_trec(folder: Path, world: World, chance: Random) -> Run:
     return write_trec(folder, world, chance, grouped=True)
 
 
-def write_run_log(folder: Path, world: World, chance: Random) -> karat.Run:
+def write_run_log(folder: Path, world: World, chance: Random) -> Run:
     """Hits with a score and no rank, in any order."""
     lines = []
     for query, hits in world.run.items():
@@ -219,7 +219,7 @@ def write_run_log(folder: Path, world: World, chance: Random) -> karat.Run:
     return karat.read_run(write_lines(folder / "run.jsonl", lines), format="run-log")
 
 
-def write_gold_file(folder: Path, world: World, chance: Random) -> karat.Gold:
+def write_gold_file(folder: Path, world: World, chance: Random) -> Gold:
     lines = [json.dumps({"query_id": query, "gold": items}) for query, items in world.gold.items()]
     chance.shuffle(lines)
     return karat.read_gold(write_lines(folder / "gold.jsonl", lines), format="gold")
@@ -242,7 +242,7 @@ def as_it_is() -> Iterator[None]:
     yield
 
 
-FILES: dict[str, tuple[Callable[..., karat.Run], Callable[..., karat.Gold], Callable[[], Any]]] = {
+FILES: dict[str, tuple[Callable[..., Run], Callable[..., Gold], Callable[[], Any]]] = {
     "trec": (write_trec, write_qrels, as_it_is),
     "trec, large": (write_grouped_trec, write_qrels, as_if_large),
     "trec, large, scattered": (write_trec, write_qrels, as_if_large),

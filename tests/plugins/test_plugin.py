@@ -47,7 +47,7 @@ def test_a_metric_of_another_package(site: Path) -> None:
         "import karat, json\n"
         "metrics = ['first_hit', 'first_hit(rel=2)', 'recall@1']\n"
         "result = karat.evaluate({'q': ['a', 'b'], 'r': ['x']}, {'q': ['a'], 'r': ['y']}, metrics)\n"
-        "print(json.dumps([result.means, 'first_hit' in karat.all_metrics()]))"
+        "print(json.dumps([result.means, 'first_hit' in karat.Metric.all()]))"
     )
     means, listed = json.loads(python(code, site))
     assert means == {"first_hit": 0.5, "first_hit(rel=2)": None, "recall@1": 0.5}
@@ -144,9 +144,9 @@ def test_a_broken_plug_in_is_named(site: Path) -> None:
     (site / "karat_first_hit.py").write_text("raise RuntimeError('broken')")
     code = (
         "import karat\n"
-        "try:\n    karat.parse_metric('first_hit')\n"
+        "try:\n    karat.Metric.parse('first_hit')\n"
         "except karat.KaratError as error:\n    print(error.code, error)\n"
-        "print(karat.parse_metric('recall@5'))"
+        "print(karat.Metric.parse('recall@5'))"
     )
     shown = python(code, site)
     assert shown.startswith("bad-plugin ")

@@ -17,11 +17,13 @@ from karat.report.renderers.markdown import render_markdown
 from karat.report.renderers.terminal import render_terminal
 from karat.report.sweep import power_report, sweep_report
 from karat.results.comparison.compare import compare_results
+from karat.results.power import plan
 from karat.results.save import saved_form
+from karat.statistics.sampling import Sampling
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 BEFORE, AFTER, GOLD = (str(DEMO / name) for name in ("bm25.jsonl", "bm25_rerank.jsonl", "gold.jsonl"))
-QUICK = karat.Sampling(resamples=1000)
+QUICK = Sampling(resamples=1000)
 SHOWN = ["recall@5", "ndcg@5", "distinct_docs@5", "latency_p50"]
 
 
@@ -71,7 +73,7 @@ def one_sweep() -> Report:
 
 def two_plans() -> list[Report]:
     a, b = measured(BEFORE, ["recall@5", "mrr", "hit@10"]), measured(AFTER, ["recall@5", "mrr", "hit@10"])
-    return [power_report(karat.plan(a)), power_report(karat.plan(a, b, detect=0.005, power=0.9))]
+    return [power_report(plan(a)), power_report(plan(a, b, detect=0.005, power=0.9))]
 
 
 REPORTS = {
@@ -123,7 +125,7 @@ def wide_reports() -> list[Report]:
     ]
     a, b = (karat.evaluate(wide_run(s, n), gold, segments=[LONG], sampling=QUICK) for s, n in (("one", 5), ("two", 20)))
     compared = [comparison_report(compare_results(sides, segments=[LONG])) for sides in ([a, b], [a, b, a])]
-    return [evaluation_report(a), *compared, sweep_report(a.sweep()), power_report(karat.plan(a, b))]
+    return [evaluation_report(a), *compared, sweep_report(a.sweep()), power_report(plan(a, b))]
 
 
 def test_long_names_and_huge_numbers_fit_and_hide_no_number() -> None:

@@ -14,6 +14,7 @@ from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.html import render_html
 from karat.report.renderers.markdown import render_markdown
 from karat.results import bm25_baseline
+from karat.results.evaluate import evaluate_all
 from karat.results.save import restore, saved_form
 from karat.retrievers.bm25 import BM25
 from karat.systems.run import run_retriever
@@ -56,7 +57,7 @@ def test_word_search_returns_as_many_hits_as_the_run(depth: int, found: float, a
 
 def test_each_system_of_a_run_has_word_search_of_its_own_depth() -> None:
     run = [{"query_id": "q", "system": f"s{n}", "topk": [f"d{i:02}" for i in range(n)]} for n in (3, 5, 61)]
-    results = karat.evaluate_all(run, DEEP_GOLD, ["recall@100"], corpus=DEEP, analyses=True)
+    results = evaluate_all(run, DEEP_GOLD, ["recall@100"], corpus=DEEP, analyses=True)
     assert {name: r.bm25["recall@100"] for name, r in results.items()} == {"s3": 0.0, "s5": 0.5, "s61": 1.0}
     assert karat.evaluate(run[2:], DEEP_GOLD, ["recall@100"], corpus=DEEP, analyses=True, top_k=5).bm25 == {
         "recall@100": 0.5

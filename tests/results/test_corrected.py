@@ -17,8 +17,9 @@ from karat.labels.files import Label
 from karat.labels.labelled_gold import read_labelling, with_labels
 from karat.results.analyses.bounds import BoundsFound, BoundsRow
 from karat.scoring.extra_labels import Labelling, Named
+from karat.statistics.sampling import Sampling
 
-QUICK = karat.Sampling(resamples=400)
+QUICK = Sampling(resamples=400)
 Pairs = dict[Named, float]
 
 
@@ -291,7 +292,7 @@ def test_calibrate_says_which_runs_it_cannot_correct(files: Callable[..., list[s
     rng = np.random.default_rng(7)
     world = World(rng, 60, 5)
     run, gold, judge, human = files(world.labels(rng, 200, 10, start=5), world)
-    metrics = karat.calibrate(judge, human, gold=gold, runs=[run], sampling=QUICK).metrics
+    metrics = karat.labels.calibrate(judge, human, gold=gold, runs=[run], sampling=QUICK).metrics
     assert [row.metric for row in metrics] == ["precision@5", "rbp"]
     for row in metrics:
         assert row.corrected.value is None
@@ -304,6 +305,6 @@ def test_a_saved_calibration_says_what_its_labels_say(files: Callable[..., list[
     world = World(rng, 60, 5)
     _, _, judge, human = files(world.labels(rng, 200, 5), world)
     saved = tmp_path / "calibration.json"
-    saved.write_bytes(msgspec.json.encode(karat.calibrate(judge, human, sampling=QUICK)))
+    saved.write_bytes(msgspec.json.encode(karat.labels.calibrate(judge, human, sampling=QUICK)))
     both = [world.estimate(read_labelling([judge], of), "precision@5")[1] for of in (human, str(saved))]
     assert both[0] == both[1] is not None

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import karat
 from karat.data.ids import Floats
 from karat.results.differences import Difference, Paired
 from karat.results.summary import Scores
 from karat.scoring.metrics.grammar import parse_metric
+from karat.statistics.sampling import Sampling
 
 HIT = parse_metric("hit@5")
-SAMPLING = karat.Sampling(resamples=1000)
+SAMPLING = Sampling(resamples=1000)
 
 
-def difference(deltas: Floats, permutations: int = 1000, sampling: karat.Sampling = SAMPLING) -> Difference:
+def difference(deltas: Floats, permutations: int = 1000, sampling: Sampling = SAMPLING) -> Difference:
     """Of two runs whose scores differ by `deltas`."""
     low, high = np.maximum(-deltas, 0), np.maximum(deltas, 0)
     sides = [Scores([HIT], {str(HIT): values}) for values in (low, high)]
@@ -44,7 +44,7 @@ def test_false_alarms(n: int, share: float) -> None:
     rng, alarms = np.random.default_rng([n, round(100 * share)]), []
     for trial in range(300):
         moved = (rng.random(n) < share) * rng.choice([-1.0, 1.0], n) * rng.choice([1.0, 0.5], n)
-        found = difference(moved, 400, karat.Sampling(resamples=400, seed=trial))
+        found = difference(moved, 400, Sampling(resamples=400, seed=trial))
         assert found.low is not None
         assert found.high is not None
         assert found.p is not None

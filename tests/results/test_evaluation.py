@@ -12,6 +12,7 @@ from refusals import refused
 
 import karat
 from karat.errors import KaratError
+from karat.results.evaluate import evaluate_all
 
 GOLD = {f"q{i}": [f"a{i}"] for i in range(6)}
 SCORED = {q: {items[0]: 0.2, "x": 0.9} for q, items in GOLD.items()}
@@ -68,7 +69,7 @@ def test_hits_without_a_score_are_kept_and_counted() -> None:
 
 
 def test_systems_are_looked_at_one_by_one() -> None:
-    found = karat.evaluate_all([*log("bare", BARE), *log("scored", SCORED)], GOLD, ["mrr"], min_score=0.5)
+    found = evaluate_all([*log("bare", BARE), *log("scored", SCORED)], GOLD, ["mrr"], min_score=0.5)
     assert {name: result.means["mrr"] for name, result in found.items()} == {"bare": 1.0, "scored": 0.0}
     assert {name: result.audit["unscored_hits"] for name, result in found.items()} == {"bare": 12, "scored": 0}
 

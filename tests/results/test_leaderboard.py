@@ -17,6 +17,7 @@ import karat
 from karat.report.leaderboard import leaderboard_report, to_frame, to_latex
 from karat.results.leaderboard import rank_systems
 from karat.results.result import Result
+from karat.statistics.sampling import Sampling
 from karat.statistics.significance import holm
 
 METRICS = ["recall@3", "mrr", "miss@3"]
@@ -30,7 +31,7 @@ def scored(quality: float, seed: int, system: str) -> Result:
         for q in gold
     ]
     run[0]["topk"] = ["x"]
-    return karat.evaluate(run, gold, METRICS, sampling=karat.Sampling(resamples=500))
+    return karat.evaluate(run, gold, METRICS, sampling=Sampling(resamples=500))
 
 
 @pytest.fixture(scope="module")

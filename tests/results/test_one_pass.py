@@ -19,14 +19,15 @@ from karat.history.keep import keep_need, keep_result
 from karat.labels.labelled_gold import read_labelling
 from karat.report.build import brief_report, evaluation_report, full_report
 from karat.results.analyses.base import Consumer, Lacking, Setup
-from karat.results.evaluate import panel_need, with_panel
+from karat.results.evaluate import evaluate_all, panel_need, with_panel
 from karat.results.queries.changed import changed_queries, changes_need
 from karat.results.queries.triage import triage, triage_need
 from karat.results.save import save_need, saved_form
 from karat.scoring.views import ORIGINAL, RAW, Need, View
+from karat.statistics.sampling import Sampling
 
 QUERIES = 30
-QUICK = karat.Sampling(resamples=100)
+QUICK = Sampling(resamples=100)
 WORDS = ("refund", "card", "fee", "limit", "branch", "loan", "rate", "form", "desk", "office")
 
 
@@ -180,7 +181,7 @@ def evaluated(
     run: Run, world: tuple[Any, Any, dict[str, Any]], consumers: list[Consumer], metrics: Any = None
 ) -> list[karat.Result]:
     _, gold_set, options = world
-    found = karat.evaluate_all(run, gold_set, metrics, sampling=QUICK, analyses=True, consumers=consumers, **options)
+    found = evaluate_all(run, gold_set, metrics, sampling=QUICK, analyses=True, consumers=consumers, **options)
     return list(found.values())
 
 
@@ -242,7 +243,7 @@ def test_analyses_find_what_these_runs_are_made_for(tmp_path: Path) -> None:
 def test_named_metrics_alone_bring_nothing_that_analyses_need(tmp_path: Path) -> None:
     lines, gold_set, _ = WORLDS["raw lists"](tmp_path)
     run = CountedRun(karat.read_run(lines))
-    result = karat.evaluate_all(run, gold_set, ["recall@5"])["one"]
+    result = evaluate_all(run, gold_set, ["recall@5"])["one"]
     assert (result.analyses.found, result.analyses.lacking) == ({}, {})
     assert list(result.data.tables) == [result.view]
     with pytest.raises(Lacking, match="`raw`"):
@@ -257,8 +258,8 @@ def test_lists_that_nobody_declared_are_read_again(tmp_path: Path) -> None:
     lines, gold_set, _ = WORLDS["plain"](tmp_path)
     run = CountedRun(karat.read_run(lines))
     declared, other = ([lambda setup: Need(lists=10, texts=True)], [])
-    kept = karat.evaluate_all(run, gold_set, ["recall@5"], consumers=declared)["two"]
-    looked_up = karat.evaluate_all(run, gold_set, ["recall@5"], consumers=other)["two"]
+    kept = evaluate_all(run, gold_set, ["recall@5"], consumers=declared)["two"]
+    looked_up = evaluate_all(run, gold_set, ["recall@5"], consumers=other)["two"]
     depths = {"q3": 10, "q7": 4}
     assert kept.lists is not None
     assert looked_up.lists is not None
@@ -289,7 +290,7 @@ def test_of_very_many_queries_the_few_that_are_shown_are_read_again(
 def test_lists_are_shown_after_the_filters_either_way(options: dict[str, Any], tmp_path: Path) -> None:
     lines, gold_set = records(), gold(as_of="2025-06-15")
     ways = ([lambda setup: Need(lists=10)], [])
-    sides = [karat.evaluate_all(lines, gold_set, ["mrr"], consumers=way, **options)["one"] for way in ways]
+    sides = [evaluate_all(lines, gold_set, ["mrr"], consumers=way, **options)["one"] for way in ways]
     depths = dict.fromkeys(sides[0].queries, 10)
     one, other = (side.lists.first(depths) for side in sides if side.lists is not None)
     assert one == other
@@ -321,9 +322,9 @@ def test_a_view_through_other_filters_is_what_an_evaluation_with_them_gives(tmp_
     def needed(setup: Setup) -> Need:
         return Need(views={View(**given): asked for given in filters})
 
-    result = karat.evaluate_all(lines, gold_set, ["mrr"], consumers=[needed])["one"]
+    result = evaluate_all(lines, gold_set, ["mrr"], consumers=[needed])["one"]
     for given in filters:
-        direct = karat.evaluate_all(lines, gold_set, asked, **given)["one"]
+        direct = evaluate_all(lines, gold_set, asked, **given)["one"]
         through = result.measure(asked, View(**given))
         assert through.means == direct.means
         assert list(through.audit) == list(direct.audit)
@@ -335,5 +336,5 @@ def test_raw_lists_of_a_log_are_those_of_a_run_of_their_own(tmp_path: Path) -> N
     lines = records(raw=1)
     alone = [{**line, "topk": line["raw"]} for line in lines]
     asked = ["recall@5", "ndcg@5", "map"]
-    result = karat.evaluate_all(lines, gold(), asked, analyses=True)["two"]
-    assert result.measure(asked, View(lists=RAW)).means == karat.evaluate_all(alone, gold(), asked)["two"].means
+    result = evaluate_all(lines, gold(), asked, analyses=True)["two"]
+    assert result.measure(asked, View(lists=RAW)).means == evaluate_all(alone, gold(), asked)["two"].means

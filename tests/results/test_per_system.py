@@ -15,7 +15,8 @@ from refusals import refused
 import karat
 from karat.formats.corpus import Chunker, read_corpus
 from karat.labels.pool import make_pool
-from karat.systems.stress.stress import stress
+from karat.results.evaluate import evaluate_all
+from karat.systems.stress.stress import stress_test
 
 METRICS = ["recall@5", "precision@5", "recall(level=doc)@5"]
 CHUNKERS = {"small": Chunker(50, 10), "large": Chunker(120, 20)}
@@ -87,7 +88,7 @@ def test_two_chunkers_in_one_file_score_as_each_alone(texts: Path, gold: str, tm
     mixed = [*small, *large]
     if order == "line by line":
         mixed.sort(key=lambda line: str(line["query_id"]))
-    both = karat.evaluate_all(write(tmp_path / "run.jsonl", mixed), gold, corpus=texts)
+    both = evaluate_all(write(tmp_path / "run.jsonl", mixed), gold, corpus=texts)
     for system, lines in runs.items():
         alone = karat.evaluate(write(tmp_path / f"{system}.jsonl", lines), gold, corpus=texts)
         assert both[system].means == alone.means
@@ -112,7 +113,7 @@ def test_the_floor_of_documents_counts_the_chunks_of_the_system(texts: Path, tmp
         for system, ids in sorted(corpora.items(), key=lambda each: each[0] != first)
         for query in gold
     ]
-    found = karat.evaluate_all(write(tmp_path / "run.jsonl", lines), gold, corpus=texts, metrics=METRICS)
+    found = evaluate_all(write(tmp_path / "run.jsonl", lines), gold, corpus=texts, metrics=METRICS)
     for system, ids in corpora.items():
         of_document = [sum(item.startswith(docs[0] + "#") for item in ids) for docs in gold.values()]
         recall = sum(chance(len(ids), count, 5) for count in of_document) / len(gold)
@@ -151,7 +152,7 @@ def test_a_stress_test_reads_the_chunks_of_its_system(texts: Path, gold: str, tm
         seen.extend(hit.get("text") for hit in hits if hit["chunk_id"] != "d0.txt#0-1")
         return [hit["chunk_id"] for hit in hits]
 
-    stress(run, gold, system="large", corpus=texts, reranker=reranker, at=[1], queries=5)
+    stress_test(run, gold, system="large", corpus=texts, reranker=reranker, at=[1], queries=5)
     assert seen
     assert None not in seen
 
@@ -171,18 +172,18 @@ def dated(tmp_path: Path) -> tuple[str, str]:
 
 
 def test_versions_of_one_system_do_not_depend_on_another(dated: tuple[str, str]) -> None:
-    as_returned = karat.evaluate_all(*dated, ["freshness@2", "mrr"], analyses=True)
+    as_returned = evaluate_all(*dated, ["freshness@2", "mrr"], analyses=True)
     assert as_returned["dated"].means == {"freshness@2": 0.5, "mrr": 0.5}
     assert as_returned["bare"].means == {"freshness@2": None, "mrr": 0.5}
     assert as_returned["dated"].analyses.found["freshness"].newer_hits == 30
-    without = karat.evaluate_all(*dated, ["mrr"], no_future=True)
+    without = evaluate_all(*dated, ["mrr"], no_future=True)
     assert {system: result.means["mrr"] for system, result in without.items()} == {"dated": 1.0, "bare": 0.5}
     assert (without["dated"].audit["undated_hits"], without["bare"].audit["undated_hits"]) == (0, 60)
 
 
 def test_versions_are_needed_of_at_least_one_system(dated: tuple[str, str]) -> None:
     with refused("no-versions", file=dated[0], field="doc_version"):
-        karat.evaluate_all(*dated, ["mrr"], no_future=True, system="bare")
+        evaluate_all(*dated, ["mrr"], no_future=True, system="bare")
 
 
 def test_the_command_line_shows_every_system(

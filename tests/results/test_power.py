@@ -15,8 +15,9 @@ from refusals import refused
 
 import karat
 from karat.errors import ConfigError
-from karat.results.power import PlanRow
+from karat.results.power import PlanRow, plan
 from karat.results.result import Result
+from karat.statistics.sampling import Sampling
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 BEFORE, AFTER, GOLD = (str(DEMO / name) for name in ("bm25.jsonl", "bm25_rerank.jsonl", "gold.jsonl"))
@@ -31,7 +32,7 @@ def found(hits: list[bool], conversations: list[str] | None = None, **options: A
 
 
 def row(*sides: Result, **options: Any) -> PlanRow:
-    return karat.plan(*sides, **options).rows[0]
+    return plan(*sides, **options).rows[0]
 
 
 def effort(level: float, power: float) -> float:
@@ -79,19 +80,19 @@ def test_more_queries_find_less_and_more_power_needs_more() -> None:
     result = found([True, False] * 20)
     assert row(result, power=0.9).needed > row(result, power=0.8).needed
     assert row(result, detect=0.01).needed > row(result, detect=0.02).needed
-    strict = found([True, False] * 20, sampling=karat.Sampling(level=0.99))
+    strict = found([True, False] * 20, sampling=Sampling(level=0.99))
     assert row(strict).needed > row(result).needed
 
 
 def test_the_spread_is_measured_where_a_second_run_tells() -> None:
     a, b = (karat.evaluate(run, GOLD, ["recall@5", "latency"], cluster="none") for run in (BEFORE, AFTER))
-    plan = karat.plan(a, b)
-    assert (plan.against, plan.correlation) == ("bm25 + static rerank", None)
-    assert [r.metric for r in plan.rows] == ["recall@5"]  # a time has no percentage points
+    found = plan(a, b)
+    assert (found.against, found.correlation) == ("bm25 + static rerank", None)
+    assert [r.metric for r in found.rows] == ["recall@5"]  # a time has no percentage points
     deltas = (b.values["recall@5"] - a.values["recall@5"])[~np.isnan(a.values["recall@5"])]
-    assert plan.rows[0].spread == pytest.approx(np.std(deltas, ddof=1), abs=1e-9)
-    assert plan.rows[0].n == len(deltas) == 259
-    guess = karat.plan(a)
+    assert found.rows[0].spread == pytest.approx(np.std(deltas, ddof=1), abs=1e-9)
+    assert found.rows[0].n == len(deltas) == 259
+    guess = plan(a)
     assert (guess.against, guess.correlation) == (None, 0.5)
     alone = a.values["recall@5"][~np.isnan(a.values["recall@5"])]
     assert guess.rows[0].spread == pytest.approx(np.std(alone, ddof=1), abs=1e-9)  # √(2 (1 − ½)) = 1
@@ -106,13 +107,13 @@ def test_conversations_count_together() -> None:
     assert together.spread == pytest.approx(np.std([1] * 5 + [0] * 5, ddof=1), abs=1e-9)
     assert together.detectable > 1.9 * alone.detectable
     assert together.needed == 4 * math.ceil((effort(0.95, 0.8) * together.spread / 0.03) ** 2)
-    assert karat.plan(found(hits, talks)).cluster == "conversation_id"
+    assert plan(found(hits, talks)).cluster == "conversation_id"
 
 
 def test_micro_recall_is_planned_by_what_a_query_adds() -> None:
     run = {f"q{i}": ["a"] if i % 3 else ["x"] for i in range(30)}
     gold = {f"q{i}": ["a", "b", "c"] if i % 2 else ["a"] for i in range(30)}
-    micro, macro = karat.plan(karat.evaluate(run, gold, ["recall(average=micro)@1", "recall@1"])).rows
+    micro, macro = plan(karat.evaluate(run, gold, ["recall(average=micro)@1", "recall@1"])).rows
     assert micro.spread is not None
     assert macro.spread is not None
     assert micro.spread > 0
@@ -147,7 +148,7 @@ def test_scores_that_do_not_differ_promise_nothing(hits: list[bool]) -> None:
 )
 def test_wishes_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
     with refused("bad-setting", ConfigError):
-        karat.plan(found([True, False]), **bad)
+        plan(found([True, False]), **bad)
 
 
 def test_only_shares_can_be_planned() -> None:
@@ -155,10 +156,10 @@ def test_only_shares_can_be_planned() -> None:
     gold = {f"q{i}": ["a"] for i in range(3)}
     only_time = karat.evaluate(log, gold, "latency")
     with refused("unsuitable-metric", ConfigError):
-        karat.plan(only_time)
+        plan(only_time)
     both = karat.evaluate(log, gold, ["recall@1", "latency"])
     with refused("unsuitable-metric", ConfigError):
-        karat.plan(both, only_time)
+        plan(both, only_time)
 
 
 def test_another_dataset_is_refused() -> None:
@@ -168,4 +169,4 @@ def test_another_dataset_is_refused() -> None:
     other = replace(first, gold=replace(first.gold, dataset=karat.read_gold(GOLD).dataset))
     known = replace(first, gold=replace(first.gold, dataset=type(first.gold.dataset)(version="7")))
     with refused("not-comparable", ConfigError):
-        karat.plan(known, other)
+        plan(known, other)

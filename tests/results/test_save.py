@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 import karat
 from karat.report.export import export
 from karat.results.result import Result
+from karat.statistics.sampling import Sampling
 
 ITEMS = [f"{doc}#{part}" for doc in "abc" for part in range(3)] + ["d", "e"]
 OTHER = ["recall@1", "recall@3", "ndcg@4", "map", "mrr", "bpref", "precision@2", "judged@3", "recall(level=doc)@2"]
 GATES = ["recall@3 >= 0.5", "recall@3 drop <= 2pp", "mrr >= 0.3 on bound", "mrr drop <= 0", "recall@3 >= 0.4 in kind=x"]
-FEW = karat.Sampling(resamples=200)
+FEW = Sampling(resamples=200)
 
 lists = st.lists(st.sampled_from(ITEMS), max_size=8, unique=True)
 scored = lists.map(lambda ids: [{"chunk_id": i, "score": float(-n // 2)} for n, i in enumerate(ids)])

@@ -16,10 +16,12 @@ import karat
 from karat.errors import InputError, KaratError
 from karat.report.export import export
 from karat.results.analyses.base import Lacking
+from karat.results.evaluate import evaluate_all
 from karat.results.result import Result
 from karat.results.save import restore, saved_form
-from karat.results.saved import SavedResult, is_saved_result, read_results
+from karat.results.saved import SavedResult, is_saved_result, read_result, read_results
 from karat.schemas import schema_text
+from karat.statistics.sampling import Sampling
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 RUN, GOLD = str(DEMO / "bm25.jsonl"), str(DEMO / "gold.jsonl")
@@ -29,7 +31,7 @@ Saved = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def live() -> Result:
-    sampling = karat.Sampling(method="percentile", level=0.9, resamples=250, seed=3)
+    sampling = Sampling(method="percentile", level=0.9, resamples=250, seed=3)
     return karat.evaluate(
         RUN, GOLD, METRICS, segments=["language", "query_length×gold_items"], sampling=sampling, analyses=True
     )
@@ -41,7 +43,7 @@ def file(live: Result, tmp_path: Path) -> Path:
 
 
 def test_a_restored_result_says_the_same(live: Result, file: Path) -> None:
-    again = restore(karat.read_result(file))
+    again = restore(read_result(file))
     assert again.means == live.means
     assert again.summary_rows == live.summary_rows
     assert (again.sampling, again.cluster, again.rules) == (live.sampling, live.cluster, live.rules)
@@ -54,7 +56,7 @@ def test_a_restored_result_says_the_same(live: Result, file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["topic", "tier", "as_of", "query_length", "gold_items", "language×difficulty"])
 def test_a_restored_result_can_be_cut_in_other_ways(live: Result, file: Path, name: str) -> None:
-    mine, its = restore(karat.read_result(file)).segment_by(name), live.segment_by(name)
+    mine, its = restore(read_result(file)).segment_by(name), live.segment_by(name)
     assert [(s.value, s.queries) for s in mine] == [(s.value, s.queries) for s in its]
     assert [s.summary[0].low for s in mine] == [s.summary[0].low for s in its]
 
@@ -111,7 +113,7 @@ def test_results_saved_by_an_earlier_version_can_be_compared(file: Path, live: R
 
 def several(tmp_path: Path) -> str:
     log = [{"query_id": "q", "system": s, "topk": hits} for s, hits in (("one", ["a"]), ("two", ["x"]))]
-    results = karat.evaluate_all(log, {"q": ["a"]}, "recall@1")
+    results = evaluate_all(log, {"q": ["a"]}, "recall@1")
     return str(export(list(results.values()), str(tmp_path / "both.json")))
 
 
@@ -122,7 +124,7 @@ def test_several_results_of_a_file_are_compared_with_each_other(tmp_path: Path) 
     path = several(tmp_path)
     assert [r.system for r in read_results(path)] == ["one", "two"]
     with refused("several-systems", InputError) as error:
-        karat.read_result(path)
+        read_result(path)
     assert "one, two" in str(error.value)
     found = compare_results(as_results(path, None, None, {}))
     assert (found.baseline, found.pairs[0].candidate) == ("one", "two")
@@ -209,7 +211,7 @@ def test_a_spoilt_file_is_refused_and_never_trusted(file: Path, live: Result, sp
 
 
 def test_a_restored_result_is_measured_as_the_live_one(live: Result, file: Path) -> None:
-    again = restore(karat.read_result(file))
+    again = restore(read_result(file))
     asked = ["map", "ndcg@7", "recall@1", "bpref", "mrr", "judged@5", "precision@3"]
     assert again.measure(asked).summary_rows == live.measure(asked).summary_rows
     assert again.sweep([1, 2, 3]) == live.sweep([1, 2, 3])
@@ -221,7 +223,7 @@ def test_a_restored_result_is_measured_as_the_live_one(live: Result, file: Path)
 
 def test_metrics_that_need_hits_are_those_that_were_saved(file: Path) -> None:
     with pytest.raises(Lacking, match="distinct_docs@5"):
-        restore(karat.read_result(file)).measure(["distinct_docs@5"])
+        restore(read_result(file)).measure(["distinct_docs@5"])
 
 
 @pytest.mark.parametrize("asked", [["recall@5"], ["recall@5", "recall(level=doc)@5"]])
@@ -337,7 +339,7 @@ def test_spoilt_tables_are_refused(file: Path, spoil: Callable[[Saved, Saved], N
     spoil(value["tables"]["views"][0], value["tables"])
     file.write_text(json.dumps(value))
     with pytest.raises(KaratError):
-        restore(karat.read_result(file))
+        restore(read_result(file))
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,17 @@ from karat.data.ids import DocRule
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.report.export import export
+from karat.results.power import plan
 from karat.results.result import Result
 from karat.results.save import restore, saved_form
 from karat.results.saved import SegmentRow
 from karat.results.summary import SummaryRow
 from karat.scoring.dates import with_versions
+from karat.statistics.sampling import Sampling
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 RUN, GOLD = str(DEMO / "bm25.jsonl"), str(DEMO / "gold.jsonl")
-QUICK = karat.Sampling(resamples=400)
+QUICK = Sampling(resamples=400)
 
 
 def entry(name: str, gold: Any = ("a",), query: str | None = None, conversation: str | None = None, **tags: Any) -> Any:
@@ -132,7 +134,7 @@ def _grades() -> dict[str, list[float]]:
 
 def test_interval_methods_can_be_chosen() -> None:
     def limits(**how: Any) -> tuple[float | None, float | None]:
-        row = karat.evaluate(RUN, GOLD, "recall@5", sampling=karat.Sampling(**how)).summary_rows[0]
+        row = karat.evaluate(RUN, GOLD, "recall@5", sampling=Sampling(**how)).summary_rows[0]
         return row.low, row.high
 
     found = {method: limits(method=method) for method in ("bayes", "percentile", "bca", "strict")}
@@ -145,7 +147,7 @@ def test_interval_methods_can_be_chosen() -> None:
 
 
 def test_another_seed_moves_the_last_digits_only() -> None:
-    a, b = (karat.evaluate(RUN, GOLD, "ndcg@5", sampling=karat.Sampling(seed=s)).summary_rows[0] for s in (0, 1))
+    a, b = (karat.evaluate(RUN, GOLD, "ndcg@5", sampling=Sampling(seed=s)).summary_rows[0] for s in (0, 1))
     assert a.mean == b.mean
     assert (a.low, a.high) != (b.low, b.high)
     assert a.low == pytest.approx(b.low, abs=0.003)
@@ -233,7 +235,7 @@ def test_the_order_of_the_queries_changes_no_digit(tmp_path: Path) -> None:
         sides = [karat.evaluate(r, gold, wanted, segments=by, sampling=QUICK) for r in (run, other)]
         compared = karat.compare(*sides, segments="language").pairs
         sweep = sides[0].sweep([1, 5, 10])
-        plans = karat.plan(sides[0]).rows, karat.plan(*sides).rows
+        plans = plan(sides[0]).rows, plan(*sides).rows
         return [msgspec.json.encode(v) for v in (sides[0].summary_rows, sides[0].segment_rows, compared, plans)] + [
             msgspec.json.encode(sweep.curves)
         ]
@@ -250,9 +252,9 @@ _shares = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3]), st.integers(0, 3)), 
 def test_no_order_of_any_queries_changes_a_digit(rows: list[tuple[int, int]], chance: random.Random) -> None:
     gold = [entry(f"q{i}", "abc", conversation=f"c{c}", group=str(c % 2)) for i, (_, c) in enumerate(rows)]
     run = {f"q{i}": [*"abc"[:found], "x"] for i, (found, _) in enumerate(rows)}
-    before = karat.evaluate(run, gold, ["recall@3", "ndcg@3"], segments="group", sampling=karat.Sampling(resamples=100))
+    before = karat.evaluate(run, gold, ["recall@3", "ndcg@3"], segments="group", sampling=Sampling(resamples=100))
     chance.shuffle(gold)
-    after = karat.evaluate(run, gold, ["recall@3", "ndcg@3"], segments="group", sampling=karat.Sampling(resamples=100))
+    after = karat.evaluate(run, gold, ["recall@3", "ndcg@3"], segments="group", sampling=Sampling(resamples=100))
     assert before.summary_rows == after.summary_rows
     assert before.segment_rows == after.segment_rows
 

@@ -10,7 +10,7 @@ import pytest
 import karat
 from karat.results.differences import Paired
 from karat.results.summary import SummaryRow
-from karat.statistics.sampling import Method
+from karat.statistics.sampling import Method, Sampling
 
 METHODS: list[Method] = ["bayes", "strict"]
 
@@ -38,7 +38,7 @@ def test_differences_too(method: Method) -> None:
     before = {query: ["a" if i < 12 else "x"] for i, query in enumerate(gold)}
     after = {query: ["a" if 4 <= i < 20 else "x"] for i, query in enumerate(gold)}
     sides = [karat.evaluate(run, gold, ["precision@10", "hit@10"], method=method).columns for run in (before, after)]
-    precision, hit = Paired(*sides).differences(karat.Sampling(method), 0)
+    precision, hit = Paired(*sides).differences(Sampling(method), 0)
     assert [precision.low, precision.high] == pytest.approx([hit.low / 10, hit.high / 10], abs=1e-6)  # type: ignore[operator]
 
 

@@ -15,13 +15,15 @@ from refusals import refused
 import karat
 from karat.errors import ConfigError
 from karat.results.analyses.base import Lacking
+from karat.results.evaluate import evaluate_all
 from karat.results.save import restore
 from karat.results.saved import read_results
 from karat.results.sweep import Curve, Sweep
+from karat.statistics.sampling import Sampling
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 RUN, GOLD = str(DEMO / "bm25.jsonl"), str(DEMO / "gold.jsonl")
-QUICK = karat.Sampling(resamples=300)
+QUICK = Sampling(resamples=300)
 
 
 def swept(run: Any, gold: Any, ks: Any = (1, 2, 3, 5), **options: Any) -> Sweep:
@@ -178,7 +180,7 @@ def test_options_of_the_evaluation_hold_for_the_sweep() -> None:
 
 def test_every_system_of_a_run_is_swept_on_its_own() -> None:
     log = [{"query_id": "q", "system": s, "topk": hits} for s, hits in (("good", ["a", "x"]), ("bad", ["x", "a"]))]
-    results = karat.evaluate_all(log, {"q": ["a"]}, "mrr", sampling=QUICK)
+    results = evaluate_all(log, {"q": ["a"]}, "mrr", sampling=QUICK)
     found = {s: [p.recall.mean for p in r.sweep([1, 2]).curves[0].points] for s, r in results.items()}
     assert found == {"good": [1.0, 1.0], "bad": [0.0, 1.0]}
 
@@ -214,9 +216,7 @@ def test_more_depth_never_finds_less(queries: list[tuple[list[bool], int]]) -> N
 
 
 def test_another_seed_keeps_the_curve_and_moves_the_limits() -> None:
-    sweeps = [
-        karat.evaluate(RUN, GOLD, "mrr", sampling=karat.Sampling(resamples=300, seed=s)).sweep([5]) for s in (0, 1)
-    ]
+    sweeps = [karat.evaluate(RUN, GOLD, "mrr", sampling=Sampling(resamples=300, seed=s)).sweep([5]) for s in (0, 1)]
     a, b = (s.curves[0].points[0].recall for s in sweeps)
     assert a.mean == b.mean
     assert (a.low, a.high) != (b.low, b.high)

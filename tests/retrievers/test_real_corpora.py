@@ -16,7 +16,7 @@ _METRICS = ["ndcg@10", "recall@10"]
 
 def means(shared: Path, name: str) -> dict[str, float]:
     folder = shared / name
-    found = karat.baseline_ladder(folder, folder, runs=[folder / "bm25.run"], metrics=_METRICS)
+    found = karat.systems.baseline_ladder(folder, folder, runs=[folder / "bm25.run"], metrics=_METRICS)
     assert found.skipped == {}
     return {rung.system: rung.values[0].mean or 0.0 for rung in found.rungs}
 

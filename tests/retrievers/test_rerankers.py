@@ -55,7 +55,7 @@ def in_run(reranker: Any) -> list[str]:
 def in_stress(reranker: Any) -> float | None:
     """nDCG of the same candidates, reranked by `karat stress`."""
     run = run_retriever("bm25", GOLD, corpus=CORPUS, warm_up=0).run
-    return karat.stress(run, GOLD, at=[1], reranker=reranker, corpus=CORPUS).rows[0].change.baseline
+    return karat.systems.stress_test(run, GOLD, at=[1], reranker=reranker, corpus=CORPUS).rows[0].change.baseline
 
 
 @pytest.mark.parametrize("reranker", [of_texts, waits, of_hits, ids, pairs, Model()])

@@ -28,7 +28,7 @@ CHUNKS = [f"d{doc}#p{part}" for doc in range(4) for part in range(3)]
 DOCS = [f"d{doc}" for doc in range(4)]
 GRADES = st.sampled_from([-1.0, 0.0, 0.0, 0.5, 1.0, 1.0, 2.0, 3.0])
 SCORES = st.sampled_from([-1.0, 0.0, 0.5, 1.0])  # few: there are ties
-EVERY = [metric for kind in karat.all_metrics().values() for metric in forms(kind)]
+EVERY = [metric for kind in karat.Metric.all().values() for metric in forms(kind)]
 BY_ID = [metric for metric in EVERY if not metric.needs_hits]
 
 
@@ -199,10 +199,10 @@ RICH_GOLD: list[dict[str, Any]] = [
 PLACED = {"span_recall", "span_precision", "span_iou"}
 
 
-@pytest.mark.parametrize("name", [name for name, kind in karat.all_metrics().items() if name not in PLACED])
+@pytest.mark.parametrize("name", [name for name, kind in karat.Metric.all().items() if name not in PLACED])
 def test_a_metric_that_says_so_does_look_at_hits(name: str) -> None:
     """In one of its forms at least, the hits change what it says."""
-    needing = [metric for metric in forms(karat.all_metrics()[name]) if metric.needs_hits]
+    needing = [metric for metric in forms(karat.Metric.all()[name]) if metric.needs_hits]
     columns = frozenset({"text", "doc_version", "tokens", "source", "latency", "usage", "route", "entities"})
     (hits,) = karat.read_run(RICH_RUN).slices(columns, Audit())
     gold = karat.read_gold(RICH_GOLD)

@@ -24,6 +24,7 @@ import polars as pl
 import zstandard
 
 import karat
+from karat.results.evaluate import evaluate_all
 
 RUN = {"q1": {"a#1": 2.0, "b#1": 1.0}, "q2": {"c#1": 1.0}}
 GOLD = {"q1": {"a#1": 2, "b": 1}, "q2": {"c#1": 0}}
@@ -220,7 +221,7 @@ def shown(found: Any) -> None:
 
 
 def _run(path: Path) -> None:
-    shown(karat.evaluate_all(karat.read_run(path), GOLD, METRICS))
+    shown(evaluate_all(karat.read_run(path), GOLD, METRICS))
 
 
 def _gold(path: Path) -> None:
@@ -438,9 +439,7 @@ def _results() -> dict[str, bytes]:
 
 # Made when they are asked for: some of them take time.
 TARGETS: dict[str, Callable[[], Target]] = {
-    "run": lambda: Target(
-        RUN_FILES, of_file("file", lambda p: shown(karat.evaluate_all(karat.read_run(p), GOLD, METRICS)))
-    ),
+    "run": lambda: Target(RUN_FILES, of_file("file", lambda p: shown(evaluate_all(karat.read_run(p), GOLD, METRICS)))),
     "gold": lambda: Target(
         GOLD_FILES, of_file("file", lambda p: shown(karat.evaluate(RUN, karat.read_gold(p), METRICS)))
     ),

@@ -26,11 +26,11 @@ FILES: dict[str, Any] = {"corpus": DEMO / "corpus.jsonl", "gold": DEMO / "gold.j
 
 
 @pytest.fixture(scope="module")
-def ladder() -> karat.Ladder:
-    return karat.baseline_ladder(**FILES, runs=[DEMO / "bm25_rerank.jsonl"], metrics=["recall@5", "mrr"])
+def ladder() -> karat.systems.Ladder:
+    return karat.systems.baseline_ladder(**FILES, runs=[DEMO / "bm25_rerank.jsonl"], metrics=["recall@5", "mrr"])
 
 
-def test_rungs_stand_in_order_with_the_run_among_them(ladder: karat.Ladder) -> None:
+def test_rungs_stand_in_order_with_the_run_among_them(ladder: karat.systems.Ladder) -> None:
     names = [rung.system for rung in ladder.rungs]
     assert sorted(names) == sorted([*BASELINES, "bm25 + static rerank"])
     assert names[:2] == ["random", "bm25:title"]
@@ -39,7 +39,7 @@ def test_rungs_stand_in_order_with_the_run_among_them(ladder: karat.Ladder) -> N
     assert [rung.system for rung in ladder.rungs if not rung.baseline] == ["bm25 + static rerank"]
 
 
-def test_steps_are_the_differences_that_compare_gives(ladder: karat.Ladder) -> None:
+def test_steps_are_the_differences_that_compare_gives(ladder: karat.systems.Ladder) -> None:
     for below, rung in zip(ladder.rungs, ladder.rungs[1:], strict=False):
         step = rung.above_next[0]
         assert step.delta == pytest.approx((rung.values[0].mean or 0) - (below.values[0].mean or 0))
@@ -53,7 +53,7 @@ def test_steps_are_the_differences_that_compare_gives(ladder: karat.Ladder) -> N
     assert given.delta == pytest.approx(pair.differences[0].delta)
 
 
-def test_chance_is_k_of_n(ladder: karat.Ladder) -> None:
+def test_chance_is_k_of_n(ladder: karat.systems.Ladder) -> None:
     assert ladder.floors["recall@5"] == pytest.approx(5 / 708, abs=1e-9)
     low, high = ladder.rungs[0].values[0].low, ladder.rungs[0].values[0].high
     assert low is not None
@@ -61,7 +61,7 @@ def test_chance_is_k_of_n(ladder: karat.Ladder) -> None:
     assert low <= 5 / 708 <= high
 
 
-def test_the_report_shows_chance_bm25_and_the_ceiling(ladder: karat.Ladder) -> None:
+def test_the_report_shows_chance_bm25_and_the_ceiling(ladder: karat.systems.Ladder) -> None:
     table = ladder_report(ladder).sections[0].blocks[0]
     assert isinstance(table, Table)
     names = [row[0] for row in table.rows]
@@ -70,23 +70,25 @@ def test_the_report_shows_chance_bm25_and_the_ceiling(ladder: karat.Ladder) -> N
     assert {"bm25", "→ bm25 + static rerank"} <= set(names)
 
 
-def test_hybrid_is_not_worse_than_the_weaker_part(ladder: karat.Ladder) -> None:
+def test_hybrid_is_not_worse_than_the_weaker_part(ladder: karat.systems.Ladder) -> None:
     means = {rung.system: rung.values[0].mean or 0 for rung in ladder.rungs}
     assert means["hybrid"] >= min(means["bm25"], means["dense"])
 
 
-def test_the_saved_form_follows_its_schema_and_is_the_same_every_time(ladder: karat.Ladder, tmp_path: Path) -> None:
+def test_the_saved_form_follows_its_schema_and_is_the_same_every_time(
+    ladder: karat.systems.Ladder, tmp_path: Path
+) -> None:
     import msgspec
 
     saved = json.loads(msgspec.json.encode(ladder))
     jsonschema.validate(saved, json.loads(schema_text("ladder")))
-    again = karat.baseline_ladder(**FILES, runs=[DEMO / "bm25_rerank.jsonl"], metrics=["recall@5", "mrr"])
+    again = karat.systems.baseline_ladder(**FILES, runs=[DEMO / "bm25_rerank.jsonl"], metrics=["recall@5", "mrr"])
     assert msgspec.json.encode(again) == msgspec.json.encode(ladder)
 
 
 def test_what_cannot_run_is_skipped_with_a_word() -> None:
     corpus = Corpus("c", ["a", "b"], ["", ""], ["red apple", "green pear"])
-    found = karat.baseline_ladder(corpus, [{"query_id": "q", "query": "apple", "gold": ["a"]}])
+    found = karat.systems.baseline_ladder(corpus, [{"query_id": "q", "query": "apple", "gold": ["a"]}])
     assert list(found.skipped) == ["bm25:title"]
     assert found.skipped["bm25:title"] in render_markdown(ladder_report(found))
 
@@ -100,7 +102,7 @@ def test_without_the_extras_the_others_still_run() -> None:
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Block())\n"
         "import karat, json\n"
-        f"found = karat.baseline_ladder({str(FILES['corpus'])!r}, {str(FILES['gold'])!r})\n"
+        f"found = karat.systems.baseline_ladder({str(FILES['corpus'])!r}, {str(FILES['gold'])!r})\n"
         "print(json.dumps([[r.system for r in found.rungs], found.skipped]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -113,16 +115,16 @@ def test_without_the_extras_the_others_still_run() -> None:
 def test_a_metric_that_looks_deeper_is_given_more_hits() -> None:
     corpus = Corpus("c", [str(n) for n in range(80)], [""] * 80, ["apple"] * 80)
     gold = [{"query_id": "q", "query": "apple", "gold": corpus.ids}]
-    found = karat.baseline_ladder(corpus, gold, metrics=["recall@80"], baselines=["bm25", "random"], k=10)
+    found = karat.systems.baseline_ladder(corpus, gold, metrics=["recall@80"], baselines=["bm25", "random"], k=10)
     assert [rung.values[0].mean for rung in found.rungs] == [1.0, 1.0]
 
 
 def test_an_empty_corpus_and_a_gold_set_without_texts_are_refused() -> None:
     gold = [{"query_id": "q", "query": "apple", "gold": ["a"]}]
     with refused("empty-corpus"):
-        karat.baseline_ladder(Corpus("c", [], [], []), gold)
+        karat.systems.baseline_ladder(Corpus("c", [], [], []), gold)
     with refused("missing-text"):
-        karat.baseline_ladder(Corpus("c", ["a"], [""], ["x"]), {"q": ["a"]})
+        karat.systems.baseline_ladder(Corpus("c", ["a"], [""], ["x"]), {"q": ["a"]})
 
 
 def test_the_command_prints_json_and_keeps_the_runs(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import karat
 from golden import check
 from karat.files.safe_parquet import _WORKERS
 from karat.formats.corpus import Chunker, read_corpus
+from karat.results.evaluate import evaluate_all
 from wording import file, refusals
 
 RUN, GOLD = {"q1": ["a", "b"]}, {"q1": ["a"]}
@@ -176,7 +177,7 @@ FILES: dict[str, Case] = {
     "no query in the run": lambda: karat.evaluate({}, GOLD),
     "no query in the gold set": lambda: karat.evaluate(RUN, {}),
     "no overlap": lambda: karat.evaluate({"Q-001": ["a"]}, GOLD),
-    "no overlap of one of two systems": lambda: karat.evaluate_all(
+    "no overlap of one of two systems": lambda: evaluate_all(
         [{"query_id": "q1", "system": "A", "topk": ["a"]}, {"query_id": "x", "system": "B", "topk": ["a"]}], GOLD
     ),
     "two systems where one is needed": run(TWO),

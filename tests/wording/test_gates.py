@@ -17,6 +17,7 @@ from karat.gates.gate import gate
 from karat.gates.selftest import selftest
 from karat.results.result import Result
 from karat.results.save import saved_form
+from karat.results.saved import read_result
 from karat.statistics.intervals import Sampling
 from wording import Transcript, file, refusals
 
@@ -54,7 +55,7 @@ def against(gates: str, **changes: Any) -> Case:
     """A saved run against a saved baseline that differs in something."""
     first = {"dataset": {"version": "1"}}
     return lambda: gate(
-        karat.read_result(saved("run.json", scored(), **first)),
+        read_result(saved("run.json", scored(), **first)),
         None,
         gates,
         baseline=saved("before.json", scored(), **{**first, **changes}),

@@ -16,6 +16,7 @@ from golden import check
 from karat.labels.desk import Session
 from karat.labels.files import Label, LabelLog, by_key, read_pool
 from karat.labels.screen import label_by_keys
+from karat.statistics.sampling import Sampling
 from wording import Transcript, file, refusals
 
 Case = Callable[[], object]
@@ -28,27 +29,29 @@ def lines(name: str, *records: Any) -> str:
 
 
 def labels(*changes: dict[str, Any]) -> Case:
-    return lambda: karat.read_labels(lines("labels.jsonl", *({**LABEL, **change} for change in changes)))
+    return lambda: karat.labels.read_labels(lines("labels.jsonl", *({**LABEL, **change} for change in changes)))
 
 
 def merged(*changes: dict[str, Any]) -> Case:
     def call() -> None:
-        found = karat.read_labels(*(lines(f"{i}.jsonl", {**LABEL, **change}) for i, change in enumerate(changes)))
-        karat.with_labels(karat.read_gold({"q1": ["r"]}), found)
+        found = karat.labels.read_labels(
+            *(lines(f"{i}.jsonl", {**LABEL, **change}) for i, change in enumerate(changes))
+        )
+        karat.labels.with_labels(karat.read_gold({"q1": ["r"]}), found)
 
     return call
 
 
 def pool(**options: Any) -> Case:
     found = {"q1": ["a", "b"]}
-    return lambda: karat.make_pool([found, found], options.pop("gold", {"q1": ["r"]}), **options)
+    return lambda: karat.labels.make_pool([found, found], options.pop("gold", {"q1": ["r"]}), **options)
 
 
 def calibrate(judge: list[dict[str, Any]], human: list[dict[str, Any]], **options: Any) -> Case:
     def call() -> None:
         rows = ([{**LABEL, **change} for change in changes] for changes in (judge, human))
         files = (lines(name, *row) for name, row in zip(("judge.jsonl", "human.jsonl"), rows, strict=True))
-        karat.calibrate(*files, **options)
+        karat.labels.calibrate(*files, **options)
 
     return call
 
@@ -64,8 +67,8 @@ def one_sided() -> None:
     """People called every pair relevant: a calibration that says nothing of what the judge rejects."""
     judge = lines("judge.jsonl", *({**LABEL, "chunk_id": f"c{i}", "grade": i % 2} for i in range(20)))
     human = lines("human.jsonl", *({**LABEL, "chunk_id": f"c{i}"} for i in range(20)))
-    found = karat.calibrate(judge, human, sampling=karat.Sampling(resamples=200))
-    karat.read_labelling([judge], file("calibration.json", msgspec.json.encode(found)))
+    found = karat.labels.calibrate(judge, human, sampling=Sampling(resamples=200))
+    karat.labels.read_labelling([judge], file("calibration.json", msgspec.json.encode(found)))
 
 
 SAME = [{"chunk_id": f"c{i}"} for i in range(20)]
@@ -106,8 +109,8 @@ CALIBRATIONS: dict[str, Case] = {
     "labels of people that are all alike": one_sided,
     "runs without gold": calibrate(SAME, SAME, runs=[{"q1": ["a"]}]),
     "a width over 1": calibrate(SAME, SAME, width=2),
-    "a calibration without a judge": lambda: karat.read_labelling(calibration=lines("human.jsonl", LABEL)),
-    "a calibration that is cut off": lambda: karat.read_labelling(
+    "a calibration without a judge": lambda: karat.labels.read_labelling(calibration=lines("human.jsonl", LABEL)),
+    "a calibration that is cut off": lambda: karat.labels.read_labelling(
         [lines("judge.jsonl", LABEL)], file("calibration.json", '{"schema": "karat/calibration/1", "karat": "0"')
     ),
 }
@@ -189,7 +192,7 @@ def test_notes_of_calibrations(tmp_path: Path, monkeypatch: Any) -> None:
             lines(f"{who}.jsonl", *({**LABEL, **row} for row in rows))
             for who, rows in (("judge", judge), ("human", human))
         ]
-        return "\n".join([f"# {name}", *karat.calibrate(*files, sampling=karat.Sampling(resamples=200)).notes, ""])
+        return "\n".join([f"# {name}", *karat.labels.calibrate(*files, sampling=Sampling(resamples=200)).notes, ""])
 
     judged = [{"chunk_id": f"c{i}", "grade": i % 2, "annotator": "m"} for i in range(40)]
     people = [{"chunk_id": f"c{i}", "grade": i % 2} for i in range(40)]

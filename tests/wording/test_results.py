@@ -16,13 +16,18 @@ from karat.report.build import evaluation_report
 from karat.report.cells import write_cell
 from karat.report.export import to_json
 from karat.results.comparison.compare import compare_results
+from karat.results.diagnosis.diagnose import diagnose
+from karat.results.power import plan
+from karat.results.queries.triage import triage
+from karat.results.saved import read_result
 from karat.scoring.engines.find import find_engine
 from karat.statistics.calibration import rogan_gladen
+from karat.statistics.sampling import Sampling
 from wording import file, refusals
 
 Case = Callable[[], object]
 RUN, GOLD = {"q1": ["a", "b"]}, {"q1": ["a"]}
-QUICK = karat.Sampling(resamples=200)
+QUICK = Sampling(resamples=200)
 LABEL = {"grade": 1, "annotator": "judge"}
 OLD = {"schema": "karat/result/1", "tables": None}  # as Karat 0.1 saved a result
 
@@ -36,7 +41,7 @@ def lines(name: str, *records: Any) -> str:
 
 
 def metric(name: str) -> Case:
-    return lambda: karat.parse_metric(name)
+    return lambda: karat.Metric.parse(name)
 
 
 def prices(content: str) -> Case:
@@ -56,8 +61,8 @@ def compared(**changes: Any) -> Case:
     )
 
 
-def plan(**options: Any) -> Case:
-    return lambda: karat.plan(karat.evaluate(RUN, GOLD, ["recall@1"], sampling=QUICK), **options)
+def planned(**options: Any) -> Case:
+    return lambda: plan(karat.evaluate(RUN, GOLD, ["recall@1"], sampling=QUICK), **options)
 
 
 def dated(version: str | None, as_of: str | None) -> Case:
@@ -74,10 +79,10 @@ SETTINGS: dict[str, Case] = {
     "a threshold of likeness over 1": evaluate(fuzzy_threshold=2),
     "a target that is not a share": evaluate(target_false_evidence=1.0),
     "another word for missing": evaluate(missing="ignore"),
-    "a method that is not there": lambda: karat.Sampling(method="magic"),  # type: ignore[arg-type]
-    "a level of 95": lambda: karat.Sampling(level=95),
-    "no resample": lambda: karat.Sampling(resamples=0),
-    "a negative seed": lambda: karat.Sampling(seed=-1),
+    "a method that is not there": lambda: Sampling(method="magic"),  # type: ignore[arg-type]
+    "a level of 95": lambda: Sampling(level=95),
+    "no resample": lambda: Sampling(resamples=0),
+    "a negative seed": lambda: Sampling(seed=-1),
     "an unknown cluster": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "topic": "x"}], cluster="topics"),
     "an unknown segment": evaluate(segments=["topic"]),
     "a segment that cannot be read": evaluate(segments=["language×"]),
@@ -145,17 +150,17 @@ PRICES: dict[str, Case] = {
 
 
 def torn() -> None:
-    karat.read_result(file("torn.json", '{"schema": "karat/result/1"'))
+    read_result(file("torn.json", '{"schema": "karat/result/1"'))
 
 
 def two_results() -> None:
     one = karat.evaluate(RUN, GOLD, ["mrr"])
-    karat.read_result(file("two.json", to_json([one, one])))
+    read_result(file("two.json", to_json([one, one])))
 
 
 def unknown_candidate() -> None:
     first, *others = (karat.evaluate([{"query_id": "q1", "system": s, "topk": ["a"]}], GOLD, ["mrr"]) for s in "abc")
-    karat.diagnose(first, karat.compare(first, others[0], others=others[1:]))
+    diagnose(first, karat.compare(first, others[0], others=others[1:]))
 
 
 COMPARISONS: dict[str, Case] = {
@@ -174,14 +179,14 @@ COMPARISONS: dict[str, Case] = {
     "another setting": compared(dataset={"version": "1"}, settings={"k": 7}),
     "two results in a file": two_results,
     "a result that is cut off": torn,
-    "a power over 1": plan(power=1.5),
-    "a difference of 0": plan(detect=0),
-    "a correlation over 1": plan(correlation=1.5),
-    "no share to plan": lambda: karat.plan(
+    "a power over 1": planned(power=1.5),
+    "a difference of 0": planned(detect=0),
+    "a correlation over 1": planned(correlation=1.5),
+    "no share to plan": lambda: plan(
         karat.evaluate([{"query_id": "q1", "topk": ["a"], "latency_ms": {"all": 1}}], GOLD, ["latency"])
     ),
     "depths that are none": lambda: karat.evaluate(RUN, GOLD, ["mrr"]).sweep([0]),
-    "no query to look at": lambda: karat.triage(karat.evaluate(RUN, GOLD, ["mrr"]), most=0),
+    "no query to look at": lambda: triage(karat.evaluate(RUN, GOLD, ["mrr"]), most=0),
     "an unknown candidate": unknown_candidate,
     "a judge that tells nothing": lambda: rogan_gladen(0.4, 0.5, 0.65),
     "an inverted judge": lambda: rogan_gladen(0.4, 0.2, 0.3),
@@ -269,7 +274,7 @@ def test_sections(tmp_path: Path, monkeypatch: Any) -> None:
     evidence = [{"query_id": "q", "evidence": ["Cards ship.", "a text that is longer than all of the chunks"]}]
     seen = [{"query_id": "q", "topk": [{"chunk_id": "a", "text": "Cards ship."}, {"chunk_id": "b"}]}]
     judge = lines("judge.jsonl", *({**LABEL, "query_id": f"q{i}", "chunk_id": "x"} for i in queries))
-    bounded = karat.evaluate(run, gold, sampling=QUICK, labelling=karat.read_labelling([judge], bounds=True))
+    bounded = karat.evaluate(run, gold, sampling=QUICK, labelling=karat.labels.read_labelling([judge], bounds=True))
     mute = karat.evaluate(found, labelled, ["recall@1"], corpus=corpus(*chunks), sampling=QUICK, analyses=True)
     sections = {
         "routing": told(result, "router"),
@@ -356,7 +361,9 @@ def test_notes_of_comparisons(tmp_path: Path, monkeypatch: Any) -> None:
         "bounds of saved results": karat.compare(saved("e.json", one), saved("f.json", one), bounds=True),
         "the gold knows one better": karat.compare(bad, good, gold, ["hit@1"], sampling=QUICK),
     }
-    judge = karat.read_labelling([lines("judge.jsonl", *({**LABEL, "query_id": q, "chunk_id": "x"} for q in gold))])
+    judge = karat.labels.read_labelling(
+        [lines("judge.jsonl", *({**LABEL, "query_id": q, "chunk_id": "x"} for q in gold))]
+    )
     cases |= {
         "labels for recall alone": karat.compare(good, bad, gold, ["recall@1"], labelling=judge, sampling=QUICK),
         "labels for one side": karat.compare(

@@ -72,14 +72,14 @@ RUNS: dict[str, Case] = {
     "a query without text": asked('{"query_id": "q1", "query": " "}\n'),
     "a query that occurs twice": asked('{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}\n'),
     "a key that is not set": secret,
-    "an empty corpus for baselines": lambda: karat.baseline_ladder(Corpus("c", [], [], []), GOLD),
-    "no baseline can run": lambda: karat.baseline_ladder(CORPUS, GOLD, baselines=["bm25:title"]),
-    "a ladder without a metric": lambda: karat.baseline_ladder(CORPUS, GOLD, metrics=[]),
+    "an empty corpus for baselines": lambda: karat.systems.baseline_ladder(Corpus("c", [], [], []), GOLD),
+    "no baseline can run": lambda: karat.systems.baseline_ladder(CORPUS, GOLD, baselines=["bm25:title"]),
+    "a ladder without a metric": lambda: karat.systems.baseline_ladder(CORPUS, GOLD, metrics=[]),
 }
 
 
 def stress(**options: Any) -> Case:
-    return lambda: karat.stress([LINE], [ENTRY], **options)
+    return lambda: karat.systems.stress_test([LINE], [ENTRY], **options)
 
 
 def reranked(answer: Any) -> Case:
@@ -90,7 +90,7 @@ def reranked(answer: Any) -> Case:
 
 
 def negatives(content: str) -> Case:
-    return lambda: karat.stress([LINE], [ENTRY], negatives=file("negatives.jsonl", content))
+    return lambda: karat.systems.stress_test([LINE], [ENTRY], negatives=file("negatives.jsonl", content))
 
 
 def broken(query: str, hits: list[dict[str, Any]]) -> list[str]:
@@ -115,9 +115,9 @@ STRESS: dict[str, Case] = {
     "a score that is not a number": reranked([0.5, 1.0, math.nan, 2.0]),
     "numbers that may be places": reranked([3, 1, 2, 0]),
     "nothing": reranked(None),
-    "gold without negatives": lambda: karat.stress([LINE], {"q": ["r"]}),
+    "gold without negatives": lambda: karat.systems.stress_test([LINE], {"q": ["r"]}),
     "lists that are not there": stress(hits="raw"),
-    "two systems": lambda: karat.stress([{**LINE, "system": "a"}, {**LINE, "system": "b"}], [ENTRY]),
+    "two systems": lambda: karat.systems.stress_test([{**LINE, "system": "a"}, {**LINE, "system": "b"}], [ENTRY]),
     "a file without negatives": negatives('{"query_id": "q"}'),
     "a file without query_id": negatives('{"negatives": ["n"]}'),
     "a file with a query twice": negatives('{"query_id": "q", "negatives": ["n"]}\n{"query_id": "q"}'),

@@ -207,25 +207,10 @@ def show(
         print_reports(map(report, found))
     if not outputs:
         return
-    from karat.data.saved import json_text
-    from karat.files.atomic_write import write_whole
-    from karat.report.build import joined
-    from karat.report.renderers.markdown import render_markdown
-    from karat.report.tables import audit_records, joined_tables, table_target, write_table
+    from karat.report.present import write
 
     for output in outputs:
-        if (target := table_target(output)) is not None:
-            write_table(joined_tables(found) | audit_records(audited), *target)
-            say(f"wrote {target[1]}", err=True)
-            continue
-        if output.endswith(".json"):
-            content = json_text(value)
-        elif output.endswith(".html"):
-            content = page_text(page() if page else joined([*map(report, found)]))
-        else:
-            content = "\n".join(render_markdown(report(one)) for one in found).encode()
-        write_whole(output, content)
-        say(f"wrote {output}", err=True)
+        say(f"wrote {write(found, output, report, page, audited, command_line())}", err=True)
 
 
 def print_reports(reports: Iterable[Report]) -> None:

@@ -52,7 +52,7 @@ def command(
     from karat.files.progress import working
     from karat.formats.read import read_gold, read_run
     from karat.report.systems import stress_report
-    from karat.systems.stress.stress import stress
+    from karat.systems.stress.stress import stress_test
 
     check_outputs(outputs, run, gold, negatives, corpus)
     given = named_options(options)
@@ -61,7 +61,7 @@ def command(
         logged, judged = read_run(run, **asked.of_run), read_gold(gold, **asked.of_gold)
         if asked.columns is not None:
             asked.columns.refuse_unused()
-        found = stress(
+        found = stress_test(
             logged,
             judged,
             negatives=negatives,

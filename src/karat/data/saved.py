@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from karat.data.gold import Dataset
+from karat.data.presented import Presented
 from karat.errors.redaction import redact_known
 
 
-class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
+class SavedObject(Presented, msgspec.Struct, frozen=True, kw_only=True):
     """What a command saves. Later versions add keys and never change the meaning of those that are there."""
 
     schema: str  # karat/NAME/NUMBER, a default of each kind

@@ -139,10 +139,10 @@ class MissingExtra(ConfigError):
 
     code = "missing-package"
 
-    def __init__(self, what: str, package: str, extra: str) -> None:
+    def __init__(self, what: str, package: str, extra: str | None) -> None:
         super().__init__(
             f"{what} needs the package {package!r}, which is not installed",
-            hint=f"pip install 'karat[{extra}]'",
+            hint=f"pip install 'karat[{extra}]'" if extra else f"pip install {package}",
         )
         self.package, self.extra = package, extra
 

@@ -163,7 +163,7 @@ def _refuse_other_files(source: Source) -> None:
     """Saved results, and labels: with a query and a chunk in every line they would pass for a single-target set."""
     if _RESULT.match(source.head):
         what = "this is a result that Karat saved, no run and no gold set"
-        hint = "give the run that it was made from; `karat compare` and `karat.read_result` take results"
+        hint = "give the run that it was made from; `karat compare` and `read_result` take results"
         raise InputError(what, code="saved-result", file=source.label, hint=hint)
     if {"grade", "annotator"} <= set(source.first_object or ()):
         what = "this is a labels file, no run and no gold set"

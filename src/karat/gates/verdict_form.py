@@ -48,7 +48,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
 
 class Verdicts(SavedObject, frozen=True, kw_only=True):
-    """What `karat gate` saves."""
+    """What `karat gate` saves. True where the run may ship, so that a test is `assert karat.gate(…)`."""
 
     schema: Literal["karat/gates/1"] = "karat/gates/1"
     outcome: Outcome  # of all gates: the worst that blocks
@@ -63,3 +63,6 @@ class Verdicts(SavedObject, frozen=True, kw_only=True):
     notes: list[str]
     comparison: Comparison | None = None  # with the baseline, by tag and with the queries that changed most
     segments: list[SegmentRow] = []  # by tag, where there is no baseline
+
+    def __bool__(self) -> bool:
+        return self.exit_code == 0

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from karat.errors import ConfigError, InputError
 from karat.history.folder import CATALOGUE, FolderStore
+from karat.history.keep import keep_result
 from karat.history.postgres import PostgresStore, is_postgres
 from karat.history.store import Store
+from karat.results.result import Result
 from karat.results.saved import is_reference
 from karat.settings import trusted_store
 
@@ -22,6 +25,14 @@ def open_store(where: str | None = None, *, create: bool = False) -> Store:
     """`where`: a folder or a URL of PostgreSQL. `create`: a folder that is not there is made."""
     place = _place(where)
     return PostgresStore(place) if isinstance(place, str) else FolderStore(place, create=create)
+
+
+def save_result(
+    result: Result, where: str | None = None, *, tags: Sequence[str] = (), branch: str | None = None
+) -> str:
+    """Keep a result in a history, as `karat eval --save` does; returns the id of the run."""
+    with open_store(where, create=True) as store:
+        return store.save(keep_result(result), branch=branch, tags=tags).id
 
 
 def named(text: str | None) -> str | None:

@@ -47,7 +47,7 @@ from karat.results.comparison.compare import (
     headline_metric,
 )
 from karat.results.comparison.open_labels import BoundedDifference
-from karat.results.differences import Difference
+from karat.results.differences import Difference, reading_of
 from karat.results.numbers import amount, counted, difference, p_value, points, titled, written
 from karat.results.queries.changed import changed_queries
 from karat.results.result import Result
@@ -273,14 +273,10 @@ def _row(comparison: Comparison, d: Difference, tested: bool) -> list[Cell]:
 
 
 def _reading(comparison: Comparison, d: Difference) -> str:
-    """What interval and p say together, in a word."""
-    if d.delta is None:
-        return "–"
-    if d.few:
-        return "too few"
-    if not d.certain:
-        return "same" if d.wins == d.losses == 0 else "unclear"
-    return "better" if (d.delta > 0) != (d.metric in comparison.lower_is_better) else "worse"
+    """What interval and p say together; files of older versions do not have it."""
+    direction = "lower" if d.metric in comparison.lower_is_better else "higher"
+    said = reading_of(d.delta, direction, certain=d.certain, few=d.few, moved=bool(d.wins or d.losses))
+    return "–" if said == "undefined" else said
 
 
 def _all(comparison: Comparison) -> list[Block]:

@@ -75,7 +75,7 @@ def export(results: list[Result], target: str, command: str = "") -> Path:
         content = keep(saved_form(_only_one(results))).to_parquet()
     else:
         name = table or "scores"
-        content = FRAMES[ending](_joined(results, TABLES[name] if name in TABLES else _found(name)), name)
+        content = FRAMES[ending](joined_frame(results, TABLES[name] if name in TABLES else found_frame(name)), name)
     write_whole(path, content)
     return path
 
@@ -106,7 +106,7 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
 _FOUND = ("bands", "findings")
 
 
-def _found(name: str) -> Callable[[Result], pl.DataFrame]:
+def found_frame(name: str) -> Callable[[Result], pl.DataFrame]:
     """A table of an analysis, such as `latency.stages`, of the bands or of the findings."""
     from karat.report.tables import find_table, frame_of, tables_of
 
@@ -132,7 +132,7 @@ def _split(target: str) -> tuple[str | None, Path]:
     return (None, Path(target)) if name is None else (name, Path(target.partition("=")[2]))
 
 
-def _joined(results: list[Result], table: Callable[[Result], pl.DataFrame]) -> pl.DataFrame:
+def joined_frame(results: list[Result], table: Callable[[Result], pl.DataFrame]) -> pl.DataFrame:
     import polars as pl
 
     if len(results) == 1:

@@ -62,7 +62,7 @@ def gate_report(found: Verdicts) -> Report:
     blocks.append(Text(f"{ANSWERS[found.outcome]}. {counts(found)}"))
     against = f", compared with {found.baseline}" if found.baseline else ""
     title = f"{found.run} on {found.queries:,} queries of {found.gold}{against}"
-    return Report(title, [Section("gates", "May it ship?", blocks)])
+    return Report(title, [Section("gates", "May it ship?", blocks)], page_title=gate_title(found))
 
 
 def gate_page(found: Verdicts, result: Result, baseline: Result | None) -> Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -23,6 +24,9 @@ ROUNDING = 1e-12
 _MANY = 2_000  # differences, from which on flipped signs need not be drawn only to say whether p is small
 
 
+InAWord: TypeAlias = Literal["better", "worse", "unclear", "same", "too few", "undefined"]
+
+
 class Difference(msgspec.Struct, frozen=True):
     """One metric of two runs, on the queries on which it is defined for both."""
 
@@ -41,6 +45,18 @@ class Difference(msgspec.Struct, frozen=True):
     p_holm: float | None = None  # adjusted for all comparisons of the table: for decisions
     p_bh: float | None = None  # adjusted for all comparisons of the table: for exploration
     certain: bool = False  # beyond chance: the interval leaves out 0 and p is at most 1 − level
+    reading: InAWord = "undefined"  # what interval and p say together, in a word
+
+
+def reading_of(delta: float | None, direction: str, *, certain: bool, few: bool, moved: bool) -> InAWord:
+    """What interval and p say together, in a word."""
+    if delta is None:
+        return "undefined"
+    if few:
+        return "too few"
+    if not certain:
+        return "unclear" if moved else "same"
+    return "better" if (delta > 0) == (direction == "higher") else "worse"
 
 
 class Paired(Bulk, frozen=True):
@@ -73,6 +89,9 @@ class Paired(Bulk, frozen=True):
             delta = after - before if metric.aggregate is not None else mean_of(*self._moved(metric))
         low, high = self._limits(metric, sampling)
         p = self._p(metric, there, sampling.seed, permutations)
+        wins, losses = int((better > SAME).sum()), int((better < -SAME).sum())
+        certain = self._is_certain(metric, there, sampling, (low, high), p)
+        few = len(better) < FEW
         return Difference(
             metric=str(metric),
             n=len(better),
@@ -82,11 +101,12 @@ class Paired(Bulk, frozen=True):
             low=low,
             high=high,
             p=p,
-            wins=int((better > SAME).sum()),
-            losses=int((better < -SAME).sum()),
+            wins=wins,
+            losses=losses,
             ties=int((np.abs(better) <= SAME).sum()),
-            few=len(better) < FEW,
-            certain=self._is_certain(metric, there, sampling, (low, high), p),
+            few=few,
+            certain=certain,
+            reading=reading_of(delta, metric.direction, certain=certain, few=few, moved=bool(wins or losses)),
         )
 
     def _is_certain(self, metric: Metric, there: Bools, sampling: Sampling, limits: Limits, p: float | None) -> bool:

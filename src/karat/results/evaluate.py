@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,13 +13,15 @@ from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, normalized_gold
-from karat.errors import ConfigError, InputError
+from karat.errors import InputError
 from karat.formats.read import read_gold, read_run
 from karat.options.option import part_of, takes
 from karat.results.analyses.base import Consumer, Lacking, Setup, needs_of_analyses
 from karat.results.bm25_baseline import WordSearch
+from karat.results.context import Context
 from karat.results.evaluation import KEEP_LISTS, Evaluation
-from karat.results.result import Context, Result
+from karat.results.result import Result
+from karat.results.results import Results
 from karat.scoring.dates import with_versions
 from karat.scoring.engines.find import find_engine
 from karat.scoring.extra_labels import Labelling
@@ -59,26 +61,22 @@ _NO_TIME = "to leave out newer documents, give queries an as_of, such as 2025-06
 @takes(Options)
 def evaluate(
     run: Any,
-    gold: Any,
+    gold: Any = None,
     metrics: Iterable[str | Metric] | None = None,
     *,
     consumers: Sequence[Consumer] | None = None,
     **options: Unpack[EvaluateKeywords],
-) -> Result:
-    """Score one system's run against gold.
+) -> Result:  # or Results; a union would make type checkers refuse `r["recall@5"].mean` of every run of one system
+    """Score a run against gold: a `Result`, or `Results` by system where the run holds several and `system` names none.
 
-    `run` and `gold` are paths (any format), dicts, lists of records or frames; `metrics` are names such as
-    `recall@5` (default: the panel). `consumers`: what else the result will be asked for (default: to
-    be saved).
+    `run` and `gold` are paths (any format), dicts, lists of records or frames; `run` may also be a result, which is
+    measured again without its file. `metrics` are names such as `recall@5` (default: the panel). `consumers`: what else
+    the result will be asked for (default: to be saved).
     """
+    if isinstance(run, Result):
+        return run if metrics is None else run.measure(metrics)
     results = evaluate_all(run, gold, metrics, consumers=consumers, **options)
-    if len(results) > 1:
-        raise ConfigError(
-            f"the run holds {len(results)} systems: {', '.join(sorted(results))}",
-            code="several-systems",
-            hint="pick one with system=…, or use evaluate_all",
-        )
-    return next(iter(results.values()))
+    return next(iter(results.values())) if len(results) == 1 else cast(Result, Results(results))
 
 
 @takes(Options)

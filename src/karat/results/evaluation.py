@@ -20,8 +20,9 @@ from karat.errors import InputError, NoOverlap, shorten
 from karat.formats.spill import HeldRun, Spilling
 from karat.results.analyses.base import Consumer, Setup, needs_of_analyses
 from karat.results.bm25_baseline import NoWordSearch, WordSearch, mark_depth
+from karat.results.context import Context
 from karat.results.queries.lists import ListReader
-from karat.results.result import Context, Result
+from karat.results.result import Result
 from karat.scoring.collect import RunData, collect
 from karat.scoring.dates import NoVersions
 from karat.scoring.doubts import LOOKED, judge_doubts

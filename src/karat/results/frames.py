@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from karat.results.saved import SegmentRow
 from karat.results.summary import SummaryRow, nullable
 from karat.statistics.distribution import Distribution
 
@@ -23,10 +25,10 @@ def summary_frame(result: Result) -> pl.DataFrame:
     return pl.DataFrame([_flat(row) for row in result.summary_rows], schema=_columns())
 
 
-def segments_frame(result: Result) -> pl.DataFrame:
+def segments_frame(groups: Sequence[SegmentRow]) -> pl.DataFrame:
     rows = [
         {"segment": group.segment, "value": group.value, "queries": group.queries, **_flat(row)}
-        for group in result.segment_rows
+        for group in groups
         for row in group.summary
     ]
     kinds = {"segment": pl.String, "value": pl.String, "queries": pl.Int64, **_columns()}

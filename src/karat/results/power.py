@@ -13,12 +13,11 @@ from karat.data.ids import Floats
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.results.comparison.compare import paired_sides
-from karat.results.result import Result
+from karat.results.result import DETECT, Result
 from karat.results.summary import FEW, Scores
 from karat.scoring.metrics.base import Metric
 from karat.statistics.significance import detectable_difference, units_needed
 
-DETECT = 0.03
 # How alike two versions of a system score the same queries. A guess, said to be one; a second run replaces it.
 _ASSUMED = 0.5
 _SMALLEST = 1e-6  # no set of queries could find less

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from karat.data.bulk import Bulk
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
+from karat.data.presented import Presented, above
 from karat.errors import UnknownName
 from karat.results.analyses.base import Lacking, Setup
 from karat.results.bm25_baseline import mark_depth
+from karat.results.context import Context, Precomputed
 from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
 from karat.results.queries.lists import ListReader
@@ -32,7 +34,7 @@ from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Judged, Rules, cutoffs
 from karat.scoring.metrics.base import Metric, share
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
-from karat.scoring.unjudged import Lists, OpenPart, lists_of
+from karat.scoring.unjudged import Lists, lists_of
 from karat.scoring.views import BM25, OWN, Level, View
 from karat.statistics.sampling import Sampling
 
@@ -40,40 +42,19 @@ if TYPE_CHECKING:
     import polars as pl
 
     from karat.results.analyses.base import Analyses
+    from karat.results.power import Plan
+    from karat.results.queries.triage import Triage
 
 _GROUPS, _TAGS = 15, 5
+DETECT = 0.03  # the difference that a set of queries should show, where none is named
 _RERUN = "run `karat eval RUN --gold GOLD -o result.json` again"
 
 
-class Precomputed(msgspec.Struct, frozen=True):
-    """What a result brings along from a file, because it was computed from what the file does not hold."""
+class Result(Presented, Bulk, frozen=True):
+    """One system measured on one gold set. Columns have one entry per query.
 
-    analyses: Analyses | None = None
-    findings: list[Finding] | None = None
-    summary: dict[str, SummaryRow] = {}  # for ceilings and floors
-    bm25: dict[str, float | None] = {}
-    definitions: dict[str, int] = {}  # versions of the metrics when it was saved
-    wrong_hits_judged: bool | None = None
-    says_score_width: bool = True  # files of older versions do not say how scores were compared
-    bands: list[Reading] | None = None
-    sweep: Sweep | None = None
-    triage: Any = None
-
-
-class Context(msgspec.Struct, frozen=True):
-    """What an evaluation was given besides the run and the gold set."""
-
-    corpus: Corpus | None = None
-    labelling: Labelling = msgspec.field(default_factory=Labelling)
-    routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
-    sourced: bool = False  # hits may say which source they are from
-    no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
-    analysed: bool = False  # whether the pass brought what analyses need
-    opened: Mapping[str, Mapping[Level, list[OpenPart]]] = {}  # system → its unjudged hits
-
-
-class Result(Bulk, frozen=True):
-    """One system measured on one gold set. Columns have one entry per query."""
+    `result["recall@5"]` is one metric with its interval: `.mean`, `.low`, `.high`, `.n`.
+    """
 
     system: str
     run: str
@@ -280,8 +261,13 @@ class Result(Bulk, frozen=True):
             return {}
         return Floors(self.data.tables, self.view, self.rows, self.rules, self.rules.corpus_size)
 
+    def __getitem__(self, metric: str | Metric) -> SummaryRow:
+        """One metric over all queries, with its interval; one that was not asked for is measured now."""
+        parsed = parse_metric(metric)
+        return self.row(parsed) if str(parsed) in self.values else self.measure([parsed]).row(parsed)
+
     def row(self, metric: str | Metric) -> SummaryRow:
-        """One metric over all queries."""
+        """One of the metrics that were measured."""
         parsed = parse_metric(metric)
         key = ("row", self.view, str(parsed), self.sampling, self.cluster)
         if key not in self.memo:
@@ -334,6 +320,13 @@ class Result(Bulk, frozen=True):
             title, columns = segment_title(self.gold, name), replace(self.columns, metrics=list(asked))
             self.memo[key] = [self._segment(title, value, at, columns) for value, at in self.groups(name)]
         return self.memo[key]  # type: ignore[no-any-return]
+
+    def by(self, name: str, metrics: Iterable[str | Metric] | None = None) -> pl.DataFrame:
+        """Segments by any tag, field or derived attribute: one row per value and metric."""
+        from karat.results.frames import segments_frame
+
+        asked = self if metrics is None else self.measure(metrics)
+        return segments_frame(asked.segment_by(name))
 
     def groups(self, name: str) -> list[tuple[str, Ints]]:
         """The values of an attribute in their order, each with the places of its queries."""
@@ -437,11 +430,17 @@ class Result(Bulk, frozen=True):
         """One row per segment and metric."""
         from karat.results.frames import segments_frame
 
-        return segments_frame(self)
+        return segments_frame(self.segment_rows)
 
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{m}={'–' if v is None else format(v, '.4f')}" for m, v in self.means.items())
-        return f"Result({self.system or self.run!r}, {len(self.rows)} queries: {shown})"
+    def triage(self, most: int = 20) -> Triage:
+        """The queries that failed, worst first, with what should have been found and what was."""
+        found: Triage = above("karat.results.queries.triage", "triage")(self, most)
+        return found
+
+    def power(self, against: Result | None = None, *, detect: float = DETECT, power: float = 0.8) -> Plan:
+        """How small a difference this set of queries can show, and how many queries `detect` needs."""
+        found: Plan = above("karat.results.power", "plan")(self, against, detect=detect, power=power)
+        return found
 
 
 def _taken(values: Floats, rows: Ints) -> Floats:

@@ -18,8 +18,9 @@ from karat.errors import InputError
 from karat.errors.redaction import redact_all, redact_texts
 from karat.options.option import options_in, values_of
 from karat.results.analyses.base import Setup, restore_analyses
+from karat.results.context import Precomputed
 from karat.results.kept_run import SCORE, KeptRun, columns_named, fitting, read_kept
-from karat.results.result import Precomputed, Result
+from karat.results.result import Result
 from karat.results.saved import SavedResult, origin, read_saved, scores_by_query
 from karat.results.summary import nullable
 from karat.results.tables_form import SavedTables, restored_tables, saved_tables

@@ -1,1 +1,42 @@
-"""Makes runs: retrievers asked, laddered, stressed, and queries made for them."""
+"""Makes runs: retrievers asked, baselines, stress tests, and queries made for a corpus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karat.lazy import public
+
+if TYPE_CHECKING:
+    from karat.retrievers.base import Retriever as Retriever
+    from karat.scoring.engines.spark import Spark as Spark
+    from karat.systems.ladder import Ladder as Ladder
+    from karat.systems.ladder import baseline_ladder as baseline_ladder
+    from karat.systems.run import run_retriever as run_retriever
+    from karat.systems.stress.stress import Stress as Stress
+    from karat.systems.stress.stress import stress_test as stress_test
+    from karat.systems.synthesize.synthesize import Synthesis as Synthesis
+    from karat.systems.synthesize.synthesize import synthesize_gold as synthesize_gold
+
+__all__ = [
+    "Ladder",
+    "Retriever",
+    "Spark",
+    "Stress",
+    "Synthesis",
+    "baseline_ladder",
+    "run_retriever",
+    "stress_test",
+    "synthesize_gold",
+]
+_WHERE = {
+    "Ladder": "karat.systems.ladder",
+    "Retriever": "karat.retrievers.base",
+    "Spark": "karat.scoring.engines.spark",
+    "Stress": "karat.systems.stress.stress",
+    "Synthesis": "karat.systems.synthesize.synthesize",
+    "baseline_ladder": "karat.systems.ladder",
+    "run_retriever": "karat.systems.run",
+    "stress_test": "karat.systems.stress.stress",
+    "synthesize_gold": "karat.systems.synthesize.synthesize",
+}
+__getattr__, __dir__ = public(__name__, _WHERE)

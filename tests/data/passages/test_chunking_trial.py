@@ -11,6 +11,7 @@ import pytest
 
 import karat
 from karat.data.corpus import Corpus
+from karat.data.gold import Gold
 from karat.data.ids import DocRule
 from karat.data.passages.documents import normalise
 from karat.data.passages.resolve import resolve
@@ -24,7 +25,7 @@ class Trial(NamedTuple):
     questions: list[str]
     references: list[list[dict[str, Any]]]  # of each question: doc, start, end, quote
 
-    def gold(self, *fields: str) -> karat.Gold:
+    def gold(self, *fields: str) -> Gold:
         return karat.read_gold(
             [
                 {"query_id": f"q{at}", "query": question, "gold": [{f: item[f] for f in fields} for item in items]}
@@ -72,7 +73,7 @@ def trial(shared_data: Path) -> Trial:
     return Trial(texts, [row["question"] for row in rows], references)
 
 
-def chunks_of(gold: karat.Gold, corpus: Corpus) -> list[frozenset[str]]:
+def chunks_of(gold: Gold, corpus: Corpus) -> list[frozenset[str]]:
     """Of each item."""
     found: list[set[str]] = [set() for _ in gold.ids]
     resolved = resolve(gold, karat.read_run({"q0": ["a"]}), corpus, DocRule())("")

@@ -16,6 +16,7 @@ from refusals import refused
 import karat
 from karat.data.corpus import Corpus
 from karat.errors import InputError
+from karat.results.evaluate import evaluate_all
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.views import RAW, View
 
@@ -235,7 +236,7 @@ def test_texts_of_the_hits_do_where_there_is_no_corpus() -> None:
         }
         for system, texts in (("fine", SENTENCES), ("coarse", [TEXT, "other"]), ("blind", ["other", SENTENCES[0]]))
     ]
-    results = karat.evaluate_all(run, gold(quote("cards ship in two weeks")), ["mrr"])
+    results = evaluate_all(run, gold(quote("cards ship in two weeks")), ["mrr"])
     assert {name: result.means["mrr"] for name, result in results.items()} == {"fine": 0.5, "coarse": 1.0, "blind": 0.0}
     assert audited(results["fine"]) == {"passages_found": 1, "passages_in_hits": 1}
     assert audited(results["blind"]) == {"passages_lost": 1, "passages_in_hits": 1}
@@ -381,7 +382,7 @@ def test_passages_that_begin_in_the_middle_of_a_large_file(tmp_path: Path) -> No
 # Every metric, whatever the passages
 
 
-METRICS = [kind() for kind in karat.all_metrics().values()]
+METRICS = [kind() for kind in karat.Metric.all().values()]
 STRETCH = st.tuples(st.integers(0, 140), st.integers(1, 80)).map(lambda s: place(s[0], min(s[0] + s[1], 150)))
 
 

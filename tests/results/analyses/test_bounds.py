@@ -20,10 +20,12 @@ from karat.report.comparison import comparison_report
 from karat.report.renderers.markdown import render_markdown
 from karat.results.analyses.bounds import BoundsFound, BoundsRow
 from karat.results.comparison.compare import CandidateComparison
+from karat.results.evaluate import evaluate_all
 from karat.results.save import restore, saved_form
 from karat.scoring.extra_labels import Labelling
+from karat.statistics.sampling import Sampling
 
-QUICK = karat.Sampling(resamples=300)
+QUICK = Sampling(resamples=300)
 GOLD = {f"q{i}": {"a": 1, "b": 2, "n": 0} for i in range(30)}
 RUN = {f"q{i}": ["u", "a", "n", "v", "w"] for i in range(30)}
 
@@ -121,7 +123,7 @@ def test_what_other_systems_and_the_pool_found_counts(tmp_path: Path) -> None:
         (two, Labelling(bounds=True)),
         (two, read_labelling(bounds=True, pool=pool)),
     ):
-        result = karat.evaluate_all(records, gold, ["recall@5"], labelling=labelling, analyses=True)["one"]
+        result = evaluate_all(records, gold, ["recall@5"], labelling=labelling, analyses=True)["one"]
         ends.append(of(result.analyses.found["bounds"], "recall@5", "strict bounds").lower)
     assert ends == pytest.approx([1 / 2, 1 / 3, 1 / 4])
 
@@ -137,13 +139,13 @@ def test_a_saved_calibration_corrects_like_the_labels_in_it(judge: str, human: s
 
 def saved_calibration(folder: Path, judge: str, human: str, **changes: Any) -> str:
     path = folder / "calibration.json"
-    path.write_text(json.dumps(to_builtins(karat.calibrate(judge, human)) | changes))
+    path.write_text(json.dumps(to_builtins(karat.labels.calibrate(judge, human)) | changes))
     return str(path)
 
 
 def test_a_calibration_of_another_set_is_an_assumption(judge: str, human: str, tmp_path: Path) -> None:
     """None of its labels is of these pairs: no number, or on request one by sensitivity and specificity."""
-    saved = karat.calibrate(judge, human)
+    saved = karat.labels.calibrate(judge, human)
     path = saved_calibration(tmp_path, judge, human, labels=[])
     other = write(tmp_path / "other.jsonl", [label(q, item, int(item != "v")) for q in RUN for item in ("u", "v", "w")])
     found = readings(read_labelling([other], path), ["precision@5"])
@@ -170,7 +172,7 @@ def test_a_judge_worse_than_useful_is_refused_on_another_set(
 ) -> None:
     people = [label(f"q{i}", item, says(i, item), "ann") for i in range(20) for item in ("u", "v")]
     noise = write(tmp_path / "noise.jsonl", people)
-    saved = karat.calibrate(judge, noise)
+    saved = karat.labels.calibrate(judge, noise)
     assert (len(saved.notes), saved.overall.inverted) == (1, code == "inverted-judge")
     path = saved_calibration(tmp_path, judge, noise, labels=[])
     other = write(tmp_path / "other.jsonl", [label(q, "u", 1) for q in RUN])
@@ -362,7 +364,7 @@ def test_intervals_with_labels_end_at_the_ceilings_with_labels() -> None:
     labels = [Label(query_id=q, chunk_id=c, grade=g, annotator="m", kind="judge") for (q, c), g in judge.items()]
     labelling = Labelling(judge=judge, with_judge=partial(with_labels, labels=labels, doc_of="#"))
     for method in ("bayes", "strict"):
-        sampling = karat.Sampling(method=method, resamples=500)
+        sampling = Sampling(method=method, resamples=500)
         result = karat.evaluate(run, gold, ["precision@10"], labelling=labelling, sampling=sampling, analyses=True)
         rows = result.analyses.found["bounds"].rows
         (row,) = [r for r in rows if (r.metric, r.kind) == ("precision@10", "gold plus judge")]

@@ -14,9 +14,10 @@ from karat.report.export import to_json
 from karat.results.analyses.freshness import Fresh
 from karat.results.save import restore, saved_form
 from karat.results.saved import read_results
+from karat.statistics.sampling import Sampling
 
 Record = dict[str, Any]
-QUICK = {"sampling": karat.Sampling(resamples=500)}
+QUICK = {"sampling": Sampling(resamples=500)}
 
 
 def world(n: int, *, newer_first: bool, newer_gold: int = 0) -> tuple[list[Record], list[Record]]:
@@ -81,7 +82,7 @@ def test_the_requested_metrics_are_compared() -> None:
         both = [(was, now) for was, now in pairs if was is not None and now is not None]
         means = [sum(values) / len(both) for values in zip(*both, strict=True)]
         assert change(fresh, name) == pytest.approx(tuple(means)), name
-    assert result.metrics == [karat.parse_metric(name) for name in asked]
+    assert result.metrics == [karat.Metric.parse(name) for name in asked]
     assert restore(saved_form(result)).analyses.found["freshness"] == fresh
 
 

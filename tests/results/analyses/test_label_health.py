@@ -11,6 +11,7 @@ import karat
 from karat.data.corpus import Corpus
 from karat.report.build import evaluation_report
 from karat.results.analyses.label_health import LabelHealth
+from karat.results.evaluate import evaluate_all
 from karat.results.save import saved_form
 
 
@@ -116,7 +117,7 @@ def test_documents_of_hits_are_those_that_the_log_names() -> None:
 
 def test_each_system_has_what_it_returned() -> None:
     run = [{"query_id": "q0", "system": name, "topk": [hit]} for name, hit in (("a", "d0#1"), ("b", "d0#2"))]
-    results = karat.evaluate_all(run, gold("d0#1"), ["recall@5"], analyses=True)
+    results = evaluate_all(run, gold("d0#1"), ["recall@5"], analyses=True)
     assert {name: r.analyses.found["label_health"].chunks.there for name, r in results.items()} == {"a": 1, "b": 0}
 
 

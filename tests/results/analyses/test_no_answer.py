@@ -11,12 +11,14 @@ import pytest
 from refusals import refused
 
 import karat
+from karat.data.gold import Gold
 from karat.formats.corpus import read_corpus
 from karat.results.analyses.no_answer import ThresholdPoint, Unanswerable, shortest_between
 from karat.retrievers.bm25 import BM25
+from karat.statistics.sampling import Sampling
 
 Record = dict[str, Any]
-QUICK = {"sampling": karat.Sampling(resamples=500)}
+QUICK = {"sampling": Sampling(resamples=500)}
 
 
 def world(answerable: list[float | None], without: list[float | None]) -> tuple[list[Record], list[Record]]:
@@ -199,7 +201,7 @@ def test_the_shortest_number_lies_between(low: float, high: float) -> None:
 # Real data, with BM25 runs made on the spot
 
 
-def searched(folder: Path) -> tuple[list[Record], karat.Gold]:
+def searched(folder: Path) -> tuple[list[Record], Gold]:
     """BM25's first ten for every query, also for those that nobody judged."""
     corpus, gold, retriever = read_corpus(folder), karat.read_gold(folder), BM25()
     retriever.index(corpus)

@@ -20,6 +20,7 @@ from refusals import refused
 import karat
 from karat.cli.main import karat_command
 from karat.results.analyses.reranker import Reranked, best_places
+from karat.results.evaluate import evaluate_all
 from karat.scoring.judged import Rules, judge_places
 from karat.scoring.metrics.grammar import parse_metric
 
@@ -232,14 +233,14 @@ def test_raw_lists_of_another_run(tmp_path: Path) -> None:
 def test_raw_lists_serve_the_system_of_their_name_or_all() -> None:
     finals = [{"query_id": "q", "system": name, "topk": ["r"]} for name in ("one", "two")]
     gold = {"q": ["r"]}
-    for_all = karat.evaluate_all(finals, gold, raw=[{"query_id": "q", "system": "bm25", "topk": ["x", "r"]}])
+    for_all = evaluate_all(finals, gold, raw=[{"query_id": "q", "system": "bm25", "topk": ["x", "r"]}])
     assert [found(result).raw_depth for result in for_all.values()] == [2, 2]
     own = [{"query_id": "q", "system": name, "topk": ["x"] * n + ["r"]} for name, n in (("one", 0), ("two", 1))]
-    by_name = karat.evaluate_all(finals, gold, raw=own)
+    by_name = evaluate_all(finals, gold, raw=own)
     assert [found(result).raw_depth for result in by_name.values()] == [1, 2]
     strangers = [{"query_id": "q", "system": name, "topk": ["r"]} for name in ("three", "four")]
     with refused("several-systems"):
-        karat.evaluate_all(finals, gold, raw=strangers)
+        evaluate_all(finals, gold, raw=strangers)
 
 
 def test_another_run_without_any_common_query_is_an_error() -> None:

@@ -14,6 +14,7 @@ import pytest
 import karat
 from karat.data.corpus import Corpus
 from karat.results.analyses.sources import BySource
+from karat.results.evaluate import evaluate_all
 
 K = 5
 
@@ -139,7 +140,7 @@ def test_sources_of_one_system_do_not_depend_on_another(tmp_path: Path) -> None:
     bare = [{**r, "system": "bare", "topk": [hit["chunk_id"] for hit in r["topk"]]} for r in run]
     path = tmp_path / "run.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in [*bare, *({**r, "system": "said"} for r in run)]))
-    both = karat.evaluate_all(path, gold, k=K)
+    both = evaluate_all(path, gold, k=K)
     assert "sources" in both["bare"].analyses.lacking
     for one in both["said"].analyses.found["sources"].sources:
         assert (one.hits, one.queries.mean, one.brought.mean) == pytest.approx(expected(run, gold, one.source))

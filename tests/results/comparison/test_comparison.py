@@ -20,11 +20,13 @@ from karat.errors import ConfigError
 from karat.report.export import export
 from karat.results.comparison.compare import CandidateComparison, compare_results
 from karat.results.differences import Difference
+from karat.results.evaluate import evaluate_all
+from karat.statistics.sampling import Sampling
 from karat.statistics.significance import benjamini_hochberg, holm
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
 BEFORE, AFTER, GOLD = (str(DEMO / name) for name in ("bm25.jsonl", "bm25_rerank.jsonl", "gold.jsonl"))
-QUICK = karat.Sampling(resamples=300)
+QUICK = Sampling(resamples=300)
 
 
 def pair(a: Any, b: Any, gold: Any = None, metrics: Any = "recall@2", **options: Any) -> CandidateComparison:
@@ -70,7 +72,7 @@ _values = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, 
 def test_differences_and_chance_by_brute_force(rows: list[tuple[int, int]]) -> None:
     gold = {f"q{i}": ["a", "b", "c"] for i in range(len(rows))}
     sides = [{f"q{i}": [*"abc"[: row[side]], "x"] for i, row in enumerate(rows)} for side in (0, 1)]
-    d = pair(*sides, gold, "recall@3", sampling=karat.Sampling(resamples=100)).differences[0]
+    d = pair(*sides, gold, "recall@3", sampling=Sampling(resamples=100)).differences[0]
     deltas = [(b - a) / 3 for a, b in rows]
     assert d.delta == pytest.approx(np.mean(deltas), abs=1e-12)
     assert (d.wins, d.ties, d.losses) == tuple(sum(f(x) for x in deltas) for f in (_up, _same, _down))
@@ -394,7 +396,7 @@ def test_a_filter_that_works_on_one_side_only_is_refused() -> None:
     scored = [{"query_id": f"q{i}", "system": "scored", "topk": [{"chunk_id": "a", "score": 0.9}]} for i in range(9)]
     bare = [{"query_id": f"q{i}", "system": "bare", "topk": ["a"]} for i in range(9)]
     gold = {f"q{i}": ["a"] for i in range(9)}
-    sides = karat.evaluate_all([*scored, *bare], gold, ["mrr"], min_score=0.5, sampling=QUICK)
+    sides = evaluate_all([*scored, *bare], gold, ["mrr"], min_score=0.5, sampling=QUICK)
     with refused("not-comparable", ConfigError):
         karat.compare(sides["scored"], sides["bare"])
     assert len(karat.compare(sides["scored"], sides["bare"], force=True).pairs[0].notes) == 1
@@ -547,7 +549,7 @@ def test_every_comparison_of_the_table_is_corrected_together() -> None:
 
 def test_several_systems_of_one_file_are_told_apart_by_name() -> None:
     log = [{"query_id": "q", "system": s, "topk": hits} for s, hits in (("one", ["a"]), ("two", ["x"]), ("3", ["a"]))]
-    sides = list(karat.evaluate_all(log, {"q": ["a"]}, "recall@1", sampling=QUICK).values())
+    sides = list(evaluate_all(log, {"q": ["a"]}, "recall@1", sampling=QUICK).values())
     found = compare_results(sides)
     assert found.baseline == "one"
     assert [(p.candidate, p.differences[0].delta) for p in found.pairs] == [("two", -1.0), ("3", 0.0)]
@@ -653,7 +655,7 @@ def test_an_unknown_segment_is_refused() -> None:
 
 def test_another_seed_moves_limits_and_chance_only() -> None:
     a, b = (
-        of(pair(BEFORE, AFTER, GOLD, ["recall@5"], sampling=karat.Sampling(resamples=1000, seed=s)), "recall@5")
+        of(pair(BEFORE, AFTER, GOLD, ["recall@5"], sampling=Sampling(resamples=1000, seed=s)), "recall@5")
         for s in (0, 1)
     )
     assert (a.delta, a.wins, a.losses) == (b.delta, b.wins, b.losses)

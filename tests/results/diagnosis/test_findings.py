@@ -16,7 +16,8 @@ from karat.report.build import evaluation_report
 from karat.report.export import to_json
 from karat.report.sections.findings import NOTHING
 from karat.results.diagnosis import changes, rules
-from karat.results.diagnosis.diagnose import reference
+from karat.results.diagnosis.diagnose import diagnose, reference
+from karat.results.diagnosis.finding import Finding
 from karat.results.save import restore, saved_form
 from karat.results.saved import read_result
 from karat.schemas import schema_text
@@ -31,7 +32,7 @@ def demo() -> dict[str, karat.Result]:
     return {name: karat.evaluate(DEMO / f"{name}.jsonl", DEMO / "gold.jsonl", corpus_size=708) for name in RUNS}
 
 
-def written(findings: list[karat.Finding]) -> str:
+def written(findings: list[Finding]) -> str:
     parts = [f"{f.sure}: {f.title}\n  {f.evidence}\n" + "".join(f"  - {t}\n" for t in f.what_to_try) for f in findings]
     return "\n".join(parts)
 
@@ -48,7 +49,7 @@ def test_findings_are_saved_and_come_back(demo: dict[str, karat.Result], tmp_pat
     jsonschema.validate(json.loads(file.read_bytes()), json.loads(schema_text("result")))
     assert result.findings
     assert read_result(file).findings == result.findings
-    assert karat.diagnose(restore(read_result(file))) == result.findings
+    assert diagnose(restore(read_result(file))) == result.findings
 
 
 def test_a_result_of_an_older_version_has_none(demo: dict[str, karat.Result], tmp_path: Path) -> None:

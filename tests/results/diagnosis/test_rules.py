@@ -14,6 +14,7 @@ import karat
 from golden import check
 from karat.data.corpus import Corpus
 from karat.results.diagnosis import changes, rules
+from karat.results.diagnosis.diagnose import diagnose
 from karat.results.save import restore, saved_form
 
 Ranks = Sequence[int | None]  # of each relevant item, None: not in the list
@@ -114,7 +115,7 @@ def evaluated(
 
 
 def codes(result: Any) -> list[str]:
-    return [finding.code for finding in karat.diagnose(result)]
+    return [finding.code for finding in diagnose(result)]
 
 
 GOOD = single(r1=0.7, r5=0.95, r50=0.97)
@@ -233,14 +234,14 @@ def test_every_rule_is_here() -> None:
 def test_what_the_rules_say() -> None:
     said = []
     for code, how in FIRES.items():
-        (found, *_) = [f for f in karat.diagnose(evaluated(**how)) if f.code == code]
+        (found, *_) = [f for f in diagnose(evaluated(**how)) if f.code == code]
         said.append(f"# {code}\n{found.title}\n{found.evidence}\n" + "".join(f"- {t}\n" for t in found.what_to_try))
     check("wording/findings.txt", "\n".join(said))
 
 
 @pytest.mark.parametrize("code", FIRES)
 def test_the_rule_speaks(code: str) -> None:
-    found = [f for f in karat.diagnose(evaluated(**FIRES[code])) if f.code == code]
+    found = [f for f in diagnose(evaluated(**FIRES[code])) if f.code == code]
     assert len(found) == 1
     assert found[0].evidence
     assert found[0].what_to_try
@@ -266,7 +267,7 @@ def test_credit_for_documents_that_did_not_exist_is_named() -> None:
     run, gold = make(single(r1=0.9), as_of="2025-06-01")
     for entry in run[:20]:
         entry["topk"][0]["doc_version"] = "2025-12-01"
-    (found,) = [f for f in karat.diagnose(karat.evaluate(run, gold)) if f.code == "from_the_future"]
+    (found,) = [f for f in diagnose(karat.evaluate(run, gold)) if f.code == "from_the_future"]
     numbers = {number.name: number.value for number in found.numbers}
     assert numbers["newer than as_of, top 5"] == pytest.approx(0.02)
     assert numbers["recall@5 earned with newer hits"] > 0.05
@@ -276,7 +277,7 @@ def test_credit_for_documents_that_did_not_exist_is_named() -> None:
 
 def test_the_threshold_is_suggested_with_what_it_costs() -> None:
     result = evaluated(**FIRES["no_threshold"])
-    (found,) = [f for f in karat.diagnose(result) if f.code == "no_threshold"]
+    (found,) = [f for f in diagnose(result) if f.code == "no_threshold"]
     threshold = result.analyses.found["no_answer"].chosen.threshold
     assert f"--min-score {threshold}" in found.what_to_try[0]
     assert len(found.what_to_try) > 1
@@ -291,7 +292,7 @@ def test_where_queries_without_an_answer_get_no_hits_scores_need_not_tell() -> N
 
 def test_labels_that_are_gone_are_not_blamed_on_the_retriever() -> None:
     """Right documents and wrong passages: so it looks where the gold names chunks of another cut."""
-    found = karat.diagnose(evaluated(**FIRES["labels_gone"], one_document=True))
+    found = diagnose(evaluated(**FIRES["labels_gone"], one_document=True))
     assert [f.code for f in found if f.code in ("chunking", "not_found", "worse_than_random")] == []
     assert re.findall(r"\b200\b|doc0\.0#p1", found[0].evidence)[:3] == ["200", "200", "doc0.0#p1"]
 
@@ -302,7 +303,7 @@ def test_a_good_system_has_no_findings() -> None:
 
 def test_what_was_not_looked_at_is_not_said_to_be_missing() -> None:
     """Ten hits a query: that more stand further down is possible, and the finding says so."""
-    (shallow,) = [f for f in karat.diagnose(evaluated(single(r10=0.4, r50=0.95), depth=10)) if f.code == "not_found"]
+    (shallow,) = [f for f in diagnose(evaluated(single(r10=0.4, r50=0.95), depth=10)) if f.code == "not_found"]
     assert shallow.sure == "likely"
     assert " 10 hits" in shallow.evidence
     assert "raw" in shallow.what_to_try[0]
@@ -327,7 +328,7 @@ def test_lists_that_are_deeper_than_what_was_asked_for_are_no_short_lists() -> N
 
 def test_a_passage_may_stand_below_the_end_of_a_short_list() -> None:
     """Right documents in ten hits, and not their passages: these could be the eleventh."""
-    (found,) = [f for f in karat.diagnose(evaluated(**FIRES["chunking"], depth=10)) if f.code == "chunking"]
+    (found,) = [f for f in diagnose(evaluated(**FIRES["chunking"], depth=10)) if f.code == "chunking"]
     assert found.sure == "likely"
     assert " 10 hits" in found.evidence
 
@@ -341,22 +342,22 @@ def test_the_ceiling_is_allowed_for() -> None:
 
 def test_a_better_order_is_worth_what_five_places_can_hold() -> None:
     """Nine relevant items, three of them in the first five, six below: the best order fills two places more."""
-    (found,) = [f for f in karat.diagnose(evaluated(fixed(1, 2, 3, *range(6, 12)))) if f.code == "too_far_down"]
+    (found,) = [f for f in diagnose(evaluated(fixed(1, 2, 3, *range(6, 12)))) if f.code == "too_far_down"]
     numbers = {number.name: number.value for number in found.numbers}
     assert numbers["recall@5 / ceiling"] == pytest.approx(0.6)
     assert numbers["best order − now"] == pytest.approx(0.4)
 
 
 def test_slow_names_the_stage() -> None:
-    (found,) = karat.diagnose(evaluated(**FIRES["slow"]))
+    (found,) = diagnose(evaluated(**FIRES["slow"]))
     assert "rerank" in found.title
     assert "83%" in found.evidence
-    (found,) = karat.diagnose(evaluated(GOOD, latency=times(200)))
+    (found,) = diagnose(evaluated(GOOD, latency=times(200)))
     assert (found.code, "rerank" in found.title) == ("slow", False)
 
 
 def test_weak_segments_are_named_with_advice_for_languages() -> None:
-    (found,) = [f for f in karat.diagnose(evaluated(**FIRES["weak_segment"])) if f.code == "weak_segment"]
+    (found,) = [f for f in diagnose(evaluated(**FIRES["weak_segment"])) if f.code == "weak_segment"]
     assert "language" in found.title
     assert "pt-BR" in found.title
     assert found.sure == "strong"
@@ -381,7 +382,7 @@ def compared(before: Any, after: Any) -> tuple[Any, Any]:
 def test_a_worse_order_with_the_same_recall() -> None:
     candidate, comparison = compared(GOOD, lambda rng, i: [(5 if r == 1 else r) for r in GOOD(rng, i)])
     assert [f.code for f in comparison.pairs[0].findings] == ["order_got_worse"]
-    assert karat.diagnose(candidate, comparison) == [*candidate.findings, *comparison.pairs[0].findings]
+    assert diagnose(candidate, comparison) == [*candidate.findings, *comparison.pairs[0].findings]
 
 
 def test_less_found_is_no_matter_of_order() -> None:
@@ -438,9 +439,9 @@ def test_an_unknown_candidate_is_an_error() -> None:
     run, gold = make(GOOD, n=30)
     sides = [karat.evaluate([{**entry, "system": name} for entry in run], gold) for name in "abc"]
     comparison = karat.compare(*sides[:2], others=[sides[2]])
-    assert karat.diagnose(sides[1], comparison) == sides[1].findings
+    assert diagnose(sides[1], comparison) == sides[1].findings
     with refused("unknown-candidate"):
-        karat.diagnose(sides[0], comparison)
+        diagnose(sides[0], comparison)
 
 
 @pytest.mark.parametrize(("ours", "theirs", "fires"), [(0.5, 0.8, True), (0.8, 0.5, False), (0.6, 0.6, False)])

@@ -15,6 +15,7 @@ import karat
 from karat.data.corpus import Corpus
 from karat.errors import ConfigError
 from karat.results.queries.shown import MarkedText, shared_words
+from karat.results.queries.triage import Triage, triage
 from karat.schemas import schema_text
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
@@ -43,8 +44,8 @@ TEXTS = {
 CORPUS = Corpus("corpus", list(TEXTS), [""] * len(TEXTS), list(TEXTS.values()))
 
 
-def found(most: int = 20, **options: Any) -> karat.Triage:
-    return karat.triage(karat.evaluate(RUN, GOLD, ["mrr"], **options), most)
+def found(most: int = 20, **options: Any) -> Triage:
+    return triage(karat.evaluate(RUN, GOLD, ["mrr"], **options), most)
 
 
 def case(query: str, **options: Any) -> Any:
@@ -103,14 +104,14 @@ def test_a_saved_result_has_no_hits_to_look_at(tmp_path: Path) -> None:
     export([karat.evaluate(RUN, GOLD, ["mrr"])], str(tmp_path / "saved.json"))
     (saved,) = as_results(str(tmp_path / "saved.json"), None, None, {})
     with refused("no-hits-kept", ConfigError):
-        karat.triage(saved)
+        triage(saved)
     with refused("bad-setting", ConfigError, got=0):
         found(most=0)
 
 
 def test_many_gold_items_are_cut_and_counted() -> None:
     gold = {"q": {f"d{i}": 1 for i in range(50)}}
-    (shown,) = karat.triage(karat.evaluate({"q": ["x"]}, gold, ["mrr"])).cases
+    (shown,) = triage(karat.evaluate({"q": ["x"]}, gold, ["mrr"])).cases
     assert (len(shown.gold), shown.gold_items) == (20, 50)
 
 

@@ -31,6 +31,7 @@ from karat.scoring.engines.processes import Processes
 from karat.scoring.judged import Rules
 from karat.scoring.one_pass import Golds, PassRequest
 from karat.scoring.views import Need, View
+from karat.statistics.sampling import Sampling
 
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "examples" / "helpdesk"
@@ -81,7 +82,7 @@ def test_slices_do_not_change_a_bit_of_any_metric() -> None:
     usable = []
     for name in names:
         try:
-            karat.parse_metric(name)
+            karat.Metric.parse(name)
             usable.append(name)
         except karat.KaratError:
             pass  # it needs a parameter
@@ -110,7 +111,7 @@ def assert_all_the_same(left: karat.Result, right: karat.Result) -> None:
         assert ours.tolist() == theirs.tolist()
 
 
-FULL: dict[str, Any] = {"sampling": karat.Sampling(resamples=100), "consumers": [everything]}
+FULL: dict[str, Any] = {"sampling": Sampling(resamples=100), "consumers": [everything]}
 
 
 @pytest.mark.parametrize("corpus", [None, DEMO / "corpus.jsonl"])

@@ -17,8 +17,11 @@ from refusals import refused
 from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_table, write_nested
 
 import karat
+from karat.data.audit import Audit
+from karat.data.hits import Run
 from karat.data.ids import take_list
 from karat.errors import ConfigError, InputError, MissingExtra
+from karat.results.evaluate import evaluate_all
 from karat.results.queries.triage import triage, triage_need
 from karat.results.save import saved_form
 from karat.scoring.engines.spark_session import find_session
@@ -27,10 +30,10 @@ DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
 TABLE, GOLD = hits_table(300, 12), gold_of(300, 12)
 
 
-def rows(run: karat.Run) -> pl.DataFrame:
+def rows(run: Run) -> pl.DataFrame:
     """The hits of any run as a table."""
     found = []
-    for hits in run.slices(frozenset(), karat.Audit()):
+    for hits in run.slices(frozenset(), Audit()):
         for query, start, end in zip(hits.queries, hits.offsets, hits.offsets[1:], strict=False):
             ids = take_list(hits.ids, np.arange(start, end))
             scores = [None] * len(ids) if hits.score is None else hits.score[start:end].tolist()
@@ -49,7 +52,9 @@ def test_unsorted_rows_over_partitions(spark: Any) -> None:
 
 def test_gold_that_is_not_broadcast(spark: Any) -> None:
     frame = spark.createDataFrame(scattered(TABLE).to_arrow())
-    joined = karat.evaluate(frame, GOLD, [*METRICS, "recall(level=doc)@5"], engine=karat.Spark(spark, broadcast=100))
+    joined = karat.evaluate(
+        frame, GOLD, [*METRICS, "recall(level=doc)@5"], engine=karat.systems.Spark(spark, broadcast=100)
+    )
     assert_same(karat.evaluate(TABLE, GOLD, [*METRICS, "recall(level=doc)@5"]), joined)
 
 
@@ -93,7 +98,7 @@ def test_skewed_queries_and_empty_partitions(spark: Any) -> None:
     """One query has nearly all hits, and there are more partitions than queries."""
     giant = hits_table(1, 20_000).with_columns(query_id=pl.lit("q00001"))
     table = pl.concat([giant, TABLE.filter(pl.col("query_id") > "q00295")])
-    engine = karat.Spark(spark, partitions=16)
+    engine = karat.systems.Spark(spark, partitions=16)
     assert_same(
         karat.evaluate(table, GOLD, METRICS),
         karat.evaluate(spark.createDataFrame(table.to_arrow()), GOLD, METRICS, engine=engine),
@@ -109,7 +114,7 @@ def test_duplicates_across_partitions(spark: Any) -> None:
 
 def test_nested_lists_under_names_of_their_own(spark: Any, tmp_path: Path) -> None:
     path = write_nested(TABLE.rename({"chunk_id": "passage"}), tmp_path / "run.parquet", topk="found", query_id="asked")
-    engine = karat.Spark(spark)
+    engine = karat.systems.Spark(spark)
     run = engine.read_run(path, columns={"query_id": "asked", "topk": "found", "chunk_id": "passage"})
     assert_same(karat.evaluate(TABLE, GOLD, METRICS), karat.evaluate(run, GOLD, METRICS, engine=engine))
 
@@ -117,7 +122,7 @@ def test_nested_lists_under_names_of_their_own(spark: Any, tmp_path: Path) -> No
 def test_several_systems(spark: Any) -> None:
     both = pl.concat([TABLE.with_columns(system=pl.lit("a")), TABLE[:2400].with_columns(system=pl.lit("b"))])
     frame = spark.createDataFrame(both.to_arrow())
-    there, here = karat.evaluate_all(frame, GOLD, METRICS), karat.evaluate_all(both, GOLD, METRICS)
+    there, here = evaluate_all(frame, GOLD, METRICS), evaluate_all(both, GOLD, METRICS)
     assert set(there) == {"a", "b"}
     for system, result in there.items():
         assert_same(here[system], result)
@@ -129,7 +134,7 @@ def test_folders_named_by_columns(spark: Any, tmp_path: Path) -> None:
         (folder := tmp_path / f"system={system}").mkdir()
         part.write_parquet(folder / "part-0.parquet")
     for path in (str(tmp_path), f"{tmp_path}/*/*.parquet"):
-        there, here = (karat.evaluate_all(path, GOLD, METRICS, engine=engine) for engine in (spark, "local"))
+        there, here = (evaluate_all(path, GOLD, METRICS, engine=engine) for engine in (spark, "local"))
         assert set(there) == {"a", "b"}
         for system, result in there.items():
             assert_same(here[system], result)
@@ -137,7 +142,7 @@ def test_folders_named_by_columns(spark: Any, tmp_path: Path) -> None:
 
 def test_scores_can_be_written_back(spark: Any, tmp_path: Path) -> None:
     result = karat.evaluate(spark.createDataFrame(TABLE.to_arrow()), GOLD, METRICS)
-    karat.Spark(spark).frame(result).write.parquet(str(tmp_path / "scores"))
+    karat.systems.Spark(spark).frame(result).write.parquet(str(tmp_path / "scores"))
     back = pl.read_parquet(tmp_path / "scores" / "*.parquet").sort("query_id")
     assert back["map"].to_list() == result.scores.sort("query_id")["map"].to_list()
 
@@ -169,8 +174,8 @@ local = karat.evaluate(table, gold, METRICS)
 spark = SparkSession.builder.remote(master).getOrCreate()
 assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
 assert_same(local, karat.evaluate(spark.read.parquet(run), gold, METRICS, engine=spark))
-assert_same(local, karat.evaluate(run, gold, METRICS, engine=karat.Spark(master=master, broadcast=100)))
-assert karat.Spark(spark).frame(local).count() == len(local.queries)
+assert_same(local, karat.evaluate(run, gold, METRICS, engine=karat.systems.Spark(master=master, broadcast=100)))
+assert karat.systems.Spark(spark).frame(local).count() == len(local.queries)
 print("the same")
 """
 
@@ -286,14 +291,15 @@ def test_a_run_log_says_the_same(spark: Any) -> None:
     """Scores, analyses, provenance and the lists that a page shows."""
     log, gold = DEMO / "bm25_rerank.jsonl", DEMO / "gold.jsonl"
     there, here = (
-        karat.evaluate(log, gold, engine=engine, consumers=[triage_need]) for engine in (karat.Spark(spark), "local")
+        karat.evaluate(log, gold, engine=engine, consumers=[triage_need])
+        for engine in (karat.systems.Spark(spark), "local")
     )
     assert saved_form(there) == saved_form(here)
     assert triage(there, 300) == triage(here, 300)
 
 
 def test_names_of_columns_for_a_frame(spark: Any) -> None:
-    engine = karat.Spark(spark)
+    engine = karat.systems.Spark(spark)
     frame = spark.createDataFrame(TABLE.rename({"query_id": "asked"}).to_arrow())
     run = engine.read_run(frame, columns={"query_id": "asked"})
     assert_same(karat.evaluate(TABLE, GOLD, METRICS), karat.evaluate(run, GOLD, METRICS, engine=engine))
@@ -364,7 +370,7 @@ def test_workers_with_another_python(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [{"broadcast": -1}, {"partitions": 0}])
 def test_settings_that_make_no_sense(settings: dict[str, int]) -> None:
     with refused("bad-setting", ConfigError, got=next(iter(settings.values()))):
-        karat.Spark(**settings)  # type: ignore[arg-type]
+        karat.systems.Spark(**settings)  # type: ignore[arg-type]
 
 
 def test_what_needs_single_hits_here(spark: Any) -> None:

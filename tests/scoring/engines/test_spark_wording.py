@@ -61,7 +61,7 @@ def test_errors_of_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
         "a file that is no table": lambda: karat.evaluate(file("run.txt", "q a 1"), GOLD, ["mrr"], engine=spark),
         "no Java": without_java,
         "an address that is not one": lambda: find_session("http://127.0.0.1"),
-        "no bytes to send": lambda: karat.Spark(broadcast=-1),  # type: ignore[arg-type]
-        "no task": lambda: karat.Spark(partitions=0),  # type: ignore[arg-type]
+        "no bytes to send": lambda: karat.systems.Spark(broadcast=-1),  # type: ignore[arg-type]
+        "no task": lambda: karat.systems.Spark(partitions=0),  # type: ignore[arg-type]
     }
     check("wording/errors_spark.txt", refusals({"Spark": cases}, tmp_path))

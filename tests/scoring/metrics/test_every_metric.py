@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import karat
+from karat.data.audit import Audit
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.evidence import AnswerContainment, EvidenceMetric
@@ -28,7 +29,7 @@ Gold = dict[str, dict[str, float]]
 K = 3  # for metrics that name no cutoff
 CORPUS = 60
 FEW = 100  # resamples: two runs that must say the same have the same intervals, however rough they are
-METRICS = karat.all_metrics()
+METRICS = karat.Metric.all()
 
 every_metric = pytest.mark.parametrize("name", METRICS)
 examples = settings(max_examples=30)
@@ -246,7 +247,7 @@ def test_explains_itself(name: str) -> None:
 def test_text_round_trip(name: str) -> None:
     metrics = forms(METRICS[name])
     for metric in metrics:
-        again = karat.parse_metric(str(metric))
+        again = karat.Metric.parse(str(metric))
         assert again == metric
         assert type(again) is type(metric)
         assert str(again) == str(metric)
@@ -403,7 +404,7 @@ def test_slices_are_slices() -> None:
     dicts = {f"q{i}": {"a": 1.0} for i in range(3)}
     with one_query_at_a_time():
         for run in (records, dicts):
-            assert len(list(karat.read_run(run).slices(frozenset(), karat.Audit()))) == 3
+            assert len(list(karat.read_run(run).slices(frozenset(), Audit()))) == 3
 
 
 # What goes in one direction

@@ -93,7 +93,7 @@ def test_a_threshold_that_is_none(threshold: float) -> None:
     with refused("bad-setting", ConfigError):
         score([FIVE], [FIVE], "coverage@1", fuzzy_threshold=threshold)
     with refused("bad-metric", ConfigError):
-        karat.parse_metric(f"coverage(threshold={threshold})@1")
+        karat.Metric.parse(f"coverage(threshold={threshold})@1")
 
 
 # What is not there
@@ -207,7 +207,7 @@ def test_answers_in_the_metadata_of_samples(tmp_path: Any) -> None:
     ],
 )
 def test_names(name: str, expected: str) -> None:
-    assert str(karat.parse_metric(name)) == expected
+    assert str(karat.Metric.parse(name)) == expected
 
 
 # Answers
@@ -267,7 +267,7 @@ def test_what_is_remembered_of_a_slice_goes_with_it() -> None:
     (hits,) = read_run([record("q", FIVE)]).slices(frozenset({"text"}), Audit())
     judged = judge(hits, read_gold([entry("q", FIVE, answer="five")]), Rules(), Audit(), 1)
     for name in ("coverage@1", "answer_containment@1"):
-        assert karat.parse_metric(name).score(judged).tolist() == [1.0]
+        assert karat.Metric.parse(name).score(judged).tolist() == [1.0]
     kept = weakref.ref(judged)
     gc.disable()
     try:

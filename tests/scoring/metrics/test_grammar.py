@@ -54,12 +54,12 @@ from karat.scoring.metrics.recall import Recall
     ],
 )
 def test_parses(text: str, metric: karat.Metric) -> None:
-    assert karat.parse_metric(text) == metric
+    assert karat.Metric.parse(text) == metric
 
 
 def test_a_metric_parses_as_itself() -> None:
     metric = NDCG(k=3)
-    assert karat.parse_metric(metric) is metric
+    assert karat.Metric.parse(metric) is metric
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_a_metric_parses_as_itself() -> None:
 )
 def test_prints(metric: karat.Metric, text: str) -> None:
     assert str(metric) == text
-    assert karat.parse_metric(text) == metric
+    assert karat.Metric.parse(text) == metric
 
 
 @given(p=st.floats(0, 1, exclude_min=True, exclude_max=True), rel=st.floats(0, 1e300, exclude_min=True))
 def test_numbers_are_printed_in_full(p: float, rel: float) -> None:
     metric = RBP(p=p, rel=rel)
-    assert karat.parse_metric(str(metric)) == metric
+    assert karat.Metric.parse(str(metric)) == metric
 
 
 def test_near_parameters_are_two_metrics() -> None:
     """Scores are kept by text: what differs must print differently."""
-    near = [karat.parse_metric("rbp(p=0.1234567)"), karat.parse_metric("rbp(p=0.1234568)")]
+    near = [karat.Metric.parse("rbp(p=0.1234567)"), karat.Metric.parse("rbp(p=0.1234568)")]
     result = karat.evaluate({"q": ["a"]}, {"q": ["a"]}, near)
     assert len(result.means) == 2
     assert list(result.means.values()) == pytest.approx([0.8765433, 0.8765432], abs=1e-12)
@@ -105,15 +105,15 @@ def test_each_metric_once() -> None:
 
 @pytest.mark.parametrize("alias", sorted(aliases()))
 def test_every_alias_is_understood(alias: str) -> None:
-    metric = karat.parse_metric(alias)
-    assert metric == karat.parse_metric(aliases()[alias])
-    assert karat.parse_metric(alias.upper()) == metric
+    metric = karat.Metric.parse(alias)
+    assert metric == karat.Metric.parse(aliases()[alias])
+    assert karat.Metric.parse(alias.upper()) == metric
     if metric.cutoff != "none":
-        assert karat.parse_metric(f"{alias}@7") == msgspec.structs.replace(metric, k=7)
+        assert karat.Metric.parse(f"{alias}@7") == msgspec.structs.replace(metric, k=7)
 
 
 def test_aliases_hide_no_metric() -> None:
-    assert not set(aliases()) & set(karat.all_metrics())
+    assert not set(aliases()) & set(karat.Metric.all())
 
 
 # trec_eval's names, with trec_eval's meaning
@@ -135,7 +135,7 @@ def test_aliases_hide_no_metric() -> None:
     ],
 )
 def test_trec_eval_names(name: str, text: str) -> None:
-    assert str(karat.parse_metric(name)) == text
+    assert str(karat.Metric.parse(name)) == text
 
 
 # Refused, each with words that help
@@ -154,20 +154,20 @@ def test_trec_eval_names(name: str, text: str) -> None:
 )
 def test_unknown_metric(text: str, near: str) -> None:
     with refused("unknown-metric", UnknownName) as caught:
-        karat.parse_metric(text)
+        karat.Metric.parse(text)
     assert near in caught.value.hint
     assert caught.value.exit_code == 2
 
 
 def test_a_name_that_is_like_none_gets_no_suggestion() -> None:
     with refused("unknown-metric", name="foo") as caught:
-        karat.parse_metric("foo@5")
+        karat.Metric.parse("foo@5")
     assert "`karat metrics`" in caught.value.hint
 
 
 def test_unknown_metric_without_neighbour() -> None:
     with refused("unknown-metric", UnknownName):
-        karat.parse_metric("zzzzzzzzzzzzzzzz")
+        karat.Metric.parse("zzzzzzzzzzzzzzzz")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_unknown_metric_without_neighbour() -> None:
 )
 def test_refused(text: str, words: tuple[str, ...]) -> None:
     with refused("bad-metric", ConfigError) as caught:
-        karat.parse_metric(text)
+        karat.Metric.parse(text)
     for word in words:
         assert word in str(caught.value)
     assert not re.search(r"`|\$\.|null", str(caught.value))  # the words of the library that noticed it
@@ -230,12 +230,12 @@ def test_refused(text: str, words: tuple[str, ...]) -> None:
 def test_a_parameter_given_twice_is_refused() -> None:
     """One of the two values would be ignored without a word."""
     with pytest.raises(ConfigError, match="rel"):
-        karat.parse_metric("recall(rel=2,rel=3)@5")
+        karat.Metric.parse("recall(rel=2,rel=3)@5")
 
 
 def test_two_cutoffs_are_refused() -> None:
     with pytest.raises(ConfigError, match="P_5"):
-        karat.parse_metric("P_5@10")
+        karat.Metric.parse("P_5@10")
 
 
 @given(
@@ -243,10 +243,10 @@ def test_two_cutoffs_are_refused() -> None:
 )
 def test_any_text_is_a_metric_or_refused(text: str) -> None:
     try:
-        metric = karat.parse_metric(text)
+        metric = karat.Metric.parse(text)
     except ConfigError:
         return
-    assert karat.parse_metric(str(metric)) == metric
+    assert karat.Metric.parse(str(metric)) == metric
 
 
 @pytest.mark.parametrize("metric", ["recall@0", "recal@5", "bpref@5"])
@@ -274,6 +274,6 @@ def test_one_text_may_name_several() -> None:
 )
 def test_metrics_of_ragas_have_an_answer(name: str, nearest: str | None) -> None:
     with refused("metric-of-another-tool", ConfigError) as caught:
-        karat.parse_metric(name)
+        karat.Metric.parse(name)
     assert caught.value.hint is not None
     assert nearest is None or nearest in caught.value.hint

@@ -94,7 +94,7 @@ def test_what_is_lacking_is_said() -> None:
 @pytest.mark.parametrize("value", ["nan", "inf", "x"])
 def test_a_threshold_is_a_finite_number(value: str) -> None:
     with refused("bad-metric"):
-        karat.parse_metric(f"false_evidence(min_score={value})@5")
+        karat.Metric.parse(f"false_evidence(min_score={value})@5")
 
 
 HITS = st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.7]), max_size=5)

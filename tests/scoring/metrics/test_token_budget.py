@@ -119,7 +119,7 @@ def test_a_saved_result_and_a_gate_know_it(tmp_path: Path) -> None:
     run = [{"query_id": "q", "topk": hits(5)}]
     result = karat.evaluate(run, {"q": ["a"]}, ["recall@9tok"])
     saved = json.loads(json.dumps({"metric": saved_form(result).summary[0].metric}))
-    assert karat.parse_metric(saved["metric"]) == Recall(budget=9)
+    assert karat.Metric.parse(saved["metric"]) == Recall(budget=9)
     assert karat.gate(run, {"q": ["a"]}, ["recall@9tok >= 0.9"]).outcome == "pass"
 
 
@@ -130,13 +130,13 @@ def test_a_saved_result_and_a_gate_know_it(tmp_path: Path) -> None:
     "text", ["recall@2000tok", "recall@2000tokens", "Recall @ 2000 TOK", "recall@2000token", "r@2000tok"]
 )
 def test_written_in_many_ways_and_printed_in_one(text: str) -> None:
-    assert karat.parse_metric(text) == Recall(budget=2000)
-    assert str(karat.parse_metric(text)) == "recall@2000tok"
+    assert karat.Metric.parse(text) == Recall(budget=2000)
+    assert str(karat.Metric.parse(text)) == "recall@2000tok"
 
 
 def test_a_budget_is_no_k() -> None:
-    assert karat.parse_metric("recall@5tok") != karat.parse_metric("recall@5")
-    assert str(karat.parse_metric("recall(rel=2)@5tok")) == "recall(rel=2)@5tok"
+    assert karat.Metric.parse("recall@5tok") != karat.Metric.parse("recall@5")
+    assert str(karat.Metric.parse("recall(rel=2)@5tok")) == "recall(rel=2)@5tok"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_budget_is_no_k() -> None:
 )
 def test_budgets_that_are_refused(text: str) -> None:
     with refused("bad-metric", ConfigError) as caught:
-        karat.parse_metric(text)
+        karat.Metric.parse(text)
     assert repr(text) in caught.value.what
 
 

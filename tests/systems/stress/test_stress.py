@@ -19,9 +19,11 @@ from refusals import refused
 
 import karat
 from karat.cli.main import karat_command
-from karat.data.hits import Ungrouped
+from karat.data.audit import Audit
+from karat.data.hits import Run, Ungrouped
 from karat.report.systems import stress_report
 from karat.schemas import schema_text
+from karat.statistics.sampling import Sampling
 from karat.systems.stress.lists import insert
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
@@ -97,7 +99,7 @@ def test_nothing_is_lost_and_the_others_keep_their_order(hits: list[str], negati
 
 
 def test_the_drop_of_each_rank_and_of_all() -> None:
-    found = karat.stress([line()], [entry()], at=[1, 2])
+    found = karat.systems.stress_test([line()], [entry()], at=[1, 2])
     drops = {tuple(row.at): row.change for row in found.rows}
     assert drops[1,].baseline == 1.0
     assert drops[1,].candidate == pytest.approx(1 / math.log2(3))
@@ -109,7 +111,7 @@ def test_the_drop_of_each_rank_and_of_all() -> None:
 
 def test_a_reranker_makes_it_good() -> None:
     run = [line(raw=["a", "r", "b"])]
-    found = karat.stress(run, [entry()], at=[1], reranker=by_text)
+    found = karat.systems.stress_test(run, [entry()], at=[1], reranker=by_text)
     (row,) = found.rows
     assert (found.lists, found.reranker) == ("raw", "by_text")
     assert (row.change.baseline, row.change.candidate) == (1.0, 1.0)
@@ -119,38 +121,40 @@ def test_a_reranker_makes_it_good() -> None:
 
 
 def test_without_raw_lists_the_final_ones_are_reranked() -> None:
-    assert karat.stress([line()], [entry()], reranker=by_text).lists == "topk"
-    assert karat.stress({"q": {"r": 1.0, "a": 0.5}}, [entry()], reranker=by_text).lists == "topk"
+    assert karat.systems.stress_test([line()], [entry()], reranker=by_text).lists == "topk"
+    assert karat.systems.stress_test({"q": {"r": 1.0, "a": 0.5}}, [entry()], reranker=by_text).lists == "topk"
 
 
 def test_the_lists_may_be_named() -> None:
     run = [line(raw=["a", "r"])]
-    assert karat.stress(run, [entry()], hits="raw").rows[0].change.baseline == pytest.approx(1 / math.log2(3))
-    assert karat.stress(run, [entry()], hits="topk", reranker=by_text).lists == "topk"
+    assert karat.systems.stress_test(run, [entry()], hits="raw").rows[0].change.baseline == pytest.approx(
+        1 / math.log2(3)
+    )
+    assert karat.systems.stress_test(run, [entry()], hits="topk", reranker=by_text).lists == "topk"
 
 
 def test_the_lists_of_a_run_that_was_read_before() -> None:
     run = karat.read_run([line(raw=["a", "r"])])
-    assert karat.stress(run, [entry()], hits="raw").lists == "raw"
-    assert karat.stress(run, [entry()]).rows[0].change.baseline == 1.0
+    assert karat.systems.stress_test(run, [entry()], hits="raw").lists == "raw"
+    assert karat.systems.stress_test(run, [entry()]).rows[0].change.baseline == 1.0
     for without in (karat.read_run([line()]), karat.read_run({"q": ["r"]})):
         with refused("no-such-lists"):
-            karat.stress(without, [entry()], hits="raw")
+            karat.systems.stress_test(without, [entry()], hits="raw")
 
 
-class Scattered(karat.Run):
+class Scattered(Run):
     """A run whose queries must be brought together first."""
 
-    def slices(self, columns: frozenset[str], audit: karat.Audit, lists: frozenset[str] = frozenset()) -> Any:
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Any:
         yield from karat.read_run({"q": ["x"]}).slices(columns, audit, lists)
         raise Ungrouped
 
-    def grouped(self) -> karat.Run:
+    def grouped(self) -> Run:
         return karat.read_run([line()])
 
 
 def test_a_run_that_must_be_grouped_first() -> None:
-    assert karat.stress(Scattered(), [entry()]).rows[0].change.baseline == 1.0
+    assert karat.systems.stress_test(Scattered(), [entry()]).rows[0].change.baseline == 1.0
 
 
 @pytest.mark.parametrize(
@@ -170,7 +174,7 @@ def test_a_run_that_must_be_grouped_first() -> None:
 )
 def test_what_a_reranker_may_give(answer: Callable[[list[dict[str, Any]]], Any]) -> None:
     run = [line(hits=["a", "b", "c", "d", "e", "r", "f"])]
-    found = karat.stress(run, [entry()], reranker=lambda query, hits: answer(hits))
+    found = karat.systems.stress_test(run, [entry()], reranker=lambda query, hits: answer(hits))
     assert found.rows[0].change.candidate == 1.0
 
 
@@ -183,7 +187,9 @@ def test_what_a_reranker_gets() -> None:
 
     hits = [{"chunk_id": "d#1", "score": 3.0}, {"chunk_id": "e#2", "score": 2.0, "text": "own words"}]
     corpus = karat_corpus({"d#1": "one", "e#2": "two", "n": "three"})
-    karat.stress([line(hits=hits)], [entry(gold=["e#2"], negatives=["n"])], at=[2], reranker=look, corpus=corpus)
+    karat.systems.stress_test(
+        [line(hits=hits)], [entry(gold=["e#2"], negatives=["n"])], at=[2], reranker=look, corpus=corpus
+    )
     plain, stressed = seen
     assert plain[0] == "text of q"
     assert [hit.get("text") for hit in plain[1]] == ["one", "own words"]
@@ -211,7 +217,7 @@ def test_queries_that_cannot_be_used_are_counted() -> None:
         {"query_id": "mute", "gold": ["r"], "negatives": ["n1"]},
     ]
     run = [line(name) for name in ("used", "no gold", "no answer", "nothing", "mute")] + [line("empty", [])]
-    found = karat.stress(run, gold, reranker=by_text)
+    found = karat.systems.stress_test(run, gold, reranker=by_text)
     assert (found.queries, found.drawn_from) == (1, 1)
     assert found.left_out == {
         "no relevant gold": 2,
@@ -219,7 +225,7 @@ def test_queries_that_cannot_be_used_are_counted() -> None:
         "no hits in the run": 2,
         "no text of the query": 1,
     }
-    assert karat.stress(run, gold).queries == 2  # without a reranker nobody needs the text
+    assert karat.systems.stress_test(run, gold).queries == 2  # without a reranker nobody needs the text
 
 
 def test_the_sample_hangs_on_the_seed_and_not_on_the_order() -> None:
@@ -234,8 +240,8 @@ def test_the_sample_hangs_on_the_seed_and_not_on_the_order() -> None:
             return ids(hits)
 
         step = -1 if backwards else 1
-        sampling = karat.Sampling(seed=seed)
-        found = karat.stress(run[::step], gold[::step], queries=10, reranker=look, sampling=sampling)
+        sampling = Sampling(seed=seed)
+        found = karat.systems.stress_test(run[::step], gold[::step], queries=10, reranker=look, sampling=sampling)
         assert (found.queries, found.drawn_from) == (10, 50)
         return seen
 
@@ -245,13 +251,13 @@ def test_the_sample_hangs_on_the_seed_and_not_on_the_order() -> None:
 
 def test_what_had_to_be_settled_is_counted() -> None:
     negatives = {"q": ["n1", "r"]}
-    found = karat.stress([line(hits=["a", "n1", "r"])], [entry()], at=[1, 9], negatives=negatives)
+    found = karat.systems.stress_test([line(hits=["a", "n1", "r"])], [entry()], at=[1, 9], negatives=negatives)
     assert (found.moved, found.relevant_negatives, found.fewer_negatives, found.short_lists) == (1, 1, 1, 1)
 
 
 def test_a_chunk_of_a_relevant_document_is_no_negative() -> None:
     gold = [entry(gold=["d"], negatives=["d#7", "e#1"])]
-    assert karat.stress([line(hits=["d#1", "x#1"])], gold).relevant_negatives == 1
+    assert karat.systems.stress_test([line(hits=["d#1", "x#1"])], gold).relevant_negatives == 1
 
 
 def test_negatives_of_a_file(tmp_path: Path) -> None:
@@ -265,9 +271,9 @@ def test_negatives_of_a_file(tmp_path: Path) -> None:
     }
     for name, text in forms.items():
         (tmp_path / name).write_text(text)
-        found = karat.stress([line()], gold, at=[1], negatives=tmp_path / name)
+        found = karat.systems.stress_test([line()], gold, at=[1], negatives=tmp_path / name)
         assert found.rows[0].change.candidate == pytest.approx(1 / math.log2(3)), name
-    assert karat.stress([line()], gold, at=[1], negatives={"q": ["n"]}).queries == 1
+    assert karat.systems.stress_test([line()], gold, at=[1], negatives={"q": ["n"]}).queries == 1
 
 
 # What is refused
@@ -292,7 +298,7 @@ def test_negatives_of_a_file(tmp_path: Path) -> None:
 )
 def test_bad_options(options: dict[str, Any], code: str) -> None:
     with refused(code):
-        karat.stress([line()], [entry()], **options)
+        karat.systems.stress_test([line()], [entry()], **options)
 
 
 def broken(query: str, hits: list[dict[str, Any]]) -> list[str]:
@@ -318,20 +324,20 @@ def broken(query: str, hits: list[dict[str, Any]]) -> list[str]:
 )
 def test_a_reranker_that_misbehaves(call: Any, named: str) -> None:
     with refused("bad-answer", query="q") as caught:
-        karat.stress([line()], [entry()], reranker=call)
+        karat.systems.stress_test([line()], [entry()], reranker=call)
     assert named in str(caught.value)
 
 
 def test_gold_without_negatives() -> None:
     with refused("no-negatives") as caught:
-        karat.stress([line()], {"q": ["r"]})
+        karat.systems.stress_test([line()], {"q": ["r"]})
     assert "`negatives`" in caught.value.hint
 
 
 def test_several_systems() -> None:
     with refused("several-systems"):
-        karat.stress([line(system="a"), line(system="b")], [entry()])
-    assert karat.stress([line(system="a"), line(system="b")], [entry()], system="b").system == "b"
+        karat.systems.stress_test([line(system="a"), line(system="b")], [entry()])
+    assert karat.systems.stress_test([line(system="a"), line(system="b")], [entry()], system="b").system == "b"
 
 
 @pytest.mark.parametrize(
@@ -351,7 +357,7 @@ def test_a_file_of_the_wrong_shape(text: str, code: str, line: int | None, tmp_p
     file = tmp_path / "negatives.jsonl"
     file.write_text(text)
     with refused(code, file=file, line=line):
-        karat.stress([{"query_id": "q", "topk": ["r"]}], [entry()], negatives=file)
+        karat.systems.stress_test([{"query_id": "q", "topk": ["r"]}], [entry()], negatives=file)
 
 
 # The command, and the real reranker of the demo
@@ -369,7 +375,7 @@ def test_the_demo_with_the_reranker_that_made_it(monkeypatch: pytest.MonkeyPatch
     found = json.loads(done.stdout)
     jsonschema.validate(found, json.loads(schema_text("stress")))
     assert (found["lists"], found["queries"], found["drawn_from"]) == ("raw", 100, 259)
-    final = karat.stress(RUN, GOLD)
+    final = karat.systems.stress_test(RUN, GOLD)
     *_, together = found["rows"]
     assert together["at"] == [1, 2, 3]
     assert together["change"]["baseline"] == pytest.approx(final.rows[0].change.baseline)
@@ -382,15 +388,15 @@ def test_the_command_tells_and_writes(tmp_path: Path) -> None:
     done = run_command(RUN, "-g", GOLD, "--at", "1,3", "--queries", "30", "-o", out, "-o", tmp_path / "stress.md")
     assert done.exit_code == 0, done.output
     assert all(number in done.stdout for number in ("30", "259", "1, 3"))
-    saved = msgspec.json.decode(out.read_bytes(), type=karat.Stress)
-    assert saved == karat.stress(RUN, GOLD, at=[1, 3], queries=30)
+    saved = msgspec.json.decode(out.read_bytes(), type=karat.systems.Stress)
+    assert saved == karat.systems.stress_test(RUN, GOLD, at=[1, 3], queries=30)
     assert (tmp_path / "stress.md").read_text().startswith("# ")
 
 
 def test_the_report_fits_a_line_and_tells_everything() -> None:
     gold, negatives = [entry(), entry("none")], {"q": ["n1", "r"]}
     run = [line(hits=["a", "n1", "r"])]
-    report = stress_report(karat.stress(run, gold, at=[1, 9], reranker=by_text, negatives=negatives))
+    report = stress_report(karat.systems.stress_test(run, gold, at=[1, 9], reranker=by_text, negatives=negatives))
     said = "\n".join(getattr(block, "text", "") for section in report.sections for block in section.blocks)
     assert said.count("1 query ") == 3  # left out; with fewer negatives than ranks; with a shorter list
     assert said.count(": 1.") == 2  # moved; not used

@@ -158,7 +158,7 @@ class Judging:
 
 
 @takes(JudgeOptions)
-def judge(
+def judge_pool(
     pool: str | PathLike[str] | Sequence[PoolEntry],
     *,
     output: str | PathLike[str] | None = None,

@@ -14,7 +14,7 @@ from karat.data.attributes import segment_titles
 from karat.data.gold import Dataset
 from karat.data.ids import Ints
 from karat.data.saved import SavedObject
-from karat.errors import ConfigError, shorten
+from karat.errors import ConfigError, UnknownName, shorten
 from karat.formats.read import read_gold
 from karat.options.option import takes
 from karat.results.analyses.base import Consumer, Lacking, Setup
@@ -38,6 +38,7 @@ from karat.results.result import Result
 from karat.results.summary import FEW
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.metrics.base import Metric, Relevance
+from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.metrics.lists import JudgedShare
 from karat.scoring.options import Options, named_sampling
 from karat.scoring.peers import metrics_like
@@ -83,8 +84,12 @@ class SegmentDifferences(msgspec.Struct, frozen=True):
     differences: list[Difference]
 
 
+class UnknownMetric(UnknownName, KeyError):
+    """A metric that was not compared."""
+
+
 class CandidateComparison(msgspec.Struct, frozen=True):
-    """One candidate against the baseline."""
+    """One candidate against the baseline. `pair["recall@5"]` is the difference in one metric."""
 
     candidate: str
     queries: int
@@ -100,9 +105,17 @@ class CandidateComparison(msgspec.Struct, frozen=True):
     other_lists: int | None = None  # queries whose first 20 hits differ; null where a side does not know its lists
     invalid: list[str] = []  # metrics that say nothing, because ids do not match or scores may be distances
 
+    def __getitem__(self, metric: str | Metric) -> Difference:
+        name = str(parse_metric(metric))
+        found = {difference.metric: difference for difference in self.differences}
+        if name not in found:
+            raise UnknownMetric("metric of this comparison", name, found)
+        return found[name]
+
 
 class Comparison(SavedObject, frozen=True, kw_only=True):
-    """What `karat compare` saves."""
+    """What `karat compare` saves. `comparison["recall@5"]` is the difference in one metric: `.delta`, `.low`, `.high`,
+    `.p`, `.reading`. Of several candidates, `comparison.pairs` has one entry for each."""
 
     schema: Literal["karat/comparison/1"] = "karat/comparison/1"
     baseline: str
@@ -111,6 +124,13 @@ class Comparison(SavedObject, frozen=True, kw_only=True):
     units: dict[str, str]  # of each metric's difference: pp (of a share, to be written × 100), ms, or empty
     lower_is_better: list[str]
     pairs: list[CandidateComparison]
+
+    def __getitem__(self, metric: str | Metric) -> Difference:
+        if len(self.pairs) > 1:
+            names = ", ".join(pair.candidate for pair in self.pairs)
+            what = f"the comparison has {len(self.pairs)} candidates: {names}"
+            raise ConfigError(what, code="several-systems", hint=f"comparison.pairs[0][{str(metric)!r}] is the first")
+        return self.pairs[0][metric]
 
 
 _T = TypeVar("_T")

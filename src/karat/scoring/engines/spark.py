@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _BROADCAST = 128 << 20  # bytes of gold that every executor may be given whole
 _MESSAGE = 32 << 20  # the same over Spark Connect, where it is part of a message of limited size
 _LOCAL_ONLY = "gold of passages, and whatever looks at single hits, need the engine local"
-_COLUMNS = "karat.Spark(session).read_run(path_or_frame, columns={'query_id': …})"
+_COLUMNS = "karat.systems.Spark(session).read_run(path_or_frame, columns={'query_id': …})"
 _ON_THE_CLUSTER = "the hits of a Spark frame stay on the cluster"
 
 

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
+from karat.data.presented import above
 from karat.errors import did_you_mean
 from karat.scoring.judged import Judged, Rules, relevance
 from karat.scoring.unjudged import OpenLists
@@ -19,6 +20,7 @@ LARGEST_CUTOFF = 2**53
 Cutoff = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_CUTOFF)]
 
 INFINITE = np.int64(2**62)
+_GRAMMAR = "karat.scoring.metrics.grammar"
 CUTOFFS = ("k", "budget")  # fields that are written after the @, and are no parameters
 
 
@@ -46,6 +48,18 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     is_share: ClassVar[bool] = True  # between 0 and 1 it is told in percent; a reciprocal rank is a share of nothing
     by_text: ClassVar[str | None] = None  # the metric that asks the same of evidence texts instead of ids
     version: ClassVar[int] = 1  # of the definition: raised whenever its numbers change
+
+    @staticmethod
+    def parse(text: "str | Metric") -> "Metric":
+        """The metric that a text names: `recall@5`, `ndcg(gain=linear)@10`, `P_5`."""
+        found: Metric = above(_GRAMMAR, "parse_metric")(text)
+        return found
+
+    @staticmethod
+    def all() -> "dict[str, type[Metric]]":
+        """Every metric by its name, those of plug-ins included."""
+        found: dict[str, type[Metric]] = above(_GRAMMAR, "all_metrics")()
+        return found
 
     k: Cutoff | None = None
     budget: Cutoff | None = None  # tokens, instead of k: the top of the list that fits into it

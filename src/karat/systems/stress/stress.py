@@ -78,7 +78,7 @@ class Stress(SavedOfSystem, frozen=True, kw_only=True):
     worst: list[Dropped]
 
 
-def stress(
+def stress_test(
     run: Any,
     gold: Any,
     *,

@@ -172,7 +172,7 @@ class Synthesizing:
 
 
 @takes(SynthesisOptions)
-def synthesize(
+def synthesize_gold(
     corpus: Any,
     *,
     output: str | PathLike[str] | None = None,

@@ -1,0 +1,24 @@
+"""Public names of a package, loaded when they are first used: `import karat` costs next to nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def public(
+    package: str, where: Mapping[str, str], renamed: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package. `where`: name → module; `renamed`: old name → what to write instead."""
+
+    def get(name: str) -> object:
+        if name in where:
+            value = getattr(import_module(where[name]), name)
+            setattr(sys.modules[package], name, value)
+            return value
+        instead = (renamed or {}).get(name)
+        hint = f": use {instead}" if instead else ""
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[package])
+
+    return get, lambda: sorted(where)
