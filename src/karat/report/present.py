@@ -49,7 +49,7 @@ _REPORTS = {
     "triage": ("triage", "triage_report"),
 }
 _TELLING = {"comparison": "differences", "gates": "verdicts", "sweep": "points", "triage": "cases"}  # else the first
-_IN_A_VIEW = ("doubts", "glance", "findings", "panel", "over_k", "systems")  # of a page, what a notebook shows
+_IN_A_VIEW = ("doubts", "glance", "panel", "over_k", "systems")  # of a page, what a notebook shows
 _LINES, _WIDTH = 8, 100
 
 
