@@ -24,6 +24,7 @@ OPTIONAL = (
     "psycopg",
     "starlette",
     "uvicorn",
+    "mcp",
 )
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ SEARCHED = ("-q", GOLD, "--corpus", CORPUS)
 # What the extras bring, by the names that are imported.
 PACKAGES = [
     *("bm25s", "Stemmer", "wordllama", "safetensors", "tokenizers", "rapidfuzz", "httpx2", "psycopg", "starlette"),
-    *("uvicorn", "pyspark", "pyarrow", "pandas", "deltalake", "sentence_transformers", "zstandard"),
+    *("uvicorn", "pyspark", "pyarrow", "pandas", "deltalake", "sentence_transformers", "zstandard", "mcp"),
     *("compression", "compression.zstd"),
 ]
 WITHOUT = """
@@ -68,6 +68,7 @@ SERVER = "http://127.0.0.1:1/x"
         (("synthesize", CORPUS, "-n", "5", "--model", "m", "--base-url", SERVER), "llm"),
         (("judge", "pool.jsonl", "--model", "m", "--base-url", SERVER, "-o", "judge.jsonl"), "llm"),
         (("serve",), "web"),
+        (("mcp",), "mcp"),
         (("eval", RUN, "-g", GOLD, "--engine", "spark"), "spark"),
         (("eval", "delta", "-g", GOLD), "delta"),
         (("eval", "run.jsonl.zst", "-g", GOLD), "zstd"),
