@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,10 @@ def test_the_labels_page_has_every_field(name: str, struct: type[msgspec.Struct]
         "docs/labels.md",
         "docs/calibration.md",
         "docs/scale.md",
+        "docs/agents.md",
+        "SKILL.md",
+        "llms.txt",
+        "examples/notebooks/README.md",
         "benchmarks/README.md",
     ],
 )
@@ -262,6 +267,46 @@ def test_the_readme_names_every_extra() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`\.\[(\w+)\]`", readme)) == set(extras) - ours
     everything = set(re.fullmatch(r"karat\[(.*)\]", extras["all"][0])[1].split(","))  # type: ignore[index]
-    assert everything == set(extras) - ours - {"spark", "models"}
+    assert everything == set(extras) - ours - {"spark", "models", "mcp"}
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     assert set(re.findall(r'MissingExtra\([^)]*"(\w+)"\)', code)) <= set(extras)
+
+
+COMMANDS = {
+    "eval": ("bm25.jsonl", "--gold", "gold.jsonl"),
+    "compare": ("bm25.jsonl", "bm25_rerank.jsonl", "--gold", "gold.jsonl"),
+    "gate": ("bm25.jsonl", "--gold", "gold.jsonl", "--gate", "recall@5 >= 0.1"),
+    "triage": ("bm25.jsonl", "--gold", "gold.jsonl"),
+    "check": ("bm25.jsonl", "gold.jsonl"),
+}
+
+
+def test_the_skill_names_fields_that_are_printed(
+    karat_command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT / "examples" / "helpdesk")
+    page = (ROOT / "SKILL.md").read_text()
+    asked = re.findall(r"^\|.*\| `karat (\w+) [^`]*--json` \|$", page, re.M)
+    assert set(asked) == set(COMMANDS)
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.M)
+    assert {command for command, _ in rows} == set(COMMANDS)
+    printed = {name: json.loads(karat_command(name, *given, "--json")[1]) for name, given in COMMANDS.items()}
+    for command, said in rows:
+        for path in re.findall(r"`([\w.\[\]]+)`", said):
+            value: Any = printed[command]
+            for part in filter(None, re.split(r"\.|(\[\])", path)):
+                value = value[0] if part == "[]" else value[part]  # a KeyError names what is not there
+
+
+def test_llms_txt_names_every_page() -> None:
+    named = set(re.findall(r"\]\((docs/\w+\.md)\)", (ROOT / "llms.txt").read_text()))
+    assert named == {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+
+
+def test_the_page_about_agents_names_every_tool_and_argument() -> None:
+    from karat.web.agents import MOST, REQUESTS, argument_schema
+
+    page = (ROOT / "docs" / "agents.md").read_text()
+    rows = {name: re.findall(r"`(\w+)`", takes) for name, takes in re.findall(r"^\| `(\w+)` \|.*\|(.*)\|$", page, re.M)}
+    assert rows == {name: [*argument_schema(kind, False)["properties"]] for name, kind in REQUESTS.items()}
+    assert f"{MOST:,} characters" in page
