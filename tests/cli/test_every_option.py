@@ -39,12 +39,12 @@ BASE: dict[str, list[str]] = {
         *("--json", "-o", "page.html"),
     ],
     "selftest": [
-        *("selftest", "run.jsonl", "--gold", "gold.jsonl", "--baseline", "old.jsonl", "--prices", "prices.yaml"),
+        *("gate", "selftest", "run.jsonl", "--gold", "gold.jsonl", "--baseline", "old.jsonl", "--prices", "prices.yaml"),
         *(*GATES, "--rounds", "40", "--json"),
     ],
-    "power": ["power", "run.jsonl", "--gold", "gold.jsonl", *METRICS, "--json"],
-    "sweep": ["sweep", "run.jsonl", "--gold", "gold.jsonl", "--json"],
-    "triage": ["triage", "run.jsonl", "--gold", "gold.jsonl", "--json"],
+    "power": ["eval", "power", "run.jsonl", "--gold", "gold.jsonl", *METRICS, "--json"],
+    "sweep": ["eval", "sweep", "run.jsonl", "--gold", "gold.jsonl", "--json"],
+    "triage": ["eval", "triage", "run.jsonl", "--gold", "gold.jsonl", "--json"],
     "stress": [
         "stress",
         "run.jsonl",
@@ -61,12 +61,12 @@ BASE: dict[str, list[str]] = {
         *("-b", "random", "-b", "bm25", "--json"),
     ],
     "calibrate": [
-        *("calibrate", "--judge", "judge.jsonl", "--human", "human.jsonl", "--gold", "gold.jsonl"),
+        *("labels", "calibrate", "--judge", "judge.jsonl", "--human", "human.jsonl", "--gold", "gold.jsonl"),
         *("--run", "run.jsonl", "--json"),
     ],
-    "agree": ["agree", "human.jsonl", "other.jsonl", "--json"],
-    "merge": ["merge", "human.jsonl", "--gold", "gold.jsonl", "-o", "merged.jsonl", "--json"],
-    "pool": ["pool", "run.jsonl", "--gold", "gold.jsonl", "--k", "2", "-o", "pooled.jsonl", "--json"],
+    "agree": ["labels", "agree", "human.jsonl", "other.jsonl", "--json"],
+    "merge": ["labels", "merge", "human.jsonl", "--gold", "gold.jsonl", "-o", "merged.jsonl", "--json"],
+    "pool": ["labels", "pool", "run.jsonl", "--gold", "gold.jsonl", "--k", "2", "-o", "pooled.jsonl", "--json"],
 }
 # What an option is given, and what must be said besides for it to matter.
 GIVEN: dict[str, tuple[list[str], list[str]]] = {

@@ -66,7 +66,7 @@ SERVER = "http://127.0.0.1:1/x"
         (("run", f"qdrant:{SERVER}", "-q", GOLD), "http"),
         (("stress", RUN, "-g", GOLD, "--corpus", CORPUS, "--reranker", "static"), "dense"),
         (("synthesize", CORPUS, "-n", "5", "--model", "m", "--base-url", SERVER), "llm"),
-        (("judge", "pool.jsonl", "--model", "m", "--base-url", SERVER, "-o", "judge.jsonl"), "llm"),
+        (("labels", "judge", "pool.jsonl", "--model", "m", "--base-url", SERVER, "-o", "judge.jsonl"), "llm"),
         (("serve",), "web"),
         (("eval", RUN, "-g", GOLD, "--engine", "spark"), "spark"),
         (("eval", "delta", "-g", GOLD), "delta"),
@@ -93,7 +93,7 @@ def test_a_history_in_postgres(folder: Path, arguments: tuple[str, ...]) -> None
     [
         (("baseline", *SEARCHED), {"baselines", "dense"}),
         (("eval", RUN, "-g", GOLD, "--corpus", CORPUS), {"baselines"}),
-        (("triage", RUN, "-g", GOLD, "--corpus", CORPUS), {"baselines"}),
+        (("eval", "triage", RUN, "-g", GOLD, "--corpus", CORPUS), {"baselines"}),
     ],
 )
 def test_what_goes_on_without_says_what_it_left_out(folder: Path, arguments: tuple[str, ...], extras: set[str]) -> None:

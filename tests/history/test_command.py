@@ -138,7 +138,7 @@ def test_compare_gate_and_power_start_from_the_history(kept: Store, karat_comman
     assert (code, bool(re.search(r"33\.2%.*36\.8%", out))) == (0, True)
     code, out, _ = karat_command("gate", "history:second", "--baseline", "history:first", *gates)
     assert (code, bool(re.search(r"33\.2%.*36\.8%", out))) == (0, True)
-    assert karat_command("power", "history:second", "-m", "recall@5")[0] == 0
+    assert karat_command("eval", "power", "history:second", "-m", "recall@5")[0] == 0
     assert karat.compare("history:first", "history:second").pairs[0].queries == 287
 
 

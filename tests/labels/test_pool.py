@@ -202,7 +202,7 @@ Refuses = Callable[..., KaratError]
 
 
 def test_the_command(karat_command: Command, files: dict[str, str]) -> None:
-    asked = ["pool", files["old"], files["new"], "--gold", files["gold"], "-o", files["pool"]]
+    asked = ["labels", "pool", files["old"], files["new"], "--gold", files["gold"], "-o", files["pool"]]
     code, out, err = karat_command(*asked, "--corpus", files["corpus"])
     assert code == 0
     assert out
@@ -218,7 +218,7 @@ def test_the_command(karat_command: Command, files: dict[str, str]) -> None:
 
 
 def test_queries_alone_will_do(karat_command: Command, files: dict[str, str]) -> None:
-    code, _, err = karat_command("pool", files["old"], files["new"], "-g", files["queries"], "-o", files["pool"])
+    code, _, err = karat_command("labels", "pool", files["old"], files["new"], "-g", files["queries"], "-o", files["pool"])
     assert code == 0, err
     assert len(read_pool(files["pool"])) == 4
 
@@ -233,20 +233,20 @@ def test_queries_alone_will_do(karat_command: Command, files: dict[str, str]) ->
     ],
 )
 def test_what_the_command_refuses(karat_refuses: Refuses, files: dict[str, str], change: list[str], code: str) -> None:
-    asked = ["pool", files["old"], files["new"], "--gold", files["gold"], "-o", files["pool"]]
+    asked = ["labels", "pool", files["old"], files["new"], "--gold", files["gold"], "-o", files["pool"]]
     assert karat_refuses(*asked, *(part.format(**files) for part in change)).code == code
     assert not Path(files["pool"]).exists()
 
 
 def test_a_budget_of_nothing_is_refused(karat_command: Command, files: dict[str, str]) -> None:
-    code, out, err = karat_command("pool", files["old"], "--gold", files["gold"], "-o", files["pool"], "--budget", "0")
+    code, out, err = karat_command("labels", "pool", files["old"], "--gold", files["gold"], "-o", files["pool"], "--budget", "0")
     assert (code, out) == (2, "")
     assert "--budget" in err
 
 
 def test_an_empty_pool_is_said_and_not_written(karat_refuses: Refuses, files: dict[str, str]) -> None:
     error = karat_refuses(
-        "pool", files["old"], "-g", files["gold"], "-o", files["pool"], "--k", "1", "--labels", files["labels"]
+        "labels", "pool", files["old"], "-g", files["gold"], "-o", files["pool"], "--k", "1", "--labels", files["labels"]
     )
     assert error.code == "nothing-to-label"
     assert not Path(files["pool"]).exists()

@@ -174,7 +174,7 @@ def test_the_exports_are_those_of_the_commands(labelling: Any, tmp_path: Path, k
     assert labelling.get(LABELS).content == file.read_bytes()
     for options in ((), ("--adjudicator", "ann")):
         out = tmp_path / f"settled{len(options)}.jsonl"
-        assert karat_command("agree", str(file), "-o", str(out), *options)[0] == 0
+        assert karat_command("labels", "agree", str(file), "-o", str(out), *options)[0] == 0
         asked = {"adjudicator": options[1]} if options else {}
         assert labelling.get("/pools/pool/settled", **asked).content == out.read_bytes()
     assert labelling.get("/pools/pool/settled", adjudicator="nobody").status == 400
@@ -376,7 +376,7 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
             sure = sum(annotator == name for annotator, _ in stored)
             assert there.get(name, 0) in (sure, sure + 1)  # one may be stored whose answer nobody got
         with refused("file-in-use", ConfigError):
-            LabelLog(tmp_path / "labels.jsonl")  # as `karat label` does
+            LabelLog(tmp_path / "labels.jsonl")  # as `karat labels label` does
     finally:
         again.kill()
     found = {(label.annotator, str(label.query_id)) for label in read_labels(tmp_path / "labels.jsonl")}

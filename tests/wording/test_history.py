@@ -74,7 +74,7 @@ def test_history(terminal: Transcript) -> None:
     terminal("history", "unpin", "main")
     terminal("history", "delete", "v1")
     terminal("history", "show", "v1")
-    terminal("push", "http://127.0.0.1:9")
+    terminal("history", "push", "http://127.0.0.1:9")
     check("wording/history.txt", without_ids(terminal.text.replace(str(Path.cwd()), "…")))
 
 

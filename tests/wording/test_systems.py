@@ -215,5 +215,5 @@ def test_baseline_and_stress(terminal: Transcript) -> None:
     file("run.jsonl", '{"query_id": "q", "topk": ["a", "n1", "r"]}\n')
     terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--negatives", "negatives.jsonl", "--at", "1,9")
     terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--at", "one")
-    terminal("triage", "helpdesk/bm25.jsonl", "--gold", "helpdesk/gold.jsonl", "-n", "2")
+    terminal("eval", "triage", "helpdesk/bm25.jsonl", "--gold", "helpdesk/gold.jsonl", "-n", "2")
     check("wording/systems.txt", terminal.text)

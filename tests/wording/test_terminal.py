@@ -92,11 +92,11 @@ def test_compare(terminal: Transcript, small: None) -> None:
 
 
 def test_sweep_and_power(terminal: Transcript, small: None) -> None:
-    terminal("sweep", RUN, "--gold", GOLD, *QUICK)
-    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "1,2,7", *QUICK)
-    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--detect", "0.2")
-    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--against", RERANKED)
-    terminal("power", "old.jsonl", "--gold", "gold.jsonl")
+    terminal("eval", "sweep", RUN, "--gold", GOLD, *QUICK)
+    terminal("eval", "sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "1,2,7", *QUICK)
+    terminal("eval", "power", RUN, "--gold", GOLD, "-m", "recall@5", "--detect", "0.2")
+    terminal("eval", "power", RUN, "--gold", GOLD, "-m", "recall@5", "--against", RERANKED)
+    terminal("eval", "power", "old.jsonl", "--gold", "gold.jsonl")
     check("wording/sweep_and_power.txt", terminal.text)
 
 
@@ -181,11 +181,11 @@ def test_mistyped_commands(terminal: Transcript, small: None) -> None:
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "--metrc", "mrr")
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "old.jsonl")
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "nothing=out.csv")
-    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "nothing=out.csv")
-    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "out.csv")
+    terminal("eval", "sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "nothing=out.csv")
+    terminal("eval", "sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "out.csv")
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "summary=out.html")
     terminal("compare", "old.jsonl", "new.jsonl", "--interval", "magic")
-    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "five")
+    terminal("eval", "sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "five")
     check("wording/mistyped.txt", terminal.text)
 
 

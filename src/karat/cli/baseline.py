@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import (
     Count,
     chunk_options,
@@ -20,7 +21,9 @@ from karat.cli.options import (
 from karat.scoring.options import Options
 
 
-@click.command("baseline", short_help="What random, BM25, dense and hybrid reach, and where your run stands.")
+@click.command(
+    "baseline", cls=KaratCommand, short_help="What random, BM25, dense and hybrid reach, and where your run stands."
+)
 @click.option("--corpus", required=True, help="JSONL, a BEIR folder, or a folder of text or Markdown files.")
 @click.option(
     "--queries", "--gold", "-g", "-q", "gold", required=True, help="Gold set: a file in any format, or a BEIR folder."

@@ -1,4 +1,4 @@
-"""`karat calibrate`: what the labels of a judge are worth."""
+"""`karat labels calibrate`: what the labels of a judge are worth."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option, json_option, options_of, report_output
 from karat.cli.say import say
 from karat.scoring.options import Options
 from karat.statistics.sampling import Sampling
 
 
-@click.command("calibrate", short_help="Hold a judge's labels against people's, and correct what they say.")
+@click.command(
+    "calibrate", cls=KaratCommand, short_help="Hold a judge's labels against people's, and correct what they say."
+)
 @click.option("--judge", required=True, metavar="FILE", help="Labels of a judge, JSONL.")
 @click.option("--human", required=True, metavar="FILE", help="Labels of people for some of the same pairs, JSONL.")
 @click.option("--gold", "-g", help="Gold set, for segments and runs.")
@@ -50,9 +53,9 @@ def command(
     """Say how often a judge is right, by labels of people for some of its pairs, and correct what its labels say.
 
     \b
-    karat calibrate --judge judge.jsonl --human human.jsonl
-    karat calibrate --judge judge.jsonl --human human.jsonl --gold gold.jsonl --run run.jsonl --segment language
-    karat calibrate --judge judge.jsonl --human human.jsonl --next pool.jsonl -o calibration.json
+    karat labels calibrate --judge judge.jsonl --human human.jsonl
+    karat labels calibrate --judge judge.jsonl --human human.jsonl --gold gold.jsonl --run run.jsonl --segment language
+    karat labels calibrate --judge judge.jsonl --human human.jsonl --next pool.jsonl -o calibration.json
     """
     from karat.cli.scoring import check_outputs, show
     from karat.files.atomic_write import check_writable

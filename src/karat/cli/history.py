@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from karat.cli import push
+from karat.cli.help import KaratCommand
 from karat.cli.options import all_of, json_option, output_option, report_output, store_option
 from karat.cli.say import say, say_text
 
@@ -24,7 +26,13 @@ filter_options = all_of(
 )
 
 
-@click.group("history", short_help="Past runs: list, show, tag, pin as baseline or anchor, export and import.")
+class Past(click.Group):
+    """The commands about past runs."""
+
+    command_class = KaratCommand
+
+
+@click.group("history", cls=Past, short_help="Past runs: list, show, tag, pin, export, import and push.")
 def command() -> None:
     """Past runs, kept by `karat eval --save` and `karat gate --save`.
 
@@ -303,3 +311,6 @@ def _say(run_id: str, done: str) -> None:
 
 def _count(runs: int) -> str:
     return f"{runs:,} {'run' if runs == 1 else 'runs'}"
+
+
+command.add_command(push.command)

@@ -1,4 +1,4 @@
-"""`karat pool`: what should be labelled."""
+"""`karat labels pool`: what should be labelled."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import READING, Count, json_option, options_of, reading_options, table_option
 from karat.cli.say import say
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 
-@click.command("pool", short_help="Collect what runs found and nobody has judged, to be labelled.")
+@click.command("pool", cls=KaratCommand, short_help="Collect what runs found and nobody has judged, to be labelled.")
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
 @click.option("--output", "-o", required=True, metavar="FILE", help="The pool, JSONL.")
@@ -42,13 +43,13 @@ def command(
 ) -> None:
     """Pool the first k hits of RUNS that the gold set does not judge, each pair once, in random order.
 
-    `karat label` shows them to a person, `karat judge` to a model. Ranks and runs stand apart in the field `origin`,
+    `karat labels label` shows them to a person, `karat labels judge` to a model. Ranks and runs stand apart in the field `origin`,
     which neither shows.
 
     \b
-    karat pool old.jsonl new.jsonl --gold gold.jsonl --corpus corpus.jsonl -o pool.jsonl
-    karat pool old.jsonl new.jsonl --gold gold.jsonl --budget 100 -o pool.jsonl
-    karat pool run.jsonl --gold gold.jsonl --sample 200 -o pool.jsonl
+    karat labels pool old.jsonl new.jsonl --gold gold.jsonl --corpus corpus.jsonl -o pool.jsonl
+    karat labels pool old.jsonl new.jsonl --gold gold.jsonl --budget 100 -o pool.jsonl
+    karat labels pool run.jsonl --gold gold.jsonl --sample 200 -o pool.jsonl
     """
     from karat.cli.scoring import check_outputs, mapped_fields, show
     from karat.files.atomic_write import check_writable

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import Count, chunk_options, json_option, query_options
 from karat.cli.say import say, say_text
 from karat.errors import ConfigError, KaratError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from karat.systems.run import Finished
 
 
-@click.command("run", short_help="Run a retriever over queries and write a run log.")
+@click.command("run", cls=KaratCommand, short_help="Run a retriever over queries and write a run log.")
 @click.argument("retriever", required=False)
 @click.option("--queries", "-q", required=True, help="Gold set (its queries are asked), or a file of bare queries.")
 @click.option("--corpus", help="What is searched: JSONL, a BEIR folder, or a folder of text or Markdown files.")

@@ -8,17 +8,18 @@ from functools import partial
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option, store_option
 from karat.cli.say import say
 
 
-@click.command("serve", short_help="The history in the browser, and as an API.")
+@click.command("serve", cls=KaratCommand, short_help="The history in the browser, and as an API.")
 @store_option
 @click.option("--demo", is_flag=True, help="A history to look at, which is gone afterwards; yours is not touched.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; others need a token or users.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any that is free.")
 @click.option("--token-file", metavar="FILE", help="Token that scripts must send.  [default: KARAT_TOKEN]")
-@click.option("--users", metavar="FILE", help="Who may log in; `karat users` writes it.")
+@click.option("--users", metavar="FILE", help="Who may log in; `karat serve users` writes it.")
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Name under which it is asked for; repeat.")
 @click.option("--pool", "pools", multiple=True, metavar="POOL", help="Pool to label in the browser; repeat for more.")
 @click.option("--labels", metavar="FILE", help="Where labels go, JSONL; continued if it is there.")

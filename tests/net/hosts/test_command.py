@@ -1,4 +1,4 @@
-"""`karat comment` as a job runs it: a process, its output, its exit code."""
+"""`karat gate comment` as a job runs it: a process, its output, its exit code."""
 
 from __future__ import annotations
 
