@@ -112,17 +112,17 @@ def test_what_the_readme_calls_the_core_starts_without_any_extra(folder: Path) -
         "eval": (few, "-g", gold, "-o", "page.html", "-o", "scores.parquet", "-o", "saved.json"),
         "gate": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
         "compare": (few, few, "-g", gold),
-        "sweep": (few, "-g", gold),
-        "power": (few, "-g", gold),
-        "triage": (few, "-g", gold),
-        "selftest": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
-        "pool": (few, "-g", gold, "-o", "pooled.jsonl"),
+        "eval sweep": (few, "-g", gold),
+        "eval power": (few, "-g", gold),
+        "eval triage": (few, "-g", gold),
+        "gate selftest": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
+        "labels pool": (few, "-g", gold, "-o", "pooled.jsonl"),
         "history": ("list",),
         "check": (few, gold),
         "init": (),
     }
-    assert set(core) - set(runs) == {"agree", "calibrate"}  # these read labels alone
+    assert set(core) - set(runs) == {"labels agree", "labels calibrate"}  # these read labels alone
     for name in core:
-        done = karat(folder, name, *runs.get(name, ("--help",)), store=str(folder / "history"))
+        done = karat(folder, *name.split(), *runs.get(name, ("--help",)), store=str(folder / "history"))
         assert "karat[" not in done.stderr, (name, done.stderr)
         assert done.returncode == 0 or name == "history", (name, done.stderr)

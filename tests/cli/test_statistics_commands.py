@@ -159,9 +159,9 @@ def test_options_of_another_kind_are_refused_before(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["eval", "sweep", "compare"])
+@pytest.mark.parametrize("command", ["eval", "eval sweep", "compare"])
 def test_an_unknown_segment_is_refused_with_what_there_is(karat_refuses: Refuses, small: Path, command: str) -> None:
-    arguments = [command, "a.jsonl", *(["b.jsonl"] if command == "compare" else []), "-g", "gold.jsonl"]
+    arguments = [*command.split(), "a.jsonl", *(["b.jsonl"] if command == "compare" else []), "-g", "gold.jsonl"]
     error = karat_refuses(*arguments, "-s", "tt", *QUICK)
     assert error.code == "unknown-attribute"
     assert "'tt'" in error.what
@@ -333,8 +333,8 @@ def test_every_system_is_swept(karat: Call, small: Path) -> None:
 
 def test_a_saved_result_cannot_be_swept(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
-    for command in ("eval", "sweep", "eval"):
-        error = karat_refuses(command, "a.json", "-g", "gold.jsonl", *QUICK)
+    for command in (("eval", "sweep"), ("eval",)):
+        error = karat_refuses(*command, "a.json", "-g", "gold.jsonl", *QUICK)
         assert (error.code, error.file) == ("no-hits-kept", "a.json")
 
 

@@ -114,7 +114,9 @@ def test_selftest_json_is_as_its_schema_says(karat: Karat) -> None:
 
 def test_selftest_prints_a_table(karat: Karat, tmp_path: Path) -> None:
     small(tmp_path, 30, 40)
-    code, out, _ = karat("gate", "selftest", *SMALL, "--gate", "recall@5 drop <= 0.02", "--rounds", "20", "-o", "out.md")
+    code, out, _ = karat(
+        "gate", "selftest", *SMALL, "--gate", "recall@5 drop <= 0.02", "--rounds", "20", "-o", "out.md"
+    )
     assert (code, "recall@5" in out) == (0, True)
     assert max(map(len, out.splitlines())) <= 100
     assert "recall@5" in (tmp_path / "out.md").read_text()

@@ -30,7 +30,7 @@ class Terminal:
 
     def __init__(self, *arguments: str) -> None:
         self.handle, inside = pty.openpty()
-        command = [sys.executable, "-m", "karat.cli.main", "label", *arguments]
+        command = [sys.executable, "-m", "karat.cli.main", "labels", "label", *arguments]
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
         self.process = subprocess.Popen(
             command,

@@ -68,7 +68,18 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_new_version_from_the_command_line(files: dict[str, str], karat_command: Call) -> None:
-    asked = ("labels", "merge", files["human"], "--gold", files["gold"], "-o", files["new"], "--version", "v2", "--json")
+    asked = (
+        "labels",
+        "merge",
+        files["human"],
+        "--gold",
+        files["gold"],
+        "-o",
+        files["new"],
+        "--version",
+        "v2",
+        "--json",
+    )
     code, out, _ = karat_command(*asked)
     said = json.loads(out)
     assert code == 0
@@ -108,7 +119,10 @@ def test_the_new_version_scores_as_labels_in_memory_do(files: dict[str, str], ka
 
 def test_a_second_round_goes_on_from_the_first(files: dict[str, str], tmp_path: Path, karat_command: Call) -> None:
     assert (
-        karat_command("labels", "merge", files["human"], "--gold", files["gold"], "-o", files["new"], "--version", "v2")[0] == 0
+        karat_command(
+            "labels", "merge", files["human"], "--gold", files["gold"], "-o", files["new"], "--version", "v2"
+        )[0]
+        == 0
     )
     more, third = write(tmp_path / "more.jsonl", [label("q1", "x", 1)]), str(tmp_path / "gold_v3.jsonl")
     assert karat_command("labels", "merge", more, "--gold", files["new"], "-o", third)[0] == 0

@@ -407,7 +407,9 @@ def test_no_key(server: Any, pool: Path, karat_refuses: Refuses, monkeypatch: py
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_wrong_key_or_model_is_told_once(server: Any, pool: Path, karat_command: Command, status: int) -> None:
     server.faults = [status] * 99
-    code, _, err = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", server.url, "--workers", "8")
+    code, _, err = karat_command(
+        "labels", "judge", str(pool), "--model", "m", "--base-url", server.url, "--workers", "8"
+    )
     assert (code, len(server.asked)) == (2, 1)
     assert str(status) in err
     assert "hint: " in err
@@ -462,7 +464,18 @@ def test_a_model_that_answers_in_prose(server: Any, pool: Path, karat_command: C
 
 
 def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) -> None:
-    command = [sys.executable, "-m", "karat.cli.main", "judge", str(pool), "--model", "m", "--base-url", server.url]
+    command = [
+        sys.executable,
+        "-m",
+        "karat.cli.main",
+        "labels",
+        "judge",
+        str(pool),
+        "--model",
+        "m",
+        "--base-url",
+        server.url,
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     server.hold_after = 12
     process = subprocess.Popen([*command, "--workers", "4"], env=environment, stderr=subprocess.PIPE)

@@ -153,7 +153,9 @@ def test_a_table_of_several_systems_by_name_or_as_it_is_shown(karat: Callable[..
 
 
 def test_commands_that_make_something_write_tables_too(karat: Callable[..., tuple[Any, int]]) -> None:
-    found, _ = karat("labels", "pool", OLD, NEW, "--gold", GOLD, "-o", "pool.jsonl", "--json", "--table", "about=out.csv")
+    found, _ = karat(
+        "labels", "pool", OLD, NEW, "--gold", GOLD, "-o", "pool.jsonl", "--json", "--table", "about=out.csv"
+    )
     with open("out.csv", newline="") as stream:
         (row,) = csv.DictReader(stream)
     assert (row["pairs"], row["queries"]) == (str(found["pairs"]), str(found["queries"]))

@@ -320,7 +320,7 @@ class Server:
 
     def __init__(self, folder: Path, *options: str) -> None:
         command = [sys.executable, "-m", "karat.cli.main", "serve", "--port", "0", "--store", str(folder / ".karat")]
-        files = ["--pool", str(folder / "pool.jsonl"), "--labels", str(folder / "labels.jsonl")]
+        files = ["--pool", str(folder / "pool.jsonl"), "-o", str(folder / "labels.jsonl")]
         environment = {name: value for name, value in os.environ.items() if name != "KARAT_TOKEN"}
         self.process = subprocess.Popen(
             [*command, *files, *options], stdout=subprocess.PIPE, text=True, env=environment
@@ -389,15 +389,15 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
     ("options", "code", "file"),
     [
         (("--pool", "pool.jsonl"), "missing-option", None),
-        (("--labels", "labels.jsonl"), "missing-option", None),
-        (("--judge", "judge.jsonl"), "missing-option", None),
-        (("--pool", "pool.jsonl", "--labels", "pool.jsonl"), "would-overwrite", "pool.jsonl"),
-        (("--pool", "judge.jsonl", "--labels", "judge.jsonl"), "would-overwrite", "judge.jsonl"),
-        (("--pool", "none.jsonl", "--labels", "labels.jsonl"), "no-such-file", "none.jsonl"),
-        (("--pool", "pool.jsonl", "--labels", "notes.txt"), "wrong-type", "notes.txt"),
-        (("--pool", "pool.jsonl", "--labels", "no/labels.jsonl"), "not-writable", "no/labels.jsonl"),
-        (("--pool", "pool.jsonl", "--labels", "labels.jsonl", "--judge", "notes.txt"), "wrong-type", "notes.txt"),
-        (("--pool", "pool.jsonl", "--labels", "judge.jsonl", "--max-grade", "1"), "bad-value", "judge.jsonl"),
+        (("-o", "labels.jsonl"), "missing-option", None),
+        (("--labels", "judge.jsonl"), "missing-option", None),
+        (("--pool", "pool.jsonl", "-o", "pool.jsonl"), "would-overwrite", "pool.jsonl"),
+        (("--pool", "judge.jsonl", "-o", "judge.jsonl"), "would-overwrite", "judge.jsonl"),
+        (("--pool", "none.jsonl", "-o", "labels.jsonl"), "no-such-file", "none.jsonl"),
+        (("--pool", "pool.jsonl", "-o", "notes.txt"), "wrong-type", "notes.txt"),
+        (("--pool", "pool.jsonl", "-o", "no/labels.jsonl"), "not-writable", "no/labels.jsonl"),
+        (("--pool", "pool.jsonl", "-o", "labels.jsonl", "--labels", "notes.txt"), "wrong-type", "notes.txt"),
+        (("--pool", "pool.jsonl", "-o", "judge.jsonl", "--max-grade", "1"), "bad-value", "judge.jsonl"),
     ],
 )
 def test_files_that_cannot_be_served(

@@ -149,7 +149,7 @@ def test_commands(terminal: Transcript) -> None:
     by_judge = ("gate", "old.jsonl", "--gold", "gold.jsonl", "--gate", "precision@3 >= 0.4 on bound by judge")
     terminal(*by_judge)
     terminal(*by_judge, "--labels", "judge.jsonl", "--calibration", "ann.jsonl", "--gate", "ndcg@3 >= 0.4 by judge")
-    asked = ("labels", "calibrate", "--judge", "judge.jsonl", "--human", "ann.jsonl")
+    asked = ("labels", "calibrate", "--labels", "judge.jsonl", "--human", "ann.jsonl")
     terminal(*asked, "--gold", "gold.jsonl", "--run", "old.jsonl", "--next", "next.jsonl")
     terminal(*asked, "-o", "out.txt")
     labelled = ("--gold", "gold.jsonl", "--labels", "judge.jsonl", "--calibration", "ann.jsonl", "--bounds")

@@ -126,7 +126,7 @@ def test_run(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
     search = ("run", "wording_app:search", "-q", "gold.jsonl")
     terminal(*search)
     terminal(*search)
-    terminal(*search, "-k", "3")
+    terminal(*search, "--depth", "3")
     terminal("run", "wording_app:broken", "-q", "gold.jsonl", "-o", "broken.jsonl")
     for _ in range(2):
         terminal("run", "wording_app:flaky", "-q", "gold.jsonl", "-o", "flaky.jsonl", "--max-errors", "0.05")
@@ -196,12 +196,14 @@ def test_metrics(terminal: Transcript) -> None:
 
 
 def test_help(terminal: Transcript) -> None:
-    from karat.cli.main import karat_command
+    from karat.cli.main import every_command
 
     terminal("--help")
-    with karat_command.make_context("karat", ["metrics"]) as context:
-        commands = {name: karat_command.get_command(context, name) for name in karat_command.list_commands(context)}
-    for name, command in commands.items():
-        for inner in [[], *([inner] for inner in getattr(command, "commands", ()))]:
-            terminal(name, *inner, "--help")
+    terminal("labels", "--help")
+    terminal("history", "--help")
+    for name, command in every_command().items():
+        long = any("--help-all" in each.opts for each in command.params)
+        terminal(*name.split(), "--help")
+        if long:
+            terminal(*name.split(), "--help-all")
     check("wording/help.txt", terminal.text)

@@ -33,14 +33,13 @@ from karat.scoring.options import Options
 )
 @metric_option
 @click.option(
-    "--baseline",
-    "-b",
+    "--retriever",
     "baselines",
     multiple=True,
     metavar="RETRIEVER",
     help="Another choice of baselines; repeat for more.  [default: random, bm25:title, bm25, dense, hybrid]",
 )
-@click.option("-k", "depth", type=Count(1), default=50, show_default=True, help="Hits that a baseline returns.")
+@click.option("--depth", type=Count(1), default=50, show_default=True, help="Hits that a baseline returns.")
 @click.option("--keep", metavar="FOLDER", help="Keep the run logs of the baselines here.")
 @options_of(Options, "missing", "doc_of")
 @chunk_options

@@ -22,7 +22,10 @@ def _seconds(flag: str, default: int, limits: click.IntRange, about: str) -> Cal
 @click.argument("file")
 @click.option("--name", default="karat", show_default=True, help="Which comment: each name has one of its own.")
 @click.option(
-    "--host", type=click.Choice(["github", "gitlab"]), help="Where.  [default: recognised from the environment]"
+    "--service",
+    "host",
+    type=click.Choice(["github", "gitlab"]),
+    help="Where.  [default: recognised from the environment]",
 )
 @click.option(
     "--pull-request",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from karat.cli.say import be_quiet
+from karat.cli.say import be_quiet, say_rendered
 
 FIRST_PAGE = 15  # options; a page with more is not read
 _ALL = "karat.help_all"
@@ -49,6 +49,26 @@ _USUAL = (
 )
 
 
+# Options of version 0.1 → what to type now, by the end of the command's path.
+RENAMED = {
+    ("calibrate", "--judge"): "--labels",
+    ("calibrate", "--k"): "--depth",
+    ("pool", "--labels"): "--labelled",
+    ("pool", "--k"): "--depth",
+    ("serve", "--judge"): "--labels",
+    ("stress", "--queries"): "--sample",
+    ("baseline", "--baseline"): "--retriever",
+    ("baseline", "-b"): "--retriever",
+    ("baseline", "-k"): "--depth",
+    ("run", "-k"): "--depth",
+    ("comment", "--host"): "--service",
+    ("trend", "--segment"): "--where",
+    ("pin", "--baseline"): "RUN NAME",
+    ("pin", "--anchor"): "RUN NAME --kind anchor",
+    **{(name, "--chunk-tokens"): "--chunk-words" for name in ("run", "baseline", "synthesize")},
+}
+
+
 class KaratCommand(click.Command):
     """A command of Karat."""
 
@@ -74,6 +94,15 @@ class KaratCommand(click.Command):
                 )
             )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            new = RENAMED.get((ctx.command_path.split()[-1], error.option_name))
+            if new is None:
+                raise
+            raise click.UsageError(f"{error.option_name} is now {new}", ctx) from None
+
     def _shown(self) -> list[click.Option]:
         return [each for each in self.params if isinstance(each, click.Option) and not each.hidden]
 
@@ -97,7 +126,7 @@ class KaratCommand(click.Command):
 def _help_all(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
         context.meta[_ALL] = True
-        click.echo(context.get_help(), color=context.color)
+        say_rendered(f"{context.get_help()}\n")
         context.exit()
 
 

@@ -209,7 +209,7 @@ store_option = all_of(
 )
 
 chunk_options = all_of(
-    click.option("--chunk-tokens", "tokens", type=int, help="Words a chunk of a folder of texts.  [default: 200]"),
+    click.option("--chunk-words", "tokens", type=int, help="Words per chunk of a folder of texts.  [default: 200]"),
     click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
 )
 

@@ -17,9 +17,9 @@ from karat.scoring.options import Options
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
 @click.option("--output", "-o", required=True, metavar="FILE", help="The pool, JSONL.")
-@options_of(Options, "k", default=10, help="Hits of each run to look at.")
+@click.option("--depth", "k", type=Count(1), default=10, show_default=True, help="Hits of each run to look at.")
 @click.option("--corpus", help="Corpus: lends hits their texts and titles.")
-@click.option("--labels", "labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
+@click.option("--labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
 @options_of(LabelOptions, "max_grade", "gold_scale")
 @click.option("--only-differences", is_flag=True, help="Only pairs whose label can change the comparison of the runs.")
 @click.option("--budget", type=Count(1), metavar="N", help="The N pairs that may change it most.")
@@ -43,8 +43,8 @@ def command(
 ) -> None:
     """Pool the first k hits of RUNS that the gold set does not judge, each pair once, in random order.
 
-    `karat labels label` shows them to a person, `karat labels judge` to a model. Ranks and runs stand apart in the field `origin`,
-    which neither shows.
+    `karat labels label` shows them to a person, `karat labels judge` to a model. Neither shows ranks and runs:
+    they are in the field `origin`.
 
     \b
     karat labels pool old.jsonl new.jsonl --gold gold.jsonl --corpus corpus.jsonl -o pool.jsonl

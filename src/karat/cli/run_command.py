@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("retriever", required=False)
 @click.option("--queries", "-q", required=True, help="Gold set (its queries are asked), or a file of bare queries.")
 @click.option("--corpus", help="What is searched: JSONL, a BEIR folder, or a folder of text or Markdown files.")
-@click.option("-k", "k", type=Count(1), default=50, show_default=True, help="Hits to log for each query.")
+@click.option("--depth", "k", type=Count(1), default=50, show_default=True, help="Hits to log for each query.")
 @click.option(
     "--output", "-o", metavar="FILE", help="The run log; for several a folder.  [default: run.jsonl; the folder runs]"
 )
@@ -80,7 +80,7 @@ def command(
     \b
     karat run bm25 --queries gold.jsonl --corpus corpus.jsonl -o bm25.jsonl
     karat run 'rerank(hybrid, my_app:score)' -q gold.jsonl --corpus corpus.jsonl -o reranked.jsonl
-    karat run my_app:search -q gold.jsonl -k 20 --workers 8
+    karat run my_app:search -q gold.jsonl --depth 20 --workers 8
     karat run http://localhost:8000/search -q gold.jsonl --config search.yaml
     karat run -q gold.jsonl --corpus corpus.jsonl -o runs
     """

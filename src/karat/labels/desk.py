@@ -289,14 +289,14 @@ def open_desk(
         yield Desk()
         return
     if labels is None:
-        hint = "--labels FILE; it is continued if it is there"
+        hint = "-o FILE; it is continued if it is there"
         raise ConfigError("a pool, but no place for its labels", code="missing-option", hint=hint)
     refuse_overwriting(Path(labels), [*pools, *judges])
     read = {name: read_pool(path) for name, path in _named(pools).items()}
     said = read_labels(*judges, highest=highest)
     for label, place in zip(said.entries, said.places, strict=True):
         if label.kind != "judge":
-            hint = "people label into --labels; what `karat labels judge` wrote says `kind: judge`"
+            hint = "people label into -o; what `karat labels judge` wrote says `kind: judge`"
             raise place.error("a label of a person, not of a judge", code="wrong-annotator", hint=hint)
     with LabelLog(labels, highest=highest) as log:
         own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may hold both

@@ -52,7 +52,7 @@ class Visit(msgspec.Struct, frozen=True):
 
     def pool(self, name: str) -> PoolAtDesk:
         if name not in self.desk.pools:
-            raise NotThere("pool", name, self.desk.pools, hint="karat serve --pool FILE --labels FILE")
+            raise NotThere("pool", name, self.desk.pools, hint="karat serve --pool FILE -o FILE")
         return self.desk.pools[name]
 
     def annotator(self, given: str | None) -> str:
