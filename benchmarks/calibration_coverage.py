@@ -61,7 +61,7 @@ def _page(trials: int) -> str:
         f"Written by `benchmarks/calibration_coverage.py`: {trials:,} trials per row (standard error {noise:.1f} "
         f"points at 95 %), {RESAMPLES:,} resamples per trial. Trials in which a rate cannot be told "
         "(people called nothing relevant) are left out.",
-        "## `karat calibrate`",
+        "## `karat labels calibrate`",
         table(
             [
                 *_columns("queries", "pairs each", "labels"),

@@ -241,6 +241,7 @@ def test_the_action_comments_also_when_there_is_nothing_to_say(runner: Runner) -
     inputs = {"KARAT": "karat", "FOLDER": str(runner.folder), "NAME": "second", "GITHUB_TOKEN": "x"}
     assert runner.run(script(ACTION, "Comment"), **inputs).returncode == 0
     assert (runner.folder / "asked").read_text().split() == [
+        "gate",
         "comment",
         "--name=second",
         "--",

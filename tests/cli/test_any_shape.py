@@ -160,7 +160,7 @@ def test_a_corpus_and_queries_in_any_format(kind: str, karat_command: Call) -> N
     assert read_corpus(corpus, columns=fields).texts == list(TEXTS.values())
     lines("asked.jsonl", [{"nr": q, "question": TEXTS[item]} for q, item in GOLD.items()])
     for command in ("run", "baseline"):
-        given = ("-o", "made.jsonl", "bm25") if command == "run" else ("--json", "-b", "bm25")
+        given = ("-o", "made.jsonl", "bm25") if command == "run" else ("--json", "--retriever", "bm25")
         queries = "asked.jsonl" if command == "run" else "judged.jsonl"
         lines("judged.jsonl", [{"nr": q, "question": "text", "gold": [item]} for q, item in GOLD.items()])
         more = ("--queries", queries, "--corpus", corpus, "--map", f"{fields},query_id=nr,query=question")

@@ -31,10 +31,10 @@ COMMANDS = {
     "corpus": "eval {run} --gold {gold} --corpus {corpus} -o page.html",
     "bounds": "eval {run} --gold {gold} --bounds --labels labels.jsonl",
     "lists of another run": "eval {run} --gold {gold} --raw {other} -o page.html",
-    "sweep": "sweep {run} --gold {gold}",
-    "sweep page": "sweep {run} --gold {gold} --corpus {corpus} -o page.html",
-    "triage": "triage {run} --gold {gold}",
-    "triage page": "triage {run} --gold {gold} --corpus {corpus} -o page.html",
+    "sweep": "eval sweep {run} --gold {gold}",
+    "sweep page": "eval sweep {run} --gold {gold} --corpus {corpus} -o page.html",
+    "triage": "eval triage {run} --gold {gold}",
+    "triage page": "eval triage {run} --gold {gold} --corpus {corpus} -o page.html",
     "compare": "compare {other} {run} --gold {gold} -o page.html",
     "comparison in a corpus": "compare {other} {run} --gold {gold} --corpus {corpus}",
     "bounded comparison": "compare {other} {run} --gold {gold} --bounds --labels labels.jsonl",
@@ -88,7 +88,7 @@ def counted(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def arguments_of(command: str, run: Path, runs: dict[str, Path]) -> str:
-    few = "" if command.startswith("triage") else " --resamples 100"
+    few = "" if command.startswith("eval triage") else " --resamples 100"
     return COMMANDS[command].format(run=run, other=runs["other"], gold=runs["gold"], corpus=CORPUS) + few
 
 
@@ -153,7 +153,7 @@ def test_of_many_queries_only_those_that_are_shown_are_read_again(
     kind: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("karat.results.evaluation.KEEP_LISTS", 50)
-    assert karat(f"triage {runs[kind]} --gold {runs['gold']} -n 3", monkeypatch) == 0
+    assert karat(f"eval triage {runs[kind]} --gold {runs['gold']} -n 3", monkeypatch) == 0
     extra = PARSED.bytes / size_of(runs[kind]) - 1
     assert 0 < extra < 0.1
 
@@ -163,7 +163,7 @@ def test_of_many_queries_only_those_that_are_shown_are_read_again(
 def test_what_cannot_be_read_from_the_middle_is_kept_beside(
     kind: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = f"triage {runs[kind]} --gold {runs['gold']} -n 3 --json"
+    arguments = f"eval triage {runs[kind]} --gold {runs['gold']} -n 3 --json"
     assert karat(arguments, monkeypatch) == 0
     kept = capsys.readouterr().out
     monkeypatch.setattr("karat.results.evaluation.KEEP_LISTS", 50)

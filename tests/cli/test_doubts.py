@@ -372,7 +372,9 @@ def test_distances_in_a_compressed_run_show_the_nearest_hits(
     packed.write_bytes(gzip.compress(Path(plain).read_bytes()))
     gold = write_gold(tmp_path / "gold.jsonl", adi[1])
     found = [
-        json.loads(karat_command("triage", str(run), "--gold", gold, "--scores", "lower-is-better", "--json")[1])
+        json.loads(
+            karat_command("eval", "triage", str(run), "--gold", gold, "--scores", "lower-is-better", "--json")[1]
+        )
         for run in (plain, packed)
     ]
     shown = [{case["query_id"]: case["hits"] for case in one["cases"]} for one in found]

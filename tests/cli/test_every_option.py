@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from karat.cli.main import karat_command
+from karat.cli.main import every_command
 from karat.cli.options import ListedOption
 
 Call = Callable[..., tuple[int, str, str]]
@@ -39,12 +39,22 @@ BASE: dict[str, list[str]] = {
         *("--json", "-o", "page.html"),
     ],
     "selftest": [
-        *("selftest", "run.jsonl", "--gold", "gold.jsonl", "--baseline", "old.jsonl", "--prices", "prices.yaml"),
+        *(
+            "gate",
+            "selftest",
+            "run.jsonl",
+            "--gold",
+            "gold.jsonl",
+            "--baseline",
+            "old.jsonl",
+            "--prices",
+            "prices.yaml",
+        ),
         *(*GATES, "--rounds", "40", "--json"),
     ],
-    "power": ["power", "run.jsonl", "--gold", "gold.jsonl", *METRICS, "--json"],
-    "sweep": ["sweep", "run.jsonl", "--gold", "gold.jsonl", "--json"],
-    "triage": ["triage", "run.jsonl", "--gold", "gold.jsonl", "--json"],
+    "power": ["eval", "power", "run.jsonl", "--gold", "gold.jsonl", *METRICS, "--json"],
+    "sweep": ["eval", "sweep", "run.jsonl", "--gold", "gold.jsonl", "--json"],
+    "triage": ["eval", "triage", "run.jsonl", "--gold", "gold.jsonl", "--json"],
     "stress": [
         "stress",
         "run.jsonl",
@@ -52,21 +62,21 @@ BASE: dict[str, list[str]] = {
         "gold.jsonl",
         "--negatives",
         "negatives.jsonl",
-        "--queries",
+        "--sample",
         "30",
         "--json",
     ],
     "baseline": [
         *("baseline", "--corpus", "corpus.jsonl", "--queries", "gold.jsonl", "--run", "run.jsonl"),
-        *("-b", "random", "-b", "bm25", "--json"),
+        *("--retriever", "random", "--retriever", "bm25", "--json"),
     ],
     "calibrate": [
-        *("calibrate", "--judge", "judge.jsonl", "--human", "human.jsonl", "--gold", "gold.jsonl"),
+        *("labels", "calibrate", "--labels", "judge.jsonl", "--human", "human.jsonl", "--gold", "gold.jsonl"),
         *("--run", "run.jsonl", "--json"),
     ],
-    "agree": ["agree", "human.jsonl", "other.jsonl", "--json"],
-    "merge": ["merge", "human.jsonl", "--gold", "gold.jsonl", "-o", "merged.jsonl", "--json"],
-    "pool": ["pool", "run.jsonl", "--gold", "gold.jsonl", "--k", "2", "-o", "pooled.jsonl", "--json"],
+    "agree": ["labels", "agree", "human.jsonl", "other.jsonl", "--json"],
+    "merge": ["labels", "merge", "human.jsonl", "--gold", "gold.jsonl", "-o", "merged.jsonl", "--json"],
+    "pool": ["labels", "pool", "run.jsonl", "--gold", "gold.jsonl", "--k", "2", "-o", "pooled.jsonl", "--json"],
 }
 # What an option is given, and what must be said besides for it to matter.
 GIVEN: dict[str, tuple[list[str], list[str]]] = {
@@ -135,11 +145,9 @@ SETTINGS = {"settings", "statistics", "seconds"}  # what was asked for, and not 
 
 def offered() -> Iterator[tuple[str, str]]:
     """Every option of the lists that a command has."""
-    with karat_command.make_context("karat", ["metrics"]) as context:
-        for name in BASE:
-            command = karat_command.get_command(context, name)
-            assert command is not None
-            yield from ((name, option.name or "") for option in command.params if isinstance(option, ListedOption))
+    commands = {name.split()[-1]: command for name, command in every_command().items()}
+    for name in BASE:
+        yield from ((name, option.name or "") for option in commands[name].params if isinstance(option, ListedOption))
 
 
 def lines(name: str, *records: Any) -> None:
@@ -301,8 +309,6 @@ def test_each_option_of_a_command_changes_what_it_says(say: Callable[..., Said],
 def test_every_command_with_listed_options_is_looked_at() -> None:
     """`judge` and `synthesize` hand theirs to `Judging` and `Synthesizing`; the others have a few for reading."""
     elsewhere = {"judge", "synthesize", "label", "serve", "run", "check", "init"}
-    with karat_command.make_context("karat", ["metrics"]) as context:
-        commands = {name: karat_command.get_command(context, name) for name in karat_command.list_commands(context)}
-    options = {name: [] if command is None else command.params for name, command in commands.items()}
+    options = {name.split()[-1]: command.params for name, command in every_command().items()}
     listed = {name for name, params in options.items() if any(isinstance(each, ListedOption) for each in params)}
     assert listed == {*BASE, *elsewhere}

@@ -66,7 +66,7 @@ SERVER = "http://127.0.0.1:1/x"
         (("run", f"qdrant:{SERVER}", "-q", GOLD), "http"),
         (("stress", RUN, "-g", GOLD, "--corpus", CORPUS, "--reranker", "static"), "dense"),
         (("synthesize", CORPUS, "-n", "5", "--model", "m", "--base-url", SERVER), "llm"),
-        (("judge", "pool.jsonl", "--model", "m", "--base-url", SERVER, "-o", "judge.jsonl"), "llm"),
+        (("labels", "judge", "pool.jsonl", "--model", "m", "--base-url", SERVER, "-o", "judge.jsonl"), "llm"),
         (("serve",), "web"),
         (("mcp",), "mcp"),
         (("eval", RUN, "-g", GOLD, "--engine", "spark"), "spark"),
@@ -94,7 +94,7 @@ def test_a_history_in_postgres(folder: Path, arguments: tuple[str, ...]) -> None
     [
         (("baseline", *SEARCHED), {"baselines", "dense"}),
         (("eval", RUN, "-g", GOLD, "--corpus", CORPUS), {"baselines"}),
-        (("triage", RUN, "-g", GOLD, "--corpus", CORPUS), {"baselines"}),
+        (("eval", "triage", RUN, "-g", GOLD, "--corpus", CORPUS), {"baselines"}),
     ],
 )
 def test_what_goes_on_without_says_what_it_left_out(folder: Path, arguments: tuple[str, ...], extras: set[str]) -> None:
@@ -113,17 +113,17 @@ def test_what_the_readme_calls_the_core_starts_without_any_extra(folder: Path) -
         "eval": (few, "-g", gold, "-o", "page.html", "-o", "scores.parquet", "-o", "saved.json"),
         "gate": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
         "compare": (few, few, "-g", gold),
-        "sweep": (few, "-g", gold),
-        "power": (few, "-g", gold),
-        "triage": (few, "-g", gold),
-        "selftest": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
-        "pool": (few, "-g", gold, "-o", "pooled.jsonl"),
+        "eval sweep": (few, "-g", gold),
+        "eval power": (few, "-g", gold),
+        "eval triage": (few, "-g", gold),
+        "gate selftest": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
+        "labels pool": (few, "-g", gold, "-o", "pooled.jsonl"),
         "history": ("list",),
         "check": (few, gold),
         "init": (),
     }
-    assert set(core) - set(runs) == {"agree", "calibrate"}  # these read labels alone
+    assert set(core) - set(runs) == {"labels agree", "labels calibrate"}  # these read labels alone
     for name in core:
-        done = karat(folder, name, *runs.get(name, ("--help",)), store=str(folder / "history"))
+        done = karat(folder, *name.split(), *runs.get(name, ("--help",)), store=str(folder / "history"))
         assert "karat[" not in done.stderr, (name, done.stderr)
         assert done.returncode == 0 or name == "history", (name, done.stderr)

@@ -56,10 +56,18 @@ def means(out: str) -> dict[str, float]:
 # --- never from the environment
 
 
-@pytest.mark.parametrize("command", ["eval", "sweep", "gate"])
+@pytest.mark.parametrize("command", ["eval", "eval sweep", "gate"])
 def test_settings_in_the_environment_change_no_byte(command: str, tmp_path: Path) -> None:
     more = {"gate": ("--gate", "recall@5 >= 0.3")}.get(command, ())
-    arguments = (command, str(DEMO / "bm25.jsonl"), "--gold", str(DEMO / "gold.jsonl"), "--resamples", "200", *more)
+    arguments = (
+        *command.split(),
+        str(DEMO / "bm25.jsonl"),
+        "--gold",
+        str(DEMO / "gold.jsonl"),
+        "--resamples",
+        "200",
+        *more,
+    )
     plain = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     strange = plain | dict.fromkeys(SETTINGS, "1")
     outputs = [

@@ -77,14 +77,14 @@ def await_first_line(process: subprocess.Popen[str], file: Path) -> None:
 
 
 def test_a_function_in_the_working_directory(folder: Path) -> None:
-    done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "-k", "2", "--rewrite", "my_app:shorter")
+    done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "--depth", "2", "--rewrite", "my_app:shorter")
     assert (done.returncode, done.stdout) == (0, "")
     assert re.search(r"\brun\.jsonl\b.*\b100\b", done.stderr)
     first = records(folder / "run.jsonl")[0]
     assert [hit["chunk_id"] for hit in first["topk"]] == ["question-0", "question-1"]
     assert [hit["chunk_id"] for hit in first["topk_original"]] == ["question 0-0", "question 0-1"]
     assert first["retriever"]["code"].startswith("sha256:")
-    done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "-k", "2", "--rewrite", "my_app:shorter")
+    done = karat(folder, "run", "my_app:search", "-q", "gold.jsonl", "--depth", "2", "--rewrite", "my_app:shorter")
     assert re.search(r"\brun\.jsonl\b.*\b0\b.*\b100\b", done.stderr)  # asked, and there already
 
 
@@ -160,12 +160,14 @@ def test_an_outage_ends_with_code_2_and_is_not_judged(folder: Path) -> None:
 def test_settings_of_the_command_line_reach_the_retriever(folder: Path) -> None:
     files = ("-q", str(DEMO / "gold.jsonl"), "--corpus", str(DEMO / "corpus.jsonl"))
     done = karat(
-        folder, "run", "rerank(bm25, my_app:scores)", *files, "-k", "5", "--rerank-top-n", "20", "-o", "r.jsonl"
+        folder, "run", "rerank(bm25, my_app:scores)", *files, "--depth", "5", "--rerank-top-n", "20", "-o", "r.jsonl"
     )
     assert done.returncode == 0, done.stderr
     first = records(folder / "r.jsonl")[0]
     assert (first["retriever"]["top_n"], len(first["raw"]), len(first["topk"])) == (20, 20, 5)
-    done = karat(folder, "run", "hybrid(bm25, random)", *files, "--prefetch-limit", "7", "-k", "3", "-o", "h.jsonl")
+    done = karat(
+        folder, "run", "hybrid(bm25, random)", *files, "--prefetch-limit", "7", "--depth", "3", "-o", "h.jsonl"
+    )
     assert records(folder / "h.jsonl")[0]["retriever"]["prefetch"] == 7
     done = karat(folder, "run", "bm25", *files, "--prefetch-limit", "7", "-o", "b.jsonl")
     assert done.returncode == 2
@@ -196,7 +198,7 @@ def test_documents_of_a_folder_are_cut_and_searched(folder: Path) -> None:
     (texts / "refunds.md").write_text("# Refunds\n\n" + "You can refund a card for ninety days. " * 20)
     (folder / "texts" / "hours.txt").write_text("We open at nine.")
     (folder / "gold.jsonl").write_text('{"query_id": "q", "query": "refund a card", "gold": ["deep/refunds.md"]}\n')
-    run = ("run", "bm25", "-q", "gold.jsonl", "--corpus", "texts", "--chunk-tokens", "50", "--chunk-overlap", "10")
+    run = ("run", "bm25", "-q", "gold.jsonl", "--corpus", "texts", "--chunk-words", "50", "--chunk-overlap", "10")
     done = karat(folder, *run)
     assert done.returncode == 0, done.stderr
     (record,) = records(folder / "run.jsonl")
@@ -226,8 +228,8 @@ def test_documents_of_a_folder_are_cut_and_searched(folder: Path) -> None:
         (("my_app:search", "--config", "none.yaml"), "unreadable", "none.yaml"),
         (("my_app:search", "--rewrite", "my_app:nothing"), "unknown-callable", "'nothing'"),
         (("bm25", "--corpus", "empty"), "no-corpus", "empty"),
-        (("bm25", "--corpus", "gold.jsonl", "--chunk-tokens", "9"), "chunked-already", "gold.jsonl"),
-        (("bm25", "--corpus", "texts", "--chunk-tokens", "5", "--chunk-overlap", "5"), "bad-value", "5"),
+        (("bm25", "--corpus", "gold.jsonl", "--chunk-words", "9"), "chunked-already", "gold.jsonl"),
+        (("bm25", "--corpus", "texts", "--chunk-words", "5", "--chunk-overlap", "5"), "bad-value", "5"),
         (("bm25", "--corpus", "nowhere"), "no-such-file", "nowhere"),
     ],
 )

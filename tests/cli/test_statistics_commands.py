@@ -52,8 +52,8 @@ def write(name: str, records: list[Any]) -> None:
 COMMANDS = {
     "result": ("eval", BEFORE, "--gold", GOLD, "--segment", "language", *QUICK),
     "comparison": ("compare", BEFORE, AFTER, "--gold", GOLD, "--segment", "language", *QUICK),
-    "sweep": ("sweep", BEFORE, "--gold", GOLD, "--segment", "language", *QUICK),
-    "plan": ("power", BEFORE, "--gold", GOLD, "--against", AFTER),
+    "sweep": ("eval", "sweep", BEFORE, "--gold", GOLD, "--segment", "language", *QUICK),
+    "plan": ("eval", "power", BEFORE, "--gold", GOLD, "--against", AFTER),
 }
 # Options that would do nothing there, and that the command therefore does not have.
 NOT_OFFERED = {("plan", "--resamples"), ("plan", "--seed"), ("plan", "--interval"), ("sweep", "--k")}
@@ -69,7 +69,7 @@ def test_json_follows_its_schema(karat: Call, name: str) -> None:
     value = json.loads(out)
     assert value["schema"] == f"karat/{name}/{2 if name == 'result' else 1}"
     jsonschema.Draft202012Validator(json.loads(schema_text(name))).validate(value)
-    code, out, _ = karat("schema", name)
+    code, out, _ = karat("check", "schema", name)
     assert (code, out) == (0, schema_text(name))
 
 
@@ -159,9 +159,9 @@ def test_options_of_another_kind_are_refused_before(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["eval", "sweep", "compare"])
+@pytest.mark.parametrize("command", ["eval", "eval sweep", "compare"])
 def test_an_unknown_segment_is_refused_with_what_there_is(karat_refuses: Refuses, small: Path, command: str) -> None:
-    arguments = [command, "a.jsonl", *(["b.jsonl"] if command == "compare" else []), "-g", "gold.jsonl"]
+    arguments = [*command.split(), "a.jsonl", *(["b.jsonl"] if command == "compare" else []), "-g", "gold.jsonl"]
     error = karat_refuses(*arguments, "-s", "tt", *QUICK)
     assert error.code == "unknown-attribute"
     assert "'tt'" in error.what
@@ -308,7 +308,7 @@ def test_runs_on_different_queries(karat: Call, karat_refuses: Refuses, small: P
 
 
 def test_depths_are_settable(karat: Call, small: Path) -> None:
-    code, out, _ = karat("sweep", "a.jsonl", "-g", "gold.jsonl", "--ks", "2, 1,7", "--json", *QUICK)
+    code, out, _ = karat("eval", "sweep", "a.jsonl", "-g", "gold.jsonl", "--ks", "2, 1,7", "--json", *QUICK)
     value = json.loads(out)
     assert (code, value["ks"], value["depth"]) == (0, [1, 2], 2)
     assert "k = 7" in value["notes"][0]
@@ -316,25 +316,25 @@ def test_depths_are_settable(karat: Call, small: Path) -> None:
 
 @pytest.mark.parametrize("ks", ["", ",", "1,,2", "0", "-3", "1.5", "five", "99999999999999999999"])
 def test_depths_that_are_none(karat_refuses: Refuses, small: Path, ks: str) -> None:
-    error = karat_refuses("sweep", "a.jsonl", "-g", "gold.jsonl", f"--ks={ks}", *QUICK)
+    error = karat_refuses("eval", "sweep", "a.jsonl", "-g", "gold.jsonl", f"--ks={ks}", *QUICK)
     assert error.code == "bad-setting"
     assert error.expected
 
 
 def test_every_system_is_swept(karat: Call, small: Path) -> None:
-    code, out, _ = karat("sweep", "two.jsonl", "-g", "gold.jsonl", "--json", *QUICK)
+    code, out, _ = karat("eval", "sweep", "two.jsonl", "-g", "gold.jsonl", "--json", *QUICK)
     values = json.loads(out)
     assert (code, [v["system"] for v in values]) == (0, ["a", "x"])
     for value in values:
         jsonschema.validate(value, json.loads(schema_text("sweep")))
-    code, out, _ = karat("sweep", "two.jsonl", "-g", "gold.jsonl", *QUICK)
+    code, out, _ = karat("eval", "sweep", "two.jsonl", "-g", "gold.jsonl", *QUICK)
     assert out.count("Over k, 6 queries") == 2
 
 
 def test_a_saved_result_cannot_be_swept(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
-    for command in ("sweep", "eval"):
-        error = karat_refuses(command, "a.json", "-g", "gold.jsonl", *QUICK)
+    for command in (("eval", "sweep"), ("eval",)):
+        error = karat_refuses(*command, "a.json", "-g", "gold.jsonl", *QUICK)
         assert (error.code, error.file) == ("no-hits-kept", "a.json")
 
 
@@ -343,16 +343,16 @@ def test_a_saved_result_cannot_be_swept(karat: Call, karat_refuses: Refuses, sma
 
 def test_a_saved_result_tells_its_power_without_gold(karat: Call, karat_refuses: Refuses, small: Path) -> None:
     assert karat("eval", "a.jsonl", "-g", "gold.jsonl", "-o", "a.json", *QUICK)[0] == 0
-    code, out, _ = karat("power", "a.json")
-    assert (code, out) == (0, karat("power", "a.jsonl", "-g", "gold.jsonl")[1])
-    assert karat_refuses("power", "a.jsonl").code == "no-gold"
+    code, out, _ = karat("eval", "power", "a.json")
+    assert (code, out) == (0, karat("eval", "power", "a.jsonl", "-g", "gold.jsonl")[1])
+    assert karat_refuses("eval", "power", "a.jsonl").code == "no-gold"
 
 
 def test_power_says_whether_the_set_is_enough(karat: Call) -> None:
-    code, out, _ = karat("power", BEFORE, "-g", GOLD, "-m", "recall@5", "--detect", "0.2", "--json")
+    code, out, _ = karat("eval", "power", BEFORE, "-g", GOLD, "-m", "recall@5", "--detect", "0.2", "--json")
     plan = json.loads(out)
     assert (code, plan["correlation"], plan["against"]) == (0, 0.5, None)
-    code, out, _ = karat("power", BEFORE, "-g", GOLD, "-m", "recall@5", "--against", AFTER, "--json")
+    code, out, _ = karat("eval", "power", BEFORE, "-g", GOLD, "-m", "recall@5", "--against", AFTER, "--json")
     assert json.loads(out)["against"] == "bm25 + static rerank"
 
 
@@ -374,7 +374,7 @@ def test_power_says_whether_the_set_is_enough(karat: Call) -> None:
     ],
 )
 def test_power_refuses_what_makes_no_sense(karat: Call, small: Path, options: tuple[str, str]) -> None:
-    code, out, err = karat("power", "a.jsonl", "-g", "gold.jsonl", *options)
+    code, out, err = karat("eval", "power", "a.jsonl", "-g", "gold.jsonl", *options)
     assert (code, out) == (2, "")
     assert err
 
@@ -383,9 +383,9 @@ def test_one_query_gives_every_command_something_to_say(karat: Call, tmp_path: P
     monkeypatch.chdir(tmp_path)
     write("gold.jsonl", [{"query_id": "q", "gold": ["a"], "tags": {"t": "x"}}])
     write("a.jsonl", [{"query_id": "q", "topk": ["x", "a"]}])
-    for arguments in (("eval", "a.jsonl"), ("compare", "a.jsonl", "a.jsonl"), ("sweep", "a.jsonl")):
+    for arguments in (("eval", "a.jsonl"), ("compare", "a.jsonl", "a.jsonl"), ("eval", "sweep", "a.jsonl")):
         code, out, err = karat(*arguments, "-g", "gold.jsonl", "-s", "t", *QUICK)
         assert (code, err) == (0, "")
         assert out
-    code, out, err = karat("power", "a.jsonl", "-g", "gold.jsonl")
+    code, out, err = karat("eval", "power", "a.jsonl", "-g", "gold.jsonl")
     assert (code, err) == (0, "")

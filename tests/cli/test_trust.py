@@ -82,7 +82,7 @@ def configure(store: str, folder: Path = Path()) -> None:
         (*EVAL, "--tag", "x"),
         ("history", "list"),
         (*GATE, "--baseline", "history:main"),
-        ("push", "http://x"),
+        ("history", "push", "http://x"),
     ],
 )
 @pytest.mark.parametrize("scheme", ["postgresql", "POSTGRES", "postgresql+psycopg"])

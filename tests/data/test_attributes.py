@@ -72,7 +72,7 @@ def test_commands_and_files_know_the_segments(
     checks = [(check["gate"], check["n"]) for check in json.loads(Path(verdict).read_text())["verdicts"]]
     assert sorted(n for _, n in checks[:-1]) == sorted(n for n, _ in expected.values())
     assert checks[-1][1] == expected["timing"][0]
-    assert karat_command("triage", run, "--gold", gold)[0] == 0
+    assert karat_command("eval", "triage", run, "--gold", gold)[0] == 0
     assert karat_command("compare", run, run, "--gold", gold, "--segment", "tags")[0] == 0
 
 

@@ -203,7 +203,7 @@ def test_a_history_and_a_gate(told: Path, karat_command: Command) -> None:
         *karat_command("history", "show", "latest", "-o", "h.html"),
         *karat_command("history", "list", "-o", "list.html", "-o", "list.md"),
         *karat_command("history", "export", "--all", "-o", "in_runs.zip"),
-        *karat_command("triage", "in_run.jsonl", "--gold", "in_gold.jsonl", "-o", "t.html", "-o", "t.json"),
+        *karat_command("eval", "triage", "in_run.jsonl", "--gold", "in_gold.jsonl", "-o", "t.html", "-o", "t.json"),
         *karat_command("compare", "base.json", "in_run.jsonl", "--gold", "in_gold.jsonl", "-o", "cmp.html"),
     ]
     without_secret(told, *map(str, printed))

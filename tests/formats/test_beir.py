@@ -131,7 +131,7 @@ def test_one_split_is_asked(karat_command: Any, tmp_path: Path, split: str, file
 @pytest.mark.parametrize("split", SPLITS)
 def test_baselines_are_asked_one_split(karat_command: Any, tmp_path: Path, split: str) -> None:
     place, logs = three_splits(tmp_path), tmp_path / "logs"
-    given = ["--corpus", str(place), "-q", str(place), "-b", "bm25", "--keep", str(logs), "--split", split]
+    given = ["--corpus", str(place), "-q", str(place), "--retriever", "bm25", "--keep", str(logs), "--split", split]
     assert karat_command("baseline", *given)[0] == 0
     assert [json.loads(line)["query_id"] for line in (logs / "bm25.jsonl").open()] == SPLITS[split]
 

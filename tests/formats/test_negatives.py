@@ -162,7 +162,7 @@ def test_a_pool_leaves_them_out(tmp_path: Path, karat_command: Callable[..., tup
     gold = write(tmp_path / "gold.jsonl", [{"query_id": "q", "query": "why?", "gold": ["a"], "negatives": ["n"]}])
     run = write(tmp_path / "run.jsonl", [{"query_id": "q", "topk": ["n", "x", "a"]}])
     pool = tmp_path / "pool.jsonl"
-    assert karat_command("pool", run, "--gold", gold, "-o", str(pool))[0] == 0
+    assert karat_command("labels", "pool", run, "--gold", gold, "-o", str(pool))[0] == 0
     assert [json.loads(line)["chunk_id"] for line in pool.read_text().splitlines()] == ["x"]
 
 

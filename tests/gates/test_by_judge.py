@@ -126,7 +126,7 @@ def test_labels_that_were_merged_must_be_given_apart(
 ) -> None:
     """In the merged gold set nobody knows which items were drawn, so there is no number, and a way to get one."""
     merged = str(tmp_path / "gold_v2.jsonl")
-    assert karat_command("merge", files["human"], "--gold", files["gold"], "-o", merged)[0] == 0
+    assert karat_command("labels", "merge", files["human"], "--gold", files["gold"], "-o", merged)[0] == 0
     labels = ("--labels", files["judge"], "--calibration", files["human"])
     code, found = verdict({**files, "gold": merged}, karat_command, "precision@5 >= 0.1 by judge", *labels)
     assert (code, found["outcome"], found["value"]) == (2, "invalid", None)

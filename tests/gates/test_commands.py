@@ -1,4 +1,4 @@
-"""`karat gate` and `karat selftest` as a user runs them: output, files, exit codes."""
+"""`karat gate` and `karat gate selftest` as a user runs them: output, files, exit codes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_json_is_as_its_schema_says(karat: Karat, baseline: bool) -> None:
 
 def test_selftest_json_is_as_its_schema_says(karat: Karat) -> None:
     gates = ("--gate", "recall@5 drop <= 0.02 in each language", "--gate", "ndcg@5 >= 0.4")
-    code, out, _ = karat("selftest", RUN, "-g", GOLD, *gates, "--rounds", "20", "--json")
+    code, out, _ = karat("gate", "selftest", RUN, "-g", GOLD, *gates, "--rounds", "20", "--json")
     found = json.loads(out)
     jsonschema.validate(found, json.loads(schema_text("selftest")))
     assert (code, found["rounds"], len(found["alarms"])) == (0, 20, 4)
@@ -114,12 +114,14 @@ def test_selftest_json_is_as_its_schema_says(karat: Karat) -> None:
 
 def test_selftest_prints_a_table(karat: Karat, tmp_path: Path) -> None:
     small(tmp_path, 30, 40)
-    code, out, _ = karat("selftest", *SMALL, "--gate", "recall@5 drop <= 0.02", "--rounds", "20", "-o", "out.md")
+    code, out, _ = karat(
+        "gate", "selftest", *SMALL, "--gate", "recall@5 drop <= 0.02", "--rounds", "20", "-o", "out.md"
+    )
     assert (code, "recall@5" in out) == (0, True)
     assert max(map(len, out.splitlines())) <= 100
     assert "recall@5" in (tmp_path / "out.md").read_text()
     for options in (("--rounds", "3"), ("--seed", "-1"), ("--gate", "nonsense")):
-        code, out, err = karat("selftest", *SMALL, "--gate", "recall@5 drop <= 0.02", *options)
+        code, out, err = karat("gate", "selftest", *SMALL, "--gate", "recall@5 drop <= 0.02", *options)
         assert (code, out) == (2, "")
         assert err.startswith("error: ")
 
@@ -255,7 +257,7 @@ def test_no_output_of_any_command_obeys_the_data(karat: Karat, tmp_path: Path) -
         ("gate", *SMALL, "-o", "md=-", "-o", "junit=-", "-o", "codequality=-", "-o", "json=-"),
         ("gate", *SMALL, "-c", "bad.yaml"),
         ("gate", "bad.jsonl", "-g", "gold.jsonl"),
-        ("selftest", *SMALL, "--rounds", "20"),
+        ("gate", "selftest", *SMALL, "--rounds", "20"),
         ("eval", *SMALL),
         ("eval", *SMALL, "--json"),
         ("eval", *SMALL, "-s", "topic"),

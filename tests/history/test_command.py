@@ -138,12 +138,12 @@ def test_compare_gate_and_power_start_from_the_history(kept: Store, karat_comman
     assert (code, bool(re.search(r"33\.2%.*36\.8%", out))) == (0, True)
     code, out, _ = karat_command("gate", "history:second", "--baseline", "history:first", *gates)
     assert (code, bool(re.search(r"33\.2%.*36\.8%", out))) == (0, True)
-    assert karat_command("power", "history:second", "-m", "recall@5")[0] == 0
+    assert karat_command("eval", "power", "history:second", "-m", "recall@5")[0] == 0
     assert karat.compare("history:first", "history:second").pairs[0].queries == 287
 
 
 def test_an_anchor_of_the_history(kept: Store, tmp_path: Path, karat_command: Command, karat_refuses: Refuses) -> None:
-    assert karat_command("history", "pin", "second", "--anchor", "release")[0] == 0
+    assert karat_command("history", "pin", "second", "release", "--kind", "anchor")[0] == 0
     gates = ("--gate", "recall@5 drop <= 0.02")
     code, out, _ = karat_command("gate", OLD, "--gold", GOLD, "--baseline", "main", "--anchor", "release", *gates)
     assert code == 1
@@ -209,16 +209,16 @@ def test_the_branch_of_a_ci_server(here: Path, karat_command: Command, monkeypat
 def test_trends(kept: Store, karat_command: Command) -> None:
     code, out, _ = karat_command("history", "trend", "recall@5", "--json")
     assert (code, [p["system"] for p in json.loads(out)]) == (0, ["bm25", "bm25 + static rerank"])
-    code, out, _ = karat_command("history", "trend", "recall@5", "--segment", "language=pt-BR")
+    code, out, _ = karat_command("history", "trend", "recall@5", "--where", "language=pt-BR")
     assert (code, "0.400 [0.35, 0.46]" in out) == (0, True)
     assert json.loads(karat_command("history", "trend", "bpref", "--json")[1]) == []
-    assert karat_command("history", "trend", "recall@5", "--segment", "language")[0] == 2
+    assert karat_command("history", "trend", "recall@5", "--where", "language")[0] == 2
     assert karat_command("history", "trend", "recal@5")[0] == 2
 
 
 def test_pins_tags_and_delete(kept: Store, karat_command: Command, karat_refuses: Refuses) -> None:
     assert "baseline" in karat_command("history", "pins")[1]
-    code, out, _ = karat_command("history", "pin", "second", "--baseline", "main")
+    code, out, _ = karat_command("history", "pin", "second", "main")
     assert (code, kept.find("first")[:10] in out) == (0, True)  # what it was before
     error = karat_refuses("history", "delete", "second")
     assert error.code == "pinned-run"

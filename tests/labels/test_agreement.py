@@ -120,14 +120,14 @@ Refuses = Callable[..., KaratError]
 
 def test_the_command(karat_command: Command, files: list[str], tmp_path: Path) -> None:
     out = tmp_path / "settled.jsonl"
-    code, shown, err = karat_command("agree", *files, "-o", str(out))
+    code, shown, err = karat_command("labels", "agree", *files, "-o", str(out))
     assert code == 0
     assert "Fleiss" in shown
     assert "ann 2, ben 0, cem 1" in shown
     assert max(map(len, shown.splitlines())) <= 100
     assert re.findall(r"\b\d+\b", err.replace(str(tmp_path), "")) == ["5", "1"]  # labels, and those without a grade
     assert [label.grade for label in read_labels(out)] == [2, 1, 0, 1, None]
-    code, shown, _ = karat_command("agree", *files, "--json")
+    code, shown, _ = karat_command("labels", "agree", *files, "--json")
     assert code == 0
     assert len(json.loads(shown)["conflicts"]) == 3
 
@@ -136,14 +136,14 @@ def test_conflicts_become_a_pool_for_an_adjudicator(karat_command: Command, file
     pool, conflicts = tmp_path / "pool.jsonl", tmp_path / "conflicts.jsonl"
     pairs = [{"query_id": f"q{i // 2}", "chunk_id": f"c{i}", "text": f"text {i}"} for i in range(5)]
     pool.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    code, _, err = karat_command("agree", *files, "--pool", str(pool), "--conflicts", str(conflicts))
+    code, _, err = karat_command("labels", "agree", *files, "--pool", str(pool), "--conflicts", str(conflicts))
     assert code == 0, err
     assert [json.loads(line)["text"] for line in conflicts.read_text().splitlines()] == ["text 4"]
     eve = tmp_path / "eve.jsonl"
     label = {"query_id": "q2", "chunk_id": "c4", "grade": 1, "annotator": "eve"}
     eve.write_text(json.dumps(label) + "\n")
     out = tmp_path / "settled.jsonl"
-    code, _, err = karat_command("agree", *files, str(eve), "--adjudicator", "eve", "-o", str(out))
+    code, _, err = karat_command("labels", "agree", *files, str(eve), "--adjudicator", "eve", "-o", str(out))
     assert code == 0, err
     assert [label.grade for label in read_labels(out)] == [2, 1, 0, 1, 1]
 
@@ -151,7 +151,7 @@ def test_conflicts_become_a_pool_for_an_adjudicator(karat_command: Command, file
 def test_labels_of_unknown_pairs_are_refused(karat_refuses: Refuses, files: list[str], tmp_path: Path) -> None:
     pool = tmp_path / "pool.jsonl"
     pool.write_text('{"query_id": "q0", "chunk_id": "c0"}\n')
-    error = karat_refuses("agree", *files, "--pool", str(pool))
+    error = karat_refuses("labels", "agree", *files, "--pool", str(pool))
     assert (error.code, error.file, error.line, error.query) == ("unknown-pair", files[0], 2, "q0")
     assert "c1" in error.what
 
@@ -176,7 +176,7 @@ def test_what_the_command_refuses(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    error = karat_refuses("agree", *files, *(o.format(first=files[0]) for o in options))
+    error = karat_refuses("labels", "agree", *files, *(o.format(first=files[0]) for o in options))
     assert error.code == code
     assert said in str(error)
     assert not Path("x.jsonl").exists()

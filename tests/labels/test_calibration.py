@@ -1,4 +1,4 @@
-"""`karat calibrate` and labels in `karat eval`: what they say, on the demo set, and what they refuse."""
+"""`karat labels calibrate` and labels in `karat eval`: what they say, on the demo set, and what they refuse."""
 
 from __future__ import annotations
 
@@ -141,7 +141,20 @@ def test_a_judge_of_documents_is_asked_about_documents(made: Made) -> None:
 def test_the_command_says_all_of_it(made: Made, karat_command: Command, tmp_path: Path) -> None:
     saved, pool = tmp_path / "calibration.json", tmp_path / "next.jsonl"
     code, out, err = karat_command(
-        *("calibrate", "--judge", made.judge, "--human", made.human, "-g", made.gold, "--run", BM25, "-s", "language"),
+        *(
+            "labels",
+            "calibrate",
+            "--labels",
+            made.judge,
+            "--human",
+            made.human,
+            "-g",
+            made.gold,
+            "--run",
+            BM25,
+            "-s",
+            "language",
+        ),
         *("--width", "0.05", "--next", str(pool), "-o", str(saved)),
     )
     assert code == 0, err
@@ -150,7 +163,7 @@ def test_the_command_says_all_of_it(made: Made, karat_command: Command, tmp_path
     assert max(map(len, out.splitlines())) <= 100
     text = json.loads(saved.read_text())
     assert text["schema"] == "karat/calibration/1"
-    code, out, _ = karat_command("calibrate", "--judge", made.judge, "--human", made.human, "--json")
+    code, out, _ = karat_command("labels", "calibrate", "--labels", made.judge, "--human", made.human, "--json")
     assert code == 0
     assert json.loads(out)["overall"]["sensitivity"] == text["overall"]["sensitivity"]
 
@@ -159,7 +172,9 @@ def test_what_to_label_next(made: Made, karat_command: Command, tmp_path: Path) 
     few = tmp_path / "few.jsonl"
     few.write_text("".join(Path(made.human).read_text().splitlines(keepends=True)[:40]))
     pool = tmp_path / "next.jsonl"
-    code, out, err = karat_command("calibrate", "--judge", made.judge, "--human", str(few), "--next", str(pool))
+    code, out, err = karat_command(
+        "labels", "calibrate", "--labels", made.judge, "--human", str(few), "--next", str(pool)
+    )
     assert code == 0, err
     found = karat.labels.calibrate(made.judge, few)
     assert found.needed is not None
@@ -239,10 +254,10 @@ class Alike:
 def test_kappa_is_as_sure_as_karat_agree_says(made: Made, karat_command: Command) -> None:
     """Both by query. By pairs the interval was a third as wide."""
     files = Alike(made, 0.2)
-    code, out, err = karat_command("calibrate", "--judge", files.judge, "--human", files.human, "--json")
+    code, out, err = karat_command("labels", "calibrate", "--labels", files.judge, "--human", files.human, "--json")
     assert code == 0, err
     kappa = json.loads(out)["overall"]["kappa"]
-    code, out, err = karat_command("agree", files.judge, files.human, "--json")
+    code, out, err = karat_command("labels", "agree", files.judge, files.human, "--json")
     assert code == 0, err
     (agreed,) = json.loads(out)["kappas"]
     assert kappa["value"] == pytest.approx(agreed["kappa"])
@@ -277,7 +292,7 @@ def one(query: str = "q_000101", item: str = "doc_101#p1", **more: Any) -> dict[
 def test_people_and_judge_without_a_pair_in_common(made: Made, karat_refuses: Refuses) -> None:
     stranger = made.write("stranger", [one("other", "x")])
     for arguments in (
-        ("calibrate", "--judge", made.judge, "--human", stranger),
+        ("labels", "calibrate", "--labels", made.judge, "--human", stranger),
         ("eval", BM25, "--gold", made.gold, "--labels", made.judge, "--calibration", stranger),
     ):
         error = karat_refuses(*arguments)
@@ -293,13 +308,13 @@ def test_labels_of_another_set(made: Made, karat_refuses: Refuses) -> None:
 def test_labels_of_pairs_outside_the_pool(made: Made, karat_refuses: Refuses, tmp_path: Path) -> None:
     pool = tmp_path / "pool.jsonl"
     write_pairs(pool, [PoolEntry(query_id="q_000101", chunk_id="doc_999#p1")])
-    error = karat_refuses("calibrate", "--judge", made.judge, "--human", made.human, "--pool", str(pool))
+    error = karat_refuses("labels", "calibrate", "--labels", made.judge, "--human", made.human, "--pool", str(pool))
     assert (error.code, error.file, error.line) == ("unknown-pair", made.judge, 1)
 
 
 def test_one_annotator_with_two_grades(made: Made, karat_refuses: Refuses) -> None:
     conflict = made.write("conflict", [one(grade=1), one(grade=0)])
-    error = karat_refuses("calibrate", "--judge", made.judge, "--human", conflict)
+    error = karat_refuses("labels", "calibrate", "--labels", made.judge, "--human", conflict)
     assert (error.code, error.file, error.line) == ("contradiction", conflict, 2)
 
 
@@ -318,7 +333,7 @@ def test_two_people_who_disagree_are_left_out_and_counted(made: Made) -> None:
 def test_grades_out_of_the_scale(made: Made, karat_refuses: Refuses, grade: float, hint: str) -> None:
     bad = made.write("bad", [one(grade=grade)])
     for arguments in (
-        ("calibrate", "--judge", bad, "--human", made.human),
+        ("labels", "calibrate", "--labels", bad, "--human", made.human),
         ("eval", BM25, "--gold", made.gold, "--labels", bad),
     ):
         error = karat_refuses(*arguments)
@@ -329,14 +344,14 @@ def test_grades_out_of_the_scale(made: Made, karat_refuses: Refuses, grade: floa
 @pytest.mark.parametrize(("grade", "word"), [(2, "relevant"), (0, "irrelevant")])
 def test_a_judge_that_always_says_the_same(made: Made, karat_refuses: Refuses, grade: int, word: str) -> None:
     same = made.write("same", [one(p["query_id"], p["chunk_id"], grade=grade, annotator="m") for p in made.labels])
-    error = karat_refuses("calibrate", "--judge", same, "--human", made.human)
+    error = karat_refuses("labels", "calibrate", "--labels", same, "--human", made.human)
     assert error.code == "one-sided-judge"
     assert f" {word}" in error.what
 
 
 def test_labels_none_of_which_has_a_grade(made: Made, karat_refuses: Refuses) -> None:
     failed = made.write("failed", [one(grade=None, reason="timeout")])
-    assert karat_refuses("calibrate", "--judge", failed, "--human", made.human).code == "no-labels"
+    assert karat_refuses("labels", "calibrate", "--labels", failed, "--human", made.human).code == "no-labels"
 
 
 def test_a_judge_that_failed_on_some_pairs(made: Made) -> None:
@@ -356,7 +371,7 @@ def test_a_judge_that_failed_on_some_pairs(made: Made) -> None:
     ],
 )
 def test_options_that_make_no_sense(made: Made, karat_refuses: Refuses, arguments: tuple[str, ...], code: str) -> None:
-    error = karat_refuses("calibrate", "--judge", made.judge, "--human", made.human, *arguments)
+    error = karat_refuses("labels", "calibrate", "--labels", made.judge, "--human", made.human, *arguments)
     assert error.code == code
 
 

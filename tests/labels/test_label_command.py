@@ -1,4 +1,4 @@
-"""`karat label` in a real pseudo-terminal."""
+"""`karat labels label` in a real pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Terminal:
 
     def __init__(self, *arguments: str) -> None:
         self.handle, inside = pty.openpty()
-        command = [sys.executable, "-m", "karat.cli.main", "label", *arguments]
+        command = [sys.executable, "-m", "karat.cli.main", "labels", "label", *arguments]
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
         self.process = subprocess.Popen(
             command,
@@ -287,7 +287,7 @@ def test_a_bad_pool_is_refused(
 ) -> None:
     (tmp_path / "pool.jsonl").write_text(content)
     out = tmp_path / "out.jsonl"
-    error = karat_refuses("label", str(tmp_path / "pool.jsonl"), "-o", str(out), "--annotator", "ann")
+    error = karat_refuses("labels", "label", str(tmp_path / "pool.jsonl"), "-o", str(out), "--annotator", "ann")
     assert error.code == code
     assert not out.exists()
 
@@ -295,7 +295,7 @@ def test_a_bad_pool_is_refused(
 def test_without_a_terminal_nothing_is_labelled(
     karat_refuses: Callable[..., KaratError], pool: Path, tmp_path: Path
 ) -> None:
-    error = karat_refuses("label", str(pool), "-o", str(tmp_path / "out.jsonl"), "--annotator", "ann")
+    error = karat_refuses("labels", "label", str(pool), "-o", str(tmp_path / "out.jsonl"), "--annotator", "ann")
     assert error.code == "no-terminal"
 
 

@@ -88,7 +88,7 @@ def test_annotators_who_disagree_are_refused_with_both_places(tmp_path: Path) ->
     with refused("contradiction", InputError, **place) as caught:
         with_labels(karat.read_gold({"q1": {"a": 2}}), labels)
     assert f"{tmp_path}/ann.jsonl:1" in caught.value.what
-    assert "karat agree" in caught.value.hint
+    assert "karat labels agree" in caught.value.hint
 
 
 def test_labels_of_another_set_are_refused() -> None:

@@ -68,7 +68,18 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_new_version_from_the_command_line(files: dict[str, str], karat_command: Call) -> None:
-    asked = ("merge", files["human"], "--gold", files["gold"], "-o", files["new"], "--version", "v2", "--json")
+    asked = (
+        "labels",
+        "merge",
+        files["human"],
+        "--gold",
+        files["gold"],
+        "-o",
+        files["new"],
+        "--version",
+        "v2",
+        "--json",
+    )
     code, out, _ = karat_command(*asked)
     said = json.loads(out)
     assert code == 0
@@ -96,7 +107,7 @@ def test_a_new_version_from_the_command_line(files: dict[str, str], karat_comman
 
 
 def test_the_new_version_scores_as_labels_in_memory_do(files: dict[str, str], karat_command: Call) -> None:
-    assert karat_command("merge", files["human"], "--gold", files["gold"], "-o", files["new"])[0] == 0
+    assert karat_command("labels", "merge", files["human"], "--gold", files["gold"], "-o", files["new"])[0] == 0
     people = karat.labels.read_labels(files["human"], kind="human")
     one = karat.evaluate(files["run"], karat.labels.with_labels(karat.read_gold(files["gold"]), people), METRICS)
     other = karat.evaluate(files["run"], files["new"], METRICS)
@@ -108,10 +119,13 @@ def test_the_new_version_scores_as_labels_in_memory_do(files: dict[str, str], ka
 
 def test_a_second_round_goes_on_from_the_first(files: dict[str, str], tmp_path: Path, karat_command: Call) -> None:
     assert (
-        karat_command("merge", files["human"], "--gold", files["gold"], "-o", files["new"], "--version", "v2")[0] == 0
+        karat_command(
+            "labels", "merge", files["human"], "--gold", files["gold"], "-o", files["new"], "--version", "v2"
+        )[0]
+        == 0
     )
     more, third = write(tmp_path / "more.jsonl", [label("q1", "x", 1)]), str(tmp_path / "gold_v3.jsonl")
-    assert karat_command("merge", more, "--gold", files["new"], "-o", third)[0] == 0
+    assert karat_command("labels", "merge", more, "--gold", files["new"], "-o", third)[0] == 0
     gold = karat.read_gold(third)
     assert dict(zip(gold.ids, gold.grades.tolist(), strict=True)) == {"a": 2, "n": 0, "b": 2, "x": 1, "d": 2, "c": 1}
     assert str(gold.dataset.version).startswith("v2+")
@@ -129,7 +143,7 @@ def test_bare_queries_and_qrels_become_a_gold_set(tmp_path: Path, karat_command:
     (tmp_path / "qrels").write_text("q 0 a 1\n")
     labels, new = write(tmp_path / "labels.jsonl", [label("q", "b", 2)]), tmp_path / "new.jsonl"
     for gold, expected in ((queries, {"b": 2}), (str(tmp_path / "qrels"), {"a": 1, "b": 2})):
-        assert karat_command("merge", labels, "--gold", gold, "-o", str(new))[0] == 0
+        assert karat_command("labels", "merge", labels, "--gold", gold, "-o", str(new))[0] == 0
         read = karat.read_gold(new)
         assert dict(zip(read.ids, read.grades.tolist(), strict=True)) == expected
 

@@ -202,7 +202,7 @@ Refuses = Callable[..., KaratError]
 
 
 def test_the_command(karat_command: Command, files: dict[str, str]) -> None:
-    asked = ["pool", files["old"], files["new"], "--gold", files["gold"], "-o", files["pool"]]
+    asked = ["labels", "pool", files["old"], files["new"], "--gold", files["gold"], "-o", files["pool"]]
     code, out, err = karat_command(*asked, "--corpus", files["corpus"])
     assert code == 0
     assert out
@@ -211,14 +211,16 @@ def test_the_command(karat_command: Command, files: dict[str, str]) -> None:
         ("a", "T a", "text of a"),
         ("x", "T x", "text of x"),
     }
-    code, out, _ = karat_command(*asked, "--labels", files["labels"], "--json")
+    code, out, _ = karat_command(*asked, "--labelled", files["labels"], "--json")
     assert code == 0
     assert json.loads(out)["pairs"] == 1
     assert [entry.chunk_id for entry in read_pool(files["pool"])] == ["x"]
 
 
 def test_queries_alone_will_do(karat_command: Command, files: dict[str, str]) -> None:
-    code, _, err = karat_command("pool", files["old"], files["new"], "-g", files["queries"], "-o", files["pool"])
+    code, _, err = karat_command(
+        "labels", "pool", files["old"], files["new"], "-g", files["queries"], "-o", files["pool"]
+    )
     assert code == 0, err
     assert len(read_pool(files["pool"])) == 4
 
@@ -228,25 +230,37 @@ def test_queries_alone_will_do(karat_command: Command, files: dict[str, str]) ->
     [
         (["--budget", "1", "--sample", "1"], "contradiction"),
         (["--metric", "recal@5", "--budget", "1"], "unknown-metric"),
-        (["--labels", "{gold}"], "missing-field"),
+        (["--labelled", "{gold}"], "missing-field"),
         (["-o", "{old}"], "would-overwrite"),
     ],
 )
 def test_what_the_command_refuses(karat_refuses: Refuses, files: dict[str, str], change: list[str], code: str) -> None:
-    asked = ["pool", files["old"], files["new"], "--gold", files["gold"], "-o", files["pool"]]
+    asked = ["labels", "pool", files["old"], files["new"], "--gold", files["gold"], "-o", files["pool"]]
     assert karat_refuses(*asked, *(part.format(**files) for part in change)).code == code
     assert not Path(files["pool"]).exists()
 
 
 def test_a_budget_of_nothing_is_refused(karat_command: Command, files: dict[str, str]) -> None:
-    code, out, err = karat_command("pool", files["old"], "--gold", files["gold"], "-o", files["pool"], "--budget", "0")
+    code, out, err = karat_command(
+        "labels", "pool", files["old"], "--gold", files["gold"], "-o", files["pool"], "--budget", "0"
+    )
     assert (code, out) == (2, "")
     assert "--budget" in err
 
 
 def test_an_empty_pool_is_said_and_not_written(karat_refuses: Refuses, files: dict[str, str]) -> None:
     error = karat_refuses(
-        "pool", files["old"], "-g", files["gold"], "-o", files["pool"], "--k", "1", "--labels", files["labels"]
+        "labels",
+        "pool",
+        files["old"],
+        "-g",
+        files["gold"],
+        "-o",
+        files["pool"],
+        "--depth",
+        "1",
+        "--labelled",
+        files["labels"],
     )
     assert error.code == "nothing-to-label"
     assert not Path(files["pool"]).exists()

@@ -149,13 +149,13 @@ def test_so_many_at_once_and_no_more(server: Any, pool: Path) -> None:
 
 
 def test_what_is_printed_as_json_follows_its_schema(server: Any, pool: Path, karat_command: Command) -> None:
-    _, out, _ = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url, "--json")
+    _, out, _ = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", server.url, "--json")
     jsonschema.validate(json.loads(out), json.loads(schema_text("judgements")))
 
 
 def test_cost_before_and_after(server: Any, pool: Path, karat_command: Command) -> None:
     Path("prices.yaml").write_text("currency: USD\nmodels: {m: {per_1m: {prompt: 100, completion: 1000}}}\n")
-    call = ("judge", str(pool), "--model", "m", "--base-url", server.url, "--prices", "prices.yaml")
+    call = ("labels", "judge", str(pool), "--model", "m", "--base-url", server.url, "--prices", "prices.yaml")
     code, out, _ = karat_command(*call, "--dry-run")
     assert (code, len(server.asked)) == (0, 0)
     assert re.search(r"\b35\b.*\b3,850\b.* USD\n", out)  # calls, tokens that come back
@@ -172,7 +172,7 @@ def test_cost_before_and_after(server: Any, pool: Path, karat_command: Command) 
 
 def test_the_report_in_a_terminal(server: Any, pool: Path, karat_command: Command) -> None:
     server.faults = [{"content": "\x1b[2J\x1b]0;owned\x07 prose ::error::x"}] * 3
-    code, out, err = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url)
+    code, out, err = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", server.url)
     assert code == 0
     assert "✓ pass" in out
     assert "\x1b" not in out + err
@@ -237,12 +237,12 @@ def test_a_judge_that_falls_for_canaries_is_unfit(
     server: Any, pool: Path, karat_command: Command, answer: Any, kinds: set[str]
 ) -> None:
     server.answer = answer
-    code, out, _ = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url, "--json")
+    code, out, _ = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", server.url, "--json")
     found = json.loads(out)
     assert (code, found["fit"]) == (1, False)
     assert {count["kind"] for count in found["canaries"] if count["fell"]} >= kinds
     assert len(read_labels("labels.jsonl")) == 20, "what was paid for is written, and the verdict said aloud"
-    code, out, _ = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url)
+    code, out, _ = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", server.url)
     assert code == 1
     assert "✗ fail" in out
 
@@ -310,7 +310,7 @@ value = 3
 
 def test_a_function_judges(server: Any, pool: Path, karat_command: Command) -> None:
     Path("mine_one.py").write_text(MINE)
-    code, _, _ = karat_command("judge", str(pool), "--judge", "mine_one:grade")
+    code, _, _ = karat_command("labels", "judge", str(pool), "--judge", "mine_one:grade")
     labels = read_labels("labels.jsonl")
     assert code == 0
     assert [label.grade for label in labels][:6] == [2, 0, 2, None, None, 0]
@@ -318,7 +318,7 @@ def test_a_function_judges(server: Any, pool: Path, karat_command: Command) -> N
     assert reasons[1].endswith("ValueError: broken �[31m")
     assert (labels.entries[0].annotator, labels.entries[0].note) == ("mine_one:grade", "mine")
     calls = len(Path("calls").read_text())
-    karat_command("judge", str(pool), "--judge", "mine_one:grade")
+    karat_command("labels", "judge", str(pool), "--judge", "mine_one:grade")
     assert len(Path("calls").read_text()) == calls + 1, "only what failed is asked again"
     assert not server.asked
 
@@ -331,7 +331,7 @@ def test_functions_of_every_kind(server: Any, pool: Path, karat_refuses: Refuses
     assert karat.labels.judge_pool(pool, judge=lambda query, passage: "1", canaries=0).grades["1"] == 20
     assert karat.labels.judge_pool(pool, judge="mine_two:odd", canaries=0).missing == {"no usable answer": 20}
     for name in ("alone", "value"):
-        assert karat_refuses("judge", str(pool), "--judge", f"mine_two:{name}").code == "bad-callable"
+        assert karat_refuses("labels", "judge", str(pool), "--judge", f"mine_two:{name}").code == "bad-callable"
 
 
 # Bad input
@@ -362,7 +362,7 @@ def test_bad_settings(
     Path("gold.jsonl").write_text('{"query_id": "q", "gold": ["a"]}\n' * 300)
     Path("binary.txt").write_bytes(b"\xff\xfe\x00")
     Path("empty.txt").write_text(" \n")
-    error = karat_refuses("judge", str(pool), *arguments)
+    error = karat_refuses("labels", "judge", str(pool), *arguments)
     assert (error.code, error.file) == (code, file)
     assert not server.asked
 
@@ -383,7 +383,7 @@ def test_bad_pools(
     server: Any, pool: Path, karat_refuses: Refuses, content: str | None, code: str, field: str | None
 ) -> None:
     pool.unlink() if content is None else pool.write_text(content)
-    error = karat_refuses("judge", str(pool), "--model", "m", "--base-url", server.url)
+    error = karat_refuses("labels", "judge", str(pool), "--model", "m", "--base-url", server.url)
     assert (error.code, error.file, error.field) == (code, str(pool), field)
 
 
@@ -391,14 +391,14 @@ def test_a_missing_package_is_named(
     server: Any, pool: Path, karat_refuses: Refuses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    error = karat_refuses("judge", str(pool), "--model", "m", "--base-url", server.url)
+    error = karat_refuses("labels", "judge", str(pool), "--model", "m", "--base-url", server.url)
     assert error.code == "missing-package"
     assert "karat[llm]" in str(error.hint)
 
 
 def test_no_key(server: Any, pool: Path, karat_refuses: Refuses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KARAT_LLM_KEY")
-    error = karat_refuses("judge", str(pool), "--model", "m")
+    error = karat_refuses("labels", "judge", str(pool), "--model", "m")
     assert error.code == "no-key"
     assert "https://api.openai.com/v1" in error.what
     assert "export KARAT_LLM_KEY" in str(error.hint)
@@ -407,7 +407,9 @@ def test_no_key(server: Any, pool: Path, karat_refuses: Refuses, monkeypatch: py
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_wrong_key_or_model_is_told_once(server: Any, pool: Path, karat_command: Command, status: int) -> None:
     server.faults = [status] * 99
-    code, _, err = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url, "--workers", "8")
+    code, _, err = karat_command(
+        "labels", "judge", str(pool), "--model", "m", "--base-url", server.url, "--workers", "8"
+    )
     assert (code, len(server.asked)) == (2, 1)
     assert str(status) in err
     assert "hint: " in err
@@ -416,7 +418,7 @@ def test_a_wrong_key_or_model_is_told_once(server: Any, pool: Path, karat_comman
 
 def test_what_a_server_says_moves_no_cursor(server: Any, pool: Path, karat_command: Command) -> None:
     server.faults = [(401, "\x1b[2J\x9b2J gone\n::error::x".encode())]
-    code, _, err = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url)
+    code, _, err = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", server.url)
     assert code == 2
     assert "\x1b" not in err
     assert "\x9b" not in err
@@ -425,11 +427,11 @@ def test_what_a_server_says_moves_no_cursor(server: Any, pool: Path, karat_comma
 
 def test_a_wrong_address(server: Any, pool: Path, karat_command: Command) -> None:
     url = server.url.replace("/v1", "")
-    code, _, err = karat_command("judge", str(pool), "--model", "m", "--base-url", url)
+    code, _, err = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", url)
     assert code == 2
     assert "/v1" in err.partition("hint: ")[2]
     server.close()
-    code, _, err = karat_command("judge", str(pool), "--model", "m", "--base-url", url, "--retries", "1")
+    code, _, err = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", url, "--retries", "1")
     assert code == 2
     assert url in err
     assert "hint: " in err
@@ -437,7 +439,7 @@ def test_a_wrong_address(server: Any, pool: Path, karat_command: Command) -> Non
 
 def test_a_server_that_dies_ends_it_and_nothing_is_lost(server: Any, pool: Path, karat_command: Command) -> None:
     server.faults = [None] * 7 + [500] * 500
-    call = ("judge", str(pool), "--model", "m", "--base-url", server.url, "--retries", "0", "--workers", "2")
+    call = ("labels", "judge", str(pool), "--model", "m", "--base-url", server.url, "--retries", "0", "--workers", "2")
     code, _, err = karat_command(*call)
     assert code == 2
     assert " 20 " in err
@@ -450,7 +452,7 @@ def test_a_server_that_dies_ends_it_and_nothing_is_lost(server: Any, pool: Path,
 
 def test_a_model_that_answers_in_prose(server: Any, pool: Path, karat_command: Command) -> None:
     server.answer = lambda body: "I would say that this is quite relevant."
-    code, out, err = karat_command("judge", str(pool), "--model", "m", "--base-url", server.url)
+    code, out, err = karat_command("labels", "judge", str(pool), "--model", "m", "--base-url", server.url)
     assert all(label.grade is None for label in read_labels("labels.jsonl"))
     assert code == 2
     assert re.search(r"\b20\b.*\b20\b", out)
@@ -462,7 +464,18 @@ def test_a_model_that_answers_in_prose(server: Any, pool: Path, karat_command: C
 
 
 def test_killing_the_process_loses_and_repeats_nothing(server: Any, pool: Path) -> None:
-    command = [sys.executable, "-m", "karat.cli.main", "judge", str(pool), "--model", "m", "--base-url", server.url]
+    command = [
+        sys.executable,
+        "-m",
+        "karat.cli.main",
+        "labels",
+        "judge",
+        str(pool),
+        "--model",
+        "m",
+        "--base-url",
+        server.url,
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     server.hold_after = 12
     process = subprocess.Popen([*command, "--workers", "4"], env=environment, stderr=subprocess.PIPE)

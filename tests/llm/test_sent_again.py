@@ -85,7 +85,7 @@ def test_a_request_that_failed_for_good_is_counted_when_it_is_sent_again(server:
 def test_a_killed_run_says_what_it_sends_again_and_uses_the_same_keys(
     server: Any, pool: Path, karat_command: Command
 ) -> None:
-    call = ["judge", str(pool), "--model", "m", "--base-url", server.url, "--canaries", "0"]
+    call = ["labels", "judge", str(pool), "--model", "m", "--base-url", server.url, "--canaries", "0"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     server.hold_after = 5
     command = [sys.executable, "-m", "karat.cli.main", *call, "--workers", "4"]

@@ -36,7 +36,7 @@ def pool(count: int) -> str:
 
 def test_judge(endpoint: Any, terminal: Transcript) -> None:
     file("prices.yaml", "currency: USD\nmodels: {m: {per_1m: {prompt: 100, completion: 1000}}}\n")
-    asked = ("judge", pool(10), "--model", "m", "--base-url", endpoint.url, "--workers", "1")
+    asked = ("labels", "judge", pool(10), "--model", "m", "--base-url", endpoint.url, "--workers", "1")
     terminal(*asked, "--prices", "prices.yaml", "--dry-run")
     terminal(*asked, "--prices", "prices.yaml")
     terminal(*asked, "--dry-run")

@@ -45,7 +45,7 @@ def test_every_table_of_every_command(tmp_path: Path, monkeypatch: pytest.Monkey
     names = ["scores.csv", "segments=segments.csv", "audit=audit.csv", "scores=scores.parquet", "result.json"]
     assert karat_command(*call, *(part for name in names for part in ("-o", name)))[0] == 0
     assert karat_command("eval", "run.jsonl", "run.jsonl", "--gold", "gold.jsonl", "-o", "board.csv")[0] == 0
-    assert karat_command("triage", "run.jsonl", "--gold", "gold.jsonl", "-o", "cases=cases.csv")[0] == 0
+    assert karat_command("eval", "triage", "run.jsonl", "--gold", "gold.jsonl", "-o", "cases=cases.csv")[0] == 0
     written = sorted(tmp_path.glob("*.csv"))
     assert len(written) == 5
     for path in written:

@@ -63,15 +63,15 @@ CASES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...], Callable[[Any], An
             for d in group["differences"]
         ],
     ),
-    "sweep": (("sweep", NEW, *QUICK), "points", ("k", "recall.mean", "ndcg.high"), points),
+    "sweep": (("eval", "sweep", NEW, *QUICK), "points", ("k", "recall.mean", "ndcg.high"), points),
     "power": (
-        ("power", NEW, "--gold", GOLD),
+        ("eval", "power", NEW, "--gold", GOLD),
         "rows",
         ("metric", "n", "spread"),
         lambda found: [(r["metric"], r["n"], r["spread"]) for r in found["rows"]],
     ),
     "triage": (
-        ("triage", NEW, "--gold", GOLD, "-n", "3"),
+        ("eval", "triage", NEW, "--gold", GOLD, "-n", "3"),
         "cases",
         ("query_id", "kind", "scores.ndcg@10"),
         lambda found: [(c["query_id"], c["kind"], c["scores"]["ndcg@10"]) for c in found["cases"]],
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...], Callable[[Any], An
         lambda found: [(v["gate"], v["outcome"], v["value"], v["low"]) for v in found["verdicts"]],
     ),
     "selftest": (
-        ("selftest", NEW, "--gold", GOLD, "--rounds", "20", "--gate", "recall@5 >= 0.3"),
+        ("gate", "selftest", NEW, "--gold", GOLD, "--rounds", "20", "--gate", "recall@5 >= 0.3"),
         "alarms",
         ("gate", "queries", "passed"),
         lambda found: [(a["gate"], a["queries"], a["passed"]) for a in found["alarms"]],
@@ -123,7 +123,7 @@ def test_a_table_has_the_numbers_of_the_json(karat: Callable[..., tuple[Any, int
 
 
 @pytest.mark.parametrize(
-    "command", [("compare", OLD, NEW, *QUICK), ("sweep", NEW, *QUICK), ("power", NEW, "--gold", GOLD)]
+    "command", [("compare", OLD, NEW, *QUICK), ("eval", "sweep", NEW, *QUICK), ("eval", "power", NEW, "--gold", GOLD)]
 )
 def test_audits_beside_other_tables_are_tables(karat: Callable[..., tuple[Any, int]], command: tuple[str, ...]) -> None:
     """The demo set has 28 queries without an answer."""
@@ -153,20 +153,22 @@ def test_a_table_of_several_systems_by_name_or_as_it_is_shown(karat: Callable[..
 
 
 def test_commands_that_make_something_write_tables_too(karat: Callable[..., tuple[Any, int]]) -> None:
-    found, _ = karat("pool", OLD, NEW, "--gold", GOLD, "-o", "pool.jsonl", "--json", "--table", "about=out.csv")
+    found, _ = karat(
+        "labels", "pool", OLD, NEW, "--gold", GOLD, "-o", "pool.jsonl", "--json", "--table", "about=out.csv"
+    )
     with open("out.csv", newline="") as stream:
         (row,) = csv.DictReader(stream)
     assert (row["pairs"], row["queries"]) == (str(found["pairs"]), str(found["queries"]))
     for name, grades in (("ann", (2, 1, 0, 2)), ("ben", (2, 0, 0, 1))):
         pairs = [{"query_id": f"q{i}", "chunk_id": "a", "grade": g, "annotator": name} for i, g in enumerate(grades)]
         Path(f"{name}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    found, code = karat("agree", "ann.jsonl", "ben.jsonl", "--json", "--table", "about=out.parquet")
+    found, code = karat("labels", "agree", "ann.jsonl", "ben.jsonl", "--json", "--table", "about=out.parquet")
     assert code == 0
     assert pl.read_parquet("out.parquet")["pairs"].to_list() == [found["pairs"]]
 
 
 def test_an_unknown_table_is_refused_with_those_that_there_are(karat: Callable[..., tuple[Any, int]]) -> None:
-    for command in (("sweep", NEW), ("eval", NEW), ("gate", NEW, "--gate", "mrr >= 0.1")):
+    for command in (("eval", "sweep", NEW), ("eval", NEW), ("gate", NEW, "--gate", "mrr >= 0.1")):
         _, code = karat(*command, *QUICK, "-o", "nothing=out.csv")
         assert code == 2
         assert "out.csv" not in [p.name for p in Path().iterdir()]

@@ -16,7 +16,7 @@ DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_schemas_are_those_of_the_code(name: str, karat_command: Callable[..., tuple[int, str, str]]) -> None:
-    assert karat_command("schema", name) == (0, schema_text(name), "")
+    assert karat_command("check", "schema", name) == (0, schema_text(name), "")
     assert schema_text(name) == generate(name)
 
 

@@ -129,7 +129,19 @@ def test_an_empty_corpus_and_a_gold_set_without_texts_are_refused() -> None:
 
 def test_the_command_prints_json_and_keeps_the_runs(tmp_path: Path) -> None:
     files = ["--corpus", str(FILES["corpus"]), "--queries", str(FILES["gold"])]
-    chosen = ["-b", "random", "-b", "bm25:title", "--keep", "runs", "-m", "hit@5", "--json", "-o", "ladder.md"]
+    chosen = [
+        "--retriever",
+        "random",
+        "--retriever",
+        "bm25:title",
+        "--keep",
+        "runs",
+        "-m",
+        "hit@5",
+        "--json",
+        "-o",
+        "ladder.md",
+    ]
     line = [sys.executable, "-m", "karat.cli.main", "baseline", *files, *chosen]
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -145,8 +145,8 @@ def test_the_document_describes_every_endpoint(site: Any) -> None:
 def test_push(site: Any, tmp_path: Path, karat_command: Callable[..., tuple[int, str, str]], made_run: Any) -> None:
     with FolderStore(tmp_path / "ci") as other:
         other.save(made_run(50), branch="feature", tags=["from-ci"])
-    code, out, _ = karat_command("push", site.url, "--store", str(tmp_path / "ci"))
+    code, out, _ = karat_command("history", "push", site.url, "--store", str(tmp_path / "ci"))
     assert (code, out.count(made_run(50).id[:10])) == (0, 1)
     assert site.store.row(site.store.find("from-ci")).head.branch == "feature"
-    again = karat_command("push", site.url, "from-ci", "--store", str(tmp_path / "ci"))
+    again = karat_command("history", "push", site.url, "from-ci", "--store", str(tmp_path / "ci"))
     assert (again[0], again[1] == out) == (0, False)

@@ -174,7 +174,7 @@ def test_the_exports_are_those_of_the_commands(labelling: Any, tmp_path: Path, k
     assert labelling.get(LABELS).content == file.read_bytes()
     for options in ((), ("--adjudicator", "ann")):
         out = tmp_path / f"settled{len(options)}.jsonl"
-        assert karat_command("agree", str(file), "-o", str(out), *options)[0] == 0
+        assert karat_command("labels", "agree", str(file), "-o", str(out), *options)[0] == 0
         asked = {"adjudicator": options[1]} if options else {}
         assert labelling.get("/pools/pool/settled", **asked).content == out.read_bytes()
     assert labelling.get("/pools/pool/settled", adjudicator="nobody").status == 400
@@ -320,7 +320,7 @@ class Server:
 
     def __init__(self, folder: Path, *options: str) -> None:
         command = [sys.executable, "-m", "karat.cli.main", "serve", "--port", "0", "--store", str(folder / ".karat")]
-        files = ["--pool", str(folder / "pool.jsonl"), "--labels", str(folder / "labels.jsonl")]
+        files = ["--pool", str(folder / "pool.jsonl"), "-o", str(folder / "labels.jsonl")]
         environment = {name: value for name, value in os.environ.items() if name != "KARAT_TOKEN"}
         self.process = subprocess.Popen(
             [*command, *files, *options], stdout=subprocess.PIPE, text=True, env=environment
@@ -376,7 +376,7 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
             sure = sum(annotator == name for annotator, _ in stored)
             assert there.get(name, 0) in (sure, sure + 1)  # one may be stored whose answer nobody got
         with refused("file-in-use", ConfigError):
-            LabelLog(tmp_path / "labels.jsonl")  # as `karat label` does
+            LabelLog(tmp_path / "labels.jsonl")  # as `karat labels label` does
     finally:
         again.kill()
     found = {(label.annotator, str(label.query_id)) for label in read_labels(tmp_path / "labels.jsonl")}
@@ -389,15 +389,15 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
     ("options", "code", "file"),
     [
         (("--pool", "pool.jsonl"), "missing-option", None),
-        (("--labels", "labels.jsonl"), "missing-option", None),
-        (("--judge", "judge.jsonl"), "missing-option", None),
-        (("--pool", "pool.jsonl", "--labels", "pool.jsonl"), "would-overwrite", "pool.jsonl"),
-        (("--pool", "judge.jsonl", "--labels", "judge.jsonl"), "would-overwrite", "judge.jsonl"),
-        (("--pool", "none.jsonl", "--labels", "labels.jsonl"), "no-such-file", "none.jsonl"),
-        (("--pool", "pool.jsonl", "--labels", "notes.txt"), "wrong-type", "notes.txt"),
-        (("--pool", "pool.jsonl", "--labels", "no/labels.jsonl"), "not-writable", "no/labels.jsonl"),
-        (("--pool", "pool.jsonl", "--labels", "labels.jsonl", "--judge", "notes.txt"), "wrong-type", "notes.txt"),
-        (("--pool", "pool.jsonl", "--labels", "judge.jsonl", "--max-grade", "1"), "bad-value", "judge.jsonl"),
+        (("-o", "labels.jsonl"), "missing-option", None),
+        (("--labels", "judge.jsonl"), "missing-option", None),
+        (("--pool", "pool.jsonl", "-o", "pool.jsonl"), "would-overwrite", "pool.jsonl"),
+        (("--pool", "judge.jsonl", "-o", "judge.jsonl"), "would-overwrite", "judge.jsonl"),
+        (("--pool", "none.jsonl", "-o", "labels.jsonl"), "no-such-file", "none.jsonl"),
+        (("--pool", "pool.jsonl", "-o", "notes.txt"), "wrong-type", "notes.txt"),
+        (("--pool", "pool.jsonl", "-o", "no/labels.jsonl"), "not-writable", "no/labels.jsonl"),
+        (("--pool", "pool.jsonl", "-o", "labels.jsonl", "--labels", "notes.txt"), "wrong-type", "notes.txt"),
+        (("--pool", "pool.jsonl", "-o", "judge.jsonl", "--max-grade", "1"), "bad-value", "judge.jsonl"),
     ],
 )
 def test_files_that_cannot_be_served(

@@ -116,7 +116,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, karat_command: Any) -
         monkeypatch.setenv(variable, value)
     options = ("--gold", "gold.jsonl", "--resamples", "500")
     assert karat_command("eval", "bm25.jsonl", *options, "--save", "--tag", "v1")[0] == 0
-    assert karat_command("history", "pin", "v1", "--baseline", "main")[0] == 0
+    assert karat_command("history", "pin", "v1", "main")[0] == 0
     monkeypatch.setenv("KARAT_BRANCH", "feature/rerank")
     gates = ("--gate", "recall@5 >= 0.2", "--gate", "ndcg@5 drop <= 0.5", "--baseline", "main")
     code, _, err = karat_command("gate", "bm25_rerank.jsonl", *options, *gates, "--save")

@@ -140,7 +140,7 @@ def test_tokens_and_users_in_files(
     file = str(tmp_path / "users.txt")
     for name, password in (("ada", "correct horse"), ("bob", "battery staple"), ("ada", "another one")):
         monkeypatch.setattr(sys, "stdin", io.StringIO(f"{password}\n"))
-        assert karat_command("users", file, name)[0] == 0
+        assert karat_command("serve", "users", file, name)[0] == 0
     assert Path(file).stat().st_mode & 0o777 == 0o600
     assert "another" not in Path(file).read_text()
     access = Access(users=read_users(file), cost=CHEAP)
@@ -149,7 +149,7 @@ def test_tokens_and_users_in_files(
     assert access.log_in("bob", "battery staple")
     for name, password, code in (("ada", "short", "bad-password"), ("a:b", "long enough", "bad-name")):
         monkeypatch.setattr(sys, "stdin", io.StringIO(f"{password}\n"))
-        assert karat_refuses("users", file, name).code == code
+        assert karat_refuses("serve", "users", file, name).code == code
     (tmp_path / "token").write_text("short\n")
     with refused("bad-token", ConfigError):
         read_token(str(tmp_path / "token"), None)
@@ -200,16 +200,16 @@ def test_push_keeps_the_token_to_itself(
     for token in (None, "x" * 20):
         if token is not None:
             monkeypatch.setenv("KARAT_TOKEN", token)
-        error = karat_refuses("push", locked.url, "n1", *place)
+        error = karat_refuses("history", "push", locked.url, "n1", *place)
         assert error.code == "push-refused"
         assert "(401)" in error.what
         assert "KARAT_TOKEN" in str(error.hint)
     monkeypatch.setenv("KARAT_TOKEN", "t" * 20)
-    assert karat_command("push", locked.url, "n1", *place)[0] == 0
-    assert karat_command("push", f"{locked.url}/runs", "n1", *place)[0] == 0, "the address of a page will do"
-    assert karat_refuses("push", "http://karat.example.org", "n1", *place).code == "insecure-address"
+    assert karat_command("history", "push", locked.url, "n1", *place)[0] == 0
+    assert karat_command("history", "push", f"{locked.url}/runs", "n1", *place)[0] == 0, "the address of a page will do"
+    assert karat_refuses("history", "push", "http://karat.example.org", "n1", *place).code == "insecure-address"
     for url in ("ftp://x", "http://a:b@127.0.0.1", "http://127.0.0.1:port", "nonsense", "http://127.0.0.1/?x=1"):
-        assert karat_refuses("push", url, "n1", *place).code == "bad-address"
-    error = karat_refuses("push", "http://127.0.0.1:1", "n1", *place)
+        assert karat_refuses("history", "push", url, "n1", *place).code == "bad-address"
+    error = karat_refuses("history", "push", "http://127.0.0.1:1", "n1", *place)
     assert error.code == "no-answer"
     assert "t" * 20 not in str(error)

@@ -161,12 +161,12 @@ def test_errors_of_serving(tmp_path: Path) -> None:
 
 def test_push(locked: Any, terminal: Transcript, tmp_path: Path, monkeypatch: Any) -> None:
     place = ("--store", str(tmp_path / ".karat"))
-    terminal("push", locked.url, "n1", *place)
+    terminal("history", "push", locked.url, "n1", *place)
     monkeypatch.setenv("KARAT_TOKEN", "x" * 20)
-    terminal("push", locked.url, "n1", *place)
+    terminal("history", "push", locked.url, "n1", *place)
     monkeypatch.setenv("KARAT_TOKEN", "t" * 20)
-    terminal("push", locked.url, "n1", *place)
-    terminal("push", "http://karat.example.org", "n1", *place)
-    terminal("push", "ftp://x", "n1", *place)
+    terminal("history", "push", locked.url, "n1", *place)
+    terminal("history", "push", "http://karat.example.org", "n1", *place)
+    terminal("history", "push", "ftp://x", "n1", *place)
     terminal("serve", "--demo", "--store", "x")
     check("wording/push.txt", without_ids(terminal.text))

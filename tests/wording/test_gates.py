@@ -249,6 +249,6 @@ def test_gate(terminal: Transcript) -> None:
     terminal("gate", *files, *before, "--gate", "recall@5 drop <= 0.02 in each language", "--gate", "mrr drop <= 0.02")
     terminal("gate", *files, "--gate", "recall@5 >= 0.3 in language=xx", "-o", "verdict.md", "-o", "annotations=-")
     terminal("gate", *files, "--gate", "recall@5 >= 0.3", "-o", "verdict.pdf")
-    terminal("selftest", *plain, "--gate", "recall@5 drop <= 0.02", "--gate", "ndcg@5 >= 0.4", "--rounds", "20")
+    terminal("gate", "selftest", *plain, "--gate", "recall@5 drop <= 0.02", "--gate", "ndcg@5 >= 0.4", "--rounds", "20")
     terminal.text += Path("verdict.md").read_text().replace(karat.__version__, "…")
     check("wording/gate.txt", terminal.text)

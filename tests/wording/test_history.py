@@ -48,8 +48,8 @@ def test_history(terminal: Transcript) -> None:
     terminal("history", "list")
     terminal("history", "list", "--until", "2001-01-01")
     terminal("history", "list", "--since", "some day")
-    terminal("history", "pin", "first", "--baseline", "main")
-    terminal("history", "pin", "second", "--baseline", "main")
+    terminal("history", "pin", "first", "main")
+    terminal("history", "pin", "second", "main")
     terminal("history", "pin", "first")
     terminal("history", "pins")
     terminal("history", "delete", "second")
@@ -57,7 +57,7 @@ def test_history(terminal: Transcript) -> None:
     terminal("history", "untag", "second", "good")
     terminal("history", "trend", "mrr")
     terminal("history", "trend", "bpref")
-    terminal("history", "trend", "mrr", "--segment", "language=xx")
+    terminal("history", "trend", "mrr", "--where", "language=xx")
     terminal("gate", "new.jsonl", "--gold", "gold.jsonl", "--anchor", "relase", "--gate", "recall@5 drop <= 0.1")
     terminal(
         "gate", "new.jsonl", "--gold", "gold.jsonl", "--anchor", "history:relase", "--gate", "recall@5 drop <= 0.1"
@@ -74,7 +74,7 @@ def test_history(terminal: Transcript) -> None:
     terminal("history", "unpin", "main")
     terminal("history", "delete", "v1")
     terminal("history", "show", "v1")
-    terminal("push", "http://127.0.0.1:9")
+    terminal("history", "push", "http://127.0.0.1:9")
     check("wording/history.txt", without_ids(terminal.text.replace(str(Path.cwd()), "…")))
 
 

@@ -204,9 +204,9 @@ def test_errors_of_queries() -> None:
 
 def test_baseline_and_stress(terminal: Transcript) -> None:
     files = ("--corpus", "helpdesk/corpus.jsonl", "--queries", "helpdesk/gold.jsonl")
-    rungs = ("-b", "random", "-b", "bm25", "-b", "bm25:title")
+    rungs = ("--retriever", "random", "--retriever", "bm25", "--retriever", "bm25:title")
     terminal("baseline", *files, *rungs, "--run", "helpdesk/bm25_rerank.jsonl", "-m", "recall@5")
-    terminal("stress", "helpdesk/bm25.jsonl", "-g", "helpdesk/gold.jsonl", "--at", "1,3", "--queries", "30")
+    terminal("stress", "helpdesk/bm25.jsonl", "-g", "helpdesk/gold.jsonl", "--at", "1,3", "--sample", "30")
     file(
         "gold.jsonl",
         '{"query_id": "q", "query": "why?", "gold": ["r"]}\n{"query_id": "none", "query": "why?", "gold": ["r"]}\n',
@@ -215,5 +215,5 @@ def test_baseline_and_stress(terminal: Transcript) -> None:
     file("run.jsonl", '{"query_id": "q", "topk": ["a", "n1", "r"]}\n')
     terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--negatives", "negatives.jsonl", "--at", "1,9")
     terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--at", "one")
-    terminal("triage", "helpdesk/bm25.jsonl", "--gold", "helpdesk/gold.jsonl", "-n", "2")
+    terminal("eval", "triage", "helpdesk/bm25.jsonl", "--gold", "helpdesk/gold.jsonl", "-n", "2")
     check("wording/systems.txt", terminal.text)

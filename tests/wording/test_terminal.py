@@ -92,11 +92,11 @@ def test_compare(terminal: Transcript, small: None) -> None:
 
 
 def test_sweep_and_power(terminal: Transcript, small: None) -> None:
-    terminal("sweep", RUN, "--gold", GOLD, *QUICK)
-    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "1,2,7", *QUICK)
-    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--detect", "0.2")
-    terminal("power", RUN, "--gold", GOLD, "-m", "recall@5", "--against", RERANKED)
-    terminal("power", "old.jsonl", "--gold", "gold.jsonl")
+    terminal("eval", "sweep", RUN, "--gold", GOLD, *QUICK)
+    terminal("eval", "sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "1,2,7", *QUICK)
+    terminal("eval", "power", RUN, "--gold", GOLD, "-m", "recall@5", "--detect", "0.2")
+    terminal("eval", "power", RUN, "--gold", GOLD, "-m", "recall@5", "--against", RERANKED)
+    terminal("eval", "power", "old.jsonl", "--gold", "gold.jsonl")
     check("wording/sweep_and_power.txt", terminal.text)
 
 
@@ -126,7 +126,7 @@ def test_run(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
     search = ("run", "wording_app:search", "-q", "gold.jsonl")
     terminal(*search)
     terminal(*search)
-    terminal(*search, "-k", "3")
+    terminal(*search, "--depth", "3")
     terminal("run", "wording_app:broken", "-q", "gold.jsonl", "-o", "broken.jsonl")
     for _ in range(2):
         terminal("run", "wording_app:flaky", "-q", "gold.jsonl", "-o", "flaky.jsonl", "--max-errors", "0.05")
@@ -181,11 +181,11 @@ def test_mistyped_commands(terminal: Transcript, small: None) -> None:
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "--metrc", "mrr")
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "old.jsonl")
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "nothing=out.csv")
-    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "nothing=out.csv")
-    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "out.csv")
+    terminal("eval", "sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "nothing=out.csv")
+    terminal("eval", "sweep", "old.jsonl", "--gold", "gold.jsonl", "-o", "out.csv")
     terminal("eval", "old.jsonl", "--gold", "gold.jsonl", "-o", "summary=out.html")
     terminal("compare", "old.jsonl", "new.jsonl", "--interval", "magic")
-    terminal("sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "five")
+    terminal("eval", "sweep", "old.jsonl", "--gold", "gold.jsonl", "--ks", "five")
     check("wording/mistyped.txt", terminal.text)
 
 
@@ -196,12 +196,14 @@ def test_metrics(terminal: Transcript) -> None:
 
 
 def test_help(terminal: Transcript) -> None:
-    from karat.cli.main import karat_command
+    from karat.cli.main import every_command
 
     terminal("--help")
-    with karat_command.make_context("karat", ["metrics"]) as context:
-        commands = {name: karat_command.get_command(context, name) for name in karat_command.list_commands(context)}
-    for name, command in commands.items():
-        for inner in [[], *([inner] for inner in getattr(command, "commands", ()))]:
-            terminal(name, *inner, "--help")
+    terminal("labels", "--help")
+    terminal("history", "--help")
+    for name, command in every_command().items():
+        long = any("--help-all" in each.opts for each in command.params)
+        terminal(*name.split(), "--help")
+        if long:
+            terminal(*name.split(), "--help-all")
     check("wording/help.txt", terminal.text)

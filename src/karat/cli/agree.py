@@ -1,15 +1,16 @@
-"""`karat agree`: what several annotators say."""
+"""`karat labels agree`: what several annotators say."""
 
 from __future__ import annotations
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option, json_option, options_of, table_option
 from karat.cli.say import say
 from karat.statistics.sampling import Sampling
 
 
-@click.command("agree", short_help="Do annotators agree; list and settle their conflicts.")
+@click.command("agree", cls=KaratCommand, short_help="Do annotators agree; list and settle their conflicts.")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--output", "-o", metavar="FILE", help="One label a pair, by majority or by the adjudicator, as JSONL.")
 @click.option("--adjudicator", metavar="NAME", help="The annotator whose labels decide conflicts.")
@@ -36,9 +37,9 @@ def command(
     Conflicts are settled by majority; those that have none are labelled by one more person, who decides:
 
     \b
-    karat agree ann.jsonl ben.jsonl --pool pool.jsonl --conflicts conflicts.jsonl
-    karat label conflicts.jsonl -o eve.jsonl --annotator eve
-    karat agree ann.jsonl ben.jsonl eve.jsonl --adjudicator eve -o labels.jsonl
+    karat labels agree ann.jsonl ben.jsonl --pool pool.jsonl --conflicts conflicts.jsonl
+    karat labels label conflicts.jsonl -o eve.jsonl --annotator eve
+    karat labels agree ann.jsonl ben.jsonl eve.jsonl --adjudicator eve -o labels.jsonl
     """
     from karat.cli.scoring import check_outputs, show
     from karat.errors import ConfigError

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import (
     Count,
     chunk_options,
@@ -20,7 +21,9 @@ from karat.cli.options import (
 from karat.scoring.options import Options
 
 
-@click.command("baseline", short_help="What random, BM25, dense and hybrid reach, and where your run stands.")
+@click.command(
+    "baseline", cls=KaratCommand, short_help="What random, BM25, dense and hybrid reach, and where your run stands."
+)
 @click.option("--corpus", required=True, help="JSONL, a BEIR folder, or a folder of text or Markdown files.")
 @click.option(
     "--queries", "--gold", "-g", "-q", "gold", required=True, help="Gold set: a file in any format, or a BEIR folder."
@@ -30,14 +33,13 @@ from karat.scoring.options import Options
 )
 @metric_option
 @click.option(
-    "--baseline",
-    "-b",
+    "--retriever",
     "baselines",
     multiple=True,
     metavar="RETRIEVER",
     help="Another choice of baselines; repeat for more.  [default: random, bm25:title, bm25, dense, hybrid]",
 )
-@click.option("-k", "depth", type=Count(1), default=50, show_default=True, help="Hits that a baseline returns.")
+@click.option("--depth", type=Count(1), default=50, show_default=True, help="Hits that a baseline returns.")
 @click.option("--keep", metavar="FOLDER", help="Keep the run logs of the baselines here.")
 @options_of(Options, "missing", "doc_of")
 @chunk_options

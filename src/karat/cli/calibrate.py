@@ -1,4 +1,4 @@
-"""`karat calibrate`: what the labels of a judge are worth."""
+"""`karat labels calibrate`: what the labels of a judge are worth."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from typing import Any
 
 import click
 
-from karat.cli.options import grade_option, json_option, options_of, report_output
+from karat.cli.help import KaratCommand
+from karat.cli.options import Count, grade_option, json_option, options_of, report_output
 from karat.cli.say import say
 from karat.scoring.options import Options
 from karat.statistics.sampling import Sampling
 
 
-@click.command("calibrate", short_help="Hold a judge's labels against people's, and correct what they say.")
-@click.option("--judge", required=True, metavar="FILE", help="Labels of a judge, JSONL.")
+@click.command(
+    "calibrate", cls=KaratCommand, short_help="Hold a judge's labels against people's, and correct what they say."
+)
+@click.option("--labels", "judge", required=True, metavar="FILE", help="Labels of a judge, JSONL.")
 @click.option("--human", required=True, metavar="FILE", help="Labels of people for some of the same pairs, JSONL.")
 @click.option("--gold", "-g", help="Gold set, for segments and runs.")
 @click.option("--run", "runs", multiple=True, metavar="RUN", help="Also by system, with corrected precision@k; repeat.")
@@ -21,7 +24,7 @@ from karat.statistics.sampling import Sampling
     "--pool", metavar="POOL", help="The pool that was labelled: refuses labels of other pairs, knows systems."
 )
 @options_of(Options, "segments", help="Also by language, topic …; repeat.")
-@options_of(Options, "k", default=5, help="Hits of each run to look at.")
+@click.option("--depth", "k", type=Count(1), default=5, show_default=True, help="Hits of each run to look at.")
 @click.option(
     "--rel", type=click.FloatRange(0, min_open=True), help="Lowest grade that is relevant.  [default: above 0]"
 )
@@ -50,9 +53,9 @@ def command(
     """Say how often a judge is right, by labels of people for some of its pairs, and correct what its labels say.
 
     \b
-    karat calibrate --judge judge.jsonl --human human.jsonl
-    karat calibrate --judge judge.jsonl --human human.jsonl --gold gold.jsonl --run run.jsonl --segment language
-    karat calibrate --judge judge.jsonl --human human.jsonl --next pool.jsonl -o calibration.json
+    karat labels calibrate --labels judge.jsonl --human human.jsonl
+    karat labels calibrate --labels judge.jsonl --human human.jsonl --gold gold.jsonl --run run.jsonl --segment language
+    karat labels calibrate --labels judge.jsonl --human human.jsonl --next pool.jsonl -o calibration.json
     """
     from karat.cli.scoring import check_outputs, show
     from karat.files.atomic_write import check_writable

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import options_of, report_output
 from karat.scoring.options import Options
 
 
-@click.command("check", short_help="Look at files without scoring them.")
+@click.command("check", cls=KaratCommand, short_help="Look at files without scoring them.")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 @report_output

@@ -1,4 +1,4 @@
-"""`karat comment`: say it on the pull request."""
+"""`karat gate comment`: say it on the pull request."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import F
 from karat.cli.say import say, say_text
 
@@ -15,11 +16,16 @@ def _seconds(flag: str, default: int, limits: click.IntRange, about: str) -> Cal
     return click.option(flag, metavar="SECONDS", type=limits, default=default, show_default=True, help=about)
 
 
-@click.command("comment", short_help="Keep one comment on a pull request of GitHub or GitLab up to date.")
+@click.command(
+    "comment", cls=KaratCommand, short_help="Keep one comment on a pull request of GitHub or GitLab up to date."
+)
 @click.argument("file")
 @click.option("--name", default="karat", show_default=True, help="Which comment: each name has one of its own.")
 @click.option(
-    "--host", type=click.Choice(["github", "gitlab"]), help="Where.  [default: recognised from the environment]"
+    "--service",
+    "host",
+    type=click.Choice(["github", "gitlab"]),
+    help="Where.  [default: recognised from the environment]",
 )
 @click.option(
     "--pull-request",
@@ -37,8 +43,8 @@ def command(
     """Write the Markdown of FILE (- for standard input) as a comment, or update the one written before.
 
     \b
-    karat comment comment.md                 GITHUB_TOKEN on GitHub, GITLAB_TOKEN on GitLab
-    karat comment comment.md --name german   a second gate with a comment of its own
+    karat gate comment comment.md                 GITHUB_TOKEN on GitHub, GITLAB_TOKEN on GitLab
+    karat gate comment comment.md --name german   a second gate with a comment of its own
 
     A token that may not comment is no error: the text goes to the job's summary (GitHub) or log (GitLab).
     """

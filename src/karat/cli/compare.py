@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import (
     Count,
     metric_option,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from karat.results.analyses.base import Consumer
 
 
-@click.command("compare", short_help="Is one run better than another, by how much, how sure, where.")
+@click.command("compare", cls=KaratCommand, short_help="Is one run better than another, by how much, how sure, where.")
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--gold", "-g", help="Gold set; not needed when all RUNS are results saved by `karat eval`.")
 @metric_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import (
     gate_options,
     input_files,
@@ -35,7 +36,7 @@ _TABLE = "table "  # before the name of one
 _ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 
 
-@click.command("gate", short_help="May it ship: check a run against ship-criteria.yaml.")
+@click.command("gate", cls=KaratCommand, short_help="May it ship: check a run against ship-criteria.yaml.")
 @gate_options
 @ranking_options
 @options_of(Options, "corpus_size")

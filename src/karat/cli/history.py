@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from karat.cli import push
+from karat.cli.help import KaratCommand
 from karat.cli.options import all_of, json_option, output_option, report_output, store_option
 from karat.cli.say import say, say_text
 
@@ -24,7 +26,13 @@ filter_options = all_of(
 )
 
 
-@click.group("history", short_help="Past runs: list, show, tag, pin as baseline or anchor, export and import.")
+class Past(click.Group):
+    """The commands about past runs."""
+
+    command_class = KaratCommand
+
+
+@click.group("history", cls=Past, short_help="Past runs: list, show, tag, pin, export, import and push.")
 def command() -> None:
     """Past runs, kept by `karat eval --save` and `karat gate --save`.
 
@@ -33,7 +41,7 @@ def command() -> None:
 
     \b
     karat history list --branch main
-    karat history pin latest --baseline main
+    karat history pin latest main
     karat gate run.jsonl --gold gold.jsonl --baseline main
     karat history show latest -o report.html
     """
@@ -95,7 +103,7 @@ def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: boo
 
 @command.command("trend", short_help="One metric over time.")
 @click.argument("metric")
-@click.option("--segment", metavar="NAME=VALUE", help="Only these queries, such as language=de.")
+@click.option("--where", "segment", metavar="NAME=VALUE", help="Only these queries, such as language=de.")
 @filter_options
 @click.option("-n", "limit", type=click.IntRange(1, 1000), default=30, show_default=True, help="How many runs.")
 @store_option
@@ -114,7 +122,7 @@ def trend(
 
     \b
     karat history trend recall@5 --branch main
-    karat history trend recall@5 --segment language=de
+    karat history trend recall@5 --where language=de
     """
     from karat.cli.scoring import check_outputs, show
     from karat.history.report import trend_report
@@ -122,7 +130,7 @@ def trend(
 
     name, equals, value = (segment or "=").partition("=")
     if not equals:
-        raise click.BadParameter(f"{segment!r} is not of the form NAME=VALUE", param_hint="--segment")
+        raise click.BadParameter(f"{segment!r} is not of the form NAME=VALUE", param_hint="--where")
     asked = str(parse_metric(metric))
     check_outputs(outputs)
     with _open(store) as opened:
@@ -156,26 +164,29 @@ def untag(run: str, tags: tuple[str, ...], store: str | None) -> None:
 
 @command.command("pin", short_help="Let a name lead to a run: a baseline, or an anchor such as the last release.")
 @click.argument("run")
-@click.option("--baseline", metavar="NAME", help="For `karat gate --baseline NAME`: moves with the branch.")
-@click.option("--anchor", metavar="NAME", help="For `karat gate --anchor NAME`: stays until the next release.")
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(["baseline", "anchor"]),
+    default="baseline",
+    show_default=True,
+    help="A baseline moves with the branch; an anchor stays until the next release.",
+)
 @store_option
-def pin(run: str, baseline: str | None, anchor: str | None, store: str | None) -> None:
+def pin(run: str, name: str, kind: Literal["baseline", "anchor"], store: str | None) -> None:
     """Let NAME lead to RUN, whatever it led to before.
 
     \b
-    karat history pin latest --baseline main
-    karat history pin 3f9a1c --anchor release
+    karat history pin latest main
+    karat history pin 3f9a1c release --kind anchor
     """
     from karat.history.store import short
 
-    name = baseline or anchor
-    if name is None or (baseline and anchor):
-        raise click.UsageError("pin as what?\nhint: --baseline NAME or --anchor NAME")
     with _open(store) as opened:
         run_id = opened.find(run)
-        before = opened.pin(run_id, name, "baseline" if baseline else "anchor")
+        before = opened.pin(run_id, name, kind)
     moved = f", before: {short(before.run_id)}" if before is not None and before.run_id != run_id else ""
-    _say(run_id, f"pinned as {'baseline' if baseline else 'anchor'} {name}{moved}")
+    _say(run_id, f"pinned as {kind} {name}{moved}")
 
 
 @command.command("unpin", short_help="Remove a pin; its run stays.")
@@ -303,3 +314,6 @@ def _say(run_id: str, done: str) -> None:
 
 def _count(runs: int) -> str:
     return f"{runs:,} {'run' if runs == 1 else 'runs'}"
+
+
+command.add_command(push.command)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import options_of
 from karat.cli.say import say, say_text
 from karat.scoring.options import Options
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from karat.results.result import Result
 
 
-@click.command("init", short_help="Write gates that fit the gold set, and a CI workflow, into a repository.")
+@click.command(
+    "init", cls=KaratCommand, short_help="Write gates that fit the gold set, and a CI workflow, into a repository."
+)
 @click.argument("folder", default=".")
 @click.option("--gold", "-g", metavar="FILE", help="Gold set.  [default: gold.* or qrels.*, also in data/ and eval/]")
 @click.option("--run", metavar="FILE", help="A run: floors are set by what it reaches.  [default: run.jsonl]")

@@ -1,4 +1,4 @@
-"""`karat judge`: a model grades the pairs of a pool."""
+"""`karat labels judge`: a model grades the pairs of a pool."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import dry_run_option, input_files, json_option, named_options, options_of, table_option
 from karat.cli.say import say
 from karat.labels.options import JudgeOptions
@@ -14,7 +15,7 @@ from karat.llm.options import ModelOptions
 from karat.options.option import options_in
 
 
-@click.command("judge", short_help="Let a model grade a pool of pairs, and test the model.")
+@click.command("judge", cls=KaratCommand, short_help="Let a model grade a pool of pairs, and test the model.")
 @click.argument("pool")
 @options_of(JudgeOptions, "judge")
 @click.option("--output", "-o", default="labels.jsonl", show_default=True, metavar="FILE", help="The labels.")
@@ -33,9 +34,9 @@ def command(pool: str, output: str, dry_run: bool, as_json: bool, outputs: tuple
     is unfit: exit code 1.
 
     \b
-    karat judge pool.jsonl --model gpt-4.1-mini --dry-run
-    karat judge pool.jsonl --model qwen3 --base-url http://localhost:11434/v1 -o labels.jsonl
-    karat judge pool.jsonl --judge my_judge:grade
+    karat labels judge pool.jsonl --model gpt-4.1-mini --dry-run
+    karat labels judge pool.jsonl --model qwen3 --base-url http://localhost:11434/v1 -o labels.jsonl
+    karat labels judge pool.jsonl --judge my_judge:grade
     """
     from pathlib import Path
 

@@ -1,14 +1,15 @@
-"""`karat label`: label a pool in the terminal."""
+"""`karat labels label`: label a pool in the terminal."""
 
 from __future__ import annotations
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option
 from karat.cli.say import say
 
 
-@click.command("label", short_help="Label a pool by hand, one key a grade.")
+@click.command("label", cls=KaratCommand, short_help="Label a pool by hand, one key a grade.")
 @click.argument("pool")
 @click.option("--output", "-o", required=True, metavar="FILE", help="The labels, JSONL; continued if it is there.")
 @click.option("--annotator", "-a", required=True, metavar="NAME", help="Who labels.")
@@ -20,7 +21,7 @@ def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped
     Every label is stored the moment it is given. The same command goes on where it was left.
 
     \b
-    karat label pool.jsonl -o ann.jsonl --annotator ann
+    karat labels label pool.jsonl -o ann.jsonl --annotator ann
     """
     from contextlib import suppress
 

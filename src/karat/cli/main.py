@@ -1,11 +1,11 @@
-"""`karat`: one file a command, loaded when it is asked for."""
+"""`karat`: one file per command, loaded when it is asked for."""
 
 from __future__ import annotations
 
 import gc
 import importlib
 import os
-import pkgutil
+import shlex
 import sys
 from contextvars import copy_context
 
@@ -16,40 +16,89 @@ from karat.cli.streams import open_streams
 from karat.cli.trust import trust_option
 from karat.errors import KaratError, shorten
 
-_PARTS = ("main", "options", "say", "scoring", "streams", "trust")  # of several commands, and none themselves
+# What commands are for → name → module. A new command is one new file and its name here.
+COMMANDS: dict[str, dict[str, str]] = {
+    "Measure": {"eval": "eval_command", "compare": "compare", "gate": "gate"},
+    "Make runs": {"run": "run_command", "baseline": "baseline", "stress": "stress"},
+    "Make gold": {"labels": "labels", "synthesize": "synthesize"},
+    "Keep and show": {"history": "history", "serve": "serve"},
+    "Look and set up": {"check": "check", "metrics": "metrics", "init": "init"},
+}
+# Commands below a command that is one itself: `karat eval RUN` and `karat eval sweep RUN`.
+BELOW: dict[str, dict[str, str]] = {
+    "eval": {"sweep": "sweep", "triage": "triage", "power": "power"},
+    "gate": {"selftest": "selftest", "comment": "comment"},
+    "serve": {"users": "users"},
+    "check": {"schema": "schema"},
+}
+# Commands of version 0.1 → what to type now.
+MOVED = {
+    **{name: f"eval {name}" for name in BELOW["eval"]},
+    **{name: f"gate {name}" for name in BELOW["gate"]},
+    **{name: f"labels {name}" for name in ("pool", "label", "judge", "agree", "calibrate", "merge")},
+    "push": "history push",
+    "users": "serve users",
+    "schema": "check schema",
+}
+_MODULES = {name: module for part in COMMANDS.values() for name, module in part.items()}
+
+
+def load_command(module: str) -> click.Command:
+    found: click.Command = importlib.import_module(f"karat.cli.{module}").command
+    return found
 
 
 class Commands(click.Group):
-    """Every module of this folder that has a `command`. A new command is one new file."""
+    """The commands, by what they are for; each is loaded when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        import karat.cli as folder
-
-        found = (m.name for m in pkgutil.iter_modules(folder.__path__))
-        return sorted(name.removesuffix("_command") for name in found if name not in _PARTS)
+        return [*_MODULES]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        for module in (name, f"{name}_command"):
-            try:
-                found = importlib.import_module(f"karat.cli.{module}")
-            except ModuleNotFoundError as error:
-                if error.name == f"karat.cli.{module}":
-                    continue
-                raise
-            command = getattr(found, "command", None)
-            return command if isinstance(command, click.Command) else None
-        return None
+        return load_command(_MODULES[name]) if name in _MODULES else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, part in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _about(name, module)) for name, module in part.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        first, *rest = args
+        module = BELOW.get(first, {}).get(rest[0]) if rest and not os.path.exists(rest[0]) else None
+        if module is not None:
+            return f"{first} {rest[0]}", load_command(module), rest[1:]
+        if first in MOVED:
+            what = f"`karat {first}` is now `karat {MOVED[first]}`"
+            raise click.UsageError(f"{what}\nhint: {shlex.join(['karat', *MOVED[first].split(), *rest])}", ctx)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             from karat.errors import did_you_mean
 
-            hint = did_you_mean(args[0], self.list_commands(ctx))
+            hint = did_you_mean(first, self.list_commands(ctx))
             raise click.UsageError(f"{error.message}\nhint: {hint}" if hint else error.message, ctx) from None
+
+
+def _about(name: str, module: str) -> str:
+    below = f" With {', '.join(BELOW[name])}." if name in BELOW else ""
+    return load_command(module).get_short_help_str(200) + below
+
+
+def every_command() -> dict[str, click.Command]:
+    """Every command by what one types for it: `eval`, `eval sweep`, `labels pool` …"""
+    found: dict[str, click.Command] = {}
+    for name, module in _MODULES.items():
+        command = load_command(module)
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            listed = {each: command.get_command(context, each) for each in command.list_commands(context)}
+            found |= {f"{name} {each}": one for each, one in listed.items() if one is not None}
+        else:
+            found[name] = command
+        found |= {f"{name} {each}": load_command(other) for each, other in BELOW.get(name, {}).items()}
+    return found
 
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -132,9 +181,9 @@ def _say(message: str) -> None:
     from karat.cli.say import say
 
     first, *rest = message.split("\n")
-    say(first, err=True, label="error: ", fg="red", bold=True)
+    say(first, err=True, always=True, label="error: ", fg="red", bold=True)
     for line in rest:
-        say(line, err=True)
+        say(line, err=True, always=True)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
-"""`karat merge`: labels of people become part of the gold set."""
+"""`karat labels merge`: labels of people become part of the gold set."""
 
 from __future__ import annotations
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import json_option, options_of, query_options
 from karat.cli.say import say
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 
-@click.command("merge", short_help="Merge people's labels into a new version of the gold set.")
+@click.command("merge", cls=KaratCommand, short_help="Merge people's labels into a new version of the gold set.")
 @click.argument("labels", nargs=-1, required=True)
 @click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
 @click.option("--output", "-o", required=True, metavar="FILE", help="The new gold set, JSONL.")
@@ -38,10 +39,10 @@ def command(
     """Merge LABELS of people into a gold set, and write a new version of it that says where each label comes from.
 
     What the gold set judges itself is not changed. Labels of models are left out: they stay
-    beside the gold set (`karat eval --labels`). Annotators who disagree are settled first, with `karat agree`.
+    beside the gold set (`karat eval --labels`). Annotators who disagree are settled first, with `karat labels agree`.
 
     \b
-    karat merge labels.jsonl --gold gold.jsonl -o gold_v2.jsonl --version v2
+    karat labels merge labels.jsonl --gold gold.jsonl -o gold_v2.jsonl --version v2
     karat eval run.jsonl --gold gold_v2.jsonl
     """
     from karat.cli.scoring import mapped_fields, show

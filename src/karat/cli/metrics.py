@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import report_output
 from karat.cli.say import say_data
 
 
-@click.command("metrics", short_help="List the metrics with definition, convention and trec_eval's name.")
+@click.command(
+    "metrics", cls=KaratCommand, short_help="List the metrics with definition, convention and trec_eval's name."
+)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the whole reference as Markdown.")

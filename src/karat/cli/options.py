@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_origin
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.trust import trust_option
 from karat.errors import ConfigError
 from karat.labels.options import LabelOptions
@@ -17,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _MOST = 1_000_000_000
 
 
-class NeedsGold(click.Command):
+class NeedsGold(KaratCommand):
     """A command whose gold set is an option: said to those who give it as a second argument."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -208,7 +209,7 @@ store_option = all_of(
 )
 
 chunk_options = all_of(
-    click.option("--chunk-tokens", "tokens", type=int, help="Words a chunk of a folder of texts.  [default: 200]"),
+    click.option("--chunk-words", "tokens", type=int, help="Words per chunk of a folder of texts.  [default: 200]"),
     click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
 )
 

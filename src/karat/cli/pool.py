@@ -1,4 +1,4 @@
-"""`karat pool`: what should be labelled."""
+"""`karat labels pool`: what should be labelled."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import READING, Count, json_option, options_of, reading_options, table_option
 from karat.cli.say import say
 from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 
-@click.command("pool", short_help="Collect what runs found and nobody has judged, to be labelled.")
+@click.command("pool", cls=KaratCommand, short_help="Collect what runs found and nobody has judged, to be labelled.")
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
 @click.option("--output", "-o", required=True, metavar="FILE", help="The pool, JSONL.")
-@options_of(Options, "k", default=10, help="Hits of each run to look at.")
+@click.option("--depth", "k", type=Count(1), default=10, show_default=True, help="Hits of each run to look at.")
 @click.option("--corpus", help="Corpus: lends hits their texts and titles.")
-@click.option("--labels", "labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
+@click.option("--labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
 @options_of(LabelOptions, "max_grade", "gold_scale")
 @click.option("--only-differences", is_flag=True, help="Only pairs whose label can change the comparison of the runs.")
 @click.option("--budget", type=Count(1), metavar="N", help="The N pairs that may change it most.")
@@ -42,13 +43,13 @@ def command(
 ) -> None:
     """Pool the first k hits of RUNS that the gold set does not judge, each pair once, in random order.
 
-    `karat label` shows them to a person, `karat judge` to a model. Ranks and runs stand apart in the field `origin`,
-    which neither shows.
+    `karat labels label` shows them to a person, `karat labels judge` to a model. Neither shows ranks and runs:
+    they are in the field `origin`.
 
     \b
-    karat pool old.jsonl new.jsonl --gold gold.jsonl --corpus corpus.jsonl -o pool.jsonl
-    karat pool old.jsonl new.jsonl --gold gold.jsonl --budget 100 -o pool.jsonl
-    karat pool run.jsonl --gold gold.jsonl --sample 200 -o pool.jsonl
+    karat labels pool old.jsonl new.jsonl --gold gold.jsonl --corpus corpus.jsonl -o pool.jsonl
+    karat labels pool old.jsonl new.jsonl --gold gold.jsonl --budget 100 -o pool.jsonl
+    karat labels pool run.jsonl --gold gold.jsonl --sample 200 -o pool.jsonl
     """
     from karat.cli.scoring import check_outputs, mapped_fields, show
     from karat.files.atomic_write import check_writable

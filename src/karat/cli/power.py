@@ -1,4 +1,4 @@
-"""`karat power`: how sure can this set be."""
+"""`karat eval power`: how sure can this set be."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import metric_option, named_options, options_of, report_options
 from karat.scoring.options import Options
 
 
-@click.command("power", short_help="Which differences can this set find, and how many queries do others need.")
+@click.command(
+    "power", cls=KaratCommand, short_help="Which differences can this set find, and how many queries do others need."
+)
 @click.argument("run")
 @click.option("--gold", "-g", help="Gold set; not needed for results saved by `karat eval`.")
 @click.option("--detect", type=float, default=0.03, show_default=True, help="The difference that should be found.")
@@ -55,8 +58,8 @@ def command(
     """Say which differences the gold set can find at all, by the spread of RUN's scores.
 
     \b
-    karat power run.jsonl --gold gold.jsonl --detect 0.03
-    karat power old.jsonl --against new.jsonl --gold gold.jsonl
+    karat eval power run.jsonl --gold gold.jsonl --detect 0.03
+    karat eval power old.jsonl --against new.jsonl --gold gold.jsonl
     """
     from karat.cli.scoring import check_outputs, results_of, show
     from karat.report.sections.audit import with_audits

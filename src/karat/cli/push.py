@@ -1,4 +1,4 @@
-"""`karat push`: runs to a server."""
+"""`karat history push`: runs to a server."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import store_option
 from karat.cli.say import say
 
 
-@click.command("push", short_help="Send runs of the history to a `karat serve` elsewhere.")
+@click.command("push", cls=KaratCommand, short_help="Send runs of the history to a `karat serve` elsewhere.")
 @click.argument("url")
 @click.argument("runs", nargs=-1)
 @click.option("--token-file", metavar="FILE", help="Token of that server.  [default: KARAT_TOKEN]")
@@ -23,7 +24,7 @@ def command(url: str, runs: tuple[str, ...], token_file: str | None, timeout: in
 
     \b
     karat eval run.jsonl --gold gold.jsonl --save
-    karat push https://karat.example.org        KARAT_TOKEN in the environment
+    karat history push https://karat.example.org        KARAT_TOKEN in the environment
     """
     from karat.files.progress import working
     from karat.history.archive import pack, push

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import Count, chunk_options, json_option, query_options
 from karat.cli.say import say, say_text
 from karat.errors import ConfigError, KaratError
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from karat.systems.run import Finished
 
 
-@click.command("run", short_help="Run a retriever over queries and write a run log.")
+@click.command("run", cls=KaratCommand, short_help="Run a retriever over queries and write a run log.")
 @click.argument("retriever", required=False)
 @click.option("--queries", "-q", required=True, help="Gold set (its queries are asked), or a file of bare queries.")
 @click.option("--corpus", help="What is searched: JSONL, a BEIR folder, or a folder of text or Markdown files.")
-@click.option("-k", "k", type=Count(1), default=50, show_default=True, help="Hits to log for each query.")
+@click.option("--depth", "k", type=Count(1), default=50, show_default=True, help="Hits to log for each query.")
 @click.option(
     "--output", "-o", metavar="FILE", help="The run log; for several a folder.  [default: run.jsonl; the folder runs]"
 )
@@ -79,7 +80,7 @@ def command(
     \b
     karat run bm25 --queries gold.jsonl --corpus corpus.jsonl -o bm25.jsonl
     karat run 'rerank(hybrid, my_app:score)' -q gold.jsonl --corpus corpus.jsonl -o reranked.jsonl
-    karat run my_app:search -q gold.jsonl -k 20 --workers 8
+    karat run my_app:search -q gold.jsonl --depth 20 --workers 8
     karat run http://localhost:8000/search -q gold.jsonl --config search.yaml
     karat run -q gold.jsonl --corpus corpus.jsonl -o runs
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 import click
@@ -9,9 +10,19 @@ import click
 from karat.errors import no_commands, printable
 from karat.errors.redaction import redact, redact_known
 
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
-def say(line: str, *, err: bool = False, label: str = "", **style: Any) -> None:
-    """One line, whatever is in it: names of systems and files come from others. `label`: a styled word in front."""
+
+def be_quiet() -> None:
+    """From now on, print only results and errors."""
+    _quiet.set(True)
+
+
+def say(line: str, *, err: bool = False, label: str = "", always: bool = False, **style: Any) -> None:
+    """One line, whatever is in it: names of systems and files come from others. `label`: a styled word in front;
+    `always`: also where only results and errors are wanted."""
+    if err and _quiet.get() and not always:
+        return
     shown = _safe(redact(" ".join(line.splitlines()) if "\n" in line or "\r" in line else line))
     click.echo(click.style(label, **style) + shown if label else shown, err=err)
 

@@ -1,14 +1,15 @@
-"""`karat schema`: the JSON Schema of a file that Karat reads or writes."""
+"""`karat check schema`: the JSON Schema of a file that Karat reads or writes."""
 
 from __future__ import annotations
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.say import say_data
 from karat.schemas import NAMES
 
 
-@click.command("schema", short_help="Print the JSON Schema of a file that Karat reads or writes.")
+@click.command("schema", cls=KaratCommand, short_help="Print the JSON Schema of a file that Karat reads or writes.")
 @click.argument("name", type=click.Choice(NAMES))
 def command(name: str) -> None:
     """Print the JSON Schema of NAME, as it ships in the package."""

@@ -1,4 +1,4 @@
-"""`karat selftest`: would these gates cry wolf."""
+"""`karat gate selftest`: would these gates cry wolf."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import gate_options, named_options, options_of, ranking_options, report_options
 from karat.scoring.options import Options
 
 
-@click.command("selftest", short_help="How often would the gates block although nothing changed.")
+@click.command("selftest", cls=KaratCommand, short_help="How often would the gates block although nothing changed.")
 @gate_options
 @click.option("--rounds", type=int, default=200, show_default=True, help="How often the queries are drawn anew.")
 @ranking_options
@@ -30,8 +31,8 @@ def command(
     """Draw the queries of RUN again and again, change nothing, and count how often each gate would have failed.
 
     \b
-    karat selftest run.jsonl --gold gold.jsonl --criteria ship-criteria.yaml
-    karat selftest run.jsonl --gold gold.jsonl --gate 'recall@5 drop <= 0.02' --baseline other.jsonl
+    karat gate selftest run.jsonl --gold gold.jsonl --criteria ship-criteria.yaml
+    karat gate selftest run.jsonl --gold gold.jsonl --gate 'recall@5 drop <= 0.02' --baseline other.jsonl
     """
     from karat.cli.scoring import check_outputs, show, sides_of
     from karat.files.progress import working

@@ -8,22 +8,23 @@ from functools import partial
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option, store_option
 from karat.cli.say import say
 
 
-@click.command("serve", short_help="The history in the browser, and as an API.")
+@click.command("serve", cls=KaratCommand, short_help="The history in the browser, and as an API.")
 @store_option
 @click.option("--demo", is_flag=True, help="A history to look at, which is gone afterwards; yours is not touched.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; others need a token or users.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any that is free.")
 @click.option("--token-file", metavar="FILE", help="Token that scripts must send.  [default: KARAT_TOKEN]")
-@click.option("--users", metavar="FILE", help="Who may log in; `karat users` writes it.")
+@click.option("--users", metavar="FILE", help="Who may log in; `karat serve users` writes it.")
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Name under which it is asked for; repeat.")
 @click.option("--pool", "pools", multiple=True, metavar="POOL", help="Pool to label in the browser; repeat for more.")
-@click.option("--labels", metavar="FILE", help="Where labels go, JSONL; continued if it is there.")
+@click.option("--output", "-o", metavar="FILE", help="Where labels go, JSONL; continued if it is there.")
 @click.option(
-    "--judge", "judges", multiple=True, metavar="FILE", help="Labels of a judge, shown after one's own; repeat."
+    "--labels", "judges", multiple=True, metavar="FILE", help="Labels of a judge, shown after one's own; repeat."
 )
 @grade_option
 def command(
@@ -35,7 +36,7 @@ def command(
     users: str | None,
     names: tuple[str, ...],
     pools: tuple[str, ...],
-    labels: str | None,
+    output: str | None,
     judges: tuple[str, ...],
     max_grade: int,
 ) -> None:
@@ -44,7 +45,7 @@ def command(
     \b
     karat serve
     karat serve --demo
-    karat serve --pool pool.jsonl --labels labels.jsonl --judge judge.jsonl
+    karat serve --pool pool.jsonl -o labels.jsonl --labels judge.jsonl
     karat serve --store postgresql://… --host 0.0.0.0 --allow-host karat.example.org --users users.txt
     """
     from karat.labels.desk import open_desk
@@ -60,7 +61,7 @@ def command(
     access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:
         # What may be refused comes first: a pool that cannot be read, an address that is taken.
-        desk = opened.enter_context(open_desk(pools, labels, judges, highest=max_grade))
+        desk = opened.enter_context(open_desk(pools, output, judges, highest=max_grade))
         socket = opened.enter_context(listen(host, port, access))
         if demo:
             from karat.demo.helpdesk import write_demo_pool
@@ -68,8 +69,8 @@ def command(
 
             history, folder = opened.enter_context(demo_store())
             if not pools:
-                pool, labels = write_demo_pool(folder)
-                desk = opened.enter_context(open_desk([pool], labels, judges, highest=max_grade))
+                pool, output = write_demo_pool(folder)
+                desk = opened.enter_context(open_desk([pool], output, judges, highest=max_grade))
         else:
             from karat.history.location import open_store
 

@@ -13,7 +13,9 @@ from karat.scoring.options import Options
 @click.command("stress", cls=NeedsGold, short_help="Does the order withstand hard negatives at the top.")
 @run_and_gold
 @click.option("--negatives", metavar="FILE", help="Negatives of each query.  [default: those of the gold set]")
-@click.option("--queries", type=int, default=100, show_default=True, help="How many queries, drawn by the seed.")
+@click.option(
+    "--sample", "queries", type=int, default=100, show_default=True, help="How many queries, drawn by the seed."
+)
 @click.option("--at", default="1,2,3", show_default=True, help="The ranks, with commas between them.")
 @click.option(
     "--reranker",
@@ -46,7 +48,7 @@ def command(
     \b
     karat stress run.jsonl --gold gold.jsonl
     karat stress run.jsonl --gold gold.jsonl --corpus corpus.jsonl --reranker mine:rerank
-    karat stress run.jsonl --gold gold.jsonl --negatives negatives.jsonl --at 1,5 --queries 50
+    karat stress run.jsonl --gold gold.jsonl --negatives negatives.jsonl --at 1,5 --sample 50
     """
     from karat.cli.scoring import check_outputs, mapped_fields, show, whole_numbers
     from karat.files.progress import working

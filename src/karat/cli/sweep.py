@@ -1,4 +1,4 @@
-"""`karat sweep`: how deep should we look."""
+"""`karat eval sweep`: how deep should we look."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def command(run: str, gold: str, ks: str, as_json: bool, outputs: tuple[str, ...
     """Show how recall and nDCG of RUN grow with k, where they stop growing, and where the rest was lost.
 
     \b
-    karat sweep run.jsonl --gold gold.jsonl
-    karat sweep run.jsonl --gold gold.jsonl --ks 1,5,10,50 --segment language
+    karat eval sweep run.jsonl --gold gold.jsonl
+    karat eval sweep run.jsonl --gold gold.jsonl --ks 1,5,10,50 --segment language
     """
     from karat.cli.scoring import check_outputs, score_files, show, whole_numbers
     from karat.report.sections.audit import with_audits

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.options import (
     chunk_options,
     dry_run_option,
@@ -22,7 +23,7 @@ from karat.options.option import options_in
 from karat.systems.synthesize.options import SynthesisOptions
 
 
-@click.command("synthesize", short_help="Let a model make up queries with gold from a corpus.")
+@click.command("synthesize", cls=KaratCommand, short_help="Let a model make up queries with gold from a corpus.")
 @click.argument("corpus")
 @options_of(SynthesisOptions, "n")
 @click.option("--output", "-o", default="synthetic.jsonl", show_default=True, metavar="FILE", help="The gold set.")

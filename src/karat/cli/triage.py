@@ -1,4 +1,4 @@
-"""`karat triage`: the queries that failed."""
+"""`karat eval triage`: the queries that failed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def command(run: str, gold: str, most: int, as_json: bool, outputs: tuple[str, .
     Each with its gold, its hits (hit, miss or unjudged) and, where a corpus is given, what plain word search finds.
 
     \b
-    karat triage run.jsonl --gold gold.jsonl
-    karat triage run.jsonl --gold gold.jsonl --corpus corpus.jsonl -n 5
+    karat eval triage run.jsonl --gold gold.jsonl
+    karat eval triage run.jsonl --gold gold.jsonl --corpus corpus.jsonl -n 5
     """
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.report.triage import triage_report

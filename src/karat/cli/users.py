@@ -1,13 +1,14 @@
-"""`karat users`: who may log in to `karat serve`."""
+"""`karat serve users`: who may log in to `karat serve`."""
 
 from __future__ import annotations
 
 import click
 
+from karat.cli.help import KaratCommand
 from karat.cli.say import say
 
 
-@click.command("users", short_help="Add a user to the file that `karat serve --users` reads.")
+@click.command("users", cls=KaratCommand, short_help="Add a user to the file that `karat serve --users` reads.")
 @click.argument("file")
 @click.argument("name")
 def command(file: str, name: str) -> None:

@@ -167,7 +167,7 @@ def _refuse_other_files(source: Source) -> None:
         raise InputError(what, code="saved-result", file=source.label, hint=hint)
     if {"grade", "annotator"} <= set(source.first_object or ()):
         what = "this is a labels file, no run and no gold set"
-        hint = "give the gold set, or a file of bare queries, with --gold, and the labels with --labels"
+        hint = "give the gold set, or a file of bare queries, with --gold, and the labels with --labelled"
         raise InputError(what, code="labels-file", file=source.label, hint=hint)
 
 

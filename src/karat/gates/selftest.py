@@ -50,7 +50,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class SelfTest(SavedObject, frozen=True, kw_only=True):
-    """What `karat selftest` saves."""
+    """What `karat gate selftest` saves."""
 
     schema: Literal["karat/selftest/1"] = "karat/selftest/1"
     run: str

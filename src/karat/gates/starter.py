@@ -177,7 +177,8 @@ _HEAD = """\
 # What must hold before a change of the retriever may ship: `karat gate` checks it.
 # Written by `karat init` for {gold}: {facts}.
 # {floors}
-# `karat selftest` tells how often these gates would cry wolf on your queries, `karat power` which drops they can show.
+# `karat gate selftest` tells how often these gates would fail by chance on your queries, `karat eval power` which drops
+# they can show.
 # `severity: error` blocks the merge, `warning` only tells. A drop that could be chance warns.
 gates:
 """

@@ -138,7 +138,7 @@ def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFram
 
 
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
-    """A failed query with its gold and hits, as `karat triage` tells it; None: its hits were not kept."""
+    """A failed query with its gold and hits, as `karat eval triage` tells it; None: its hits were not kept."""
     found = _one(store, run_id, query_id, ["case"])
     with _readable(run_id):
         return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])

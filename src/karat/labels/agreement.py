@@ -52,7 +52,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Agreement(SavedObject, frozen=True, kw_only=True):
-    """What `karat agree` says."""
+    """What `karat labels agree` says."""
 
     schema: Literal["karat/agreement/1"] = "karat/agreement/1"
     files: list[str]

@@ -308,7 +308,9 @@ def _notes(labels: Labels, people: Labels, pairs: _Pairs, overall: JudgeRates) -
         notes.append(f"Pairs on which the judge failed, left out: {missing:,}.")
     conflicts = sum((label.reason or "").startswith(CONFLICT) for label in settle(people))
     if conflicts:
-        notes.append(f"Pairs on which people disagree, left out: {conflicts:,}. `karat agree` lists and settles them.")
+        notes.append(
+            f"Pairs on which people disagree, left out: {conflicts:,}. `karat labels agree` lists and settles them."
+        )
     alone = len(pairs.human) - len(pairs.shared)
     if alone:
         notes.append(f"Pairs that people labelled and the judge did not, left out: {alone:,}.")

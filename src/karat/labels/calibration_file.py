@@ -1,4 +1,4 @@
-"""What `karat calibrate` finds and saves: a judge held against people."""
+"""What `karat labels calibrate` finds and saves: a judge held against people."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PersonsLabel(msgspec.Struct, frozen=True):
 
 
 class Calibration(SavedObject, frozen=True, kw_only=True):
-    """What `karat calibrate` saves."""
+    """What `karat labels calibrate` saves."""
 
     schema: Literal["karat/calibration/1"] = SCHEMA
     judge: str
@@ -124,7 +124,7 @@ def read_calibration(path: str | PathLike[str]) -> Calibration:
     try:
         return msgspec.json.decode(text, type=Calibration)
     except DECODE_ERRORS as error:
-        hint = f"expected what `karat calibrate … -o` saves ({SCHEMA})"
+        hint = f"expected what `karat labels calibrate … -o` saves ({SCHEMA})"
         what = f"not a saved calibration: {error}"
         raise InputError(what, code="not-a-calibration", file=source.label, hint=hint) from error
 

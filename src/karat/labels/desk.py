@@ -284,19 +284,19 @@ def open_desk(
     """Files of pools, the file that labels go to, and files of what judges said. Without a pool, an empty desk."""
     if not pools:
         if labels or judges:
-            hint = "--pool FILE; `karat pool` writes one"
+            hint = "--pool FILE; `karat labels pool` writes one"
             raise ConfigError("labels, but nothing to label", code="missing-option", hint=hint)
         yield Desk()
         return
     if labels is None:
-        hint = "--labels FILE; it is continued if it is there"
+        hint = "-o FILE; it is continued if it is there"
         raise ConfigError("a pool, but no place for its labels", code="missing-option", hint=hint)
     refuse_overwriting(Path(labels), [*pools, *judges])
     read = {name: read_pool(path) for name, path in _named(pools).items()}
     said = read_labels(*judges, highest=highest)
     for label, place in zip(said.entries, said.places, strict=True):
         if label.kind != "judge":
-            hint = "people label into --labels; what `karat judge` wrote says `kind: judge`"
+            hint = "people label into -o; what `karat labels judge` wrote says `kind: judge`"
             raise place.error("a label of a person, not of a judge", code="wrong-annotator", hint=hint)
     with LabelLog(labels, highest=highest) as log:
         own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may hold both

@@ -26,7 +26,9 @@ from karat.labels.calibration_file import is_calibration, known_judge, read_cali
 from karat.labels.files import HIGHEST, Key, Kind, Label, Labels, contradiction, read_labels, read_pool
 from karat.scoring.extra_labels import Labelling, Named
 
-_SETTLE = "`karat agree FILE… -o settled.jsonl` lists conflicts and settles them by majority or by an adjudicator"
+_SETTLE = (
+    "`karat labels agree FILE… -o settled.jsonl` lists conflicts and settles them by majority or by an adjudicator"
+)
 
 
 def read_gold_or_queries(gold: Any, **options: Any) -> Gold:
@@ -180,9 +182,9 @@ def read_labelling(
     people: Sequence[str | PathLike[str]] = (),
 ) -> Labelling:
     """`judge`: labels of a judge; `people`: labels of people, which count as gold; `calibration`: labels of people for
-    some of the judge's pairs, or what `karat calibrate` saved; `bounds`: also ask how far unjudged hits could move each
-    score; `pool`: what other runs found; `borrow`: use the judge's error rates on other pairs where people labelled too
-    few of a run's own hits; `highest`, `gold_scale`: as in `on_scale`."""
+    some of the judge's pairs, or what `karat labels calibrate` saved; `bounds`: also ask how far unjudged hits could
+    move each score; `pool`: what other runs found; `borrow`: use the judge's error rates on other pairs where people
+    labelled too few of a run's own hits; `highest`, `gold_scale`: as in `on_scale`."""
     if calibration is not None and not judge:
         what = "a calibration corrects the labels of a judge"
         raise ConfigError(what, code="missing-option", hint="give them with --labels")

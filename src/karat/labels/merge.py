@@ -34,7 +34,7 @@ class LabelSource(msgspec.Struct, frozen=True):
 
 
 class Merging(SavedObject, frozen=True, kw_only=True):
-    """What `karat merge` did; also the provenance in the first line of the new gold set."""
+    """What `karat labels merge` did; also the provenance in the first line of the new gold set."""
 
     schema: Literal["karat/merging/1"] = "karat/merging/1"
     gold: str

@@ -19,7 +19,7 @@ class LabelOptions(OptionList):
     )
     calibration: str | None = option(
         None,
-        "Correct the judge: labels of people for some of its pairs, or what `karat calibrate` saved.",
+        "Correct the judge: labels of people for some of its pairs, or what `karat labels calibrate` saved.",
         metavar="FILE",
         is_input=True,
     )

@@ -58,7 +58,7 @@ _PREFERRED = ("recall@5", "ndcg@5")
 _MOVED = 3
 _BY_JUDGE = (
     "The judge's labels count where the gold has none. Metrics that are not here stay with the gold. A judge errs: "
-    "`karat calibrate` tells how often."
+    "`karat labels calibrate` tells how often."
 )
 _ADJUSTED = (
     "Many comparisons find something by chance. Holm: adjusted p for decisions (even one false find is "

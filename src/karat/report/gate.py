@@ -1,4 +1,4 @@
-"""Reports of `karat gate` and `karat selftest`; verdicts as comments on pull requests, and as CI servers read them."""
+"""Reports of `karat gate` and its self-test; verdicts as comments on pull requests, and as CI servers read them."""
 
 from __future__ import annotations
 

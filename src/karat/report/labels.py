@@ -1,4 +1,4 @@
-"""Reports of `karat pool`, `karat agree`, `karat merge` and `karat calibrate`."""
+"""Reports of `karat labels pool`, `karat labels agree`, `karat labels merge` and `karat labels calibrate`."""
 
 from __future__ import annotations
 

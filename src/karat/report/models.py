@@ -1,4 +1,4 @@
-"""Reports of `karat judge` and `karat synthesize`, with what the model costs."""
+"""Reports of `karat labels judge` and `karat synthesize`, with what the model costs."""
 
 from __future__ import annotations
 

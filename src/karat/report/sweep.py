@@ -1,4 +1,4 @@
-"""Reports of `karat sweep` and `karat power`."""
+"""Reports of `karat eval sweep` and `karat eval power`."""
 
 from __future__ import annotations
 

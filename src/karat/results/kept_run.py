@@ -40,9 +40,9 @@ class RunDocument(msgspec.Struct, kw_only=True):
 
     schema: Literal["karat/run/1"] = "karat/run/1"
     result: SavedResult  # without scores, queries, attributes and votes
-    triage: dict[str, Any] | None = None  # as `karat triage` saves it, without the cases
+    triage: dict[str, Any] | None = None  # as `karat eval triage` saves it, without the cases
     cases: list[str] = []  # queries that have one, worst first
-    sweep: dict[str, Any] | None = None  # as `karat sweep` saves it
+    sweep: dict[str, Any] | None = None  # as `karat eval sweep` saves it
     sections: list[Any] = []  # of the report's page, but triage and sweep; quick for any number of queries
 
 

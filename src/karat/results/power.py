@@ -39,7 +39,7 @@ class PlanRow(msgspec.Struct, frozen=True):
 
 
 class Plan(SavedObject, frozen=True, kw_only=True):
-    """What `karat power` saves."""
+    """What `karat eval power` saves."""
 
     schema: Literal["karat/plan/1"] = "karat/plan/1"
     run: str

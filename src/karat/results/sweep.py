@@ -77,7 +77,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Sweep(SavedOfSystem, frozen=True, kw_only=True):
-    """What `karat sweep` saves."""
+    """What `karat eval sweep` saves."""
 
     schema: Literal["karat/sweep/1"] = "karat/sweep/1"
     statistics: dict[str, Any]

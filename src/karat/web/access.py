@@ -166,11 +166,11 @@ def read_users(file: str) -> dict[str, User]:
         if line.strip() and not line.startswith("#"):
             found = parse_user(line)
             if found is None:
-                hint, expected = f"karat users {file} NAME writes such a line", "name:scrypt:cost:salt:hash"
+                hint, expected = f"karat serve users {file} NAME writes such a line", "name:scrypt:cost:salt:hash"
                 raise ConfigError("not a user", code="bad-user", file=file, line=number, expected=expected, hint=hint)
             users[found[0]] = found[1]
     if not users:
-        raise ConfigError("no user", code="no-users", file=file, hint=f"karat users {file} NAME adds one")
+        raise ConfigError("no user", code="no-users", file=file, hint=f"karat serve users {file} NAME adds one")
     return users
 
 

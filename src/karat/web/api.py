@@ -89,7 +89,7 @@ class AskCases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cases(msgspec.Struct, frozen=True):
-    """Failed queries, worst first, as `karat triage` tells them; how many are kept in all."""
+    """Failed queries, worst first, as `karat eval triage` tells them; how many are kept in all."""
 
     total: int
     cases: list[dict[str, Any]]

@@ -39,7 +39,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=500)]
 NAME = "karat_annotator"
 _YEAR = 365 * 24 * 3600
 _BESIDE = 100  # pairs of a table
-_NO_TEXT = "This pair has no text: `karat pool --corpus` lends it."
+_NO_TEXT = "This pair has no text: `karat labels pool --corpus` lends it."
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Visit(msgspec.Struct, frozen=True):
 
     def pool(self, name: str) -> PoolAtDesk:
         if name not in self.desk.pools:
-            raise NotThere("pool", name, self.desk.pools, hint="karat serve --pool FILE --labels FILE")
+            raise NotThere("pool", name, self.desk.pools, hint="karat serve --pool FILE -o FILE")
         return self.desk.pools[name]
 
     def annotator(self, given: str | None) -> str:
@@ -120,7 +120,7 @@ def _agreement(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = N
 def _calibration(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Calibration:
     desk, judged = visit.desk, visit.desk.judged(pool)
     if not judged.graded():
-        hint = "`karat judge` labels a pool; `karat serve --judge FILE` shows what it said"
+        hint = "`karat labels judge` labels a pool; `karat serve --judge FILE` shows what it said"
         raise ConfigError("no judge has labelled this pool", code="no-labels", hint=hint)
     return calibrate(judged, desk.labels(pool, "human"), pool=list(pool.entries.values()), highest=desk.highest)
 
@@ -174,7 +174,7 @@ def _settled(visit: Visit, pool: PoolAtDesk, asked: AskSettled, body: None) -> b
 
 _POOL = "/pools/{pool}"
 _ALL_LABELS = "Labels, one a line: a labels file."
-_SETTLED = "One label a pair, as `karat agree -o` writes it."
+_SETTLED = "One label a pair, as `karat labels agree -o` writes it."
 LABEL_ENDPOINTS = (
     Endpoint("GET", "/pools", "Pools that wait for labels, and how far they are.", list[PoolState], _pools),
     Endpoint("GET", f"{_POOL}/next", "The next pair of an annotator.", Turn, _of_pool(_next), AskTurn),

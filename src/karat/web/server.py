@@ -28,7 +28,7 @@ _FILES, _OWN_FILES = 8192, 256  # that may be open, and those of them that are n
 def listen(host: str, port: int, access: Access) -> socket.socket:
     """A socket to serve on; an address that others can reach only where they must say who they are."""
     if access.open and not _is_loopback(host):
-        hint = "--token-file FILE, or --users FILE (karat users writes one)"
+        hint = "--token-file FILE, or --users FILE (karat serve users writes one)"
         raise ConfigError(f"others can reach {host}, and need a token or a log-in", code="open-server", hint=hint)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)

@@ -82,7 +82,7 @@ class Server(Loopback):
         return post(find_host(self.environment()), name, body, self.waits.patience(limit), timeout)
 
     def karat(self, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "karat.cli.main", "comment", *arguments]
+        command = [sys.executable, "-m", "karat.cli.main", "gate", "comment", *arguments]
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "GITLAB_", "CI_"))}
         everything = {**clean, "NO_COLOR": "1", "NO_PROXY": "*", **self.environment(), **environment}
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, env=everything)

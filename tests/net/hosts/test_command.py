@@ -1,4 +1,4 @@
-"""`karat comment` as a job runs it: a process, its output, its exit code."""
+"""`karat gate comment` as a job runs it: a process, its output, its exit code."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def test_outside_of_ci_one_message_says_what_is_missing(github: Any, body: str) 
     done = github.karat(body, GITHUB_ACTIONS="")
     assert done.returncode == 2
     assert all(name in done.stderr for name in ("GITHUB_ACTIONS=true", "GITLAB_CI=true"))
-    done = github.karat(body, "--host", "gitlab")
+    done = github.karat(body, "--service", "gitlab")
     assert "CI_API_V4_URL, CI_PROJECT_ID, GITLAB_TOKEN, CI_MERGE_REQUEST_IID\n" in done.stderr
 
 
 def test_host_and_number_can_be_given(github: Any, body: str) -> None:
-    done = github.karat(body, "--host", "github", "--pull-request", "7", GITHUB_ACTIONS="", GITHUB_REF="")
+    done = github.karat(body, "--service", "github", "--pull-request", "7", GITHUB_ACTIONS="", GITHUB_REF="")
     assert done.returncode == 0, done.stderr
 
 

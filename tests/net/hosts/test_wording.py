@@ -19,7 +19,7 @@ Case = Callable[[], object]
 
 
 def test_comments(github: Any, gitlab: Any) -> None:
-    """Outcome by outcome, as `karat comment` prints them."""
+    """Outcome by outcome, as `karat gate comment` prints them."""
     said: list[str] = []
 
     def done(name: str, server: Any, body: str = "Recall fell.") -> None:

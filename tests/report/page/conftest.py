@@ -91,10 +91,10 @@ class Pages:
         return ["eval", str(both), "--gold", GOLD]
 
     def _sweep(self) -> list[str]:
-        return ["sweep", RERANK, "--gold", GOLD, "--hits", "raw", "--segment", "language"]
+        return ["eval", "sweep", RERANK, "--gold", GOLD, "--hits", "raw", "--segment", "language"]
 
     def _selftest(self) -> list[str]:
-        return ["selftest", RERANK, "--gold", GOLD, "--rounds", "20", *GATES]
+        return ["gate", "selftest", RERANK, "--gold", GOLD, "--rounds", "20", *GATES]
 
     def _saved(self) -> list[str]:
         """From saved results, which keep no hits."""

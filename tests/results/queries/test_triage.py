@@ -164,7 +164,15 @@ def test_stop_words_are_not_marked_without_the_package_that_lists_them(monkeypat
 
 
 def test_the_demo_set(karat_command: Any) -> None:
-    args = ("triage", str(DEMO / "bm25.jsonl"), "-g", str(DEMO / "gold.jsonl"), "--corpus", str(DEMO / "corpus.jsonl"))
+    args = (
+        "eval",
+        "triage",
+        str(DEMO / "bm25.jsonl"),
+        "-g",
+        str(DEMO / "gold.jsonl"),
+        "--corpus",
+        str(DEMO / "corpus.jsonl"),
+    )
     code, out, _ = karat_command(*args, "-n", "3", "--json")
     shown = json.loads(out)
     jsonschema.validate(shown, json.loads(schema_text("triage")))

@@ -385,7 +385,7 @@ def test_the_demo_with_the_reranker_that_made_it(monkeypatch: pytest.MonkeyPatch
 
 def test_the_command_tells_and_writes(tmp_path: Path) -> None:
     out = tmp_path / "stress.json"
-    done = run_command(RUN, "-g", GOLD, "--at", "1,3", "--queries", "30", "-o", out, "-o", tmp_path / "stress.md")
+    done = run_command(RUN, "-g", GOLD, "--at", "1,3", "--sample", "30", "-o", out, "-o", tmp_path / "stress.md")
     assert done.exit_code == 0, done.output
     assert all(number in done.stdout for number in ("30", "259", "1, 3"))
     saved = msgspec.json.decode(out.read_bytes(), type=karat.systems.Stress)

@@ -32,7 +32,7 @@ _EXAMPLES = 3
 
 
 class Judgements(SavedObject, frozen=True, kw_only=True):
-    """What `karat judge` prints as JSON; the labels are what it writes."""
+    """What `karat labels judge` prints as JSON; the labels are what it writes."""
 
     schema: Literal["karat/judgements/1"] = "karat/judgements/1"
     pool: str
@@ -88,7 +88,7 @@ class Judging:
         found = [task for task in tasks if task.query.strip() and task.passage.strip()]
         if not found:
             lacking = "query" if any(task.passage.strip() for task in tasks) else "text"
-            hint = "--corpus lends the texts" if lacking == "text" else "karat pool --gold writes the queries"
+            hint = "--corpus lends the texts" if lacking == "text" else "karat labels pool --gold writes the queries"
             what = f"no pair of the pool has a {lacking}"
             raise ConfigError(what, code="missing-text", file=self.label, field=lacking, hint=hint)
         return found

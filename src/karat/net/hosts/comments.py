@@ -33,7 +33,7 @@ def find_host(
         raise ConfigError(
             "no pull request to comment on: neither GITHUB_ACTIONS=true nor GITLAB_CI=true is set",
             code="no-pull-request",
-            hint="--host github with GITHUB_REPOSITORY and GITHUB_TOKEN, or --host gitlab with CI_API_V4_URL, "
+            hint="--service github with GITHUB_REPOSITORY and GITHUB_TOKEN, or --service gitlab with CI_API_V4_URL, "
             "CI_PROJECT_ID and GITLAB_TOKEN, and --pull-request N",
         )
     return kinds[0].find(environment, number, dry_run)

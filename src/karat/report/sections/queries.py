@@ -106,7 +106,7 @@ def _defined(names: list[str], values: dict[str, Floats]) -> dict[str, Floats]:
 
 
 class TriageSection(ReportSection):
-    """For pages; `karat triage` is the same for a terminal."""
+    """For pages; `karat eval triage` is the same for a terminal."""
 
     name, title, order = "triage", "Where it fails", 72
 

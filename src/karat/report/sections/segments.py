@@ -131,7 +131,7 @@ class Levels(ReportSection):
 
 
 class OverK(ReportSection):
-    """For pages only; `karat sweep` is the same for a terminal."""
+    """For pages only; `karat eval sweep` is the same for a terminal."""
 
     name, title, order = "over_k", "Over k", 18
 

@@ -83,7 +83,8 @@ def _warning(k: int, baseline: bool, wrong_hits_judged: bool | None) -> str:
     if wrong_hits_judged is False:  # then a run that finds more of the gold is always better known, too
         said += "It names no irrelevant items, so a real gain looks the same. "
     return (
-        said + f"Label the {less}'s hits (`karat pool … --only-differences`), or see what they could change (--bounds)."
+        said + f"Label the {less}'s hits (`karat labels pool … --only-differences`), "
+        "or see what they could change (--bounds)."
     )
 
 

@@ -47,7 +47,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Triage(SavedOfSystem, frozen=True, kw_only=True):
-    """What `karat triage` saves."""
+    """What `karat eval triage` saves."""
 
     schema: Literal["karat/triage/1"] = "karat/triage/1"
     queries: int  # that have something to find

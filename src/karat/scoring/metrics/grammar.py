@@ -28,13 +28,13 @@ _NEAREST = {
     "idbasedcontextrecall": "recall@5",
     "contextprecision": "map@5 or precision@5 (ids), evidence_precision@5 (texts)",
     "llmcontextprecisionwithreference": "map@5 or precision@5 (ids), evidence_precision@5 (texts)",
-    "llmcontextprecisionwithoutreference": "map@5 or precision@5 with a judge's labels (`karat judge`)",
+    "llmcontextprecisionwithoutreference": "map@5 or precision@5 with a judge's labels (`karat labels judge`)",
     "nonllmcontextprecisionwithreference": "evidence_precision@5 (texts)",
     "idbasedcontextprecision": "precision@5",
     "contextentityrecall": "entity_recall",
     "contextentitiesrecall": "entity_recall",
-    "contextrelevance": "precision@5 with a judge's labels (`karat judge`)",
-    "contextrelevancy": "precision@5 with a judge's labels (`karat judge`)",
+    "contextrelevance": "precision@5 with a judge's labels (`karat labels judge`)",
+    "contextrelevancy": "precision@5 with a judge's labels (`karat labels judge`)",
     "noisesensitivity": "precision@5 and redundancy@5",
 }
 _OF_ANSWERS = {

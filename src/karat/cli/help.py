@@ -1,0 +1,145 @@
+"""What a command shows of itself: options in groups, the usual ones first and all of them with --help-all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from karat.cli.say import be_quiet, say_rendered
+
+FIRST_PAGE = 15  # options; a page with more is not read
+_ALL = "karat.help_all"
+
+# Group → the options in it, by the name of their value. What is in none of them comes first.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "What to score": (
+        *("gold", "queries", "corpus", "metrics", "k", "segments", "criteria", "gates", "baseline", "by_document"),
+        *("corpus_size", "bm25", "raw", "original", "routes", "quality", "prices"),
+    ),
+    "How to score": (
+        *(
+            "like",
+            "missing",
+            "min_score",
+            "top_k",
+            "no_future",
+            "scores",
+            "ties",
+            "score_width",
+            "no_relevant",
+            "doc_of",
+        ),
+        *("normalize_ids", "no_answer", "fuzzy_threshold", "rerank_depth", "target_false_evidence"),
+    ),
+    "Labels beside the gold set": (
+        *("labels", "gold_labels", "calibration", "bounds", "pool", "borrow", "max_grade", "gold_scale"),
+    ),
+    "Statistics": ("level", "method", "resamples", "seed", "cluster"),
+    "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "trusted"),
+    "Reading files": (
+        *("columns", "system", "run_format", "gold_format", "target", "split", "hits", "engine", "spark_master"),
+    ),
+}
+# What most people need of a command with many options, in the order of importance.
+_USUAL = (
+    *("gold", "metrics", "criteria", "gates", "baseline", "corpus", "outputs", "as_json", "segments", "k", "brief"),
+    *("save", "labels", "queries", "model", "columns", "system", "changes", "explain", "like", "quiet", "level"),
+)
+
+
+# Options of version 0.1 → what to type now, by the end of the command's path.
+RENAMED = {
+    ("calibrate", "--judge"): "--labels",
+    ("calibrate", "--k"): "--depth",
+    ("pool", "--labels"): "--labelled",
+    ("pool", "--k"): "--depth",
+    ("serve", "--judge"): "--labels",
+    ("stress", "--queries"): "--sample",
+    ("baseline", "--baseline"): "--retriever",
+    ("baseline", "-b"): "--retriever",
+    ("baseline", "-k"): "--depth",
+    ("run", "-k"): "--depth",
+    ("comment", "--host"): "--service",
+    ("trend", "--segment"): "--where",
+    ("pin", "--baseline"): "RUN NAME",
+    ("pin", "--anchor"): "RUN NAME --kind anchor",
+    **{(name, "--chunk-tokens"): "--chunk-words" for name in ("run", "baseline", "synthesize")},
+}
+
+
+class KaratCommand(click.Command):
+    """A command of Karat."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        quiet = click.Option(
+            ["--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=lambda context, option, asked: be_quiet() if asked else None,
+            help="Print only results and errors.",
+        )
+        self.params.append(quiet)
+        if len(self._shown()) > FIRST_PAGE:
+            self.params.append(
+                click.Option(
+                    ["--help-all"],
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_help_all,
+                    help="Show all options.",
+                )
+            )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            new = RENAMED.get((ctx.command_path.split()[-1], error.option_name))
+            if new is None:
+                raise
+            raise click.UsageError(f"{error.option_name} is now {new}", ctx) from None
+
+    def _shown(self) -> list[click.Option]:
+        return [each for each in self.params if isinstance(each, click.Option) and not each.hidden]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = self._shown()
+        if len(shown) > FIRST_PAGE and not ctx.meta.get(_ALL):
+            usual = [name for name in _USUAL if any(each.name == name for each in shown)][: FIRST_PAGE - 1]
+            left = len(shown) - 1 - len(usual)  # --help-all itself is not one of them
+            shown = [each for each in shown if each.name in usual]
+        else:
+            left, shown = 0, [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        for title, options in _grouped(shown):
+            records = [record for each in options if (record := each.get_help_record(ctx)) is not None]
+            with formatter.section(title):
+                formatter.write_dl(records)
+        if left:
+            formatter.write_paragraph()
+            formatter.write_text(f"{left} more options: {ctx.command_path} --help-all")
+
+
+def _help_all(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        context.meta[_ALL] = True
+        say_rendered(f"{context.get_help()}\n")
+        context.exit()
+
+
+def _grouped(options: Iterable[click.Option]) -> Iterator[tuple[str, list[click.Option]]]:
+    """The groups that have an option; of few options one group."""
+    left = list(options)
+    if len(left) > 8:
+        parts = {
+            title: [each for name in names for each in left if each.name == name] for title, names in GROUPS.items()
+        }
+    else:
+        parts = {}
+    grouped = {id(each) for part in parts.values() for each in part}
+    if others := [each for each in left if id(each) not in grouped]:
+        yield "Options", others
+    yield from ((title, part) for title, part in parts.items() if part)
