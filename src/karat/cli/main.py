@@ -21,7 +21,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Measure": {"eval": "eval_command", "compare": "compare", "gate": "gate"},
     "Make runs": {"run": "run_command", "baseline": "baseline", "stress": "stress"},
     "Make gold": {"labels": "labels", "synthesize": "synthesize"},
-    "Keep and show": {"history": "history", "serve": "serve"},
+    "Keep and show": {"history": "history", "serve": "serve", "mcp": "mcp"},
     "Look and set up": {"check": "check", "metrics": "metrics", "init": "init"},
 }
 # Commands below a command that is one itself: `karat eval RUN` and `karat eval sweep RUN`.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from karat.cli.help import KaratCommand
 
-@click.command("mcp", short_help="Tools for agents: an MCP server over the files of a folder.")
+
+@click.command("mcp", cls=KaratCommand, short_help="Tools for agents: an MCP server over the files of a folder.")
 @click.option("--root", metavar="DIR", default=".", show_default=True, help="Folder whose files may be read.")
 @click.option("--allow-write", is_flag=True, help="Let tools write reports to new files in the folder.")
 def command(root: str, allow_write: bool) -> None:
