@@ -169,3 +169,42 @@ def test_the_history_keeps_a_result(result: karat.Result, tmp_path: Path) -> Non
 def test_the_page_of_renamed_names_is_complete() -> None:
     rows = re.findall(r"^\| `karat\.(\w+)`", (ROOT / "docs" / "renamed.md").read_text(), re.M)
     assert sorted(rows) == sorted(karat._RENAMED)
+
+
+def test_the_rooms_need_no_import_of_their_own() -> None:
+    code = "import karat\nprint(karat.labels.make_pool.__name__, karat.systems.Retriever, karat.history.open_store)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_everything_tells_itself_in_a_line(result: karat.Result, held: dict[str, Any]) -> None:
+    pool = karat.labels.make_pool([OLD], {"q_000101": ["doc_101#p1"]}, k=3)
+    things = [karat.read_gold(GOLD), karat.read_run(OLD), result["recall@5"], held["comparison"]["recall@5"]]
+    for thing in (*things, *result.findings, pool):
+        assert len(repr(thing)) < 200
+        assert " at 0x" not in repr(thing)
+        assert "\n" not in repr(thing)
+
+
+def test_labels_go_from_one_function_to_the_next(tmp_path: Path) -> None:
+    """A pool, a judge's labels and people's, without a file between them; and with files, which say the same."""
+    gold = [{"query_id": f"q{i}", "query": "red or blue?", "gold": {}} for i in range(8)]
+    run = [{"query_id": f"q{i}", "topk": [{"chunk_id": c, "text": c} for c in ("red", "blue")]} for i in range(8)]
+    pool = karat.labels.make_pool([run], gold)
+    assert len(pool) == len(list(pool)) == 16
+    judged = karat.labels.judge_pool(pool, judge=lambda query, passage: 2 if "red" in passage else 0, cache=None)
+    people = [
+        {"query_id": f"q{i}", "chunk_id": c, "grade": 2 * (c == "red" or i == 0), "annotator": "ann"}
+        for i in range(8)
+        for c in ("red", "blue")
+    ]
+    found = karat.labels.calibrate(judged, people)
+    assert (found.shared, found.overall.sensitivity.value is not None) == (16, True)
+    (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, people)))
+    files = karat.labels.calibrate(judged, tmp_path / "people.jsonl", pool=pool.save(tmp_path / "pool.jsonl"))
+    assert files.overall == found.overall
+    marked = karat.labels.with_labels(karat.read_gold(gold), people)
+    assert karat.evaluate(run, marked, ["recall@1"])["recall@1"].mean == pytest.approx(15 / 16)
+    assert karat.labels.with_labels(karat.read_gold(gold), judged).audit["labels_added"] == 16
+    with pytest.raises(karat.KaratError) as raised:
+        karat.labels.calibrate(judged, [{**people[0], "grade": "high"}])
+    assert (raised.value.code, raised.value.line, raised.value.field) == ("wrong-type", 1, "grade")

@@ -66,6 +66,9 @@ class Gold(Bulk, frozen=True):
     ungraded: Bools | None = None  # items of lists that say no grade, which count as 1; None: no item
     by_people: Bools | None = None  # items that labels of people added to the gold set; None: no item
 
+    def __repr__(self) -> str:
+        return f"Gold({self.label!r}, queries={len(self.queries)}, items={len(self.items)})"
+
     @cached_property
     def index(self) -> dict[str, int]:
         """Query → its place."""

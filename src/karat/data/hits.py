@@ -116,6 +116,9 @@ class Run(ABC):
     label: str = "run"
     threaded: bool = False  # does reading use several cores by itself
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.label!r})"
+
     @abstractmethod
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         """Yield slices of whole queries; each query of a system comes once. May raise Ungrouped.

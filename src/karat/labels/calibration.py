@@ -26,7 +26,18 @@ from karat.labels.calibration_file import (
     Rate,
     labels_hash,
 )
-from karat.labels.files import CONFLICT, HIGHEST, Kind, Label, Labels, PoolEntry, read_pool, refuse_unknown
+from karat.labels.files import (
+    CONFLICT,
+    HIGHEST,
+    Kind,
+    Label,
+    Labels,
+    LabelsGiven,
+    PoolEntry,
+    as_labels,
+    read_pool,
+    refuse_unknown,
+)
 from karat.labels.labelled_gold import by_name, chances, labels_of, refuse_no_overlap, settled_labels, with_labels
 from karat.results.analyses.bounds import BoundsAnalysis
 from karat.results.analyses.bounds import Kind as Reading
@@ -91,13 +102,13 @@ class _Pairs(msgspec.Struct, frozen=True, dict=True):
 
 
 def calibrate(
-    judge: str | PathLike[str] | Labels,
-    human: str | PathLike[str] | Labels,
+    judge: LabelsGiven,
+    human: LabelsGiven,
     *,
     gold: Any = None,
     runs: Sequence[Any] = (),
     segments: Sequence[str] = (),
-    pool: str | PathLike[str] | Sequence[PoolEntry] | None = None,
+    pool: str | PathLike[str] | Iterable[PoolEntry] | None = None,
     k: int = 5,
     rel: float | None = None,
     width: float = WIDTH,
@@ -107,6 +118,7 @@ def calibrate(
 ) -> Calibration:
     """Hold the labels of a judge against those of people for some of the same pairs.
 
+    Both are files, what `judge_pool` returned, or lists of labels: `{query_id, chunk_id, grade, annotator}`.
     `gold` with `segments`: also by segments of the queries; `runs` (with `gold`) or `pool`: also by system. Runs get
     precision@k and RBP as people would have labelled all of their hits. `rel`: lowest grade that counts as relevant
     (default: any above 0); `width`: wanted width of the interval of the corrected share.
@@ -116,10 +128,12 @@ def calibrate(
     if (runs or segments) and gold is None:
         raise ConfigError("runs and segments need a gold set", code="no-gold", hint="give it with --gold")
     labels, people = (
-        x if isinstance(x, Labels) else labels_of(kind, x, highest=highest)
-        for x, kind in ((judge, _JUDGE), (human, _HUMAN))
+        labels_of(kind, x, highest=highest) if isinstance(x, (str, PathLike)) else as_labels(x, name, highest)
+        for x, kind, name in ((judge, _JUDGE, "the judge's labels"), (human, _HUMAN, "people's labels"))
     )
-    judge, human = (x.files if isinstance(x, Labels) else str(x) for x in (judge, human))
+    judge, human = (
+        str(x) if isinstance(x, (str, PathLike)) else read.files for x, read in ((judge, labels), (human, people))
+    )
     pooled = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool or ())
     for given in (labels, people) if pool is not None else ():
         refuse_unknown(given, pooled)

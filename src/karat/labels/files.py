@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from karat.errors import ConfigError, InputError
 from karat.files.append_log import LineFile, NotContinued
 from karat.files.atomic_write import check_writable, write_whole
-from karat.files.decode_errors import DECODE_ERRORS
+from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source, SourcePlace
 from karat.formats.records import RecordDecoder, read_records
 
@@ -148,6 +148,9 @@ class Labels(msgspec.Struct):
     def __iter__(self) -> Iterator[Label]:
         return iter(self.entries)
 
+    def __repr__(self) -> str:
+        return f"Labels({self.files!r}, labels={len(self)}, annotators={self.annotators})"
+
     @property
     def annotators(self) -> list[str]:
         return list(dict.fromkeys(label.annotator for label in self.entries))
@@ -204,6 +207,34 @@ def read_labels(
             _check(label, place, highest)
             if kind is None or label.kind == kind:
                 labels.add(label, place)
+    return labels
+
+
+class Labelled(Protocol):
+    """What holds labels, such as what `judge_pool` returns."""
+
+    @property
+    def labels(self) -> list[Label]: ...
+
+
+HeldLabels = Labels | Labelled | Iterable[Label | Mapping[str, Any]]
+LabelsGiven = str | PathLike[str] | HeldLabels
+
+
+def as_labels(given: HeldLabels, name: str, highest: float = HIGHEST) -> Labels:
+    """Labels that a program holds: of `judge_pool`, or one by one, as `Label`s or dicts with the same fields."""
+    if isinstance(given, Labels):
+        return given
+    labels = Labels()
+    held: Any = given
+    for number, one in enumerate(getattr(held, "labels", held), 1):
+        place = SourcePlace(name, number)
+        try:
+            label = one if isinstance(one, Label) else msgspec.convert(one, Label)
+        except msgspec.ValidationError as error:
+            raise refusal(error, name, number, one) from error
+        _check(label, place, highest)
+        labels.add(label, place)
     return labels
 
 

@@ -23,7 +23,18 @@ from karat.formats.questions import bare_questions, is_bare
 from karat.formats.read import read_gold
 from karat.labels.agreement import settle
 from karat.labels.calibration_file import is_calibration, known_judge, read_calibration
-from karat.labels.files import HIGHEST, Key, Kind, Label, Labels, contradiction, read_labels, read_pool
+from karat.labels.files import (
+    HIGHEST,
+    Key,
+    Kind,
+    Label,
+    Labels,
+    LabelsGiven,
+    as_labels,
+    contradiction,
+    read_labels,
+    read_pool,
+)
 from karat.scoring.extra_labels import Labelling, Named
 
 _SETTLE = (
@@ -47,7 +58,7 @@ def read_gold_or_queries(gold: Any, **options: Any) -> Gold:
 
 def with_labels(
     gold: Gold,
-    labels: Labels | str | PathLike[str] | Sequence[Label],
+    labels: LabelsGiven,
     *,
     doc_of: str = "#",
     highest: float = HIGHEST,
@@ -61,7 +72,10 @@ def with_labels(
     if isinstance(labels, (str, PathLike)):
         labels = read_labels(labels, highest=highest)
     elif not isinstance(labels, Labels):
-        labels = Labels(list(labels), [SourcePlace("labels", None)] * len(labels))
+        given: Any = labels
+        held, place = list(getattr(given, "labels", given)), SourcePlace("labels", None)
+        ready = all(isinstance(label, Label) for label in held)
+        labels = Labels(held, [place] * len(held)) if ready else as_labels(held, "labels", highest)
     return _labelled(on_scale(gold, _grades(labels), highest=highest, gold_scale=gold_scale), labels, doc_of)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +19,7 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError
 from karat.formats.corpus import is_text_folder, read_corpus
 from karat.formats.read import read_run
-from karat.labels.files import Origin, PoolEntry
+from karat.labels.files import Origin, PoolEntry, write_pairs
 from karat.labels.influence import FoundPair, find_influence
 from karat.labels.labelled_gold import read_gold_or_queries
 from karat.matching.near_duplicates import near_duplicates
@@ -56,6 +58,20 @@ class Pool(msgspec.Struct, frozen=True):
 
     entries: list[PoolEntry]
     summary: Pooling
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[PoolEntry]:
+        return iter(self.entries)
+
+    def __repr__(self) -> str:
+        return f"Pool of {len(self)} pairs for {self.summary.queries} queries, {self.summary.judged} judged before"
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the pairs as JSONL, to be labelled."""
+        write_pairs(path, self.entries)
+        return Path(path)
 
 
 def make_pool(

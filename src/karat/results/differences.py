@@ -47,6 +47,13 @@ class Difference(msgspec.Struct, frozen=True):
     certain: bool = False  # beyond chance: the interval leaves out 0 and p is at most 1 − level
     reading: InAWord = "undefined"  # what interval and p say together, in a word
 
+    def __repr__(self) -> str:
+        if self.delta is None:
+            return f"{self.metric}: undefined"
+        limits = "" if self.low is None or self.high is None else f" [{self.low:+.4f}, {self.high:+.4f}]"
+        p = "" if self.p is None else f", p={self.p:.2g}"
+        return f"{self.metric} {self.delta:+.4f}{limits}{p}, n={self.n}: {self.reading}"
+
 
 def reading_of(delta: float | None, direction: str, *, certain: bool, few: bool, moved: bool) -> InAWord:
     """What interval and p say together, in a word."""

@@ -36,6 +36,12 @@ class SummaryRow(msgspec.Struct, frozen=True):
     few: bool = False  # too few queries to judge by
     distribution: Distribution | None = None
 
+    def __repr__(self) -> str:
+        if self.mean is None:
+            return f"{self.metric}: undefined"
+        limits = "" if self.low is None or self.high is None else f" [{self.low:.4f}, {self.high:.4f}]"
+        return f"{self.metric} {self.mean:.4f}{limits}, n={self.n}"
+
 
 class Scores(Bulk, frozen=True):
     """Values of several metrics on the same queries, with what else their means depend on."""

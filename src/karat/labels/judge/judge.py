@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
@@ -63,7 +63,7 @@ class Judging:
     """A judge before a pool: says what it will cost, then does it."""
 
     @takes(JudgeOptions)
-    def __init__(self, pool: str | PathLike[str] | Sequence[PoolEntry], **options: Unpack[JudgeKeywords]) -> None:
+    def __init__(self, pool: str | PathLike[str] | Iterable[PoolEntry], **options: Unpack[JudgeKeywords]) -> None:
         asked = JudgeOptions(**options)
         self.prices: Prices | None = None if asked.prices is None else read_prices(asked.prices)
         self.label = str(pool) if isinstance(pool, (str, PathLike)) else "a pool"
@@ -159,7 +159,7 @@ class Judging:
 
 @takes(JudgeOptions)
 def judge_pool(
-    pool: str | PathLike[str] | Sequence[PoolEntry],
+    pool: str | PathLike[str] | Iterable[PoolEntry],
     *,
     output: str | PathLike[str] | None = None,
     progress: Progress | None = None,

@@ -30,6 +30,9 @@ class Finding(msgspec.Struct, frozen=True):
     what_to_try: list[str]
     numbers: list[Number]
 
+    def __repr__(self) -> str:
+        return f"{self.title} ({self.sure})"
+
 
 T = TypeVar("T")
 _NAMES = {1: "likely", 2: "strong"}
