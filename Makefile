@@ -43,7 +43,7 @@ test: .venv/.frameworks native browser java
 # What is printed, shown and written, as it is now: read the difference before you commit it.
 golden: .venv/.frameworks
 	KARAT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -n auto --dist loadfile \
-	$$(grep -rl --include='test_*.py' 'from golden import check' tests)
+	$$(grep -rlE --include='test_*.py' 'from golden import|KARAT_UPDATE_GOLDEN' tests)
 
 # The native reader, compiled anew; without a C compiler Karat reads with msgspec and polars alone.
 native: .venv/.core

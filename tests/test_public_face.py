@@ -179,7 +179,7 @@ def test_the_rooms_need_no_import_of_their_own() -> None:
 def test_everything_tells_itself_in_a_line(result: karat.Result, held: dict[str, Any]) -> None:
     pool = karat.labels.make_pool([OLD], {"q_000101": ["doc_101#p1"]}, k=3)
     things = [karat.read_gold(GOLD), karat.read_run(OLD), result["recall@5"], held["comparison"]["recall@5"]]
-    for thing in (*things, *result.findings, pool):
+    for thing in (*things, *result.findings, *held["triage"].cases, pool):
         assert len(repr(thing)) < 200
         assert " at 0x" not in repr(thing)
         assert "\n" not in repr(thing)
@@ -191,7 +191,9 @@ def test_labels_go_from_one_function_to_the_next(tmp_path: Path) -> None:
     run = [{"query_id": f"q{i}", "topk": [{"chunk_id": c, "text": c} for c in ("red", "blue")]} for i in range(8)]
     pool = karat.labels.make_pool([run], gold)
     assert len(pool) == len(list(pool)) == 16
-    judged = karat.labels.judge_pool(pool, judge=lambda query, passage: 2 if "red" in passage else 0, cache=None)
+    judged = karat.labels.judge_pool(
+        pool, judge=lambda query, passage: 2 if "red" in passage else 0, cache=tmp_path / "cache"
+    )
     people = [
         {"query_id": f"q{i}", "chunk_id": c, "grade": 2 * (c == "red" or i == 0), "annotator": "ann"}
         for i in range(8)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,8 @@ def ask(root: Path, calls: Sequence[Call], *options: str, mode: str = "auto") ->
     arguments = ["-c", command, "mcp", "--root", str(root), *options]
     paths = {"PYTHONPATH": str(Path(karat.__file__).parents[1])}
     server = StdioServerParameters(command=sys.executable, args=arguments, env=paths)
-    found = asyncio.run(talk())
+    with ThreadPoolExecutor(1) as pool:  # a browser of another test may keep a loop in this thread
+        found = pool.submit(asyncio.run, talk()).result()
     return *found, (root.parent / "stderr").read_text()
 
 

@@ -48,7 +48,23 @@ _REPORTS = {
     "synthesis": ("models", "synthesis_report"),
     "triage": ("triage", "triage_report"),
 }
-_TELLING = {"comparison": "differences", "gates": "verdicts", "sweep": "points", "triage": "cases"}  # else the first
+# What `to_polars()` gives without a name; else the first table that is not about the object itself.
+_TELLING = {
+    "agreement": "kappas",
+    "calibration": "overall",
+    "comparison": "differences",
+    "gates": "verdicts",
+    "judgements": "labels",
+    "ladder": "rungs",
+    "leaderboard": "systems",
+    "plan": "rows",
+    "selftest": "alarms",
+    "stress": "rows",
+    "sweep": "points",
+    "synthesis": "queries",
+    "triage": "cases",
+}
+_ABOUT = ("about", "dataset", "statistics", "spending")
 _IN_A_VIEW = ("doubts", "glance", "panel", "over_k", "systems")  # of a page, what a notebook shows
 _LINES, _WIDTH = 8, 100
 
@@ -117,7 +133,7 @@ def frame(thing: object, table: str | None) -> pl.DataFrame:
         name = table or "summary"
         return joined_frame(results, TABLES[name] if name in TABLES else found_frame(name))
     tables = tables_of(thing)
-    first = _TELLING.get(_kind(thing)) or next(name for name in (*tables, "about") if name != "about" or table)
+    first = _TELLING.get(_kind(thing)) or next((name for name in tables if name not in _ABOUT), "about")
     return frame_of(find_table(tables, table or first))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+import warnings
 from functools import cache
 from typing import Any
 
@@ -105,7 +106,9 @@ def _stemmer(name: str) -> Any:
 def _stop_words(name: str, asked: bool) -> frozenset[str]:
     """Those that bm25s lists for the language. Its short English list is Lucene's."""
     try:
-        from bm25s import stopwords
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # in a notebook it asks for progress bars, and shows none here
+            from bm25s import stopwords
     except ImportError:
         raise MissingExtra("lexical search", "bm25s", "baselines") from None
     english = "EN_PLUS" if asked else "EN"

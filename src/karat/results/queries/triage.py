@@ -13,7 +13,7 @@ from karat.data.attributes import language_of
 from karat.data.corpus import Corpus
 from karat.data.ids import DocRule, Floats
 from karat.data.saved import SavedOfSystem
-from karat.errors import ConfigError, MissingExtra
+from karat.errors import ConfigError, MissingExtra, shorten
 from karat.results.analyses.base import Setup
 from karat.results.analyses.waterfall import Waterfall, locate
 from karat.results.bm25_baseline import word_search
@@ -44,6 +44,9 @@ class Case(msgspec.Struct, frozen=True):
     bm25: list[ShownHit] | None = None  # what word search finds in the corpus; null: no corpus, or in brief
     bm25_relevant: int | None = None  # how many of the first ten that it finds are relevant; null: no corpus
     lost: dict[str, int] = {}  # stage → relevant items that it lost, as in the waterfall
+
+    def __repr__(self) -> str:
+        return f"{self.query_id}: {self.kind}, {self.gold_items} to find ({shorten(self.query or 'no text', 60)})"
 
 
 class Triage(SavedOfSystem, frozen=True, kw_only=True):
