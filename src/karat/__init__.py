@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING
 from karat.lazy import public
 
 if TYPE_CHECKING:
+    from karat import history as history
+    from karat import labels as labels
+    from karat import systems as systems
     from karat.errors import KaratError as KaratError
     from karat.formats.read import read_gold as read_gold
     from karat.formats.read import read_run as read_run
@@ -98,4 +101,4 @@ _RENAMED = {
     "with_labels": "karat.labels.with_labels",
 }
 
-__getattr__, __dir__ = public(__name__, _WHERE, _RENAMED)
+__getattr__, __dir__ = public(__name__, _WHERE, _RENAMED, ("history", "labels", "systems"))

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 
 
 def public(
-    package: str, where: Mapping[str, str], renamed: Mapping[str, str] | None = None
+    package: str,
+    where: Mapping[str, str],
+    renamed: Mapping[str, str] | None = None,
+    packages: Collection[str] = (),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package. `where`: name → module; `renamed`: old name → what to write instead."""
+    """`__getattr__` and `__dir__` of a package. `where`: name → module; `renamed`: old name → what to write instead;
+    `packages`: those inside it that `import karat` alone makes known."""
 
     def get(name: str) -> object:
         if name in where:
             value = getattr(import_module(where[name]), name)
             setattr(sys.modules[package], name, value)
             return value
+        if name in packages:
+            return import_module(f"{package}.{name}")
         instead = (renamed or {}).get(name)
         hint = f": use {instead}" if instead else ""
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[package])
