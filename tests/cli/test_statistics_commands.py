@@ -56,7 +56,7 @@ COMMANDS = {
     "plan": ("eval", "power", BEFORE, "--gold", GOLD, "--against", AFTER),
 }
 # Options that would do nothing there, and that the command therefore does not have.
-NOT_OFFERED = {("plan", "--resamples"), ("plan", "--seed"), ("plan", "--interval"), ("eval", "sweep", "--k")}
+NOT_OFFERED = {("plan", "--resamples"), ("plan", "--seed"), ("plan", "--interval"), ("sweep", "--k")}
 
 
 # --- what every command promises
