@@ -14,6 +14,8 @@ from karat.scoring.views import Need
 
 _PEOPLE = "labels of people for some of the judge's pairs (--calibration)"
 
+INVERTED = "This judge is inverted: it calls relevant what people call irrelevant. Check its scale and its prompt."
+
 
 class JudgeEstimate(NamedTuple):
     """A mean over queries, as people would have labelled all hits."""
@@ -22,6 +24,7 @@ class JudgeEstimate(NamedTuple):
     low: float
     high: float
     n: int
+    inverted: bool  # the judge calls relevant what people call irrelevant; the estimate goes by what people say
 
 
 def judge_need(setup: Setup) -> Need:
@@ -46,7 +49,7 @@ def judge_estimate(result: Result, metric: Metric) -> JudgeEstimate | str:
     row = next((row for row in found.rows if (row.metric, row.kind) == wanted), None)
     if row is None or row.value is None or row.low is None or row.high is None:
         return _why_none(result, metric, found)
-    return JudgeEstimate(row.value, row.low, row.high, row.n)
+    return JudgeEstimate(row.value, row.low, row.high, row.n, found.inverted)
 
 
 def _why_none(result: Result, metric: Metric, found: BoundsFound) -> str:

@@ -344,6 +344,21 @@ def test_filters_on_one_side_are_refused_from_files(
         assert karat_command(command, *arguments, "--force")[0] == 0
 
 
+def test_other_lists_are_refused_and_other_meanings_of_scores_are_told(tmp_path: Path) -> None:
+    hits = [{"chunk_id": c, "score": s} for c, s in (("a", 0.9), ("b", 0.4))]
+    run, gold = tmp_path / "run.jsonl", {f"q{i}": ["b"] for i in range(30)}
+    run.write_text("".join(json.dumps({"query_id": q, "topk": hits, "raw": hits}) + "\n" for q in gold))
+    files = {}
+    for name, options in {"final": {}, "raw": {"hits": "raw"}, "low": {"scores": "lower-is-better"}}.items():
+        files[name] = str(tmp_path / f"{name}.json")
+        export([karat.evaluate(run, gold, ["mrr"], sampling=QUICK, **options)], files[name])
+    with refused("not-comparable", ConfigError):
+        pair(files["final"], files["raw"], metrics=None)
+    assert ["--hits" in note for note in pair(files["final"], files["raw"], metrics=None, force=True).notes] == [True]
+    assert pair(files["raw"], files["raw"], metrics=None).notes == []
+    assert ["lower-is-better" in note for note in pair(files["final"], files["low"], metrics=None).notes] == [True]
+
+
 def test_other_labels_of_shared_queries_are_refused() -> None:
     """Version and hash say nothing of a gold set that is a dict."""
     run, gold = {"p": ["a", "b"], "q": ["a", "b"]}, {"p": {"a": 1}, "q": {"b": 2}}
