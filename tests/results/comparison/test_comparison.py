@@ -286,6 +286,7 @@ def edit(file: Path, **changes: Any) -> str:
         ({"settings": {"min_score": 0.5}}, "None and 0.5"),
         ({"settings": {"top_k": 3}}, "None and 3"),
         ({"settings": {"no_future": True}}, "False and True"),
+        ({"settings": {"normalize_ids": True}}, "False and True"),
     ],
 )
 def test_what_does_not_measure_the_same_is_refused_unless_forced(saved: Path, change: Any, words: str) -> None:
@@ -319,6 +320,7 @@ FILTERED = [
     ({"min_score": 0.5}, {"min_score": 0.4}),
     ({"top_k": 3}, {"top_k": 4}),
     ({"no_future": True}, {}),
+    ({"normalize_ids": True}, {}),
 ]
 
 

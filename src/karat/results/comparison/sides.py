@@ -31,7 +31,7 @@ _SIDES = ("baseline", "candidate")
 # What results must have been told alike.
 SETTINGS = (
     *("missing", "doc_of", "k", "fuzzy_threshold", "score_width", "ties", "no_relevant"),
-    *("min_score", "top_k", "no_future"),
+    *("min_score", "top_k", "no_future", "normalize_ids"),
 )
 
 
