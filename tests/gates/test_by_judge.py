@@ -15,6 +15,7 @@ import karat
 from karat.gates.by_judge import INVERTED
 from karat.gates.criteria import parse_gate
 from karat.labels.labelled_gold import read_labelling
+from karat.results.analyses.bounds import BELOW_SCALE
 
 Call = Callable[..., tuple[int, str, str]]
 QUERIES, HITS = 80, 6
@@ -107,6 +108,25 @@ def test_an_inverted_judge_is_called_so(
     code, found = verdict(files, karat_command, asked, "--labels", judge, "--calibration", files["human"])
     assert (code, INVERTED in found["reason"], INVERTED in usual["reason"]) == (0, True, False)
     true = karat.evaluate(files["lists"], files["truth"], [metric]).means[metric]
+    assert found["low"] < true < found["high"]
+
+
+@pytest.mark.parametrize(("metric", "told"), [("precision@5", False), ("ndcg@5", True)])
+def test_labels_that_only_say_relevant_or_not(
+    files: dict[str, Any], tmp_path: Path, karat_command: Call, metric: str, told: bool
+) -> None:
+    """On a scale up to 2 they are worth less than gold without grades; on one up to 1 they are worth as much."""
+    binary = {}
+    for name in ("judge", "human"):
+        labels = [json.loads(line) for line in Path(files[name]).read_text().splitlines()]
+        labels = [{**label, "grade": int(label["grade"] > 0)} for label in labels]
+        binary[name] = write(tmp_path / f"{name}.jsonl", labels)
+    asked, labels = f"{metric} >= 0.1 by judge", ("--labels", binary["judge"], "--calibration", binary["human"])
+    _, usual = verdict(files, karat_command, asked, *labels)
+    code, found = verdict(files, karat_command, asked, *labels, "--max-grade", "1")
+    assert (code, BELOW_SCALE in usual["reason"], BELOW_SCALE in found["reason"]) == (0, told, False)
+    truth = {query: {hit: int(grade > 0) for hit, grade in grades.items()} for query, grades in files["truth"].items()}
+    true = karat.evaluate(files["lists"], truth, [metric]).means[metric]
     assert found["low"] < true < found["high"]
 
 

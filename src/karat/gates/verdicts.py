@@ -82,7 +82,7 @@ class GateJudge(msgspec.Struct):
 
     def _by_judge(self, gate: Gate) -> GateVerdict:
         """By the estimate from a judge's labels, with the interval that people's labels give it."""
-        from karat.gates.by_judge import INVERTED, judge_estimate
+        from karat.gates.by_judge import judge_estimate
 
         metric, line = gate.parsed, gate.threshold
         if (unusable := self._unusable(gate, np.arange(len(self.result.rows)))) is not None:
@@ -97,8 +97,7 @@ class GateJudge(msgspec.Struct):
         ruling = replace(rule(GatedValue(found.value, lambda _: limits, found.n), line, levels), needed=None)
         reason = rules.floor_reason(metric, self._unit(metric), found.value, limits, line, False, gate.on, ruling)
         reason = f"By the judge's labels, corrected by people's: {reason}"
-        if found.inverted:
-            reason += f" {INVERTED}"
+        reason = " ".join([reason, *found.warnings])
         parts = [Condition("floor", ruling.outcome, reason, ruling.certain)]
         verdict = self._said(gate, None, ruling.outcome, reason, found.n, parts)
         return msgspec.structs.replace(verdict, value=found.value, low=found.low, high=found.high, limit=line)
