@@ -22,7 +22,7 @@ from karat.results.saved import SavedResult, is_saved, read_saved
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.options import named_sampling
-from karat.scoring.views import ORIGINAL, RAW
+from karat.scoring.views import ORIGINAL, OWN, RAW
 
 if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
@@ -123,9 +123,14 @@ def _different_data(first: Result, other: Result) -> list[str]:
 
 def _different_lists(first: Result, other: Result) -> list[str]:
     """Final lists on one side, and on the other those before reranking or rewriting (`--hits`)."""
-    read = [side.provenance.get("hits") for side in (first, other)]
-    lists = [name if name in (RAW, ORIGINAL) else "topk" for name in read]
+    lists = [lists_read(side) for side in (first, other)]
     return [] if lists[0] == lists[1] else [f"the lists are {lists[0]} and {lists[1]} (--hits)"]
+
+
+def lists_read(result: Result) -> str:
+    """Which lists of the run were evaluated, as `--hits` names them."""
+    said = result.provenance.get("hits")
+    return said if said in (RAW, ORIGINAL) else OWN
 
 
 def _different_definitions(first: Result, other: Result) -> list[str]:
