@@ -8,17 +8,20 @@ from importlib import import_module
 
 
 def public(
-    package: str, where: Mapping[str, str], renamed: Mapping[str, str] | None = None, rooms: Collection[str] = ()
+    package: str,
+    where: Mapping[str, str],
+    renamed: Mapping[str, str] | None = None,
+    packages: Collection[str] = (),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package. `where`: name → module; `renamed`: old name → what to write instead;
-    `rooms`: packages below this one, which need no import of their own."""
+    `packages`: those inside it that `import karat` alone makes known."""
 
     def get(name: str) -> object:
         if name in where:
             value = getattr(import_module(where[name]), name)
             setattr(sys.modules[package], name, value)
             return value
-        if name in rooms:
+        if name in packages:
             return import_module(f"{package}.{name}")
         instead = (renamed or {}).get(name)
         hint = f": use {instead}" if instead else ""

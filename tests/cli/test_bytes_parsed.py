@@ -88,7 +88,7 @@ def counted(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def arguments_of(command: str, run: Path, runs: dict[str, Path]) -> str:
-    few = "" if command.startswith("eval triage") else " --resamples 100"
+    few = "" if command.startswith("triage") else " --resamples 100"
     return COMMANDS[command].format(run=run, other=runs["other"], gold=runs["gold"], corpus=CORPUS) + few
 
 

@@ -76,7 +76,7 @@ BASE: dict[str, list[str]] = {
     ],
     "agree": ["labels", "agree", "human.jsonl", "other.jsonl", "--json"],
     "merge": ["labels", "merge", "human.jsonl", "--gold", "gold.jsonl", "-o", "merged.jsonl", "--json"],
-    "pool": ["labels", "pool", "run.jsonl", "--gold", "gold.jsonl", "--k", "2", "-o", "pooled.jsonl", "--json"],
+    "pool": ["labels", "pool", "run.jsonl", "--gold", "gold.jsonl", "--depth", "2", "-o", "pooled.jsonl", "--json"],
 }
 # What an option is given, and what must be said besides for it to matter.
 GIVEN: dict[str, tuple[list[str], list[str]]] = {
@@ -132,7 +132,8 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "spark_master": (["--spark-master", "local[1]"], []),
     "run_columns": (["--run-columns", "columns.yaml"], []),
 }
-BESIDES = {(command, "max_grade"): ["--labels", "judge.jsonl"] for command in ("eval", "compare", "pool")}
+BESIDES = {(command, "max_grade"): ["--labels", "judge.jsonl"] for command in ("eval", "compare")}
+BESIDES |= {("labels", "pool", option): ["--labelled", "judge.jsonl"] for option in ("max_grade", "gold_scale")}
 BY_JUDGE = ["--gate", "precision@5 >= 0.1 by judge", "--gate", "ndcg@10 >= 0.1"]
 BESIDES["gate", "labels"] = BY_JUDGE
 BESIDES["gate", "calibration"] = BESIDES["gate", "gold_scale"] = [*BY_JUDGE, "--labels", "judge.jsonl"]

@@ -207,11 +207,11 @@ def test_documents_of_a_folder_are_cut_and_searched(folder: Path) -> None:
     done = karat(folder, "eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "--json")
     assert json.loads(done.stdout)["summary"][0]["mean"] == 1.0, "the gold names the document"
     (folder / "wanted.jsonl").write_text('{"query_id": "q", "query": "refund a card", "gold": ["hours.txt"]}\n')
-    done = karat(folder, "triage", "run.jsonl", "--gold", "wanted.jsonl", "--corpus", "texts", "--json")
+    done = karat(folder, "eval", "triage", "run.jsonl", "--gold", "wanted.jsonl", "--corpus", "texts", "--json")
     (case,) = json.loads(done.stdout)["cases"]
     assert all("refund a card" in hit["passage"]["text"] for hit in case["hits"]), "cut as the log says, not as usual"
     assert [hit["id"] for hit in case["bm25"]] == [hit["chunk_id"] for hit in record["topk"]]
-    karat(folder, "pool", "run.jsonl", "--gold", "wanted.jsonl", "--corpus", "texts", "-o", "pool.jsonl")
+    karat(folder, "labels", "pool", "run.jsonl", "--gold", "wanted.jsonl", "--corpus", "texts", "-o", "pool.jsonl")
     pooled = records(folder / "pool.jsonl")
     assert len(pooled) == len(record["topk"])
     assert all("refund a card" in pair["text"] for pair in pooled), "a pool is cut as the log says, too"

@@ -550,7 +550,7 @@ def test_the_functions_name_every_option_with_its_default(function: Callable[...
 
 
 def test_the_function_tells_of_every_option() -> None:
-    told = karat.judge.__doc__ or ""
+    told = karat.labels.judge_pool.__doc__ or ""
     assert [name for name in inspect.signature(karat.labels.judge_pool).parameters if f"`{name}`" not in told] == [
         "pool",
         "progress",

@@ -133,7 +133,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     pairs = [{"query_id": query, "chunk_id": f"{query}#{i}"} for query in QUERIES for i in range(len(TEXTS))]
     pool = [{**pair, "query": QUERIES[str(pair["query_id"])], "text": TEXTS[i % 5]} for i, pair in enumerate(pairs)]
     judged = [{**pair, "grade": i % 3, "annotator": "m-1", "kind": "judge"} for i, pair in enumerate(pairs)]
-    for name, lines in (("pool", [{**x, "origin": {"ranks": {"bm25": 1}}} for x in pool]), ("judge", judged)):
+    for name, lines in (
+        ("labels", "pool", [{**x, "origin": {"ranks": {"bm25": 1}}} for x in pool]),
+        ("labels", "judge", judged),
+    ):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     files = [str(tmp_path / f"{name}.jsonl") for name in ("pool", "labels", "judge")]
     with open_desk(files[:1], files[1], files[2:]) as opened:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_origin
 
 import click
+from click.shell_completion import CompletionItem
 
 from karat.cli.help import KaratCommand
 from karat.cli.trust import trust_option
@@ -164,10 +165,24 @@ def input_files(options: Mapping[str, Any], *kinds: type) -> list[str]:
     return found
 
 
+class MetricName(click.ParamType):  # type: ignore[type-arg]
+    """A metric, or several with commas between; shells complete it."""
+
+    name = "text"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from karat.scoring.metrics.reference import describe_all
+
+        before, comma, last = incomplete.rpartition(",")
+        names = [each.written.replace("@k", "@5") for each in describe_all()]
+        return [CompletionItem(before + comma + name) for name in names if name.startswith(last)]
+
+
 metric_option = click.option(
     "--metric",
     "-m",
     "metrics",
+    type=MetricName(),
     multiple=True,
     help="Metric such as recall@5; repeat, or separate by commas. `karat metrics` lists them.",
 )

@@ -116,7 +116,7 @@ def test_the_page_names_options_and_variables_that_exist(github: Any) -> None:
     section = page.partition("## A comment on the pull request")[2].partition("\n## ")[0]
     code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "src" / "karat" / "net").rglob("*.py"))
     options = set(re.findall(r"(?<=[` ])--[a-z-]+", section)) - {"--gold"}
-    assert options == set(re.findall(r"--[a-z-]+", github.karat("-h").stdout)) - {"--help"}
+    assert options == set(re.findall(r"--[a-z-]+", github.karat("-h").stdout)) - {"--help", "--quiet"}
     foreign = {"HTTPS_PROXY", "NO_PROXY"}
     assert {v for v in re.findall(r"\b[A-Z]+_[A-Z0-9_]+\b", section) if v not in code} == foreign
     for example in re.findall(r"```yaml\n(.*?)```", section, re.S):
