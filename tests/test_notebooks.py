@@ -53,5 +53,5 @@ def test_a_notebook_shows_what_it_says(path: Path, tmp_path: Path, monkeypatch: 
 def test_outputs_hold_nothing_of_the_machine(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert re.findall(r"(?<![\w.])/(?:tmp|home|root|Users|var|work|opt)/", text) == []
-    assert re.findall(r"\d{4}-\d\d-\d\dT\d\d:\d\d", text) == []
+    assert re.findall(r"\d\dT\d\d:", text) == []  # a moment
     assert len(text) < 200_000

@@ -69,6 +69,20 @@ def test_links_that_lead_out_are_refused(folder: GuardedFolder, link: str) -> No
     assert code(folder.read, asked.get(link, link), "run") == "outside-root"
 
 
+def test_a_link_that_stays_inside_is_followed_to_one_that_does_not(folder: GuardedFolder) -> None:
+    (folder.path / "other").mkdir()
+    (folder.path / "other" / "test.tsv").symlink_to(folder.path.parent / "outside" / "x.jsonl")
+    (folder.path / "set").mkdir()
+    (folder.path / "set" / "qrels").symlink_to("../other")
+    (folder.path / "set" / "queries.jsonl").write_text("{}")
+    for name in ("set", "set/queries.jsonl"):
+        assert code(folder.read, name, "gold") == "outside-root"
+    (folder.path / "other" / "test.tsv").unlink()
+    assert folder.read("set", "gold") == "set"
+    (folder.path / "set" / "up").symlink_to("..")
+    folder.read("set", "gold")  # links in a circle come to an end
+
+
 def test_what_is_read_beside_a_gold_set_is_guarded_too(folder: GuardedFolder) -> None:
     (folder.path / "dataset.yaml").symlink_to(folder.path.parent / "outside" / "x.jsonl")
     assert code(folder.read, "run.jsonl", "gold") == "outside-root"

@@ -97,5 +97,6 @@ class GuardedFolder:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
+    """Everything in a folder, also behind links: each is looked at before what it leads to is."""
+    for place, folders, files in os.walk(folder, followlinks=True):
         yield from (Path(place, name) for name in (*folders, *files))
