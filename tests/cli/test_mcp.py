@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, StdioServerParameters, stdio_client
 
 import karat
 from karat.errors import KaratError
@@ -64,7 +64,7 @@ def ask(root: Path, calls: Sequence[Call], *options: str, mode: str = "auto") ->
     """Answers to some calls, what the server says of itself, its tools, and what it printed besides."""
 
     async def talk() -> tuple[list[Any], Any, list[Any]]:
-        async with Client(server, mode=mode) as client:
+        async with Client(stdio_client(server), mode=mode) as client:
             tools = (await client.list_tools()).tools
             return [await client.call_tool(name, arguments) for name, arguments in calls], client.instructions, tools
 
