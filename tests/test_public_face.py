@@ -122,6 +122,12 @@ def test_whatever_people_hold_can_be_shown_and_saved(name: str, held: dict[str, 
     assert thing.save(f"{thing.table_names[0]}={tmp_path / 'table.csv'}") == tmp_path / "table.csv"
 
 
+@pytest.mark.parametrize("name", ["result", "comparison", "verdicts", "sweep", "triage", "plan"])
+def test_links_of_a_view_lead_somewhere(name: str, held: dict[str, Any]) -> None:
+    view = held[name]._repr_html_()
+    assert set(re.findall(r'href="#([^"]+)"', view)) <= set(re.findall(r'\bid="([^"]+)"', view))
+
+
 def test_a_view_shows_the_charts_of_the_page(held: dict[str, Any]) -> None:
     assert held["result"]._repr_html_().count("<svg") >= 2
     assert held["sweep"]._repr_html_().count("<svg") >= 1

@@ -66,6 +66,7 @@ _TELLING = {
 }
 _ABOUT = ("about", "dataset", "statistics", "spending")
 _IN_A_VIEW = ("doubts", "glance", "panel", "over_k", "systems")  # of a page, what a notebook shows
+_LINK = re.compile(r'<a [^>]*?href="#([^"]+)"[^>]*>(.*?)</a>', re.S)
 _LINES, _WIDTH = 8, 100
 
 
@@ -181,7 +182,10 @@ def view(thing: object) -> str:
         sections = [section for section in sections if section.name in _IN_A_VIEW]
     page_of = environment().get_template("view.html")
     shown = redact_all(report.page_title or report.title)
-    return page_of.render(title=shown, sections=place(sections), style=Markup(_scoped_style()))  # Karat's own file
+    made = page_of.render(title=shown, sections=place(sections), style=Markup(_scoped_style()))  # Karat's own file
+    there = set(re.findall(r'\bid="([^"]+)"', made))
+    # What leads to a section that only the page has is plain text here.
+    return _LINK.sub(lambda link: link[0] if link[1] in there else link[2], made)
 
 
 def _scoped_style() -> str:
