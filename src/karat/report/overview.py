@@ -12,10 +12,10 @@ from karat.report.blocks import Block, Section, Table, Text
 from karat.results.diagnosis.finding import Finding
 from karat.results.numbers import amount, counted
 from karat.results.result import Result
+from karat.results.summary import MOST_MISSING
 
 _USUAL = {"gold", "qrels", "queries", "labels", "test", "dev", "train"}  # names of files that tell nothing of the data
 _ENDINGS = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".trec", ".txt", ".run", ".qrels", ".gz", ".zst", ".yaml"}
-_ALLOWED = 0.1  # share of queries that may be missing, as gates have it
 SURE = (
     "strong, likely: how sure the finding is. What to try is where such numbers usually lead; the cause itself is not "
     "proven."
@@ -89,7 +89,14 @@ def in_doubt(result: Result) -> str | None:
         return "ids do not match" if doubts.ids.sure else "no hit is a gold item"
     if doubts.scores is not None:
         return "are the scores distances?"
-    if result.missing_share <= _ALLOWED:
+    if doubts.order is not None and doubts.order.sure:
+        return "are the rows in ranking order?"
+    return lost_queries(result)
+
+
+def lost_queries(result: Result) -> str | None:
+    """How many queries failed or are missing, where that is more than gates allow."""
+    if result.missing_share <= MOST_MISSING:
         return None
     skipped = result.audit["missing_skipped"]
     failed, missing = result.audit["failed_queries"], result.audit["missing_queries"] + skipped

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from karat.errors import shorten
 from karat.results.numbers import counted
-from karat.scoring.doubts import Doubts, IdMismatch, NearIds, RisingScores
+from karat.scoring.doubts import Doubts, IdMismatch, NearIds, RisingScores, RowOrder
 from karat.scoring.metrics.base import Metric
 
 _SHOWN = 60  # characters of an id
@@ -17,7 +17,8 @@ def doubt_text(doubts: Doubts) -> list[str]:
     found = [] if doubts.ids is None else [_mismatch(doubts.ids)]
     if doubts.near is not None:
         found.append(_near(doubts.near, alone=doubts.ids is None))
-    return found if doubts.scores is None else [*found, _rising(doubts.scores)]
+    found += [] if doubts.scores is None else [_rising(doubts.scores)]
+    return found if doubts.order is None else [*found, _row_order(doubts.order)]
 
 
 def what_to_do(doubts: Doubts) -> list[str]:
@@ -75,10 +76,30 @@ def _near(found: NearIds, *, alone: bool) -> str:
 
 
 def _rising(found: RisingScores) -> str:
+    if found.field is not None:
+        return (
+            f"Hits are ordered by {_quoted(found.field)}, and the highest value counts as the best. If these are "
+            "distances, say --scores lower-is-better; else say --scores higher-is-better."
+        )
     return (
         f"Scores rise along the lists of {found.queries:,} of {counted(found.of)}, and the highest counts as the best. "
         "If they are distances, say --scores lower-is-better, or log score_order; else say --scores higher-is-better."
     )
+
+
+def _row_order(found: RowOrder) -> str:
+    part = "" if found.queries == found.of else f" for {found.queries:,} of {counted(found.of)}"
+    told = f"The table has neither rank nor score{part}"
+    if found.why == "rows":
+        return f"{told}: the order of its rows counts as the ranking. {_RANKED_BY}."
+    how = "sorted by id" if found.why == "by-id" else "not together"
+    return (
+        f"{told}, and the rows of a query are {how}: their order says nothing about relevance. {_RANKED_BY}. If the "
+        "rows are in ranking order all the same, say --scores as-listed."
+    )
+
+
+_RANKED_BY = "If a column ranks them, name it: --map rank=COLUMN or --map score=COLUMN"
 
 
 def _quoted(item: str) -> str:
@@ -96,14 +117,23 @@ def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str
             f"{_quoted(found.gold_id)}. No hit is a gold item, for any of {counted(found.queries)}."
         )
     if about == "scores":
-        return f"{name} has scores that rise along its lists: say --scores lower-is-better or higher-is-better."
+        assert doubts.scores is not None
+        field = doubts.scores.field
+        have = "scores that rise along its lists" if field is None else f"hits ordered by {_quoted(field)}"
+        return f"{name} has {have}: say --scores lower-is-better or higher-is-better."
+    if about == "order":
+        return (
+            f"{name} has neither rank nor score, and its rows are in no order of relevance. {_RANKED_BY}; or say "
+            "--scores as-listed."
+        )
     return None
 
 
 def gate_notes(doubts: Doubts) -> list[str]:
-    """What is said beside verdicts: of ids that surely differ, and of scores that rise, the verdicts tell."""
+    """What is said beside verdicts: of what makes them invalid, the verdicts tell."""
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
-    return doubt_text(Doubts(unsure, doubts.near))
+    order = doubts.order if doubts.order is not None and not doubts.order.sure else None
+    return doubt_text(Doubts(unsure, doubts.near, order=order))
 
 
 def judgeable(metrics: Sequence[Metric], sides: dict[str, Doubts]) -> tuple[list[Metric], list[str]]:
