@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -307,3 +308,54 @@ def test_a_gate_without_a_baseline_has_no_tick(karat_command: Call) -> None:
     assert "✓" not in out
     assert "✅ not checked" not in Path("comment.md").read_text()
     assert 'class="verdict not-checked"' in Path("page.html").read_text()
+
+
+# Headers of tables
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Question,Doc,Rank",
+        "query,document,score",
+        "user_query,retrievedDoc,position",
+        "question_id,retrieved_chunk_id,similarity_score",
+        "query_id,file,confidence",
+        "qid,pid,rank",
+        "Query,URL,Position",
+        "test case,result id,cosine",
+        "Frage,Dokument,Rang",
+        "q,d,s",
+    ],
+)
+def test_any_header_gets_a_map_that_works(header: str, karat_command: Call, karat_refuses: Refuses) -> None:
+    ranked = any(word in header.lower() for word in ("rank", "rang", "position"))
+    shuffled = [(q, item, at + 1 if ranked else 1 / (at + 1)) for q, i in LISTS.items() for at, item in enumerate(i)]
+    first, *others = shuffled
+    random.Random(5).shuffle(others)
+    text = "\n".join([header, *(f"{q},{item},{number}" for q, item, number in [first, *others])])
+    Path("run.csv").write_text(text + "\n")
+    error = karat_refuses("eval", "run.csv", "--gold", "gold.jsonl")
+    [pasted] = shlex.split(str(error.hint).partition("--map ")[2])
+    truth = found(karat_command, lines("right.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()]))
+    assert found(karat_command, "run.csv", "--map", pasted)["scores"] == truth["scores"]
+
+
+@pytest.mark.parametrize("header", ["Question,Relevant Document", "prompt,expected_source,relevance", "Frage,Dokument"])
+def test_any_header_of_a_gold_set_gets_a_map_that_works(
+    header: str, karat_command: Call, karat_refuses: Refuses
+) -> None:
+    graded = header.count(",") == 2
+    judged = [f"{q},d{at}" + ",1" * graded for at, q in enumerate(QUERIES)]
+    Path("gold.csv").write_text("\n".join([header, *judged]) + "\n")
+    run = lines("run.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    error = karat_refuses("eval", run, "--gold", "gold.csv")
+    [pasted] = shlex.split(str(error.hint).partition("--map ")[2])
+    code, out, _ = karat_command("eval", run, "--gold", "gold.csv", "-m", "recall@5,mrr", "--json", "--map", pasted)
+    assert (code, json.loads(out)["scores"]) == (0, found(karat_command, run)["scores"])
+
+
+@pytest.mark.parametrize("header", ["id,title,body", "name,mail,phone,city"])
+def test_tables_of_something_else_get_no_map(header: str, karat_refuses: Refuses) -> None:
+    Path("run.csv").write_text(f"{header}\n{','.join('abcd'[: header.count(',') + 1])}\n")
+    assert "--map query_id=" not in str(karat_refuses("eval", "run.csv", "--gold", "gold.jsonl"))

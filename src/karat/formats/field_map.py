@@ -291,6 +291,18 @@ _USUAL: dict[str, tuple[str, ...]] = {
     "grade": ("grade", "relevance", "rel", "label", "gain"),
     "latency_ms": ("latency_ms", "took_ms", "latency", "took", "elapsed_ms", "duration_ms", "time_ms"),
 }
+# Words in a longer name that tell the same, the likeliest first.
+_WORDS: dict[str, tuple[str, ...]] = {
+    "query_id": ("query", "question", "qid", "request", "topic", "search", "prompt", "case", "sample", "q"),
+    "chunk_id": (
+        *("chunk", "passage", "document", "doc", "docid", "pid", "node", "result", "hit", "context", "article"),
+        *("item", "page", "file", "url", "source", "retrieved", "d"),
+    ),
+    "score": ("score", "similarity", "sim", "cosine", "confidence", "distance", "dist", "relevance", "s"),
+    "rank": ("rank", "position", "pos", "order"),
+    "grade": ("grade", "relevance", "relevant", "rel", "label", "judgement"),
+}
+_ID = 100  # characters that an id may have
 _NEEDED: dict[FileKind, tuple[str, ...]] = {
     "run": ("query_id", "topk", "chunk_id", "score", "rank", "text", "latency_ms"),
     "gold": ("query_id", "query", "gold", "chunk_id", "grade"),
@@ -315,11 +327,14 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
         if role in LISTS[kind]:
             continue
         among = inner if role in ENTRY[kind] and listed is not None else fields
-        name = _named(role, among, {*found.values()} if among is fields else set())
+        taken = {*found.values()} if among is fields else set()
+        name = _named(role, among, taken) or (_worded(role, among, taken) if kind in ("run", "gold") else None)
         if name is not None and (among is inner or name != listed):
             found[role] = name
     if kind in ("run", "gold") and "query_id" not in found and "query" in found:
         found["query_id"] = found.pop("query")
+    if kind in ("run", "gold") and listed is None:
+        _guess_places(kind, fields, found)
     needed = {"run": {"query_id"}, "gold": {"query_id"}, "corpus": {"chunk_id"}, "queries": {"query"}}[kind]
     plain_list = listed is not None and not inner
     if not needed <= found.keys() or (kind == "run" and "chunk_id" not in found and not plain_list):
@@ -359,6 +374,36 @@ def _named(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
             if name not in taken and _spelling(name.rpartition(".")[2]) == usual and _fits(role, value):
                 return name if "," not in name else None
     return None
+
+
+def _worded(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
+    """The field with a word in its name that is usual for a role: `retrieved_doc`, `rerankScore`."""
+    for usual in _WORDS.get(role, ()):
+        for name, value in fields.items():
+            words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.rpartition(".")[2]).lower())
+            if name not in taken and usual in words and _fits(role, value) and not _is_long(value):
+                return name if "," not in name else None
+    return None
+
+
+def _guess_places(kind: FileKind, fields: Mapping[str, Any], found: dict[str, str]) -> None:
+    """What the fields of a row are for where no name tells: the query, the item, and what puts items in order."""
+    flat = all(isinstance(value, (str, int, float, type(None))) and not _is_long(value) for value in fields.values())
+    left = [name for name in fields if name not in found.values() and "," not in name]
+    numbers = [name for name in left if _fits("score", fields[name])]
+    texts = [name for name in left if name not in numbers and fields[name] is not None]
+    ordered = {"score", "rank", "grade"} & found.keys()
+    lacks = [role for role in ("query_id", "chunk_id") if role not in found]
+    if not flat or len(texts) < len(lacks) or not (numbers or ordered or len(fields) == 2):
+        return
+    found |= dict(zip(lacks, texts, strict=False))
+    if numbers and not ordered:
+        whole = str(fields[numbers[0]]).strip() in ("0", "1")
+        found["grade" if kind == "gold" else "rank" if whole else "score"] = numbers[0]
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > _ID
 
 
 def _spelling(name: str) -> str:

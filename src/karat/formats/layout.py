@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -151,16 +152,21 @@ class CheckedTable:
     def find(self, role: str, *, taken: str | None = None) -> str | None:
         return find_column((c for c in self.frame.columns if c != taken), role)
 
-    def require(self, role: str) -> str:
+    def require(self, role: str, kind: Literal["run", "gold"] = "run") -> str:
+        """The column for a role; where there is none, the error names the likeliest."""
         found = self.find(role)
         if found is None:
+            from karat.formats.field_map import suggested_map
+
+            # One column at a time, as a Parquet file has them.
+            fields = suggested_map(kind, {name: self.frame[name][0] for name in self.frame.columns})
             raise InputError(
                 f"no column for {role}",
                 code="missing-column",
                 file=self.label,
                 expected="one of " + ", ".join(NAMES[role]),
                 got=", ".join(self.frame.columns),
-                hint=f"say which it is: --map {role}=COLUMN",
+                hint=f"say which it is: --map {quote(fields) if fields else f'{role}=COLUMN'}",
             )
         return found
 

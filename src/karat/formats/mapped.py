@@ -126,6 +126,9 @@ def suggestion(source: Source, *kinds: FileKind) -> str | None:
     first = next(iter(sample(source)), None)
     for kind in kinds:
         found = suggested_map(kind, first)
+        if found is not None and kind == "run" and len(kinds) > 1:
+            named = {pair.partition("=")[0] for pair in found.split(",")} | set(first or ())
+            found = found if named & {"topk", "score", "rank"} else None  # bare pairs are how people write gold
         if found is not None:
             return f"if it is a {kind} file, say what its fields are: --map {quote(found)}"
     return None
