@@ -359,3 +359,36 @@ def test_any_header_of_a_gold_set_gets_a_map_that_works(
 def test_tables_of_something_else_get_no_map(header: str, karat_refuses: Refuses) -> None:
     Path("run.csv").write_text(f"{header}\n{','.join('abcd'[: header.count(',') + 1])}\n")
     assert "--map query_id=" not in str(karat_refuses("eval", "run.csv", "--gold", "gold.jsonl"))
+
+
+# Records of a notebook
+
+
+def notebook(at: int) -> dict[str, Any]:
+    passage = f"Article {at} says that the refund takes {at + 2} working days."
+    return {
+        "user_input": f"how long does refund {at} take?",
+        "retrieved_contexts": ["Printers take toner from building seven, ask there.", passage][at % 3 == 0 :],
+        "reference_contexts": [passage],
+        "reference": f"{at + 2} working days",
+    }
+
+
+@pytest.mark.parametrize("name", ["records.json", "records.jsonl"])
+def test_a_notebook_of_questions_and_contexts(name: str, karat_command: Call, karat_refuses: Refuses) -> None:
+    """One file holds what was retrieved and what should have been; the map for each is pasted."""
+    records = [notebook(at) for at in range(20)]
+    Path(name).write_text(json.dumps(records)) if name.endswith(".json") else lines(name, records)
+    maps: list[str] = []
+    for _ in ("run", "gold set"):
+        pasted = [part for one in maps for part in ("--map", one)]
+        error = karat_refuses("eval", name, "--gold", name, *pasted)
+        maps.append(str(error.hint).partition("--map ")[2])
+    assert maps == ["query_id=user_input,topk=retrieved_contexts", "evidence=reference_contexts,answer=reference"]
+    asked = [part for one in maps for part in ("--map", one)]
+    code, out, err = karat_command("eval", name, "--gold", name, *asked)
+    assert code == 0, err
+    text = " ".join(out.split())
+    assert "evidence_recall" in text.partition("In short")[0]
+    code, out, _ = karat_command("eval", name, "--gold", name, *asked, "-m", "evidence_mrr", "--json")
+    assert json.loads(out)["summary"][0]["mean"] == pytest.approx((7 + 13 / 2) / 20)

@@ -110,6 +110,8 @@ def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
     else:
         given = option.default is not MISSING and option.default is not None and not option.instead
         said |= {"type": _type(option), "default": option.default if given else None, "show_default": given}
+    if option.name == "columns":  # a map for each file may be pasted one after the other
+        said |= {"multiple": True, "callback": _joined_maps, "default": None, "show_default": False}
     if "default" in changes:
         changes["show_default"] = True
     return click.option(*flags, option.name, cls=ListedOption, **{**said, **changes})
@@ -137,6 +139,10 @@ class _Numbers(click.Choice):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return int(super().convert(str(value), param, ctx))
+
+
+def _joined_maps(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    return ",".join(given) or None
 
 
 def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

@@ -94,6 +94,7 @@ def _holds_gold(gold: Gold) -> dict[str, int | str | None]:
         "queries": len(gold.queries),
         "items": len(gold.ids),
         "passages": sum(passage is not None for passage in gold.passages) or None,
+        "evidence texts": sum(len(texts) for texts in gold.fields.get("evidence", ()) if texts) or None,
         "no answer": int(gold.no_answer.sum()),
         "tags": ", ".join(gold.tags) or None,
         "dataset": gold.dataset.version,

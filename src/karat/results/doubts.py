@@ -2,18 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from karat.errors import shorten
 from karat.results.numbers import counted
+from karat.results.summary import MOST_MISSING, is_outage
 from karat.scoring.doubts import Doubts, IdMismatch, NearIds, RisingScores, RowOrder
 from karat.scoring.metrics.base import Metric
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _SHOWN = 60  # characters of an id
 
 
+def read_first(result: Result) -> list[str]:
+    """What a reader must know before any number: queries that were lost, and a sentence or two for each doubt."""
+    return [*_lost(result), *doubt_text(_told(result))]
+
+
+def ways_out(result: Result) -> list[str]:
+    """What to try, the likeliest first."""
+    near = ["--normalize-ids compares ids in one form"] if result.audit["near_queries"] else []
+    failed = result.audit["failed_queries"] and lost_queries(result) is not None
+    again = ["ask the failed queries again: karat run … --retry-failed"] if failed else []
+    return list(dict.fromkeys([*near, *again, *what_to_do(_told(result))]))
+
+
+def _told(result: Result) -> Doubts:
+    """Where most queries failed, that nothing was found says nothing about ids."""
+    doubts = result.doubts
+    if doubts.ids is not None and not doubts.ids.sure and is_outage(result.audit, len(result.rows)):
+        return replace(doubts, ids=None)
+    return doubts
+
+
+def _lost(result: Result) -> Iterator[str]:
+    """That so many queries failed or are missing that the means say little."""
+    lost, entries = lost_queries(result), {entry.code: entry for entry in result.audit}
+    if lost is not None:
+        failed = entries.get("failed_queries")
+        such_as = f", such as {failed.examples[0]}" if failed is not None and failed.examples else ""
+        if is_outage(result.audit, len(result.rows)):
+            yield f"{lost}{such_as}. They count as not found, so the scores say little about the retriever."
+        else:
+            yield f"{lost}{such_as}. Missing queries are left out: the scores are those of the rest."
+    if (near := entries.get("near_queries")) is not None:
+        yield (
+            f"{counted(near.count)} of the run left out, although the gold set has an id that differs only in how it "
+            f"is written: {near.examples[0]}."
+        )
+
+
+def in_doubt(result: Result) -> str | None:
+    """Why the scores of a result say little of the retriever, in a few words; None where they do."""
+    doubts = _told(result)
+    if doubts.ids is not None:
+        return "ids do not match" if doubts.ids.sure else "no hit is a gold item"
+    if doubts.scores is not None:
+        return "are the scores distances?"
+    if doubts.order is not None and doubts.order.sure:
+        return "are the rows in ranking order?"
+    return lost_queries(result)
+
+
+def lost_queries(result: Result) -> str | None:
+    """How many queries failed or are missing, where that is more than gates allow."""
+    if result.missing_share <= MOST_MISSING:
+        return None
+    skipped = result.audit["missing_skipped"]
+    failed, missing = result.audit["failed_queries"], result.audit["missing_queries"] + skipped
+    of = f"of {counted(len(result.rows) + (skipped if result.rules.missing == 'skip' else 0))}"
+    if not failed:
+        return f"{missing:,} {of} missing"
+    return f"{failed:,} {of} failed" + (f", {missing:,} missing" if missing else "")
+
+
 def doubt_text(doubts: Doubts) -> list[str]:
-    """What a reader must know before any number: a sentence or two for each doubt."""
+    """A sentence or two for each doubt."""
     found = [] if doubts.ids is None else [_mismatch(doubts.ids)]
     if doubts.near is not None:
         found.append(_near(doubts.near, alone=doubts.ids is None))

@@ -9,10 +9,11 @@ import msgspec
 
 from karat.report.blocks import Block, Column, Report, Section, Table, Text
 from karat.report.cells import count, table
-from karat.report.overview import in_doubt, lost_queries, run_names
+from karat.report.overview import run_names
 from karat.report.sections.base import ReportSection
 from karat.report.sections.doubts import with_doubts
 from karat.results.analyses.base import REGISTRY
+from karat.results.doubts import in_doubt, lost_queries
 from karat.results.numbers import counted, listed
 from karat.results.result import Result
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from karat.report.blocks import Block, Cell, Column, Link, Table, Text, Tile, Tiles
-from karat.report.overview import SURE, in_doubt, places_of, score_note
+from karat.report.overview import SURE, places_of, score_note
 from karat.report.sections.audit import audit_line
 from karat.report.sections.base import ReportSection
 from karat.report.sections.segments import leading_metrics
 from karat.results.diagnosis.finding import Finding
+from karat.results.doubts import in_doubt
 from karat.results.numbers import interval, written
 from karat.results.result import Result
 from karat.results.summary import FEW
