@@ -21,15 +21,14 @@ _SHOWN = 60  # characters of an id
 
 def read_first(result: Result) -> list[str]:
     """What a reader must know before any number: queries that were lost, and a sentence or two for each doubt."""
-    return [*_lost(result), *doubt_text(_told(result))]
+    return [*_lost(result), *_near_queries(result), *doubt_text(_told(result))]
 
 
 def ways_out(result: Result) -> list[str]:
     """What to try, the likeliest first."""
-    near = ["--normalize-ids compares ids in one form"] if result.audit["near_queries"] else []
     failed = result.audit["failed_queries"] and lost_queries(result) is not None
     again = ["ask the failed queries again: karat run … --retry-failed"] if failed else []
-    return list(dict.fromkeys([*near, *again, *what_to_do(_told(result))]))
+    return [*again, *what_to_do(_told(result))]
 
 
 def _told(result: Result) -> Doubts:
@@ -50,11 +49,16 @@ def _lost(result: Result) -> Iterator[str]:
             yield f"{lost}{such_as}. They count as not found, so the scores say little about the retriever."
         else:
             yield f"{lost}{such_as}. Missing queries are left out: the scores are those of the rest."
-    if (near := entries.get("near_queries")) is not None:
-        yield (
-            f"{counted(near.count)} of the run left out, although the gold set has an id that differs only in how it "
-            f"is written: {near.examples[0]}."
-        )
+
+
+def _near_queries(result: Result) -> list[str]:
+    found = next((entry for entry in result.audit if entry.code == "near_queries"), None)
+    if found is None:
+        return []
+    return [
+        f"{counted(found.count)} of the run left out, although the gold set has an id that differs only in how it is "
+        f"written ({found.examples[0]}). --normalize-ids takes them as the same."
+    ]
 
 
 def in_doubt(result: Result) -> str | None:
@@ -198,11 +202,12 @@ def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str
     return None
 
 
-def gate_notes(doubts: Doubts) -> list[str]:
+def gate_notes(result: Result) -> list[str]:
     """What is said beside verdicts: of what makes them invalid, the verdicts tell."""
+    doubts = _told(result)
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
     order = doubts.order if doubts.order is not None and not doubts.order.sure else None
-    return doubt_text(Doubts(unsure, doubts.near, order=order))
+    return [*_near_queries(result), *doubt_text(Doubts(unsure, doubts.near, order=order))]
 
 
 def judgeable(metrics: Sequence[Metric], sides: dict[str, Doubts]) -> tuple[list[Metric], list[str]]:

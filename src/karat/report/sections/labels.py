@@ -131,7 +131,7 @@ def _bounds_names(found: BoundsFound) -> str:
 
 
 def _bounds_notes(found: BoundsFound) -> list[Block]:
-    unlabelled = f"Hits of the top {found.k} that nobody labelled: {found.unlabelled:,}. They count as irrelevant; "
+    unlabelled = f"Hits of the top {found.k} without a label: {found.unlabelled:,}. They count as irrelevant; "
     unlabelled += "the interval of the estimate allows for any label."
     overruled = f"Labels of the judge that contradict the gold set, which decides: {found.overruled:,}."
     unknown = f"Labels of queries that the gold set does not have, left out: {found.unknown:,}."
