@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import polars as pl
 import pytest
@@ -421,6 +422,13 @@ def test_any_header_of_a_gold_set_gets_a_map_that_works(
 def test_tables_of_something_else_get_no_map(header: str, karat_refuses: Refuses) -> None:
     Path("run.csv").write_text(f"{header}\n{','.join('abcd'[: header.count(',') + 1])}\n")
     assert "--map query_id=" not in str(karat_refuses("eval", "run.csv", "--gold", "gold.jsonl"))
+
+
+def test_a_workbook_is_named_as_such(karat_refuses: Refuses) -> None:
+    with ZipFile("run.xlsx", "w") as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    error = karat_refuses("eval", "run.xlsx", "--gold", "gold.jsonl")
+    assert (error.code, "CSV" in str(error.hint)) == ("binary-file", True)
 
 
 # Records of a notebook

@@ -98,6 +98,8 @@ def options_of(kind: type, *names: str, **changes: Any) -> Callable[[F], F]:
 def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
     flags = [f"--{option.name.replace('_', '-')}"] if option.flags is None else option.flags
     about, kind = option.about, option.plain_type
+    if option.name == "columns":
+        about += " Repeat it for another file."
     if option.repeats:
         about = f"{about.removesuffix('.')}; repeat for more."
     elif option.instead:
