@@ -252,7 +252,7 @@ def test_rows_with_different_times_are_reported(name: str, karat_command: Call) 
 # Ids of queries
 
 
-@pytest.mark.parametrize("other", [str.upper, lambda q: f" {q}", lambda q: f"query-{q[1:]}"])
+@pytest.mark.parametrize("other", [str.upper, lambda q: f" {q}", lambda q: f"faq/{q}"])
 def test_ids_of_queries_are_normalized(
     other: Callable[[str], str], karat_command: Call, karat_refuses: Refuses
 ) -> None:
@@ -267,6 +267,14 @@ def test_ids_of_queries_are_normalized(
     assert audited(result)["queries_normalized"] == 20
     code, out, _ = karat_command("triage", run, "--gold", "gold.jsonl", "--normalize-ids")
     assert (code, "d99" in out) == (0, True)  # lists are found again under the name that the run has for the query
+
+
+def test_queries_of_another_set_are_other_queries(karat_refuses: Refuses) -> None:
+    lines("gold.jsonl", [{"query_id": f"dev-{n}", "gold": ["d1"]} for n in range(20)])
+    run = lines("run.jsonl", [{"query_id": f"test-{n}", "topk": ["d1"]} for n in range(20)])
+    for more in ((), ("--normalize-ids",)):
+        error = karat_refuses("eval", run, "--gold", "gold.jsonl", *more)
+        assert (error.code, "--normalize-ids" in str(error)) == ("no-overlap", False)
 
 
 def test_some_ids_of_queries_differ(karat_command: Call, karat_refuses: Refuses) -> None:

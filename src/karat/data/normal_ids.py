@@ -102,7 +102,7 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         best = _best_prefixes({normal_id(item, rule) for item in ids}, {normal_id(i, rule) for i in gold.ids[:_LOOKED]})
         asked = {normal_query(name) for name in names}
         known = {normal_query(name) for name in gold.queries[:_LOOKED]}
-        ours, theirs = _best_prefixes(asked, known)
+        ours, theirs = _best_prefixes(asked, known, one_side=True)
         return cls(rule, *best, gold, ours, queries_by_form(gold, theirs))
 
     def of_run(self, item: str) -> str:
@@ -142,22 +142,25 @@ def queries_by_form(gold: Gold, prefix: str = "") -> dict[str, str]:
     return {form: name for form, name in found.items() if form not in twice}
 
 
-def near_queries(unknown: list[str], gold: Gold) -> dict[str, str]:
-    """Queries that a gold set does not have → the one whose id differs only in how it is written, or in a prefix."""
-    if not unknown:
+def near_queries(unknown: list[str], gold: Gold, missing: Ints) -> dict[str, str]:
+    """Queries that a gold set does not have → the missing one whose id differs only in how it is written, or in a
+    prefix. `missing`: the rows of queries that the run does not have."""
+    if not unknown or not len(missing):
         return {}
-    ours, theirs = _best_prefixes({normal_query(name) for name in unknown}, {normal_query(q) for q in gold.queries})
+    lost = {gold.queries[row] for row in missing.tolist()}
+    ours, theirs = _best_prefixes(set(map(normal_query, unknown)), set(map(normal_query, lost)), one_side=True)
     known = queries_by_form(gold, theirs)
     forms = {name: normal_query(name).removeprefix(ours) for name in unknown}
-    return {name: known[form] for name, form in forms.items() if form in known}
+    return {name: known[form] for name, form in forms.items() if known.get(form) in lost}
 
 
-def _best_prefixes(seen: set[str], wanted: set[str]) -> tuple[str, str]:
-    """What to cut from ids of the run and of the gold set so that most of them are the same; mostly nothing."""
+def _best_prefixes(seen: set[str], wanted: set[str], *, one_side: bool = False) -> tuple[str, str]:
+    """What to cut from ids of the run and of the gold set so that most of them are the same; mostly nothing.
+    `one_side`: only one of them has a prefix; `dev-1` and `test-1` are two queries."""
     if not wanted or not seen:
         return "", ""
     ours, theirs = _cuts(common_prefix(seen), min(seen)), _cuts(common_prefix(wanted), min(wanted))
-    pairs = [(mine, other) for mine in ours for other in theirs]
+    pairs = [(mine, other) for mine in ours for other in theirs if not (one_side and mine and other)]
     best = max(pairs, key=lambda pair: (_shared(seen, wanted, *pair), -len(pair[0]) - len(pair[1])))
     return best if _shared(seen, wanted, *best) else ("", "")
 
@@ -262,8 +265,6 @@ class NormalizedRun(Run):
     def _with_queries(self, hits: Hits) -> Hits:
         """With the names that queries have in the gold set."""
         names = list(map(self._normal.of_query, hits.queries))
-        if names == hits.queries:
-            return hits
         for name, written in zip(names, hits.queries, strict=True):
             other = self._asked.setdefault((hits.system, name), written)
             if other != written:
@@ -274,6 +275,8 @@ class NormalizedRun(Run):
                     got=f"{other} and {written}",
                     hint="remove one of them, or leave out --normalize-ids",
                 )
+        if names == hits.queries:
+            return hits
         pairs = zip(names, hits.queries, strict=True)
         return replace(hits, queries=names, fields={**hits.fields, WRITTEN: [None if a == b else b for a, b in pairs]})
 

@@ -159,5 +159,5 @@ class _Covered:
     def report(self, audit: Audit) -> None:
         judge_doubts(self._names, self._slopes, self.gold, Rules(), None, audit)
         count_missing(self.gold, np.flatnonzero(~self.seen), audit)
-        near = near_queries(self._unknown, self.gold)
+        near = near_queries(self._unknown, self.gold, np.flatnonzero(~self.seen))
         audit.count("near_queries", len(near), (f"run {name}, gold {other}" for name, other in near.items()))

@@ -315,9 +315,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         """What is known of the audit only after the pass."""
         audit, table, gold = result.audit, result.data.tables[result.view], result.gold
         missing = np.flatnonzero(~table.present)
-        if len(missing):
-            near = near_queries(result.data.unknown, gold)
-            audit.count("near_queries", len(near), (f"run {name}, gold {other}" for name, other in near.items()))
+        near = near_queries(result.data.unknown, gold, missing)
+        audit.count("near_queries", len(near), (f"run {name}, gold {other}" for name, other in near.items()))
         count_missing(gold, missing, audit, "missing_skipped" if self.rules.missing == "skip" else "missing_queries")
         relevant = gold.count_items(gold.grades > 0)
         bare = result.rows[(relevant[result.rows] == 0) & (gold.no_answer[result.rows] == 0)]
@@ -339,7 +338,7 @@ def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[
     of = f" (system {shorten(measured.system, 40)!r})" if measured.system else ""
     entries = [entry for table in tables for entry in table.audit if entry.code == "unknown_queries"]
     run_has = f", the run {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
-    near = next(iter(near_queries(measured.unknown, gold).items()), None)
+    near = next(iter(near_queries(measured.unknown, gold, np.arange(len(gold.queries))).items()), None)
     if near is not None:
         run_has, other = f", the run {near[0]!r}", near[1]
     way = "; --normalize-ids takes them as the same" if near is not None else _OTHER_QUERIES

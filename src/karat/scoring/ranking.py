@@ -79,7 +79,7 @@ def sorted_by_id(hits: Hits, queries: Ints) -> tuple[list[int], int]:
 
 def _natural(item: str) -> list[tuple[int, str]]:
     """By which `d10` comes after `d9`."""
-    return [(int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", item)]
+    return [(len(part.lstrip("0")) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", item)]
 
 
 def score_slopes(hits: Hits) -> tuple[int, int, Ints]:
