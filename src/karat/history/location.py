@@ -38,7 +38,7 @@ def named(text: str | None) -> str | None:
     if Path(text).suffix or Path(text).name != text:  # looks like a file, and is refused as one
         return text
     pinned = f"pins are: {', '.join(pins)}" if pins else "there is none yet"
-    hint = f"{pinned}; `karat history pin RUN {text}` pins a saved run"
+    hint = f"{pinned}; `karat history pin RUN --baseline {text}` pins a saved run"
     raise InputError("neither a file nor a pin of the history", code="no-such-file", file=text, hint=hint)
 
 
