@@ -103,7 +103,7 @@ def test_other_names_are_said_first_and_nothing_follows_from_them(
 def test_scores_of_matching_ids_are_not_doubted(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
     run, gold = write_run(tmp_path / "run.jsonl", adi[0]), write_gold(tmp_path / "gold.jsonl", adi[1])
     found = doubts(karat_command, run, gold)
-    assert found["doubts"] == {"ids": None, "near": None, "scores": None}
+    assert found["doubts"] == {"ids": None, "near": None, "scores": None, "order": None}
     assert found["bands"]
 
 
@@ -325,7 +325,7 @@ def test_distances_are_told_and_turned(shared_data: Path, name: str, tmp_path: P
     run = write_run(tmp_path / "run.jsonl", far)
     several = [q for q, hits in far.items() if q in labels and len({s for _, s in hits}) > 1]
     found = doubts(karat_command, run, gold)
-    assert found["doubts"]["scores"] == {"queries": len(several), "of": len(several)}
+    assert found["doubts"]["scores"] == {"queries": len(several), "of": len(several), "field": None}
     assert found["findings"] == found["bands"] == []
     truth = doubts(karat_command, right, gold, "-m", "recall@5,mrr")
     for option in ("lower-is-better", "higher-is-better"):
@@ -359,7 +359,7 @@ def test_falling_scores_ranks_and_short_lists_are_no_distances(
     official = shared_data / "trec_covid_r1"
     for trec in sorted((official / "runs").iterdir()):
         found = doubts(karat_command, str(trec), str(official / "qrels-rnd1.txt"), "-m", "map")
-        assert found["doubts"] == {"ids": None, "near": None, "scores": None}
+        assert found["doubts"] == {"ids": None, "near": None, "scores": None, "order": None}
 
 
 def test_distances_in_a_compressed_run_show_the_nearest_hits(

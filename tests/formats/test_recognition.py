@@ -370,10 +370,11 @@ def test_a_saved_result_is_called_so(tmp_path: Path, copies: int) -> None:
 
 def test_a_table_without_the_columns_says_which_it_needs(tmp_path: Path) -> None:
     path = tmp_path / "data"
-    path.write_text("question,passage,value\nq1,a,1\n")
+    path.write_text("name,mail,phone\na,b,c\n")
     with refused("unrecognised", InputError) as caught:
         karat.read_run(path)
     assert all(name in caught.value.hint for name in ("query_id", "chunk_id", "doc_id", "rank", "score"))
+    path.write_text("question,passage,value\nq1,a,1\n")
     with refused("unrecognised", InputError) as caught:
         karat.read_gold(path)
     assert all(name in caught.value.hint for name in ("--map", "query_id=question", "chunk_id=passage"))

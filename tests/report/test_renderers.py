@@ -198,8 +198,8 @@ def test_an_evaluation_has_its_sections() -> None:
     result = karat.evaluate({"q": ["7", "3"], "r": []}, {"q": ["3"], "r": ["1"], "s": ["2"]}, corpus_size=10)
     report = evaluation_report(result)
     assert [s.name for s in report.sections] == [
+        "doubts",
         "panel",
-        "bands",
         "spread",
         "waterfall",
         "worst",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.common.test_every_metric import forms
+from tests.scoring.metrics.test_every_metric import forms
 
 import karat
 from karat.data.audit import Audit

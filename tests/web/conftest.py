@@ -134,8 +134,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     pool = [{**pair, "query": QUERIES[str(pair["query_id"])], "text": TEXTS[i % 5]} for i, pair in enumerate(pairs)]
     judged = [{**pair, "grade": i % 3, "annotator": "m-1", "kind": "judge"} for i, pair in enumerate(pairs)]
     for name, lines in (
-        ("labels", "pool", [{**x, "origin": {"ranks": {"bm25": 1}}} for x in pool]),
-        ("labels", "judge", judged),
+        ("pool", [{**x, "origin": {"ranks": {"bm25": 1}}} for x in pool]),
+        ("judge", judged),
     ):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     files = [str(tmp_path / f"{name}.jsonl") for name in ("pool", "labels", "judge")]

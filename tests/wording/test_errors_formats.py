@@ -180,7 +180,6 @@ FILES: dict[str, Case] = {
     "no overlap of one of two systems": lambda: evaluate_all(
         [{"query_id": "q1", "system": "A", "topk": ["a"]}, {"query_id": "x", "system": "B", "topk": ["a"]}], GOLD
     ),
-    "two systems where one is needed": run(TWO),
     "a system that is not there: run log": lambda: karat.evaluate(file("run.jsonl", TWO), GOLD, system="colbert"),
     "a system that is not there: TREC": lambda: karat.evaluate(
         file("run.trec", "q1 Q0 a 1 1 bm25\n"), GOLD, system="colbert"

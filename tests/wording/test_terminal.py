@@ -70,6 +70,19 @@ def test_doubts(terminal: Transcript) -> None:
     terminal("eval", "named.jsonl", "other.jsonl", *gold, "-m", "recall@5", *QUICK)
     terminal("eval", "written.jsonl", *gold, "-m", "recall@5", "--normalize-ids", *QUICK)
     terminal("eval", "far.jsonl", *gold, "-m", "recall@5", "--scores", "lower-is-better", *QUICK)
+    rows = [(q, f"Guide-{m}.md#p2") for n, q in enumerate(queries) for m in (n + 9, n, n + 3)]
+    file("rows.csv", "query_id,chunk_id\n" + "".join(f"{q},{item}\n" for q, item in rows))
+    file("sorted.csv", "query_id,chunk_id\n" + "".join(f"{q},{item}\n" for q, item in sorted(rows)))
+    file("scattered.csv", "query_id,chunk_id\n" + "".join(f"{q},{item}\n" for q, item in rows[::2] + rows[1::2]))
+    file("near.csv", "query_id,chunk_id,distance\n" + "".join(f"{q},{i},{len(i) % 7}\n" for q, i in rows))
+    down = [{"query_id": q, "topk": [], "error": "timeout after 30 s"} for q in queries[2:]]
+    lines("down.jsonl", *({"query_id": q, "topk": [f"Guide-{n}.md#p2"]} for n, q in enumerate(queries[:2])), *down)
+    lines("upper.jsonl", *({"query_id": q.upper() if n > 12 else q, "topk": ["x"]} for n, q in enumerate(queries)))
+    for name in ("rows.csv", "sorted.csv", "scattered.csv", "near.csv", "down.jsonl", "upper.jsonl"):
+        terminal("eval", name, *gold, "--brief", "-m", "recall@5", *QUICK)
+        terminal("gate", name, *gold, "--gate", "recall@5 >= 0.9", *QUICK)
+    terminal("eval", "rows.csv", *gold, "-m", "recall@5", "--scores", "lower-is-better", *QUICK)
+    terminal("eval", "named.jsonl", "down.jsonl", "sorted.csv", *gold, "-m", "recall@5", *QUICK)
     check("wording/doubts.txt", terminal.text)
 
 

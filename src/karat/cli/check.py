@@ -12,10 +12,16 @@ from karat.scoring.options import Options
 @click.command("check", cls=KaratCommand, short_help="Look at files without scoring them.")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--gold", metavar="FILE", help="The gold set: then FILES are runs.")
 @report_output
 @options_of(Options, "columns", "target")
 def command(
-    files: tuple[str, ...], as_json: bool, outputs: tuple[str, ...], columns: str | None, target: str | None
+    files: tuple[str, ...],
+    as_json: bool,
+    gold: str | None,
+    outputs: tuple[str, ...],
+    columns: str | None,
+    target: str | None,
 ) -> None:
     """Read FILES (runs, gold sets, in any format), say what they hold and what would be repaired.
 
@@ -26,9 +32,9 @@ def command(
     from karat.report.catalogue import checked_report
     from karat.results.check import check_files
 
-    check_outputs(outputs, *files)
+    check_outputs(outputs, *files, *([gold] if gold else []))
     fields = mapped_fields(columns)
-    found = check_files(list(files), target, fields)
+    found = check_files(list(files), target, fields, gold)
     if fields is not None and not any(f.error for f in found):
         fields.refuse_unused(files)
     show([found], checked_report, as_json, outputs)

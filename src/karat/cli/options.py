@@ -100,6 +100,8 @@ def options_of(kind: type, *names: str, **changes: Any) -> Callable[[F], F]:
 def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
     flags = [f"--{option.name.replace('_', '-')}"] if option.flags is None else option.flags
     about, kind = option.about, option.plain_type
+    if option.name == "columns":
+        about += " Repeat it for another file."
     if option.repeats:
         about = f"{about.removesuffix('.')}; repeat for more."
     elif option.instead:
@@ -112,6 +114,8 @@ def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
     else:
         given = option.default is not MISSING and option.default is not None and not option.instead
         said |= {"type": _type(option), "default": option.default if given else None, "show_default": given}
+    if option.name == "columns":  # a map for each file may be pasted one after the other
+        said |= {"multiple": True, "callback": _joined_maps, "default": None, "show_default": False}
     if "default" in changes:
         changes["show_default"] = True
     return click.option(*flags, option.name, cls=ListedOption, **{**said, **changes})
@@ -139,6 +143,10 @@ class _Numbers(click.Choice):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return int(super().convert(str(value), param, ctx))
+
+
+def _joined_maps(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    return ",".join(given) or None
 
 
 def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 @click.command("run", cls=KaratCommand, short_help="Run a retriever over queries and write a run log.")
 @click.argument("retriever", required=False)
-@click.option("--queries", "-q", required=True, help="Gold set (its queries are asked), or a file of bare queries.")
+@click.option(
+    "--queries",
+    "--gold",
+    "-q",
+    "-g",
+    required=True,
+    help="Gold set (its queries are asked), or a file of bare queries.",
+)
 @click.option("--corpus", help="What is searched: JSONL, a BEIR folder, or a folder of text or Markdown files.")
 @click.option("--depth", "k", type=Count(1), default=50, show_default=True, help="Hits to log for each query.")
 @click.option(

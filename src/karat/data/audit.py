@@ -21,11 +21,39 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "scored as not found; --normalize-ids takes such ids as the same",
     ),
     "ids_normalized": ("ids of the gold set that are written in another way", "compared in one form, as asked"),
+    "near_queries": (
+        "queries of the run that the gold set has under an id that differs only in how it is written",
+        "left out; --normalize-ids takes such ids as the same",
+    ),
+    "queries_normalized": ("queries of the run whose id is written in another way", "compared in one form, as asked"),
     "ids_joined": ("ids of the gold set that are the same in one form as another id", "taken as one item, as asked"),
     "rising_scores": (
         "queries whose scores rise along the list",
         "the highest score counts as the best; --scores lower-is-better, if these are distances",
     ),
+    "distance_scores": (
+        "queries ordered by a field whose name is that of a distance",
+        "the highest score counts as the best; --scores lower-is-better, if these are distances",
+    ),
+    "row_order": (
+        "queries of a table whose rows have neither rank nor score",
+        "the order of the rows counts as the ranking",
+    ),
+    "rows_by_id": (
+        "queries of such a table whose rows are sorted by id",
+        "scored in that order; name the column that ranks them: --map rank=COLUMN or score=COLUMN",
+    ),
+    "rows_scattered": (
+        "queries of such a table whose rows are not together",
+        "scored in the order of the file; name the column that ranks them: --map rank=COLUMN or score=COLUMN",
+    ),
+    "either_kind": (
+        "rows with a query and an item, and without grade, rank or score",
+        "taken for gold; with --gold FILE they are read as a run",
+    ),
+    "order_as_said": ("queries whose hits are in ranking order, whatever their scores are", "taken so, as asked"),
+    "scores_unused": ("queries without scores, although --scores says what they mean", "position in the list decides"),
+    "other_times": ("queries whose rows have different latencies", "the first one counts as the latency of the query"),
     "turned_scores": ("queries whose scores are distances", "the lowest score counts as the best, as said"),
     "no_data": ("metrics that need what the run does not have", "undefined (null)"),
     "missing_queries": ("queries of the gold set that the run does not have", "scored as failed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 # Columns of a hit that cost time and memory, and are read only when something asks for them.
 OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
+WRITTEN = "written"  # field of a query whose id the run writes in another way: how
+OTHER_TIMES = "other_times"  # field of a query whose rows have several times: which ones
+# What the user may say of scores: which end is the best, or that the order of the hits is the ranking.
+ScoreMeaning: TypeAlias = Literal["higher-is-better", "lower-is-better", "as-listed"]
 # Lists a query can have besides the final one: before reranking, and for the query before rewriting.
 OTHER_LISTS = ("raw", "topk_original")
 
@@ -45,6 +49,9 @@ class Hits(Bulk, frozen=True):
     )  # requested OTHER_LISTS, for the queries that have one
     turned: bool | None = None  # True: scores were distances, and are negated; None: nobody says what they are
     places: Ints | None = None  # one number per query: where Run.look can read it again; None = cannot
+    rowwise: bool = False  # hits were rows of a table: no list says that their order means something
+    scattered: bool = False  # and the rows of a query were not together
+    score_field: str | None = None  # where the file has scores under another name
 
     @cached_property
     def hashed(self) -> Hashes | None:
@@ -54,6 +61,13 @@ class Hits(Bulk, frozen=True):
     @cached_property
     def query_of_row(self) -> Ints:
         return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
+
+    def with_scores(self, meaning: ScoreMeaning) -> Hits:
+        """With an order as the user says that it is meant."""
+        if meaning != "as-listed":
+            return self.with_best_highest(meaning == "lower-is-better")
+        query = self.query_of_row
+        return replace(self, rank=(np.arange(len(query)) - self.offsets[query] + 1).astype(np.float64))
 
     def with_best_highest(self, distances: bool) -> Hits:
         """With scores of which the highest is the best; those that were distances are negated."""

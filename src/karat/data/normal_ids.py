@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
-from karat.data.hits import Hits, Run
+from karat.data.hits import WRITTEN, Hits, Run
 from karat.data.ids import DocRule, as_list
 from karat.data.passages.passage import Passage
 from karat.errors import InputError
@@ -90,19 +90,20 @@ class IdNormalizer(msgspec.Struct, frozen=True):
     rule: DocRule
     run_prefix: str = ""
     gold_prefix: str = ""
+    gold: Gold | None = None
+    query_prefix: str = ""  # of the run's queries
+    queries: dict[str, str] = {}  # normal form → query of the gold set, where only one has it
     _known: dict[str, str] = {}
 
     @classmethod
     def of(cls, gold: Gold, run: Run, rule: DocRule) -> IdNormalizer:
         """With the prefixes under which most ids of the run's first hits are ids of the gold set; mostly none."""
-        wanted = {normal_id(item, rule) for item in islice(gold.ids, _LOOKED)}
-        seen = {normal_id(item, rule) for item in first_ids(run)}
-        if not wanted or not seen:
-            return cls(rule)
-        ours, theirs = _cuts(common_prefix(seen), min(seen)), _cuts(common_prefix(wanted), min(wanted))
-        pairs = [(mine, other) for mine in ours for other in theirs]
-        best = max(pairs, key=lambda pair: (_shared(seen, wanted, *pair), -len(pair[0]) - len(pair[1])))
-        return cls(rule, *best) if _shared(seen, wanted, *best) else cls(rule)
+        ids, names = first_names(run)
+        best = _best_prefixes({normal_id(item, rule) for item in ids}, {normal_id(i, rule) for i in gold.ids[:_LOOKED]})
+        asked = {normal_query(name) for name in names}
+        known = {normal_query(name) for name in gold.queries[:_LOOKED]}
+        ours, theirs = _best_prefixes(asked, known, one_side=True)
+        return cls(rule, *best, gold, ours, queries_by_form(gold, theirs))
 
     def of_run(self, item: str) -> str:
         if item not in self._known:
@@ -111,8 +112,57 @@ class IdNormalizer(msgspec.Struct, frozen=True):
             self._known.setdefault(found, found)  # what a corpus lends has its normal form already
         return self._known[item]
 
+    def of_query(self, name: str) -> str:
+        """The query of the gold set that a query of the run is."""
+        if self.gold is None or name in self.gold.index:
+            return name
+        return self.queries.get(normal_query(name).removeprefix(self.query_prefix), name)
+
     def of_gold(self, item: str) -> str:
         return normal_id(item, self.rule).removeprefix(self.gold_prefix)
+
+
+def normal_query(name: str) -> str:
+    """One form for all ways to write the id of a query.
+
+    >>> normal_query(" Q-7 ")
+    'q-7'
+    """
+    return _plain(name) or name
+
+
+def queries_by_form(gold: Gold, prefix: str = "") -> dict[str, str]:
+    """Normal form → query; without forms that several queries have."""
+    found: dict[str, str] = {}
+    twice = set()
+    for name in gold.queries:
+        form = normal_query(name).removeprefix(prefix)
+        if found.setdefault(form, name) != name:
+            twice.add(form)
+    return {form: name for form, name in found.items() if form not in twice}
+
+
+def near_queries(unknown: list[str], gold: Gold, missing: Ints) -> dict[str, str]:
+    """Queries that a gold set does not have → the missing one whose id differs only in how it is written, or in a
+    prefix. `missing`: the rows of queries that the run does not have."""
+    if not unknown or not len(missing):
+        return {}
+    lost = {gold.queries[row] for row in missing.tolist()}
+    ours, theirs = _best_prefixes(set(map(normal_query, unknown)), set(map(normal_query, lost)), one_side=True)
+    known = queries_by_form(gold, theirs)
+    forms = {name: normal_query(name).removeprefix(ours) for name in unknown}
+    return {name: known[form] for name, form in forms.items() if known.get(form) in lost}
+
+
+def _best_prefixes(seen: set[str], wanted: set[str], *, one_side: bool = False) -> tuple[str, str]:
+    """What to cut from ids of the run and of the gold set so that most of them are the same; mostly nothing.
+    `one_side`: only one of them has a prefix; `dev-1` and `test-1` are two queries."""
+    if not wanted or not seen:
+        return "", ""
+    ours, theirs = _cuts(common_prefix(seen), min(seen)), _cuts(common_prefix(wanted), min(wanted))
+    pairs = [(mine, other) for mine in ours for other in theirs if not (one_side and mine and other)]
+    best = max(pairs, key=lambda pair: (_shared(seen, wanted, *pair), -len(pair[0]) - len(pair[1])))
+    return best if _shared(seen, wanted, *best) else ("", "")
 
 
 def _shared(seen: set[str], wanted: set[str], run_prefix: str, gold_prefix: str) -> int:
@@ -120,14 +170,15 @@ def _shared(seen: set[str], wanted: set[str], run_prefix: str, gold_prefix: str)
     return sum(item.removeprefix(run_prefix) in stripped for item in seen)
 
 
-def first_ids(run: Run) -> list[str]:
-    """Ids of the first hits of a run, documents among them."""
-    found: list[str] = []
+def first_names(run: Run) -> tuple[list[str], list[str]]:
+    """Ids of the first hits of a run, and of their queries."""
+    found, queries = list[str](), list[str]()
     for hits in run.slices(frozenset(), Audit()):
         found += islice(as_list(hits.ids), _LOOKED - len(found))
+        queries += hits.queries
         if len(found) >= _LOOKED:
             break
-    return found
+    return found, queries[:_LOOKED]
 
 
 def normalized_gold(gold: Gold, normal: IdNormalizer) -> Gold:
@@ -190,6 +241,7 @@ class NormalizedRun(Run):
     def __init__(self, run: Run, normal: IdNormalizer) -> None:
         self._run, self._normal = run, normal
         self.label = run.label
+        self._asked: dict[tuple[str, str], str] = {}  # (system, query of the gold set) → as the run writes it
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         asked = (lists,) if lists else ()  # runs without other lists need not accept the argument
@@ -200,13 +252,33 @@ class NormalizedRun(Run):
         return self._run.can_look
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        return map(self._normalized, self._run.look(system, queries, places, columns))
+        written = [self._asked.get((system, query), query) for query in queries]
+        return map(self._normalized, self._run.look(system, written, places, columns))
 
     def _normalized(self, hits: Hits) -> Hits:
         of = self._normal.of_run
+        hits = self._with_queries(hits)
         docs = None if hits.docs is None else [of(doc) if doc else "" for doc in as_list(hits.docs)]
         others = {name: self._normalized(other) for name, other in hits.others.items()}
         return replace(hits, ids=list(map(of, as_list(hits.ids))), docs=docs, written=None, others=others)
+
+    def _with_queries(self, hits: Hits) -> Hits:
+        """With the names that queries have in the gold set."""
+        names = list(map(self._normal.of_query, hits.queries))
+        for name, written in zip(names, hits.queries, strict=True):
+            other = self._asked.setdefault((hits.system, name), written)
+            if other != written:
+                raise InputError(
+                    "two queries of the run are one when normalized",
+                    code="ids-collide",
+                    file=self.label,
+                    got=f"{other} and {written}",
+                    hint="remove one of them, or leave out --normalize-ids",
+                )
+        if names == hits.queries:
+            return hits
+        pairs = zip(names, hits.queries, strict=True)
+        return replace(hits, queries=names, fields={**hits.fields, WRITTEN: [None if a == b else b for a, b in pairs]})
 
     def grouped(self) -> Run:
         return NormalizedRun(self._run.grouped(), self._normal)

@@ -258,9 +258,12 @@ class Source:
             return
         if not self.head.strip():
             raise InputError("the file is empty", code="empty-file", file=self.label)
-        if b"\x00" in self.head:
+        zipped = self.head.startswith(b"PK\x03\x04")  # so is a workbook
+        if b"\x00" in self.head or zipped:
+            what = "this is a workbook or a zip archive" if zipped else "this is a binary file"
             expected = "text (JSONL, JSON, YAML, TREC, CSV, TSV; also .gz and .zst), Parquet or a BEIR folder"
-            raise InputError("this is a binary file", code="binary-file", file=self.label, expected=expected)
+            hint = "save the sheet as CSV, or unpack the archive" if zipped else None
+            raise InputError(what, code="binary-file", file=self.label, expected=expected, hint=hint)
 
     def content_hash(self) -> str:
         digest = hashlib.sha256()

@@ -50,15 +50,15 @@ _KNOWN = sorted({name for kind in RECORD for name in (*RECORD[kind], *ENTRY[kind
 class FieldMap:
     """Field of Karat → where a file keeps it. A path may have dots: `topk=response.hits`.
 
-    One map serves all files of a command: an entry counts where a file has its field. `gold.query_id=qid` is for one
-    kind of file only.
+    One map serves all files of a command: an entry counts where a file has its field, so that `query_id=id` may stand
+    beside `query_id=question_id`. `gold.query_id=qid` is for one kind of file only.
     """
 
-    def __init__(self, entries: Mapping[str, str], label: str | None = None, *, strict: bool = False) -> None:
+    def __init__(self, entries: Iterable[tuple[str, str]], label: str | None = None, *, strict: bool = False) -> None:
         """`strict`: it is for one file, which must have every field."""
-        self.strict, self.used, self._label = strict, set[str](), label
-        self._entries: dict[str, str] = {}
-        for name, path in entries.items():
+        self.strict, self.used, self._label = strict, set[tuple[str, str]](), label
+        self._entries: list[tuple[str, str]] = []
+        for name, path in entries:
             kind, dot, role = str(name).rpartition(".")
             known = RECORD.get(kind, ()) + ENTRY.get(kind, ()) if dot else _KNOWN  # type: ignore[call-overload]
             if role not in known:
@@ -70,7 +70,7 @@ class FieldMap:
                 raise ConfigError(
                     "not the name of a field", code="wrong-type", file=label, field=str(name), expected="text", got=path
                 )
-            self._entries[str(name)] = path
+            self._entries.append((str(name), path))
 
     @classmethod
     def of(cls, said: Any, *, strict: bool = False) -> FieldMap | None:
@@ -82,7 +82,7 @@ class FieldMap:
             for name, equals, path in pairs:
                 if not (name.strip() and equals and path.strip()):
                     raise ConfigError("not a map of fields", code="bad-map", field="map", expected=_EXAMPLE, got=said)
-            return cls({name.strip(): path.strip() for name, _, path in pairs}, strict=strict)
+            return cls([(name.strip(), path.strip()) for name, _, path in pairs], strict=strict)
         label = None
         if isinstance(said, (str, PathLike)):
             from karat.files.yaml import load_yaml
@@ -93,29 +93,29 @@ class FieldMap:
             said, _ = load_yaml(Path(label).read_bytes(), label)
         if not isinstance(said, Mapping):
             raise ConfigError("not a map of fields", code="bad-map", file=label, expected=_EXAMPLE, got=said)
-        return cls(said, label, strict=strict)
+        return cls(said.items(), label, strict=strict)
 
-    def roles(self, kind: FileKind) -> dict[str, str]:
-        """Role → path, as far as files of this kind have such a role."""
+    def _of_kind(self, kind: FileKind) -> list[tuple[str, tuple[str, str]]]:
+        """(role, entry) for files of a kind: those for this kind only come first, and lists before what is in them."""
         known = {*RECORD[kind], *ENTRY[kind]}
-        found = {name: path for name, path in self._entries.items() if name in known}
-        own = {
-            name.removeprefix(f"{kind}."): path for name, path in self._entries.items() if name.startswith(f"{kind}.")
-        }
-        return {**found, **own}
+        own = [(entry[0].removeprefix(f"{kind}."), entry) for entry in self._entries if entry[0].startswith(f"{kind}.")]
+        every = [*own, *((entry[0], entry) for entry in self._entries if entry[0] in known)]
+        return sorted(every, key=lambda pair: pair[0] not in LISTS[kind])
 
     def fitting(self, kind: FileKind, records: Sequence[Any]) -> RecordMap | None:
         """The entries whose fields these records have; None where they have none of them."""
-        roles = self.roles(kind)
-        whole = RecordMap(kind, roles)
-        found = {role: path for role, path in roles.items() if any(whole.has(role, record) for record in records)}
-        self.used |= {name for name in self._entries if name.removeprefix(f"{kind}.") in found}
+        found: dict[str, str] = {}
+        for role, entry in self._of_kind(kind):
+            tried = RecordMap(kind, {**found, role: entry[1]})
+            if any(tried.has(role, record) for record in records):
+                found.setdefault(role, entry[1])
+                self.used.add(entry)
         return RecordMap(kind, found) if found else None
 
     def refuse_unused(self, files: Iterable[str] = ()) -> None:
         """An entry that fits nothing is a slip of the pen."""
-        for name, path in self._entries.items():
-            if name not in self.used:
+        for name, path in self._entries:
+            if (name, path) not in self.used:
                 where = f" of {' and '.join(files)}" if files else ""
                 raise ConfigError(
                     f"no record{where} has the field {path!r} for {name}",
@@ -169,7 +169,7 @@ class RecordMap:
         for name in own:
             listed = _decoded(made.get(name))
             if isinstance(listed, list):
-                made[name] = [self.entry(one) if isinstance(one, dict) else one for one in listed]
+                made[name] = [self.entry(one) if isinstance(one, dict) else self._bare(one) for one in listed]
             elif isinstance(listed, (str, int)) and name == "gold":
                 made[name] = [listed]
             elif listed is not None:
@@ -186,6 +186,10 @@ class RecordMap:
             for role, path in self._of_entry.items():
                 if (value := dig(record, path)) is not None:
                     made[role] = value
+
+    def _bare(self, entry: Any) -> Any:
+        """An id; of hits that are bare passages also the text."""
+        return {"chunk_id": entry, "text": entry} if self.kind == "run" and is_text(entry) else entry
 
     def entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """One hit, or one gold item."""
@@ -255,7 +259,12 @@ _USUAL: dict[str, tuple[str, ...]] = {
         "request",
     ),
     "query": ("query", "question", "input", "user_input", "prompt", "search", "q", "text"),
-    "topk": ("topk", "results", "hits", "retrieved", "matches", "documents", "docs", "chunks", "passages", "contexts"),
+    "topk": (
+        *("topk", "results", "hits", "retrieved", "retrieved_contexts", "matches", "documents", "docs", "chunks"),
+        *("passages", "contexts", "retrieved_docs", "retrieved_ids", "source_nodes"),
+    ),
+    "evidence": ("evidence", "reference_contexts", "gold_contexts", "ground_truth_contexts", "quotes"),
+    "answer": ("reference", "ground_truth", "reference_answer", "expected_answer", "gold_answer"),
     "gold": (
         "gold",
         "relevant",
@@ -291,9 +300,21 @@ _USUAL: dict[str, tuple[str, ...]] = {
     "grade": ("grade", "relevance", "rel", "label", "gain"),
     "latency_ms": ("latency_ms", "took_ms", "latency", "took", "elapsed_ms", "duration_ms", "time_ms"),
 }
+# Words in a longer name that tell the same, the likeliest first.
+_WORDS: dict[str, tuple[str, ...]] = {
+    "query_id": ("query", "question", "qid", "request", "topic", "search", "prompt", "case", "sample", "q"),
+    "chunk_id": (
+        *("chunk", "passage", "document", "doc", "docid", "pid", "node", "result", "hit", "context", "article"),
+        *("item", "page", "file", "url", "source", "retrieved", "d"),
+    ),
+    "score": ("score", "similarity", "sim", "cosine", "confidence", "distance", "dist", "relevance", "s"),
+    "rank": ("rank", "position", "pos", "order"),
+    "grade": ("grade", "relevance", "relevant", "rel", "label", "judgement"),
+}
+_ID = 100  # characters that an id may have
 _NEEDED: dict[FileKind, tuple[str, ...]] = {
     "run": ("query_id", "topk", "chunk_id", "score", "rank", "text", "latency_ms"),
-    "gold": ("query_id", "query", "gold", "chunk_id", "grade"),
+    "gold": ("query_id", "query", "gold", "chunk_id", "grade", "evidence", "answer"),
     "corpus": ("chunk_id", "title", "text"),
     "queries": ("query_id", "query"),
 }
@@ -315,16 +336,23 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
         if role in LISTS[kind]:
             continue
         among = inner if role in ENTRY[kind] and listed is not None else fields
-        name = _named(role, among, {*found.values()} if among is fields else set())
+        taken = {*found.values()} if among is fields else set()
+        name = _named(role, among, taken) or (_worded(role, among, taken) if kind in ("run", "gold") else None)
         if name is not None and (among is inner or name != listed):
             found[role] = name
-    if kind in ("run", "gold") and "query_id" not in found and "query" in found:
-        found["query_id"] = found.pop("query")
+    if kind in ("run", "gold") and "query_id" not in found:
+        text = found.pop("query", None) or _named("query", fields, {*found.values()})
+        found |= {} if text is None else {"query_id": text}
+    if kind in ("run", "gold") and listed is None and not {"evidence", "answer"} & found.keys():
+        _guess_places(kind, fields, found)
+    asked = fields.get(found.get("query_id", ""))
+    if kind == "gold" and "query" not in found and isinstance(asked, str) and " " in asked.strip():
+        found["query"] = found["query_id"]  # the question is its own id
     needed = {"run": {"query_id"}, "gold": {"query_id"}, "corpus": {"chunk_id"}, "queries": {"query"}}[kind]
     plain_list = listed is not None and not inner
     if not needed <= found.keys() or (kind == "run" and "chunk_id" not in found and not plain_list):
         return None
-    if kind == "gold" and not {"gold", "chunk_id"} & found.keys():
+    if kind == "gold" and not {"gold", "chunk_id", "evidence", "answer"} & found.keys():
         return None
     if kind == "corpus" and found["chunk_id"] in ("id", "_id", "doc_id"):
         del found["chunk_id"]  # known by that name
@@ -345,6 +373,9 @@ def _first_list(kind: FileKind, fields: Mapping[str, Any]) -> str | None:
     if not LISTS[kind]:
         return None
     lists = [name for name, value in fields.items() if isinstance(value, list) and value]
+    if kind == "gold":  # what was retrieved is not gold, and texts are evidence
+        returned = set(map(_spelling, _USUAL["topk"]))
+        lists = [name for name in lists if _spelling(name) not in returned and not is_text(fields[name][0])]
     usual = _named(LISTS[kind][0], {name: fields[name] for name in lists}, set())
     objects = [name for name in lists if isinstance(fields[name][0], Mapping)]
     if kind == "run" and usual is None and objects:
@@ -361,6 +392,41 @@ def _named(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
     return None
 
 
+def _worded(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
+    """The field with a word in its name that is usual for a role: `retrieved_doc`, `rerankScore`."""
+    for usual in _WORDS.get(role, ()):
+        for name, value in fields.items():
+            words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.rpartition(".")[2]).lower())
+            if name not in taken and usual in words and _fits(role, value) and not _is_long(value):
+                return name if "," not in name else None
+    return None
+
+
+def _guess_places(kind: FileKind, fields: Mapping[str, Any], found: dict[str, str]) -> None:
+    """What the fields of a row are for where no name tells: the query, the item, and what puts items in order."""
+    flat = all(isinstance(value, (str, int, float, type(None))) and not _is_long(value) for value in fields.values())
+    left = [name for name in fields if name not in found.values() and "," not in name]
+    numbers = [name for name in left if _fits("score", fields[name])]
+    texts = [name for name in left if name not in numbers and fields[name] is not None]
+    ordered = {"score", "rank", "grade"} & found.keys()
+    lacks = [role for role in ("query_id", "chunk_id") if role not in found]
+    if not flat or len(texts) < len(lacks) or not (numbers or ordered or len(fields) == 2):
+        return
+    found |= dict(zip(lacks, texts, strict=False))
+    if numbers and not ordered:
+        whole = str(fields[numbers[0]]).strip() in ("0", "1")
+        found["grade" if kind == "gold" else "rank" if whole else "score"] = numbers[0]
+
+
+def is_text(value: Any) -> bool:
+    """Whether this is a passage rather than an id: five words or more."""
+    return isinstance(value, str) and len(value.split(maxsplit=5)) >= 5
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > _ID
+
+
 def _spelling(name: str) -> str:
     """`query_id`, `Query ID`, `query-id` and `queryId` are one name."""
     return re.sub(r"[\s_-]+", "", name.lower())
@@ -371,7 +437,9 @@ _NUMBER = re.compile(r"\s*[-+]?\d*\.?\d+(?:e[-+]?\d+)?\s*", re.I)
 
 def _fits(role: str, value: Any) -> bool:
     if role in ("topk", "gold"):
-        return isinstance(value, list) or role == "gold"
+        return isinstance(value, list) or (role == "gold" and not is_text(value))
+    if role == "evidence":
+        return is_text(value[0] if isinstance(value, list) and value else value)
     if role in ("score", "rank", "grade", "latency_ms"):
         return isinstance(value, (int, float)) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
     return isinstance(value, (str, int)) and not isinstance(value, bool)

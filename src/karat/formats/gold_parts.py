@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -96,6 +97,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
                 field="gold",
                 expected="gold, evidence, answer, answer_span, no_answer or a target field",
                 hint=meant(["gold", "evidence", "answer", "topk"], extras)
+                or _likely_map(extras)
                 or ("name the target field with --target FIELD" if extras else None),
             )
         return []
@@ -248,6 +250,16 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
             for name, values in extra_columns(self.entries, self.decoder.extra_names).items()
             if name != self.target and not (single_target and TARGET_FIELD.fullmatch(name))
         }
+
+
+def _likely_map(extras: dict[str, Any]) -> str | None:
+    """What to paste where other fields of an entry look like gold."""
+    from karat.formats.field_map import suggested_map
+
+    fields = suggested_map("gold", {"query_id": "", **extras})
+    if fields is None or not any(fields.startswith(role) for role in ("gold=", "evidence=", "answer=")):
+        return None  # one target in a field of its own
+    return f"say what its fields are: --map {quote(fields)}"
 
 
 def _says_place(item: GoldItem) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -29,7 +30,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "chunk_id": ("chunk_id", "item_id", "corpus-id", "corpus_id", "docno", "docid", "id", "passage_id"),
     "doc_id": ("doc_id", "document_id", "doc"),
     "grade": ("grade", "relevance", "rel", "label", "gain", "score"),
-    "score": ("score", "sim", "similarity"),
+    "score": ("score", "sim", "similarity", "_score", "relevance_score", "rerank_score", "distance", "dist"),
     "rank": ("rank", "position"),
     "system": ("system", "run", "tag", "run_id"),
 }
@@ -151,16 +152,21 @@ class CheckedTable:
     def find(self, role: str, *, taken: str | None = None) -> str | None:
         return find_column((c for c in self.frame.columns if c != taken), role)
 
-    def require(self, role: str) -> str:
+    def require(self, role: str, kind: Literal["run", "gold"] = "run") -> str:
+        """The column for a role; where there is none, the error names the likeliest."""
         found = self.find(role)
         if found is None:
+            from karat.formats.field_map import suggested_map
+
+            # One column at a time, as a Parquet file has them.
+            fields = suggested_map(kind, {name: self.frame[name][0] for name in self.frame.columns})
             raise InputError(
                 f"no column for {role}",
                 code="missing-column",
                 file=self.label,
                 expected="one of " + ", ".join(NAMES[role]),
                 got=", ".join(self.frame.columns),
-                hint=f"say which it is: --map {role}=COLUMN",
+                hint=f"say which it is: --map {quote(fields) if fields else f'{role}=COLUMN'}",
             )
         return found
 

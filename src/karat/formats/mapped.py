@@ -126,6 +126,9 @@ def suggestion(source: Source, *kinds: FileKind) -> str | None:
     first = next(iter(sample(source)), None)
     for kind in kinds:
         found = suggested_map(kind, first)
+        if found is not None and kind == "run" and len(kinds) > 1:
+            named = {pair.partition("=")[0] for pair in found.split(",")} | set(first or ())
+            found = found if named & {"topk", "score", "rank"} else None  # bare pairs are how people write gold
         if found is not None:
             return f"if it is a {kind} file, say what its fields are: --map {quote(found)}"
     return None
@@ -141,16 +144,22 @@ def map_for(fields: FieldMap | None, kind: FileKind, source: Source) -> RecordMa
     return found
 
 
-def mapped_kind(source: Source, fields: FieldMap) -> Literal["run", "gold"] | None:
-    """What a file is, read through a map; None where the map does not fit it. Without anything that puts items in
-    order it is gold."""
+def mapped_kind(source: Source, fields: FieldMap) -> tuple[Literal["run", "gold"], bool] | None:
+    """What a file is, read through a map, and whether that is sure; None where the map does not fit it. Without
+    anything that puts items in order it is gold."""
     records = sample(source)
     run, gold = fields.fitting("run", records), fields.fitting("gold", records)
     made = {name for record in records for name in (run.record(record) if run else ())}
     judged = {name for record in records for name in (gold.record(record) if gold else ())}
     if run is not None and "query_id" in made and {"topk", "score", "rank"} & made and not {"gold", "grade"} & judged:
-        return "run"
-    return "gold" if gold is not None and {*_SAYS, "chunk_id", "doc_id", "grade"} & judged else None
+        return "run", True
+    if run is not None and "query_id" in made and {"latency_ms", "system"} & made and not {*_SAYS, "grade"} & judged:
+        return "run", True
+    if gold is None and run is not None and "query_id" in made and {"chunk_id", "doc_id", "id"} & made:
+        return "run", True  # by entries that are for runs only
+    if gold is None or not {*_SAYS, "chunk_id", "doc_id", "grade"} & judged:
+        return None
+    return "gold", bool({*_SAYS, "grade"} & judged)
 
 
 def mapped_run(source: Source, fields: RecordMap, options: ReadOptions) -> Run:
@@ -165,7 +174,7 @@ def mapped_run(source: Source, fields: RecordMap, options: ReadOptions) -> Run:
             return ParquetRun(source.label, [Scan(str(source.path))], options.system, layout)
         return FrameRun(read_table(source), source.label, options.system, source, layout=layout)
     if not any("topk" in fields.record(record) for record in sample(source)):
-        return FrameRun(_rows(plain_records(source), fields, source.label), source.label, options.system)
+        return _frame_run(plain_records(source), fields, options, source.label, fields.roles.get("score"))
     if kind == "lines":
         return MappedRun(source.label, source, options.system, options.hits, fields=fields)
     return mapped_list((record for _, record in plain_records(source)), fields, options, source.label)
@@ -175,8 +184,23 @@ def mapped_list(records: Iterable[dict[str, Any]], fields: RecordMap, options: R
     """The same for records in memory."""
     made = [fields.record(record) for record in records]
     if any("topk" in record for record in made):
-        return RunLog(label, made, options.system, options.hits)
-    return FrameRun(_rows(enumerate(made, 1), RecordMap("run", {}), label), label, options.system)
+        log = RunLog(label, made, options.system, options.hits)
+        log.score_field = fields.roles.get("score")
+        return log
+    return _frame_run(enumerate(made, 1), RecordMap("run", {}), options, label, fields.roles.get("score"))
+
+
+def _frame_run(
+    records: Iterable[tuple[int | None, dict[str, Any]]],
+    fields: RecordMap,
+    options: ReadOptions,
+    label: str,
+    score_field: str | None,
+) -> FrameRun:
+    """A record a hit, as the rows of a table."""
+    run = FrameRun(_rows(records, fields, label), label, options.system)
+    run.score_field = score_field
+    return run
 
 
 class MappedRun(RunLog):
@@ -193,7 +217,7 @@ class MappedRun(RunLog):
         fields: RecordMap,
     ) -> None:
         super().__init__(label, records, system, hits, needed=needed)
-        self._fields = fields
+        self._fields, self.score_field = fields, fields.roles.get("score")
 
     def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
         return MappedRun(self.label, records, self._system, hits, needed=needed, fields=self._fields)

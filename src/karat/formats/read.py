@@ -12,7 +12,7 @@ from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Lists, ReadOptions, Source
-from karat.formats.kinds.table import columns_hint, columns_of, files_run, is_bare_pairs, matching_files
+from karat.formats.kinds.table import columns_hint, columns_of, files_run, is_bare_pairs, is_bare_run, matching_files
 from karat.formats.layout import read_layout
 from karat.registry import Registry
 
@@ -132,21 +132,22 @@ def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
     return recognised
 
 
-def find_kind(source: Source, fields: FieldMap | None = None) -> tuple[Kind, str]:
-    """What a file is, and in which format, where nobody says."""
+def find_kind(source: Source, fields: FieldMap | None = None) -> tuple[Kind, str, bool]:
+    """What a file is, in which format, and whether that is sure, where nobody says. Rows of queries and items without
+    grade, rank or score may be either: they are taken for gold."""
     source.refuse_nonsense()
     if fields is not None:
         from karat.formats.mapped import mapped_kind
 
         if (mapped := mapped_kind(source, fields)) is not None:
-            return mapped, "mapped"
+            return mapped[0], "mapped", mapped[1]
     _refuse_other_files(source)
     for kind in _OTHER:
         found = _recognise(source, kind)
         if found is None or (found.name in _TAKE_ALL and _is_swapped(source, kind)):
             continue
         if not (kind == "run" and found.name in _TABLES and is_bare_pairs(source)):
-            return kind, found.name
+            return kind, found.name, found.name not in _TABLES or kind == "run" or not is_bare_run(source)
     raise _unrecognised(source, *_OTHER)
 
 

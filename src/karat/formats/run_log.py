@@ -47,6 +47,8 @@ _TOPK = ListField("topk", _RANKED, "chunk_id", OTHER_LISTS, numbers="latency_ms"
 class RunLog(Run):
     """Records of a run log, from a file or from memory."""
 
+    score_field: str | None = None  # what the records call scores, where a map renamed them
+
     def __init__(
         self, label: str, records: Any, system: str | None = None, hits: str = "topk", *, needed: bool = True
     ) -> None:
@@ -96,6 +98,7 @@ class RunLog(Run):
 
     def _beside(self, hits: Hits, lists: frozenset[str]) -> Hits:
         """Where the lists that were asked for besides are the very ones that are read."""
+        hits = hits if self.score_field is None else replace(hits, score_field=self.score_field)
         return replace(hits, others={**hits.others, self._hits: hits}) if self._hits in lists else hits
 
     @property

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from karat.data.audit import Audit
-from karat.data.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run
+from karat.data.hits import OPTIONAL_COLUMNS, Hits, NoLists, Run, ScoreMeaning
 from karat.data.ids import Ints, as_list, compact, size_of
 from karat.errors import InputError
 
@@ -26,7 +26,7 @@ _SIZE = 8  # bytes of the length before each slice
 # What is stored of a slice: all but latency and fields of its queries, and the block that it was read from.
 _OF_HITS = (
     *("system", "queries", "offsets", "ids", "score", "rank", "docs", "columns", "lines", "places", "others"),
-    "turned",
+    *("turned", "rowwise", "scattered", "score_field"),
 )
 
 
@@ -38,9 +38,9 @@ class Spilling(Run):
 
     can_look = True
 
-    def __init__(self, run: Run, depth: int, distances: bool | None = None) -> None:
-        """`distances`: whether the first hits are those with the lowest scores; None: as the hits say."""
-        self._run, self._depth, self._distances = run, depth, distances
+    def __init__(self, run: Run, depth: int, scores: ScoreMeaning | None = None) -> None:
+        """`scores`: what they mean, which decides what the first hits are; None: as the hits say."""
+        self._run, self._depth, self._scores = run, depth, scores
         self.label, self.threaded = run.label, run.threaded
         self._kept: _SliceFile | None = None  # by the last pass
         self._columns = frozenset[str]()  # read by the last pass
@@ -49,8 +49,8 @@ class Spilling(Run):
         kept = self._kept = _SliceFile()
         self._columns = columns
         for hits in self._run.slices(columns, audit, lists):
-            if self._distances is not None:
-                hits = hits.with_best_highest(self._distances)
+            if self._scores is not None:
+                hits = hits.with_scores(self._scores)
             place = kept.add(replace(_first_hits(hits, self._depth), others={}, places=None))
             yield _at_place(hits, place)
 
@@ -67,7 +67,7 @@ class Spilling(Run):
                 yield _at_place(found, place)
 
     def grouped(self) -> Run:
-        return Spilling(self._run.grouped(), self._depth, self._distances)
+        return Spilling(self._run.grouped(), self._depth, self._scores)
 
     def provenance(self) -> dict[str, Any]:
         return self._run.provenance()

@@ -40,11 +40,13 @@ def gold_from_frame(
     if "no_answer" in told and isinstance(frame, ParquetColumns) and source is not None:
         frame = read_table(source)
     table = CheckedTable(frame, label, source)
-    query = table.require("query_id")
+    query = table.require("query_id", "gold")
     if target is not None and target not in frame.columns:
         there = ", ".join(frame.columns)
         raise InputError("the target column is missing", code="missing-column", file=label, field=target, got=there)
-    item = target or table.find("chunk_id") or table.find("doc_id") or _target(frame) or table.require("chunk_id")
+    item = (
+        target or table.find("chunk_id") or table.find("doc_id") or _target(frame) or table.require("chunk_id", "gold")
+    )
     # Only a name that says so fixes what an id names; a bare "docid" may hold chunks just as well.
     kind = CHUNK if item.lower() == "chunk_id" else DOC if item.lower() == "doc_id" else BARE
     if kind == DOC and "#" in str(frame[item][0]):

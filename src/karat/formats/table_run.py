@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
+from karat.data.hits import OPTIONAL_COLUMNS, OTHER_TIMES, Hits, Run
 from karat.data.ids import Floats, Ints
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
@@ -35,6 +35,7 @@ class FrameRun(Run):
     """A table of hits in memory, one or more systems, in any order."""
 
     can_look = True
+    score_field: str | None = None  # what the file calls scores, where they were renamed before
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class FrameRun(Run):
         if listed is not None:
             yield from self._listed(table, query, *listed, columns)
             return
-        whole, times = _hit_columns(table, columns), _latency(table, columns, query).get("total")
+        whole, times = self._hits(table, columns), _latency(table, columns, query).get("total")
         for system, rows in self._systems(table):
             names, offsets, order = grouped_rows(*runs_of(query if rows is None else query.gather(rows)))
             if order is not None or rows is not None:
@@ -73,8 +74,8 @@ class FrameRun(Run):
             else:
                 first = offsets[:-1]
                 part = replace(whole, system=system, queries=names, offsets=offsets, places=first)
-            # A time stands in every row of its query.
-            yield part if times is None else replace(part, latency={"total": times[first]})
+            part = replace(part, rowwise=True, scattered=order is not None and bool((np.diff(order) < 0).any()))
+            yield part if times is None else _with_times(part, times if order is None else times[order])
 
     def may_say(self, column: str) -> bool:
         return self._layout.may_say(self._frame.schema, column)
@@ -108,7 +109,7 @@ class FrameRun(Run):
         offsets = np.append(0, np.cumsum(counts.to_numpy(), dtype=np.int64))
         inner = CheckedTable(hits, self.label, None) if hits.height else None
         nothing = Hits(system="", queries=[], offsets=offsets, ids=[])
-        whole = nothing if inner is None else _hit_columns(inner, columns)
+        whole = nothing if inner is None else self._hits(inner, columns)
         whole = replace(
             whole,
             queries=query.to_list(),
@@ -126,6 +127,11 @@ class FrameRun(Run):
                 hint = "keep one row a query and system; of a table of many days read one day's partition"
                 raise InputError(what, code="duplicate-query", file=self.label, field=LISTS, query=twice, hint=hint)
             yield part
+
+    def _hits(self, table: CheckedTable, columns: frozenset[str]) -> Hits:
+        """A row a hit, with the name that the file has for scores."""
+        name = self.score_field or self._layout.columns.get("score") or table.find("score")
+        return replace(_hit_columns(table, columns), score_field=name)
 
     def _systems(self, table: CheckedTable) -> Iterator[tuple[str, Ints | None]]:
         """Each system with its rows; None: all of them."""
@@ -155,6 +161,23 @@ def _hit_columns(table: CheckedTable, columns: frozenset[str]) -> Hits:
         rank=table.numbers(table.find("rank")),
         docs=None if doc is None else table.texts(doc).fill_null(""),
         columns={c: table.texts(c).to_list() for c in columns & OPTIONAL_COLUMNS & set(table.frame.columns)},
+    )
+
+
+def _with_times(hits: Hits, times: Floats) -> Hits:
+    """A time is in every row of its query. Where rows differ, the first one counts, and the query says so."""
+    counts = np.diff(hits.offsets)
+    query = np.repeat(np.arange(len(counts)), counts)
+    given = np.flatnonzero(~np.isnan(times))
+    first, total = np.unique(query[given], return_index=True), np.full(len(counts), np.nan)
+    total[first[0]] = times[given[first[1]]]
+    others = given[times[given] != total[query[given]]]
+    at, where = np.unique(query[others], return_index=True)
+    said: list[str | None] = [None] * len(counts)
+    for one, row in zip(at.tolist(), others[where].tolist(), strict=True):
+        said[one] = f"{total[one]:g} ms and {times[row]:g} ms"
+    return replace(
+        hits, latency={"total": total}, fields={**hits.fields, OTHER_TIMES: said} if len(at) else hits.fields
     )
 
 

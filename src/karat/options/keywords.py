@@ -17,7 +17,7 @@ class LadderKeywords(TypedDict, total=False):
     min_score: float | None
     score_width: Literal[32, 64]
     ties: Literal["id", "listed"]
-    scores: Literal["higher-is-better", "lower-is-better"] | None
+    scores: Literal["higher-is-better", "lower-is-better", "as-listed"] | None
     no_relevant: Literal["undefined", "zero"]
     doc_of: str
     normalize_ids: bool

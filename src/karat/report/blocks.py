@@ -162,11 +162,12 @@ class Tiles(Figure, frozen=True, tag="tiles"):
     tiles: Sequence[Tile]
 
 
-SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!"}  # never colour alone
+# never colour alone
+SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "invalid": "!", "not checked": "–"}
 
 
 class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
-    outcome: Literal["pass", "fail", "inconclusive", "invalid"]
+    outcome: Literal["pass", "fail", "inconclusive", "invalid", "not checked"]
     title: str
     reason: str
     whole: bool = False  # the decision over all others

@@ -9,14 +9,16 @@ import msgspec
 from karat.registry import Registry
 from karat.report.blocks import Block, Cell, Column, Dot, Dots, Report, Section, Table, Text
 from karat.report.cells import interval_column, value_cell
-from karat.report.overview import data_name, in_doubt, range_title, run_names, score_note, with_difference_note
+from karat.report.overview import data_name, range_title, run_names, score_note, with_difference_note
 from karat.report.sections.audit import audit_line
 from karat.report.sections.base import ReportSection
 from karat.report.sections.doubts import DoubtsSection
+from karat.report.sections.evidence import EvidenceSection, evidence_leads
 from karat.report.sections.findings import Glance, what_stands_out
 from karat.report.sections.labels import BoundsSection
 from karat.report.sections.panel import Panel
 from karat.report.sections.segments import leading_metrics
+from karat.results.doubts import in_doubt
 from karat.results.numbers import amount, counted
 from karat.results.result import Result
 from karat.results.summary import FEW
@@ -50,6 +52,8 @@ def brief_report(result: Result) -> Report:
     """What fits one screen, and how far labels could move it where that was asked for."""
     parts: list[tuple[type[ReportSection], list[Block]]] = [(DoubtsSection, DoubtsSection().blocks(result))]
     parts += [(Panel, [*audit_line(result), *Panel().blocks(result)]), (BoundsSection, BoundsSection().blocks(result))]
+    if evidence_leads(result):
+        parts.append((EvidenceSection, EvidenceSection().short_blocks(result)))
     parts.append((Glance, what_stands_out(result)))
     return Report(_title(result), [Section(part.name, part.title, blocks) for part, blocks in parts if blocks])
 

@@ -6,11 +6,13 @@ import hashlib
 import html
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import msgspec
 
 from karat.data.saved import json_text
 from karat.errors import shorten
+from karat.gates.criteria import Outcome
 from karat.gates.selftest import Alarm, SelfTest
 from karat.gates.verdict_form import GateVerdict, Verdicts
 from karat.report.blocks import Block, Cell, Dot, Dots, Example, Report, Section, Text, Verdict
@@ -97,7 +99,7 @@ def _verdict_blocks(found: Verdicts, result: Result) -> list[Block]:
 
 
 def _checks(found: Verdicts) -> list[Verdict]:
-    return [Verdict(v.outcome, headline(v), v.reason, to=_explained_by(v)) for v in found.verdicts]
+    return [Verdict(_counted_as(v), headline(v), v.reason, to=_explained_by(v)) for v in found.verdicts]
 
 
 def _explained_by(verdict: GateVerdict) -> list[str]:
@@ -149,7 +151,7 @@ def where(verdict: GateVerdict) -> str:
 
 def headline(verdict: GateVerdict) -> str:
     """Gate, segment, and what follows from the verdict."""
-    return f"{where(verdict)} ({consequence(verdict)})"
+    return where(verdict) if _unchecked(verdict) else f"{where(verdict)} ({consequence(verdict)})"
 
 
 def consequence(verdict: GateVerdict) -> str:
@@ -162,7 +164,7 @@ def consequence(verdict: GateVerdict) -> str:
 
 def _unchecked(verdict: GateVerdict) -> bool:
     """Whether nothing of it could be looked at."""
-    return all(part.outcome == "not checked" for part in verdict.parts)
+    return bool(verdict.parts) and all(part.outcome == "not checked" for part in verdict.parts)
 
 
 def counts(found: Verdicts) -> str:
@@ -172,7 +174,7 @@ def counts(found: Verdicts) -> str:
     return f"{counted(len(outcomes), 'check')}: {', '.join(said)}."
 
 
-def _counted_as(verdict: GateVerdict) -> str:
+def _counted_as(verdict: GateVerdict) -> Outcome | Literal["not checked"]:
     return "not checked" if _unchecked(verdict) else verdict.outcome
 
 
@@ -260,7 +262,7 @@ def _gates(found: Verdicts, room: int) -> str:
 def _gate(verdict: GateVerdict) -> str:
     group = f" in {_name(verdict.segment)}" if verdict.segment else ""
     check = f"**{_name(verdict.gate)}**{group} | {safe(shorten(verdict.reason, _REASON))}"
-    return f"| {MARKS[verdict.outcome]} {consequence(verdict)} | {check} |"
+    return f"| {MARKS[_counted_as(verdict)]} {consequence(verdict)} | {check} |"
 
 
 def _folded(found: Verdicts) -> Iterator[str]:
@@ -423,7 +425,7 @@ def render_junit(found: Verdicts) -> bytes:
             kind = "error" if verdict.outcome == "invalid" else "failure"
             ElementTree.SubElement(case, kind, {"message": _clean(verdict.reason), "type": verdict.outcome})
         else:
-            ElementTree.SubElement(case, "system-out").text = _clean(f"{verdict.outcome}: {verdict.reason}")
+            ElementTree.SubElement(case, "system-out").text = _clean(f"{_counted_as(verdict)}: {verdict.reason}")
     ElementTree.indent(suites)
     return bytes(ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
 

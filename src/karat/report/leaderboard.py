@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from karat.report.blocks import Block, Cell, Dot, Dots, Interval, Report, Section, Text
 from karat.report.cells import around, interval_column, table
-from karat.report.overview import data_name, range_title
+from karat.report.overview import data_name, range_title, run_names
 from karat.report.tables import csv_text
 from karat.results.leaderboard import Leaderboard, MetricStanding, Standing
 from karat.results.numbers import counted, titled, with_interval
-from karat.results.summary import SummaryRow
+from karat.results.summary import MOST_MISSING, SummaryRow
 from karat.scoring.metrics.grammar import parse_metric
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
 def leaderboard_report(board: Leaderboard, *, pictures: bool = False) -> Report:
     """One line per system, one column per metric."""
     rows: list[list[Cell]] = [
-        [f"{s.letter}  {s.system}", *(_cell(m, board.units[m.metric]) for m in s.metrics)] for s in board.systems
+        [f"{s.letter}  {name}", *(_cell(m, board.units[m.metric]) for m in s.metrics)] for s, name in _named(board)
     ]
     columns = [
         interval_column(titled(name, board.units[name]), (row[1 + at] for row in rows))
@@ -41,6 +41,11 @@ def leaderboard_report(board: Leaderboard, *, pictures: bool = False) -> Report:
         [Section("leaderboard", "Systems", blocks), *(_pictures(board) if pictures else [])],
         page_title=_sentence(board),
     )
+
+
+def _named(board: Leaderboard) -> list[tuple[Standing, str]]:
+    """Every system with a name for a table: that of a file without folder and ending."""
+    return list(zip(board.systems, run_names([s.system for s in board.systems]), strict=True))
 
 
 def _sentence(board: Leaderboard) -> str:
@@ -65,8 +70,8 @@ def _note(board: Leaderboard) -> str:
 
 
 def _missing(board: Leaderboard) -> list[Block]:
-    lacking = [s for s in board.systems if s.missing]
-    said = "; ".join(f"{s.system} lacks {counted(s.missing)}" for s in lacking)
+    few = [(s, name) for s, name in _named(board) if 0 < s.missing <= MOST_MISSING * s.queries]  # of more, notes tell
+    said = "; ".join(f"{name} lacks {counted(s.missing)}" for s, name in few)
     return [Text(f"{said}. They count as failed unless `--missing skip` leaves them out.", "warning")] if said else []
 
 
@@ -74,7 +79,7 @@ def _pictures(board: Leaderboard) -> list[Section]:
     """Every metric as dots with intervals, the best first."""
     sections = []
     for at, name in enumerate(board.metrics):
-        found = [(s.system, s.metrics[at]) for s in board.systems if s.metrics[at].value is not None]
+        found = [(system, s.metrics[at]) for s, system in _named(board) if s.metrics[at].value is not None]
         found.sort(key=lambda pair: pair[1].value or 0.0, reverse=name not in board.lower_is_better)
         cells = [(system, _cell(m, board.units[name], marked=False)) for system, m in found]
         scale = around(v for _, cell in cells for v in (cell.value, cell.low, cell.high) if v is not None)
@@ -89,8 +94,8 @@ def to_latex(board: Leaderboard) -> str:
     """A table for a paper: booktabs, best values bold, letters as superscripts, intervals in small print."""
     head = " & ".join(["", "System", *(_latex(titled(name, board.units[name])) for name in board.metrics)])
     lines = [
-        " & ".join([s.letter, _latex(s.system), *(_latex_cell(m, board.units[m.metric]) for m in s.metrics)])
-        for s in board.systems
+        " & ".join([s.letter, _latex(name), *(_latex_cell(m, board.units[m.metric]) for m in s.metrics)])
+        for s, name in _named(board)
     ]
     return "\n".join(
         [

@@ -11,11 +11,9 @@ from karat.data.gold import Dataset
 from karat.report.blocks import Block, Section, Table, Text
 from karat.results.diagnosis.finding import Finding
 from karat.results.numbers import amount, counted
-from karat.results.result import Result
 
 _USUAL = {"gold", "qrels", "queries", "labels", "test", "dev", "train"}  # names of files that tell nothing of the data
 _ENDINGS = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".trec", ".txt", ".run", ".qrels", ".gz", ".zst", ".yaml"}
-_ALLOWED = 0.1  # share of queries that may be missing, as gates have it
 SURE = (
     "strong, likely: how sure the finding is. What to try is where such numbers usually lead; the cause itself is not "
     "proven."
@@ -80,23 +78,6 @@ def _stem(path: str) -> str:
     while name.suffix.lower() in _ENDINGS:
         name = name.with_suffix("")
     return name.name
-
-
-def in_doubt(result: Result) -> str | None:
-    """Why the scores of a result say little of the retriever, in a few words; None where they do."""
-    doubts = result.doubts
-    if doubts.ids is not None:
-        return "ids do not match" if doubts.ids.sure else "no hit is a gold item"
-    if doubts.scores is not None:
-        return "are the scores distances?"
-    if result.missing_share <= _ALLOWED:
-        return None
-    skipped = result.audit["missing_skipped"]
-    failed, missing = result.audit["failed_queries"], result.audit["missing_queries"] + skipped
-    of = f"of {counted(len(result.rows) + (skipped if result.rules.missing == 'skip' else 0))}"
-    if not failed:
-        return f"{missing:,} {of} missing"
-    return f"{failed:,} {of} failed" + (f", {missing:,} missing" if missing else "")
 
 
 def range_title(means: Mapping[str, float | None], data: str, metric: str, unit: str) -> str:

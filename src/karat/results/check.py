@@ -11,6 +11,7 @@ from karat.data.audit import Audit, Entry
 from karat.data.gold import Gold
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run, Ungrouped
 from karat.data.ids import DocRule, may_repeat
+from karat.data.normal_ids import near_queries
 from karat.errors import KaratError
 from karat.formats.base import Source
 from karat.formats.field_map import FieldMap
@@ -33,27 +34,53 @@ class Checked(msgspec.Struct):
     error: str | None = None
 
 
-def check_files(files: list[str], target: str | None = None, fields: FieldMap | None = None) -> list[Checked]:
-    """`fields`: a map of what fields are for, for all files."""
+def check_files(
+    files: list[str], target: str | None = None, fields: FieldMap | None = None, gold: str | None = None
+) -> list[Checked]:
+    """`fields`: a map of what fields are for, for all files; `gold`: the gold set, so that the others are runs."""
     golds: dict[str, Gold] = {}
     runs: dict[str, Run] = {}
-    checked = [_check(file, target, fields, golds, runs) for file in files]
+    said: dict[str, Literal["run", "gold"]] = {}
+    if gold is not None:
+        said = {**dict.fromkeys(files, "run"), gold: "gold"}
+    files = list(dict.fromkeys([*files, *([] if gold is None else [gold])]))
+    kinds = {file: _kind(file, fields) for file in files}
+    # What may be either is a run beside a file that is surely gold.
+    if any(kind is not None and kind[0] == "gold" and kind[2] for kind in kinds.values()):
+        said |= {file: "run" for file, kind in kinds.items() if kind is not None and not kind[2] and file not in said}
+    checked = [_check(file, target, fields, golds, runs, said.get(file)) for file in files]
     if len(golds) == 1:
-        (gold,) = golds.values()
+        (only,) = golds.values()
         for found in checked:
             if found.file in runs:
-                _match(found, runs[found.file], gold)
+                _match(found, runs[found.file], only)
     return checked
 
 
-def _check(
-    file: str, target: str | None, fields: FieldMap | None, golds: dict[str, Gold], runs: dict[str, Run]
-) -> Checked:
+def _kind(file: str, fields: FieldMap | None) -> tuple[str, str, bool] | None:
+    """What a file is; None where that cannot be said, for `_check` to say why."""
     try:
-        kind, name = find_kind(Source(file), fields)
-        if kind == "gold":
+        return find_kind(Source(file), fields)
+    except KaratError:
+        return None
+
+
+def _check(
+    file: str,
+    target: str | None,
+    fields: FieldMap | None,
+    golds: dict[str, Gold],
+    runs: dict[str, Run],
+    said: Literal["run", "gold"] | None,
+) -> Checked:
+    """`said`: what the file is, where that is known from elsewhere."""
+    try:
+        kind, name, sure = find_kind(Source(file), fields)
+        if (said or kind) == "gold":
             golds[file] = gold = read_gold(file, target=target, columns=fields)
-            return Checked(file, "gold", name, _holds_gold(gold), list(gold.audit))
+            audit = Audit.merged(gold.audit)
+            audit.count("either_kind", 0 if sure or said else len(gold.ids))
+            return Checked(file, "gold", name, _holds_gold(gold), list(audit))
         run = read_run(file, columns=fields)
         holds, audit = _read_through(run)
         runs[file] = run
@@ -67,6 +94,7 @@ def _holds_gold(gold: Gold) -> dict[str, int | str | None]:
         "queries": len(gold.queries),
         "items": len(gold.ids),
         "passages": sum(passage is not None for passage in gold.passages) or None,
+        "evidence texts": sum(len(texts) for texts in gold.fields.get("evidence", ()) if texts) or None,
         "no answer": int(gold.no_answer.sum()),
         "tags": ", ".join(gold.tags) or None,
         "dataset": gold.dataset.version,
@@ -106,7 +134,9 @@ def _match(found: Checked, run: Run, gold: Gold) -> None:
     found.holds[f"queries of {gold.label}"] = int(known)
     found.audit = list(audit)
     if not known:
-        found.error = f"no query of {found.file} stands in {gold.label}"
+        near = next((entry.examples[0] for entry in audit if entry.code == "near_queries"), None)
+        hint = "" if near is None else f" ({near}; --normalize-ids takes them as the same)"
+        found.error = f"{gold.label} has none of the queries of {found.file}{hint}"
     return None
 
 
@@ -117,9 +147,11 @@ class _Covered:
         self.gold, self._watch = gold, NameWatch(gold, DocRule())
         self._names, self._slopes = SeenNames(), SeenScores()
         self.seen = np.zeros(len(gold.queries), np.bool_)
+        self._unknown: list[str] = []
 
     def add(self, judged: Judged, hits: Hits) -> None:
         self.seen[judged.queries] = True
+        self._unknown += [query for query in hits.queries if query not in self.gold.index]
         self._names.add(self._watch.look(judged, hits))
         if hits.turned is None:
             self._slopes.add(seen_scores(hits))
@@ -127,3 +159,5 @@ class _Covered:
     def report(self, audit: Audit) -> None:
         judge_doubts(self._names, self._slopes, self.gold, Rules(), None, audit)
         count_missing(self.gold, np.flatnonzero(~self.seen), audit)
+        near = near_queries(self._unknown, self.gold, np.flatnonzero(~self.seen))
+        audit.count("near_queries", len(near), (f"run {name}, gold {other}" for name, other in near.items()))

@@ -2,22 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from karat.errors import shorten
 from karat.results.numbers import counted
-from karat.scoring.doubts import Doubts, IdMismatch, NearIds, RisingScores
+from karat.results.summary import MOST_MISSING, is_outage
+from karat.scoring.doubts import Doubts, IdMismatch, NearIds, RisingScores, RowOrder
 from karat.scoring.metrics.base import Metric
+
+if TYPE_CHECKING:
+    from karat.results.result import Result
 
 _SHOWN = 60  # characters of an id
 
 
+def read_first(result: Result) -> list[str]:
+    """What a reader must know before any number: queries that were lost, and a sentence or two for each doubt."""
+    return [*_lost(result), *_near_queries(result), *doubt_text(_told(result))]
+
+
+def ways_out(result: Result) -> list[str]:
+    """What to try, the likeliest first."""
+    failed = result.audit["failed_queries"] and lost_queries(result) is not None
+    again = ["ask the failed queries again: karat run … --retry-failed"] if failed else []
+    return [*again, *what_to_do(_told(result))]
+
+
+def _told(result: Result) -> Doubts:
+    """Where most queries failed, that nothing was found says nothing about ids."""
+    doubts = result.doubts
+    if doubts.ids is not None and not doubts.ids.sure and is_outage(result.audit, len(result.rows)):
+        return replace(doubts, ids=None)
+    return doubts
+
+
+def _lost(result: Result) -> Iterator[str]:
+    """That so many queries failed or are missing that the means say little."""
+    lost, entries = lost_queries(result), {entry.code: entry for entry in result.audit}
+    if lost is not None:
+        failed = entries.get("failed_queries")
+        such_as = f", such as {failed.examples[0]}" if failed is not None and failed.examples else ""
+        if is_outage(result.audit, len(result.rows)):
+            yield f"{lost}{such_as}. They count as not found, so the scores say little about the retriever."
+        else:
+            yield f"{lost}{such_as}. Missing queries are left out: the scores are those of the rest."
+
+
+def _near_queries(result: Result) -> list[str]:
+    found = next((entry for entry in result.audit if entry.code == "near_queries"), None)
+    if found is None:
+        return []
+    return [
+        f"{counted(found.count)} of the run left out, although the gold set has an id that differs only in how it is "
+        f"written ({found.examples[0]}). --normalize-ids takes them as the same."
+    ]
+
+
+def in_doubt(result: Result) -> str | None:
+    """Why the scores of a result say little of the retriever, in a few words; None where they do."""
+    doubts = _told(result)
+    if doubts.ids is not None:
+        return "ids do not match" if doubts.ids.sure else "no hit is a gold item"
+    if doubts.scores is not None:
+        return "are the scores distances?"
+    if doubts.order is not None and doubts.order.sure:
+        return "are the rows in ranking order?"
+    return lost_queries(result)
+
+
+def lost_queries(result: Result) -> str | None:
+    """How many queries failed or are missing, where that is more than gates allow."""
+    if result.missing_share <= MOST_MISSING:
+        return None
+    skipped = result.audit["missing_skipped"]
+    failed, missing = result.audit["failed_queries"], result.audit["missing_queries"] + skipped
+    of = f"of {counted(len(result.rows) + (skipped if result.rules.missing == 'skip' else 0))}"
+    if not failed:
+        return f"{missing:,} {of} missing"
+    return f"{failed:,} {of} failed" + (f", {missing:,} missing" if missing else "")
+
+
 def doubt_text(doubts: Doubts) -> list[str]:
-    """What a reader must know before any number: a sentence or two for each doubt."""
+    """A sentence or two for each doubt."""
     found = [] if doubts.ids is None else [_mismatch(doubts.ids)]
     if doubts.near is not None:
         found.append(_near(doubts.near, alone=doubts.ids is None))
-    return found if doubts.scores is None else [*found, _rising(doubts.scores)]
+    found += [] if doubts.scores is None else [_rising(doubts.scores)]
+    return found if doubts.order is None else [*found, _row_order(doubts.order)]
 
 
 def what_to_do(doubts: Doubts) -> list[str]:
@@ -75,10 +149,30 @@ def _near(found: NearIds, *, alone: bool) -> str:
 
 
 def _rising(found: RisingScores) -> str:
+    if found.field is not None:
+        return (
+            f"Hits are ordered by {_quoted(found.field)}, and the highest value counts as the best. If these are "
+            "distances, say --scores lower-is-better; else say --scores higher-is-better."
+        )
     return (
         f"Scores rise along the lists of {found.queries:,} of {counted(found.of)}, and the highest counts as the best. "
         "If they are distances, say --scores lower-is-better, or log score_order; else say --scores higher-is-better."
     )
+
+
+def _row_order(found: RowOrder) -> str:
+    part = "" if found.queries == found.of else f" for {found.queries:,} of {counted(found.of)}"
+    told = f"The table has neither rank nor score{part}"
+    if found.why == "rows":
+        return f"{told}: the order of its rows counts as the ranking. {_RANKED_BY}."
+    how = "sorted by id" if found.why == "by-id" else "not together"
+    return (
+        f"{told}, and the rows of a query are {how}: their order says nothing about relevance. {_RANKED_BY}. If the "
+        "rows are in ranking order all the same, say --scores as-listed."
+    )
+
+
+_RANKED_BY = "If a column ranks them, name it: --map rank=COLUMN or --map score=COLUMN"
 
 
 def _quoted(item: str) -> str:
@@ -96,14 +190,24 @@ def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str
             f"{_quoted(found.gold_id)}. No hit is a gold item, for any of {counted(found.queries)}."
         )
     if about == "scores":
-        return f"{name} has scores that rise along its lists: say --scores lower-is-better or higher-is-better."
+        assert doubts.scores is not None
+        field = doubts.scores.field
+        have = "scores that rise along its lists" if field is None else f"hits ordered by {_quoted(field)}"
+        return f"{name} has {have}: say --scores lower-is-better or higher-is-better."
+    if about == "order":
+        return (
+            f"{name} has neither rank nor score, and its rows are in no order of relevance. {_RANKED_BY}; or say "
+            "--scores as-listed."
+        )
     return None
 
 
-def gate_notes(doubts: Doubts) -> list[str]:
-    """What is said beside verdicts: of ids that surely differ, and of scores that rise, the verdicts tell."""
+def gate_notes(result: Result) -> list[str]:
+    """What is said beside verdicts: of what makes them invalid, the verdicts tell."""
+    doubts = _told(result)
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
-    return doubt_text(Doubts(unsure, doubts.near))
+    order = doubts.order if doubts.order is not None and not doubts.order.sure else None
+    return [*_near_queries(result), *doubt_text(Doubts(unsure, doubts.near, order=order))]
 
 
 def judgeable(metrics: Sequence[Metric], sides: dict[str, Doubts]) -> tuple[list[Metric], list[str]]:

@@ -14,7 +14,7 @@ from karat.data.corpus import DescribedRun
 from karat.data.gold import Gold
 from karat.data.hits import LentRun, NoLists, Run, Ungrouped
 from karat.data.ids import DocRule
-from karat.data.normal_ids import IdNormalizer, NormalizedRun
+from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
 from karat.data.passages.resolve import in_corpus, resolve
 from karat.errors import InputError, NoOverlap, shorten
 from karat.formats.spill import HeldRun, Spilling
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 KEEP_LISTS = 20_000  # queries up to which lists to show are kept during the pass; of more, those shown are read again
 _NO_SCORE = "log the score of each hit, or leave the threshold (--min-score) out"
+_OTHER_QUERIES = "; name the field that holds the gold set's ids: --map query_id=FIELD"
+_NO_RANK = "name the column of the scores (--map score=COLUMN), or say --scores as-listed if rows are in ranking order"
 _NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
 
 
@@ -70,8 +72,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         views = self._views(plan)
         request = self._request(views, plan)
         if plan.lists > request.lists and not run.can_look:
-            scores = self.rules.scores
-            run = Spilling(run, plan.lists, None if scores is None else scores == "lower-is-better")
+            run = Spilling(run, plan.lists, self.rules.scores)
             request = replace(request, columns=request.columns | ({"text"} if plan.texts else frozenset()))
         run, golds = self._golds(self._described(run), views, request)
         systems, run = self._pass(run, request, golds)
@@ -85,6 +86,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         for measured in systems.values():
             _refuse_no_overlap(measured, run.label, self.gold, (request.own,))
         _refuse_unscored(systems.values(), run.label, request.own)
+        _refuse_scoreless(systems.values(), run.label, self.rules, request.own)
         _refuse_undated(systems.values(), run.label, request.own)
         systems, no_bm25 = self._with_lent(systems, views, golds)
         systems = {system: self._counted(measured) for system, measured in systems.items()}
@@ -314,6 +316,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         """What is known of the audit only after the pass."""
         audit, table, gold = result.audit, result.data.tables[result.view], result.gold
         missing = np.flatnonzero(~table.present)
+        near = near_queries(result.data.unknown, gold, missing)
+        audit.count("near_queries", len(near), (f"run {name}, gold {other}" for name, other in near.items()))
         count_missing(gold, missing, audit, "missing_skipped" if self.rules.missing == "skip" else "missing_queries")
         relevant = gold.count_items(gold.grades > 0)
         bare = result.rows[(relevant[result.rows] == 0) & (gold.no_answer[result.rows] == 0)]
@@ -335,9 +339,13 @@ def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[
     of = f" (system {shorten(measured.system, 40)!r})" if measured.system else ""
     entries = [entry for table in tables for entry in table.audit if entry.code == "unknown_queries"]
     run_has = f", the run {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
+    near = next(iter(near_queries(measured.unknown, gold, np.arange(len(gold.queries))).items()), None)
+    if near is not None:
+        run_has, other = f", the run {near[0]!r}", near[1]
+    way = "; --normalize-ids takes them as the same" if near is not None else _OTHER_QUERIES
     raise NoOverlap(
-        f"no query of {run}{of} stands in {gold.label}",
-        hint=f"do the ids match? The gold set has {shorten(gold.queries[0], 60)!r}{run_has}",
+        f"the gold set {gold.label} has none of the queries of {run}{of}",
+        hint=f"the gold set has {shorten(other if near else gold.queries[0], 60)!r}{run_has}{way}",
     )
 
 
@@ -349,6 +357,16 @@ def _refuse_unscored(systems: Collection[RunData], run: str, own: View) -> None:
     if own.min_score is not None and all(measured.tables[own].unscored for measured in systems):
         what = f"no hit has a score, so a threshold of {own.min_score:g} removes nothing"
         raise InputError(what, code="no-scores", file=run, field="score", hint=_NO_SCORE)
+
+
+def _refuse_scoreless(systems: Collection[RunData], run: str, rules: Rules, own: View) -> None:
+    """Refuse what is said of scores where a table has neither scores nor ranks: it would change nothing."""
+    if rules.scores is None or rules.scores == "as-listed":
+        return
+    tables = [measured.tables[own] for measured in systems]
+    if all(0 < table.audit["row_order"] >= table.present.sum() - table.audit["empty_results"] for table in tables):
+        what = f"no row has a score, so --scores {rules.scores} changes nothing"
+        raise InputError(what, code="no-scores", file=run, field="score", hint=_NO_RANK)
 
 
 def _refuse_undated(systems: Collection[RunData], run: str, own: View) -> None:

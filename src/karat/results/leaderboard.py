@@ -15,8 +15,9 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.results.comparison.compare import names_of, paired_sides
 from karat.results.differences import ROUNDING
-from karat.results.doubts import doubt_text
+from karat.results.doubts import read_first
 from karat.results.result import Result
+from karat.results.summary import is_outage
 from karat.scoring.metrics.base import Metric
 from karat.statistics.significance import holm
 
@@ -81,7 +82,7 @@ def rank_systems(results: Sequence[Result]) -> Leaderboard:
         found = {d.metric: d for d in _differences(results[j], results[i])}
         for column, metric in enumerate(metrics):
             difference = found[str(metric)]
-            doubted = any(side.doubts.about(metric) for side in (results[i], results[j]))
+            doubted = any(_is_doubted(side, metric) for side in (results[i], results[j]))
             p[row, column] = 1.0 if difference.p is None or doubted else difference.p
             beyond[row, column] = difference.certain
             better[row, column] = (difference.delta or 0.0) * (1 if metric.direction == "higher" else -1)
@@ -118,7 +119,7 @@ def rank_systems(results: Sequence[Result]) -> Leaderboard:
         notes=[
             f"{name}: {text}"
             for result, name in zip(results, names_of(results), strict=True)
-            for text in doubt_text(result.doubts)
+            for text in read_first(result)
         ],
     )
 
@@ -128,14 +129,21 @@ def _differences(before: Result, after: Result) -> Any:
     return paired.differences(before.sampling, _PERMUTATIONS * before.sampling.resamples)
 
 
+def _is_doubted(result: Result, metric: Metric) -> bool:
+    """Whether a value says so little about the retriever that it beats nothing, and nothing beats it."""
+    lost = bool(metric.rests_on) and is_outage(result.audit, len(result.rows))
+    return lost or result.doubts.about(metric) is not None
+
+
 def _standing(result: Result, metric: Metric, beats: str, best: float | None) -> MetricStanding:
     row = result.row(metric)
     if result.doubts.about(metric):
         return MetricStanding(row.metric, None, None, None)
-    return MetricStanding(row.metric, row.mean, row.low, row.high, beats, row.mean is not None and row.mean == best)
+    best_of_all = row.mean is not None and row.mean == best and not _is_doubted(result, metric)
+    return MetricStanding(row.metric, row.mean, row.low, row.high, beats, best_of_all)
 
 
 def _best(results: Sequence[Result], metric: Metric) -> float | None:
-    believed = [result.row(metric).mean for result in results if not result.doubts.about(metric)]
+    believed = [result.row(metric).mean for result in results if not _is_doubted(result, metric)]
     means = [mean for mean in believed if mean is not None]
     return (max if metric.direction == "higher" else min)(means, default=None)

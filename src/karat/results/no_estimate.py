@@ -42,7 +42,7 @@ def why_no_estimate(refused: Iterable[NoEstimate], k: int | None = None) -> Iter
     borrow = " To assume that the judge errs here as on other pairs, use `karat eval --borrow-error-rates`."
     for (code, called, labelled, needed, depth), metrics in alike.items():
         depths = [int(at) for metric in metrics if (at := metric.rpartition("@")[2]).isdigit()] or [k or 0]
-        cutoff = f" --k {max(depths)}" if max(depths) else ""
+        cutoff = f" --depth {max(depths)}" if max(depths) else ""
         draw = f" `karat labels pool RUN --gold GOLD{cutoff} --sample 200 -o pool.jsonl` draws hits to label."
         linear = borrow if any(not metric.startswith("ndcg") for metric in metrics) else ""
         ways = dict.fromkeys(("few-own-labels", "other-pairs", "drawn-elsewhere", "uneven-ranks"), draw + linear)

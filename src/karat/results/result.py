@@ -25,7 +25,7 @@ from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
 from karat.results.queries.lists import ListReader
 from karat.results.saved import SegmentRow
-from karat.results.summary import FEW, Scores, SummaryRow, nullable, summarise
+from karat.results.summary import FEW, Scores, SummaryRow, is_outage, nullable, summarise
 from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
 from karat.scoring.ceilings import Bounds, Ceilings, Extremes, Floors
 from karat.scoring.collect import RunData
@@ -386,7 +386,7 @@ class Result(Presented, Bulk, frozen=True):
         if self.known is not None and self.known.bands is not None:
             return self.known.bands
         banded = [name for name in self.values if name in EDGES and name in self.ceilings]
-        if any(self.doubts.about(parse_metric(name)) for name in banded):
+        if is_outage(self.audit, len(self.rows)) or any(self.doubts.about(parse_metric(name)) for name in banded):
             return []  # a number that says nothing about the retriever is neither poor nor good
         return readings(self.summary_rows, {n: share(self.values[n], self.ceilings[n]) for n in banded})
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
+from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.ids import Bools, Floats, Ints
 from karat.scoring.ceilings import Bounds, Extremes
@@ -20,6 +21,14 @@ from karat.statistics.sums import Sums, sum_up
 
 Limits: TypeAlias = tuple[float | None, float | None]  # null where there are too few queries to say
 FEW = 20  # under so many queries a number is shown, and said to be too little to judge by
+MOST_MISSING = 0.1  # share of queries that may be missing or fail before scores say little, as gates have it
+
+
+def is_outage(audit: Audit, queries: int) -> bool:
+    """Whether so many of the queries were scored as failed, since they are missing or report an error, that scores
+    say little about the retriever."""
+    lost = audit["missing_queries"] + audit["failed_queries"]
+    return lost > MOST_MISSING * max(queries - audit["no_answer_queries"], 1)
 
 
 class SummaryRow(msgspec.Struct, frozen=True):

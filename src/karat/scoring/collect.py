@@ -23,6 +23,7 @@ from karat.scoring.table import JudgedTable, TablePart
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level, View
 
+_UNKNOWN = 10_000
 Columns = dict[View, dict[str, Floats]]
 
 
@@ -39,6 +40,7 @@ class RunData(Bulk, frozen=True):
     names: SeenNames = msgspec.field(default_factory=SeenNames)
     slopes: SeenScores = msgspec.field(default_factory=SeenScores)
     odd_version: OddVersion | None = None
+    unknown: list[str] = []  # queries that the gold set does not have, the first of them
     hashes: Hashes | None = None  # 0 in the rows of queries that the run lacks
     places: Ints | None = None  # where each query can be read again, −1 = nowhere
     lists: list[Hits] = []  # the first hits of the queries
@@ -82,6 +84,7 @@ class _Collector:
         self.stages: dict[str, Floats] = {}
         self.names, self.slopes = SeenNames(), SeenScores()
         self.odd_version: OddVersion | None = None
+        self.unknown: list[str] = []
         self.hashes: Hashes | None = None
         self.places: Ints | None = None
         self.lists: list[Hits] = []
@@ -120,6 +123,7 @@ class _Collector:
         if part.slopes is not None:
             self.slopes.add(part.slopes)
         self.odd_version = self.odd_version or part.odd_version
+        self.unknown += part.unknown[: _UNKNOWN - len(self.unknown)]
         if part.hashes is not None:
             if self.hashes is None:
                 self.hashes = np.zeros((self.size, len(DEPTHS) + 1), np.uint64)
@@ -154,6 +158,7 @@ class _Collector:
             names=self.names,
             slopes=self.slopes,
             odd_version=self.odd_version,
+            unknown=self.unknown,
             hashes=self.hashes,
             places=self.places,
             lists=self.lists,

@@ -1,6 +1,7 @@
-"""Whether scores can be believed at all: do run and gold set name items alike, and is a high score a good one.
+"""Whether scores can be believed at all: do run and gold set name items alike, is a high score a good one, and are
+hits in ranking order.
 
-Both are told by evidence that is collected during the pass, slice by slice, and judged once at its end.
+All are told by evidence that is collected during the pass, slice by slice, and judged once at its end.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from karat.data.ids import DocRule, as_list, take_list
 from karat.data.normal_ids import normal_ids
 from karat.scoring.judged import Judged, Rules
 from karat.scoring.metrics.base import Metric
-from karat.scoring.ranking import score_slopes
+from karat.scoring.ranking import listed_only, score_decides, score_slopes, sorted_by_id
 from karat.scoring.views import level_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _FORMS = 5  # ids from which on their form is known
 _SAME_PREFIX = 3  # pairs from which on a prefix is no accident
 _MOST, _FEW = 0.5, 0.05  # shares of ids that a corpus knows
 _RISING = 0.95
+_DISTANCE = re.compile(r"distance|(?<![a-z])(?:dist|l2)(?![a-z])", re.I)
 _PATH = re.compile(r"[/\\\\:|]")
 Why = Literal["near", "corpus-gold", "corpus-run", "forms", "chance", "queries"]
 How = Literal["written", "prefix"]
@@ -76,16 +78,25 @@ class SeenNames(msgspec.Struct):
 
 
 class SeenScores(msgspec.Struct):
-    """Which way scores run along the lists, where they and nothing else decide the order."""
+    """What decides the order of the lists, and whether it looks like a ranking."""
 
-    rising: int = 0  # queries whose scores only rise
+    rising: int = 0  # queries whose scores only rise, where they and nothing else decide the order
     others: int = 0
     chance: float = 0.0  # log of how likely lists in any order would all rise
+    distances: int = 0  # queries ordered by a field that is called a distance
+    field: str | None = None  # its name
+    filled: int = 0  # queries with hits
+    rows: int = 0  # those that are rows of a table with neither rank nor score
+    scattered: int = 0  # those of them whose rows are not together
+    by_id: int = 0  # those, among the ones looked at, that are sorted by id
+    unsorted: int = 0
+    by_id_chance: float = 0.0  # log of how likely rows in any order would all be sorted
 
     def add(self, other: SeenScores) -> None:
-        self.rising += other.rising
-        self.others += other.others
-        self.chance += other.chance
+        for name in self.__struct_fields__:
+            if name != "field":
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.field = self.field or other.field
 
 
 def lowest(sample: dict[int, str]) -> dict[int, str]:
@@ -234,10 +245,24 @@ class NearIds(msgspec.Struct, frozen=True):
 
 
 class RisingScores(msgspec.Struct, frozen=True):
-    """Scores rise along the lists: they are distances, or the lists are upside down."""
+    """Scores rise along the lists, or are called distances: the lists may be upside down."""
 
     queries: int
     of: int
+    field: str | None = None  # what the file calls them, where that is the evidence
+
+
+class RowOrder(msgspec.Struct, frozen=True):
+    """Hits are rows of a table that says neither rank nor score."""
+
+    queries: int
+    of: int
+    why: Literal["rows", "by-id", "scattered"] = "rows"
+
+    @property
+    def sure(self) -> bool:
+        """Whether the order of the rows is none of relevance, by all that is seen."""
+        return self.why != "rows"
 
 
 class Doubts(msgspec.Struct, frozen=True):
@@ -246,16 +271,22 @@ class Doubts(msgspec.Struct, frozen=True):
     ids: IdMismatch | None = None
     near: NearIds | None = None
     scores: RisingScores | None = None
+    order: RowOrder | None = None
 
     def __bool__(self) -> bool:
-        return any((self.ids, self.near, self.scores))
+        """Whether something speaks against the scores. That rows are in ranking order is only worth a word."""
+        return any((self.ids, self.near, self.scores, self.order and self.order.sure))
 
-    def about(self, metric: Metric) -> Literal["ids", "scores"] | None:
+    def about(self, metric: Metric) -> Literal["ids", "scores", "order"] | None:
         """What makes a metric meaningless."""
         differ = self.ids is not None and self.ids.sure and (level_of(metric) == "chunk" or not self.ids.documents)
         if differ and "ids" in metric.rests_on:
             return "ids"
-        return "scores" if self.scores is not None and "order" in metric.rests_on else None
+        if "order" not in metric.rests_on:
+            return None
+        if self.order is not None and self.order.sure:
+            return "order"
+        return "scores" if self.scores is not None else None
 
 
 def judge_doubts(
@@ -268,8 +299,12 @@ def judge_doubts(
         audit.count("near_ids", near.count, (f"gold {pair.gold}, run {pair.run}" for pair in near.examples))
     rising = _rising(scores) if rules.scores is None else None
     if rising is not None:
-        audit.count("rising_scores", rising.queries)
-    return Doubts(_mismatch(names, near, gold, rule, rules.corpus_size, corpus, audit), near, rising)
+        audit.count("rising_scores" if rising.field is None else "distance_scores", rising.queries)
+    order = _row_order(scores) if rules.scores is None else None
+    if order is not None and order.sure:
+        audit.count("rows_by_id" if order.why == "by-id" else "rows_scattered", order.queries)
+    mismatch = _mismatch(names, near, gold, rule, rules.corpus_size, corpus, audit)
+    return Doubts(mismatch, near, rising, order)
 
 
 def _near(names: SeenNames) -> NearIds | None:
@@ -282,11 +317,25 @@ def _near(names: SeenNames) -> NearIds | None:
 
 
 def _rising(scores: SeenScores) -> RisingScores | None:
-    """Where nearly all lists rise, and lists in any order would not."""
+    """Where nearly all lists rise, and lists in any order would not; or where the scores are called distances."""
+    if scores.field is not None:
+        return RisingScores(scores.distances, scores.filled, scores.field)
     whole = scores.rising + scores.others
     if not whole or scores.rising / whole < _RISING or scores.chance > log(0.001):
         return None
     return RisingScores(scores.rising, whole)
+
+
+def _row_order(scores: SeenScores) -> RowOrder | None:
+    """Rows in an order of their own are common; rows sorted by id, or scattered, were never in one of relevance."""
+    if not scores.rows:
+        return None
+    looked = scores.by_id + scores.unsorted
+    if looked and scores.by_id / looked >= _RISING and scores.by_id_chance <= log(0.001):
+        return RowOrder(scores.rows, scores.filled, "by-id")
+    if scores.scattered:
+        return RowOrder(scores.scattered, scores.filled, "scattered")
+    return RowOrder(scores.rows, scores.filled)
 
 
 def _mismatch(
@@ -376,6 +425,16 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def seen_scores(hits: Hits) -> SeenScores:
-    """Of lists as they were returned, without ranks."""
+    """Of lists as they were returned."""
     rising, others, distinct = score_slopes(hits)
-    return SeenScores(rising, others, -float(sum(lgamma(n + 1) for n in distinct)))
+    seen = SeenScores(rising, others, -float(sum(lgamma(n + 1) for n in distinct)))
+    seen.filled = int((np.diff(hits.offsets) > 0).sum())
+    if hits.score_field is not None and _DISTANCE.search(hits.score_field):
+        seen.distances = int(score_decides(hits).sum())
+        seen.field = hits.score_field if seen.distances else None
+    if hits.rowwise:
+        bare = np.flatnonzero(listed_only(hits))
+        seen.rows, seen.scattered = len(bare), len(bare) if hits.scattered else 0
+        sizes, seen.unsorted = sorted_by_id(hits, bare[np.diff(hits.offsets)[bare] > 1][:LOOKED])
+        seen.by_id, seen.by_id_chance = len(sizes), sum(min(0.0, log(2) - lgamma(n + 1)) for n in sizes)
+    return seen

@@ -10,7 +10,7 @@ import numpy as np
 
 from karat.data.audit import Audit
 from karat.data.gold import DOC, Gold
-from karat.data.hits import Hits
+from karat.data.hits import OTHER_TIMES, WRITTEN, Hits
 from karat.data.ids import (
     Bools,
     DocRule,
@@ -37,8 +37,9 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
     """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits; `start`: where
     in the gold set its queries begin, if they stand in that order."""
     hits, queries = _known_queries(hits, gold, audit, start)
-    hits = hits if rules.scores is None else hits.with_best_highest(rules.scores == "lower-is-better")
-    audit.count("turned_scores", len(hits.queries) if hits.turned else 0)
+    hits = hits if rules.scores is None else hits.with_scores(rules.scores)
+    audit.count("turned_scores", len(hits.queries) if hits.turned and hits.score is not None else 0)
+    audit.count("order_as_said", len(hits.queries) if rules.scores == "as-listed" else 0)
     count_states(hits, audit)
     _count_unpriced(hits, rules, audit)
     inspect_order(hits, audit, rules)
@@ -101,6 +102,12 @@ def count_states(hits: Hits, audit: Audit) -> None:
     audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
     failed = [f"{q}: {e}" for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
     audit.count("failed_queries", len(failed), failed)
+    written = hits.fields.get(WRITTEN, ())
+    other = [f"{was} → {q}" for q, was in zip(hits.queries, written, strict=False) if was]
+    audit.count("queries_normalized", len(other), other)
+    times = hits.fields.get(OTHER_TIMES, ())
+    differ = [f"{q}: {said}" for q, said in zip(hits.queries, times, strict=False) if said]
+    audit.count("other_times", len(differ), differ)
 
 
 def _count_unpriced(hits: Hits, rules: Rules, audit: Audit) -> None:

@@ -41,9 +41,10 @@ class CountingOptions(OptionList):
         "Order of hits with equal scores: by id from the highest down, as trec_eval does, or as listed.",
         wrong="unknown choice for ties",
     )
-    scores: Literal["higher-is-better", "lower-is-better"] | None = option(
+    scores: Literal["higher-is-better", "lower-is-better", "as-listed"] | None = option(
         None,
-        "What a score means where it decides the order; distances are negated.",
+        "What a score means where it decides the order; distances are negated. as-listed: hits are in ranking order "
+        "already, whatever their scores are.",
         instead="as the run log says in score_order, else higher-is-better",
         wrong="unknown meaning of scores",
     )

@@ -4,6 +4,7 @@ Nothing is sorted that stands in order already, and ties are settled only where 
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from operator import lt
 from typing import Any
@@ -46,6 +47,39 @@ def inspect_order(hits: Hits, audit: Audit, rules: CountingOptions) -> None:
     if hits.score is not None and scored.any():
         _inspect_scores(hits, query, hits.score, scored, audit, rules)
     _inspect_partial(hits, query, ranked | scored, audit)
+    if hits.rowwise:
+        _count_queries("row_order", hits, np.flatnonzero(listed_only(hits)), audit, ~(ranked | scored))
+    elif rules.scores is not None:
+        _count_queries("scores_unused", hits, np.flatnonzero(listed_only(hits)), audit, ~(ranked | scored))
+
+
+def listed_only(hits: Hits) -> Bools:
+    """Queries none of whose hits has a rank or a score."""
+    found = np.diff(hits.offsets) > 0
+    for column in (hits.rank, hits.score):
+        if column is not None:
+            found &= np.bincount(hits.query_of_row[~np.isnan(column)], minlength=len(found)) == 0
+    return found
+
+
+def score_decides(hits: Hits) -> Bools:
+    """Queries with hits whose order the score decides."""
+    return _scored(hits, hits.query_of_row) & (np.diff(hits.offsets) > 0)
+
+
+def sorted_by_id(hits: Hits, queries: Ints) -> tuple[list[int], int]:
+    """Of some queries, how many different ids each has whose hits are sorted by id; and how many are not."""
+    sizes = []
+    for at in queries.tolist():
+        ids = take_list(hits.ids, np.arange(hits.offsets[at], hits.offsets[at + 1]))
+        if ids == sorted(ids) or ids == sorted(ids, key=_natural):
+            sizes.append(len(set(ids)))
+    return sizes, len(queries) - len(sizes)
+
+
+def _natural(item: str) -> list[tuple[int, str]]:
+    """By which `d10` comes after `d9`."""
+    return [(len(part.lstrip("0")) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", item)]
 
 
 def score_slopes(hits: Hits) -> tuple[int, int, Ints]:

@@ -14,7 +14,7 @@ from karat.data.hits import Run
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
-from karat.formats.layout import LISTS, has_role, is_gold, is_run, plain_title
+from karat.formats.layout import LATENCY, LISTS, NAMES, has_role, is_gold, is_run, plain_title
 
 
 class TableFormat(Format):
@@ -147,10 +147,18 @@ def _header(source: Source) -> list[str] | None:
 
 
 def is_bare_pairs(source: Source) -> bool:
-    """Whether a table has nothing that puts hits in order: queries and their items, which is how people write gold."""
+    """Whether a table has nothing that puts hits in order: queries and their items, which is how people write gold.
+    With a latency or the name of a system it is a run all the same."""
     header = _header(source) if not source.is_folder else None
-    listed = header is not None and LISTS in header
-    return header is not None and not listed and not has_role("score", header) and not has_role("rank", header)
+    if header is None or LISTS in header or LATENCY in header or {"system", "run", "run_id"} & set(header):
+        return False
+    return not has_role("score", header) and not has_role("rank", header)
+
+
+def is_bare_run(source: Source) -> bool:
+    """Whether a table of bare pairs could be a run as well: nothing in it says what should be found."""
+    said = {"no_answer", "evidence", "answer", "quote", *NAMES["grade"]}
+    return is_bare_pairs(source) and not said & set(_header(source) or ())
 
 
 def columns_hint(source: Source, *kinds: Kind) -> str | None:

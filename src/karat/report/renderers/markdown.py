@@ -17,7 +17,7 @@ _LIVE = re.compile(
 )
 # The id of a chunk with a number, such as doc_1#12.
 _ID = re.compile(r"(?<![^\s,(])([\w./:-]*\w#\d[\w./:#-]*)(?![^\s,)])")
-MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "invalid": "⚠️"}
+MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "invalid": "⚠️", "not checked": "➖"}
 
 
 def render_markdown(report: Report) -> str:

@@ -9,10 +9,11 @@ import msgspec
 
 from karat.report.blocks import Block, Column, Report, Section, Table, Text
 from karat.report.cells import count, table
-from karat.report.overview import in_doubt, run_names
+from karat.report.overview import run_names
 from karat.report.sections.base import ReportSection
 from karat.report.sections.doubts import with_doubts
 from karat.results.analyses.base import REGISTRY
+from karat.results.doubts import in_doubt, lost_queries
 from karat.results.numbers import counted, listed
 from karat.results.result import Result
 
@@ -40,7 +41,9 @@ class AuditSection(ReportSection):
 
 def audit_line(result: Result) -> list[Block]:
     """One line about queries that failed, are missing, unknown or left out; none where all is well."""
-    found = [(e, _IN_SHORT[e.code].format(counted(e.count))) for e in result.audited if e.code in _IN_SHORT]
+    # Where many failed or are missing, the first lines tell it.
+    shown = set(_IN_SHORT) if lost_queries(result) is None else {"unknown_queries"}
+    found = [(e, _IN_SHORT[e.code].format(counted(e.count))) for e in result.audited if e.code in shown]
     failed = next((f" ({e.examples[0]})" for e, _ in found if e.code == "failed_queries" and e.examples), "")
     said = "; ".join(text + (failed if entry.code == "failed_queries" else "") for entry, text in found)
     return [Text(f"{said}.", "warning")] if said else []
@@ -59,18 +62,15 @@ def with_audits(report: Report, results: Sequence[Result]) -> Report:
 
 
 def _with_trouble(report: Report, results: Sequence[Result]) -> Report:
-    """A report whose first lines and title say of which runs the scores mean little, and why."""
+    """A report whose title says of which runs the scores mean little, and why."""
     names = run_names([result.system or result.run for result in results])
-    found = [(result, name, in_doubt(result)) for result, name in zip(results, names, strict=True)]
-    told = [why if len(results) == 1 else f"{name}: {why}" for _, name, why in found if why is not None]
+    found = [(name, in_doubt(result)) for result, name in zip(results, names, strict=True)]
+    told = [why if len(results) == 1 else f"{name}: {why}" for name, why in found if why is not None]
     if not told:
         return report
     sentence = report.page_title or report.title
     title = f"{sentence.rpartition(': ')[0] or sentence}: {'; '.join(told)}"
-    lost = [Text(f"{name}: {why}.", "warning") for result, name, why in found if why is not None and not result.doubts]
-    first, *others = report.sections
-    sections = [msgspec.structs.replace(first, blocks=[*lost, *first.blocks]), *others]
-    return msgspec.structs.replace(report, sections=sections, page_title=title)
+    return msgspec.structs.replace(report, page_title=title)
 
 
 class NotMeasured(ReportSection):

@@ -8,7 +8,7 @@ import msgspec
 
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
 from karat.report.sections.base import ReportSection
-from karat.results.doubts import doubt_text, what_to_do
+from karat.results.doubts import read_first, ways_out
 from karat.results.result import Result
 
 
@@ -16,9 +16,9 @@ class DoubtsSection(ReportSection):
     name, title, order = "doubts", "Read this first", 0
 
     def blocks(self, result: Result) -> list[Block]:
-        ways: list[list[Cell]] = [["try" if not i else "", way] for i, way in enumerate(what_to_do(result.doubts))]
+        ways: list[list[Cell]] = [["try" if not i else "", way] for i, way in enumerate(ways_out(result))]
         table = [Table([Column("what"), Column("how")], ways, layout="facts")] if ways else []
-        return [*(Text(said, "warning") for said in doubt_text(result.doubts)), *table]
+        return [*(Text(text, "warning") for text in read_first(result)), *table]
 
 
 def with_doubts(report: Report, results: Sequence[Result]) -> Report:

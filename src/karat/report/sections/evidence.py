@@ -10,6 +10,7 @@ from karat.results.analyses.entities import Linked
 from karat.results.analyses.evidence import ON_ANSWERS, ON_EVIDENCE, EvidenceFound
 from karat.results.analyses.freshness import Fresh
 from karat.results.numbers import counted, listed, points, with_interval
+from karat.results.result import Result
 from karat.results.summary import SummaryRow
 
 _WORDS = {
@@ -32,10 +33,24 @@ class EvidenceSection(AnalysisSection):
         uncovered = [table(["query", "evidence that no chunk covers"], rows)] if rows else []
         return [_panel(found), *_rules(found), *_caveats(found), *uncovered]
 
+    def headline(self, result: Result) -> str | None:
+        """Where nothing can be scored by id, a terminal shows the numbers themselves."""
+        return None if evidence_leads(result) else super().headline(result)
+
+    def short_blocks(self, result: Result) -> list[Block]:
+        found = result.analyses.found.get(self.name)
+        return [] if found is None else [_panel(found)]
+
     def in_short(self, found: EvidenceFound) -> str:
         k = 5 if 5 in found.ks else max(found.ks)
         told = (row for row in found.panel if row.metric in (f"evidence_recall@{k}", f"answer_containment@{k}"))
         return "; ".join(f"{row.metric} {with_interval(row)}" for row in told)
+
+
+def evidence_leads(result: Result) -> bool:
+    """Whether evidence texts are all that the gold set can be held against: it names no items, or other ones."""
+    ids = result.doubts.ids
+    return not (result.gold.grades > 0).any() or (ids is not None and ids.sure)
 
 
 def _panel(found: EvidenceFound) -> Table:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from karat.report.blocks import Block, Cell, Column, Link, Table, Text, Tile, Tiles
-from karat.report.overview import SURE, in_doubt, places_of, score_note
+from karat.report.overview import SURE, places_of, score_note
 from karat.report.sections.audit import audit_line
 from karat.report.sections.base import ReportSection
 from karat.report.sections.segments import leading_metrics
 from karat.results.diagnosis.finding import Finding
+from karat.results.doubts import in_doubt
 from karat.results.numbers import interval, written
 from karat.results.result import Result
-from karat.results.summary import FEW
+from karat.results.summary import FEW, is_outage
 
 _CARDS = 3  # findings that a terminal shows with their evidence
 NOTHING = "Nothing stands out beyond noise."
@@ -73,7 +74,9 @@ class Glance(ReportSection):
     def full_blocks(self, result: Result) -> list[Block]:
         rows = {row.metric: row for row in result.summary_rows}
         tiles = []
-        for metric in leading_metrics([m for m in result.metrics if not result.doubts.about(m)]):
+        down = is_outage(result.audit, len(result.rows))
+        told = [m for m in result.metrics if not result.doubts.about(m) and not (down and m.rests_on)]
+        for metric in leading_metrics(told):
             row, unit = rows[str(metric)], metric.unit_by(result.rules)
             shown = f"{row.mean:.3f}" if row.mean is not None and not unit else written(row.mean, unit)
             tiles.append(Tile(row.metric, shown, interval(row.low, row.high, unit)))

@@ -97,12 +97,11 @@ class BoundsSection(AnalysisSection):
 
 def _bounds_said(found: BoundsFound) -> str:
     share = f" ({found.unjudged / found.hits:.1%})" if found.hits else ""
-    labelled = f" The judge labelled {found.by_judge:,} of these" if found.judge_labels else ""
-    if found.by_people:
-        labelled += f", people {found.by_people:,}"
+    labelled = f" People labelled {found.by_people:,} of these." if found.by_people else ""
+    if found.judge_labels:
+        labelled += f" The judge labelled {found.by_judge:,} of {'the others' if found.by_people else 'these'}."
     return (
-        f"Of {found.hits:,} hits in the top {found.k} the gold does not know {found.unjudged:,}{share}."
-        f"{labelled}{'.' if labelled else ''}"
+        f"Of {found.hits:,} hits in the top {found.k} the gold set does not know {found.unjudged:,}{share}.{labelled}"
     )
 
 
@@ -132,7 +131,7 @@ def _bounds_names(found: BoundsFound) -> str:
 
 
 def _bounds_notes(found: BoundsFound) -> list[Block]:
-    unlabelled = f"Hits of the top {found.k} that nobody labelled: {found.unlabelled:,}. They count as irrelevant; "
+    unlabelled = f"Hits of the top {found.k} without a label: {found.unlabelled:,}. They count as irrelevant; "
     unlabelled += "the interval of the estimate allows for any label."
     overruled = f"Labels of the judge that contradict the gold set, which decides: {found.overruled:,}."
     unknown = f"Labels of queries that the gold set does not have, left out: {found.unknown:,}."

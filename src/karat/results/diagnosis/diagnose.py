@@ -10,6 +10,7 @@ from karat.results.analyses.label_health import LabelHealth, label_health
 from karat.results.diagnosis import changes, rules
 from karat.results.diagnosis.evidence import Evidence
 from karat.results.diagnosis.finding import Finding, Rule
+from karat.results.summary import is_outage
 from karat.scoring.metrics.cost import Latency
 from karat.scoring.metrics.grammar import parse_metric
 
@@ -38,9 +39,10 @@ def findings_of(result: Result) -> list[Finding]:
     if background:
         background = background | {str(Latency(stage=stage)): times for stage, times in result.stages.items()}
     values, doubts = background | result.values, result.doubts
-    if doubts:  # what follows from wrong names, or from an order upside down, stays silent
-        values = {name: column for name, column in values.items() if doubts.about(parse_metric(name)) is None}
-    return rules.TABLE.apply(
+    # What follows from wrong names, a wrong order or an outage stays silent.
+    if doubts or is_outage(result.audit, len(result.rows)):
+        values = {name: column for name, column in values.items() if _is_believable(result, name)}
+    found = rules.TABLE.apply(
         Evidence(
             values=values,
             ceilings=result.ceilings,
@@ -58,14 +60,24 @@ def findings_of(result: Result) -> list[Finding]:
             labels=_labels(result),
         )
     )
+    # Of lists that failed, the first lines tell more than their length does.
+    return [one for one in found if one.code != "short_lists" or not is_outage(result.audit, len(result.rows))]
+
+
+def _is_believable(result: Result, name: str) -> bool:
+    metric = parse_metric(name)
+    return result.doubts.about(metric) is None and not (metric.rests_on and is_outage(result.audit, len(result.rows)))
 
 
 def _believable(result: Result) -> dict[str, Any]:
     """Analyses that do not rest on what is doubted."""
     found, doubts = result.analyses.found, result.doubts
-    if doubts.scores is None and (doubts.ids is None or not doubts.ids.sure):
+    if is_outage(result.audit, len(result.rows)):
+        return {name: one for name, one in found.items() if name in _TIME_AND_COST}
+    unordered = doubts.scores is not None or (doubts.order is not None and doubts.order.sure)
+    if not unordered and (doubts.ids is None or not doubts.ids.sure):
         return found
-    kept = _TIME_AND_COST if doubts.scores is not None else _TIME_AND_COST | _TEXTS
+    kept = _TIME_AND_COST if unordered else _TIME_AND_COST | _TEXTS
     return {name: one for name, one in found.items() if name in kept}
 
 

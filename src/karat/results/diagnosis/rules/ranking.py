@@ -210,7 +210,7 @@ def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
     """Of short lists it is certain that something is missing, not that the search lost it and not the order."""
     if e.depth >= at.DEEP_ENOUGH:
         return proof
-    said = f"{proof.evidence} Nobody looked further down than {e.depth} hits, where the rest may stand."
+    said = f"{proof.evidence} The lists end after {e.depth} hits; the rest may be further down."
     first = (
         "log deeper lists (50 hits, as `raw` where the final ones must be short): they tell whether search or order is "
         "to blame"

@@ -1,0 +1,472 @@
+"""What trips a new user up: from the user's file to what the user sees."""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import polars as pl
+import pytest
+
+import karat
+from karat.errors import KaratError
+
+Call = Callable[..., tuple[int, str, str]]
+Refuses = Callable[..., KaratError]
+Rows = list[dict[str, Any]]
+
+QUERIES = [f"q{n}" for n in range(20)]
+
+
+def _list(at: int) -> list[str]:
+    """The relevant item is one of the first three, or missing; the others are in no order."""
+    drawn = random.Random(at).sample([f"d{n}" for n in range(100, 160)], 6)
+    return drawn if at % 4 == 3 else [*drawn[: at % 4], f"d{at}", f"d{170 + at}", "d99", "d161", "d162"]
+
+
+LISTS = {query: _list(at) for at, query in enumerate(QUERIES)}
+GATE = ("--gate", "recall@5 >= 0.1")
+
+
+def lines(name: str, records: list[Any]) -> str:
+    Path(name).write_text("".join(json.dumps(record) + "\n" for record in records))
+    return name
+
+
+def rows(**more: Callable[[int], Any]) -> Rows:
+    """A row for each hit, with other columns by place."""
+    return [
+        {"query_id": q, "chunk_id": item} | {name: of(at) for name, of in more.items()}
+        for q, items in LISTS.items()
+        for at, item in enumerate(items)
+    ]
+
+
+def table(name: str, records: Rows) -> str:
+    frame = pl.DataFrame(records)
+    frame.write_parquet(name) if name.endswith(".parquet") else frame.write_csv(name)
+    return name
+
+
+@pytest.fixture(autouse=True)
+def gold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    return lines("gold.jsonl", [{"query_id": q, "gold": [f"d{at}"]} for at, q in enumerate(QUERIES)])
+
+
+def found(call: Call, run: str, *more: str) -> dict[str, Any]:
+    code, out, err = call("eval", run, "--gold", "gold.jsonl", "-m", "recall@5,mrr", "--json", *more)
+    assert code == 0, err
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+def audited(result: dict[str, Any]) -> dict[str, int]:
+    return {entry["code"]: entry["count"] for entry in result["audit"]}
+
+
+def before_scores(call: Call, run: str, *more: str) -> str:
+    """What stands before the first number."""
+    code, out, _ = call("eval", run, "--gold", "gold.jsonl", *more)
+    assert code == 0
+    head, table, _ = out.partition("95 % interval")
+    assert table
+    return " ".join(head.split())
+
+
+# Tables with neither rank nor score
+
+
+@pytest.mark.parametrize("name", ["run.csv", "run.parquet"])
+def test_rows_in_their_own_order_count_as_the_ranking_and_that_is_said(name: str, karat_command: Call) -> None:
+    run = table(name, rows())
+    result = found(karat_command, run)
+    assert result["doubts"]["order"] == {"queries": 20, "of": 20, "why": "rows"}
+    assert audited(result)["row_order"] == 20
+    truth = karat.evaluate(LISTS, "gold.jsonl", ["recall@5", "mrr"])
+    assert {q: s["mrr"] for q, s in result["scores"].items()} == dict(
+        zip(QUERIES, truth.values["mrr"].tolist(), strict=True)
+    )
+    for more in ((), ("--brief",)):
+        assert "neither rank nor score" in before_scores(karat_command, run, *more)
+    code, out, _ = karat_command("gate", run, "--gold", "gold.jsonl", *GATE)
+    assert (code, "neither rank nor score" in out) == (0, True)
+    karat_command("eval", run, "--gold", "gold.jsonl", "-o", "page.html")
+    assert "neither rank nor score" in Path("page.html").read_text()
+
+
+def test_a_frame_says_the_same() -> None:
+    result = karat.evaluate(pl.DataFrame(rows()), "gold.jsonl", ["mrr"])
+    assert result.doubts.order is not None
+    assert result.audit["row_order"] == 20
+
+
+@pytest.mark.parametrize("name", ["run.csv", "run.parquet"])
+@pytest.mark.parametrize("why", ["by-id", "scattered"])
+def test_rows_in_no_order_of_relevance_cannot_be_judged(name: str, why: str, karat_command: Call) -> None:
+    every = rows()
+    if why == "by-id":
+        every.sort(key=lambda row: (row["query_id"], int(row["chunk_id"][1:])))
+    else:
+        random.Random(1).shuffle(every)
+    run = table(name, every)
+    result = found(karat_command, run)
+    assert result["doubts"]["order"] == {"queries": 20, "of": 20, "why": why}
+    assert {"row_order": 20, f"rows_{why.replace('-', '_')}": 20}.items() <= audited(result).items()
+    assert result["findings"] == result["bands"] == []
+    assert "--scores as-listed" in before_scores(karat_command, run)
+    gate = ("gate", run, "--gold", "gold.jsonl", *GATE)
+    assert karat_command(*gate)[0] == 2
+    assert karat_command(*gate, "--scores", "as-listed")[0] == 0
+    said = found(karat_command, run, "--scores", "as-listed")
+    assert said["scores"] == result["scores"]
+    assert (said["doubts"]["order"], audited(said)["order_as_said"]) == (None, 20)
+
+
+def test_a_few_short_lists_in_the_order_of_their_ids_prove_nothing(karat_command: Call) -> None:
+    few = [{"query_id": q, "chunk_id": item} for q in QUERIES[:3] for item in ("d1", "d2")]
+    assert found(karat_command, table("run.csv", few))["doubts"]["order"]["why"] == "rows"
+
+
+def test_ranks_scores_and_lists_need_no_word(karat_command: Call) -> None:
+    shuffled = rows(rank=lambda at: at + 1)
+    random.Random(2).shuffle(shuffled)
+    listed = lines("lists.jsonl", [{"query_id": q, "topk": items} for q, items in LISTS.items()])
+    for run in (table("ranks.csv", shuffled), table("scores.csv", rows(score=lambda at: 1 / (at + 1))), listed):
+        result = found(karat_command, run)
+        assert result["doubts"] == {"ids": None, "near": None, "scores": None, "order": None}
+        assert not {"row_order", "order_as_said"} & audited(result).keys()
+
+
+def test_as_listed_overrules_scores(karat_command: Call) -> None:
+    """Lists that a reranker put in order, with the scores from before."""
+    stale = table("run.csv", rows(score=lambda at: at))
+    assert found(karat_command, stale, "--scores", "as-listed")["scores"] == {
+        query: {"recall@5": scores["recall@5"], "mrr": scores["mrr"]}
+        for query, scores in found(karat_command, table("rows.csv", rows()))["scores"].items()
+    }
+
+
+@pytest.mark.parametrize("meaning", ["lower-is-better", "higher-is-better"])
+def test_what_is_said_of_scores_needs_scores(meaning: str, karat_command: Call, karat_refuses: Refuses) -> None:
+    error = karat_refuses("eval", table("run.csv", rows()), "--gold", "gold.jsonl", "--scores", meaning)
+    assert (error.code, error.exit_code) == ("no-scores", 2)
+    listed = lines("lists.jsonl", [{"query_id": q, "topk": items} for q, items in LISTS.items()])
+    result = found(karat_command, listed, "--scores", meaning)
+    assert (audited(result).get("scores_unused"), audited(result).get("turned_scores")) == (20, None)
+
+
+# Distances by name
+
+
+def far(name: str) -> Rows:
+    """Rows with distances, in no order."""
+    every = rows(**{name: lambda at: 0.1 + at})
+    random.Random(3).shuffle(every)
+    return sorted(every, key=lambda row: QUERIES.index(row["query_id"]))
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "fields"),
+    [
+        ("run.csv", "distance", None),
+        ("run.csv", "distance", "score=distance"),
+        ("run.csv", "Vec Dist", "score=Vec Dist"),
+        ("run.parquet", "l2_distance", "score=l2_distance"),
+        ("rows.json", "dist", "score=dist"),
+        ("lists.jsonl", "dist", "score=dist"),
+    ],
+)
+def test_a_field_called_distance_is_doubted_until_it_is_said(
+    file: str, name: str, fields: str | None, karat_command: Call
+) -> None:
+    every = far(name)
+    if file == "lists.jsonl":
+        hits = {
+            q: [{n: v for n, v in row.items() if n != "query_id"} for row in every if row["query_id"] == q]
+            for q in QUERIES
+        }
+        lines(file, [{"query_id": q, "topk": items} for q, items in hits.items()])
+    elif file == "rows.json":
+        Path(file).write_text(json.dumps(every))
+    else:
+        table(file, every)
+    more = () if fields is None else ("--map", fields)
+    result = found(karat_command, file, *more)
+    assert result["doubts"]["scores"] == {"queries": 20, "of": 20, "field": name}
+    assert audited(result)["distance_scores"] == 20
+    assert "--scores lower-is-better" in before_scores(karat_command, file, *more)
+    gate = ("gate", file, "--gold", "gold.jsonl", *GATE, *more)
+    assert karat_command(*gate)[0] == 2
+    assert karat_command(*gate, "--scores", "lower-is-better")[0] == 0
+    near = found(karat_command, file, *more, "--scores", "lower-is-better")
+    assert near["scores"] == found(karat_command, table("right.csv", rows()))["scores"]
+
+
+def test_ranks_beside_distances_decide(karat_command: Call) -> None:
+    run = table("run.csv", rows(rank=lambda at: at + 1, distance=lambda at: at))
+    assert found(karat_command, run)["doubts"]["scores"] is None
+
+
+# `karat check`
+
+
+def kinds(call: Call, *arguments: str) -> dict[str, str]:
+    code, out, _ = call("check", *arguments, "--json")
+    assert code == 0
+    return {one["file"]: one["kind"] for one in json.loads(out)}
+
+
+def test_check_tells_bare_runs_from_gold(karat_command: Call) -> None:
+    run = table("run.csv", rows())
+    other = table("other.csv", [{"query_id": q, "chunk_id": f"d{at}"} for at, q in enumerate(QUERIES)])
+    assert kinds(karat_command, run, "gold.jsonl") == {run: "run", "gold.jsonl": "gold"}
+    assert kinds(karat_command, run, "--gold", other) == {run: "run", other: "gold"}
+    assert kinds(karat_command, table("timed.csv", rows(latency_ms=lambda at: 5))) == {"timed.csv": "run"}
+    named = table("named.csv", [{"req": row["query_id"], "passage": row["chunk_id"]} for row in rows()])
+    fields = ("--map", "run.query_id=req,run.chunk_id=passage")
+    assert kinds(karat_command, named, "gold.jsonl", *fields) == {named: "run", "gold.jsonl": "gold"}
+    assert kinds(karat_command, other) == {other: "gold"}
+    _, out, _ = karat_command("check", other, "--json")
+    assert [entry["code"] for entry in json.loads(out)[0]["audit"]] == ["either_kind"]
+
+
+# Times in rows
+
+
+@pytest.mark.parametrize("name", ["run.csv", "run.parquet"])
+def test_rows_with_different_times_are_reported(name: str, karat_command: Call) -> None:
+    result = found(
+        karat_command, table(name, rows(rank=lambda at: at + 1, latency_ms=lambda at: 5 + at)), "-m", "latency_p50"
+    )
+    assert audited(result)["other_times"] == 20
+    same = table(name, rows(rank=lambda at: at + 1, latency_ms=lambda at: 5))
+    assert "other_times" not in audited(found(karat_command, same, "-m", "latency_p50"))
+
+
+# Ids of queries
+
+
+@pytest.mark.parametrize("other", [str.upper, lambda q: f" {q}", lambda q: f"faq/{q}"])
+def test_ids_of_queries_are_normalized(
+    other: Callable[[str], str], karat_command: Call, karat_refuses: Refuses
+) -> None:
+    truth = found(karat_command, lines("right.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()]))
+    run = lines("run.jsonl", [{"query_id": other(q), "topk": items} for q, items in LISTS.items()])
+    error = karat_refuses("eval", run, "--gold", "gold.jsonl")
+    assert (error.code, "--normalize-ids" in str(error)) == ("no-overlap", True)
+    code, out, _ = karat_command("check", run, "gold.jsonl")
+    assert (code, "--normalize-ids" in out) == (2, True)
+    result = found(karat_command, run, "--normalize-ids")
+    assert result["scores"] == truth["scores"]
+    assert audited(result)["queries_normalized"] == 20
+    code, out, _ = karat_command("eval", "triage", run, "--gold", "gold.jsonl", "--normalize-ids")
+    assert (code, "d99" in out) == (0, True)  # lists are found again under the name that the run has for the query
+
+
+def test_queries_of_another_set_are_other_queries(karat_refuses: Refuses) -> None:
+    lines("gold.jsonl", [{"query_id": f"dev-{n}", "gold": ["d1"]} for n in range(20)])
+    run = lines("run.jsonl", [{"query_id": f"test-{n}", "topk": ["d1"]} for n in range(20)])
+    for more in ((), ("--normalize-ids",)):
+        error = karat_refuses("eval", run, "--gold", "gold.jsonl", *more)
+        assert (error.code, "--normalize-ids" in str(error)) == ("no-overlap", False)
+
+
+def test_some_ids_of_queries_differ(karat_command: Call, karat_refuses: Refuses) -> None:
+    half = [{"query_id": q.upper() if at % 2 else q, "topk": i} for at, (q, i) in enumerate(LISTS.items())]
+    run = lines("run.jsonl", half)
+    assert audited(found(karat_command, run))["near_queries"] == 10
+    assert "--normalize-ids" in before_scores(karat_command, run)
+    assert audited(found(karat_command, run, "--normalize-ids"))["queries_normalized"] == 10
+    lines("run.jsonl", [*half, {"query_id": "q1", "topk": ["d1"]}])
+    error = karat_refuses("eval", run, "--gold", "gold.jsonl", "--normalize-ids")
+    assert error.code == "ids-collide"
+
+
+# An outage
+
+
+def test_an_outage_is_said_first_and_nothing_follows_from_it(karat_command: Call) -> None:
+    down = [{"query_id": q, "topk": [], "error": "timeout after 30 s"} for q in QUERIES[1:]]
+    run = lines("run.jsonl", [{"query_id": "q0", "topk": LISTS["q0"]}, *down])
+    for more in ((), ("--brief",), ("--explain",)):
+        said = before_scores(karat_command, run, *more)
+        assert all(word in said for word in ("19 of 20", "timeout after 30 s", "--retry-failed"))
+    _, out, _ = karat_command("eval", run, "--gold", "gold.jsonl", "--json")
+    assert json.loads(out)["findings"] == json.loads(out)["bands"] == []
+    assert karat_command("gate", run, "--gold", "gold.jsonl", *GATE)[0] == 2
+    one = lines("one.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items() if q != "q5"])
+    assert "queries missing" not in before_scores(karat_command, one)  # 5 % are allowed
+
+
+def test_many_runs_say_which_of_them_was_down(karat_command: Call) -> None:
+    right = lines("right.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    down = lines("down.jsonl", [{"query_id": q, "topk": [], "error": "refused"} for q in QUERIES])
+    code, out, _ = karat_command("eval", right, down, "--gold", "gold.jsonl", "-m", "recall@5", "--json")
+    board = json.loads(out)
+    assert code == 0
+    assert any("refused" in note for note in board["notes"])
+    assert [standing["metrics"][0]["beats"] for standing in board["systems"]] == ["", ""]
+
+
+# Queries that failed, are missing or unknown, and are few
+
+
+def test_every_command_says_what_was_lost(karat_command: Call) -> None:
+    records = [{"query_id": q, "topk": i} for q, i in LISTS.items() if q != "q5"]
+    right = lines("right.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    run = lines("run.jsonl", [*records[:-1], {**records[-1], "error": "refused"}, {"query_id": "other", "topk": []}])
+    gold = ("--gold", "gold.jsonl")
+    brief = before_scores(karat_command, run, "--brief")
+    assert (brief.count("1 query"), "refused" in brief) == (3, True)  # missing, failed, unknown
+    for command in (("eval", run), ("compare", right, run), ("eval", "sweep", run), ("eval", "power", run)):
+        code, out, _ = karat_command(*command, *gold)
+        assert code == 0
+        audit = out.partition("\nAudit")[2]
+        assert all(word in audit for word in ("q5", "refused", "other")), command
+
+
+# A retriever that word search beats
+
+
+def test_losing_to_word_search_is_the_first_finding(karat_command: Call) -> None:
+    """The gold set and the corpus of the user, and a retriever that returns anything."""
+    words = [
+        "refund",
+        "invoice",
+        "printer",
+        "toner",
+        "holiday",
+        "password",
+        "laptop",
+        "badge",
+        "parking",
+        "travel",
+        "expense",
+        "leave",
+    ]
+    texts = {f"d{n}": f"{words[n % 10]} {words[n // 10 % 10]} item{n}" for n in range(144)}
+    lines("corpus.jsonl", [{"id": item, "text": text} for item, text in texts.items()])
+    asked = {f"q{n}": f"d{n * 5}" for n in range(25)}
+    lines("gold.jsonl", [{"query_id": q, "query": texts[item], "gold": [item]} for q, item in asked.items()])
+    drawn = {q: random.Random(q).sample(sorted(texts), 8) for q in asked}
+    run = lines("run.jsonl", [{"query_id": q, "topk": items} for q, items in drawn.items()])
+    more = ("--gold", "gold.jsonl", "--corpus", "corpus.jsonl")
+    _, out, _ = karat_command("eval", run, *more, "--json")
+    first = json.loads(out)["findings"][0]
+    assert first["code"] == "loses_to_bm25"
+    for shown in ((), ("--brief",)):
+        _, out, _ = karat_command("eval", run, *more, *shown, "-o", "page.html")
+        assert first["title"] in out
+    page = Path("page.html").read_text()
+    assert page.index(first["title"]) < page.index("recall@10")
+
+
+# Gates that check nothing
+
+
+def test_a_gate_without_a_baseline_has_no_tick(karat_command: Call) -> None:
+    run = lines("run.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    gate = ("gate", run, "--gold", "gold.jsonl", "--gate", "recall@5 drop <= 0.02")
+    code, out, _ = karat_command(*gate, "-o", "page.html", "-o", "comment.md")
+    assert code == 0
+    assert "– not checked  recall@5" in out
+    assert "✓" not in out
+    assert "✅ not checked" not in Path("comment.md").read_text()
+    assert 'class="verdict not-checked"' in Path("page.html").read_text()
+
+
+# Headers of tables
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Question,Doc,Rank",
+        "query,document,score",
+        "user_query,retrievedDoc,position",
+        "question_id,retrieved_chunk_id,similarity_score",
+        "query_id,file,confidence",
+        "qid,pid,rank",
+        "Query,URL,Position",
+        "test case,result id,cosine",
+        "Frage,Dokument,Rang",
+        "q,d,s",
+    ],
+)
+def test_any_header_gets_a_map_that_works(header: str, karat_command: Call, karat_refuses: Refuses) -> None:
+    ranked = any(word in header.lower() for word in ("rank", "rang", "position"))
+    shuffled = [(q, item, at + 1 if ranked else 1 / (at + 1)) for q, i in LISTS.items() for at, item in enumerate(i)]
+    first, *others = shuffled
+    random.Random(5).shuffle(others)
+    text = "\n".join([header, *(f"{q},{item},{number}" for q, item, number in [first, *others])])
+    Path("run.csv").write_text(text + "\n")
+    error = karat_refuses("eval", "run.csv", "--gold", "gold.jsonl")
+    [pasted] = shlex.split(str(error.hint).partition("--map ")[2])
+    truth = found(karat_command, lines("right.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()]))
+    assert found(karat_command, "run.csv", "--map", pasted)["scores"] == truth["scores"]
+
+
+@pytest.mark.parametrize("header", ["Question,Relevant Document", "prompt,expected_source,relevance", "Frage,Dokument"])
+def test_any_header_of_a_gold_set_gets_a_map_that_works(
+    header: str, karat_command: Call, karat_refuses: Refuses
+) -> None:
+    graded = header.count(",") == 2
+    judged = [f"{q},d{at}" + ",1" * graded for at, q in enumerate(QUERIES)]
+    Path("gold.csv").write_text("\n".join([header, *judged]) + "\n")
+    run = lines("run.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    error = karat_refuses("eval", run, "--gold", "gold.csv")
+    [pasted] = shlex.split(str(error.hint).partition("--map ")[2])
+    code, out, _ = karat_command("eval", run, "--gold", "gold.csv", "-m", "recall@5,mrr", "--json", "--map", pasted)
+    assert (code, json.loads(out)["scores"]) == (0, found(karat_command, run)["scores"])
+
+
+@pytest.mark.parametrize("header", ["id,title,body", "name,mail,phone,city"])
+def test_tables_of_something_else_get_no_map(header: str, karat_refuses: Refuses) -> None:
+    Path("run.csv").write_text(f"{header}\n{','.join('abcd'[: header.count(',') + 1])}\n")
+    assert "--map query_id=" not in str(karat_refuses("eval", "run.csv", "--gold", "gold.jsonl"))
+
+
+def test_a_workbook_is_named_as_such(karat_refuses: Refuses) -> None:
+    with ZipFile("run.xlsx", "w") as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    error = karat_refuses("eval", "run.xlsx", "--gold", "gold.jsonl")
+    assert (error.code, "CSV" in str(error.hint)) == ("binary-file", True)
+
+
+# Records of a notebook
+
+
+def notebook(at: int) -> dict[str, Any]:
+    passage = f"Article {at} says that the refund takes {at + 2} working days."
+    return {
+        "user_input": f"how long does refund {at} take?",
+        "retrieved_contexts": ["Printers take toner from building seven, ask there.", passage][at % 3 == 0 :],
+        "reference_contexts": [passage],
+        "reference": f"{at + 2} working days",
+    }
+
+
+@pytest.mark.parametrize("name", ["records.json", "records.jsonl"])
+def test_a_notebook_of_questions_and_contexts(name: str, karat_command: Call, karat_refuses: Refuses) -> None:
+    """One file holds what was retrieved and what should have been; the map for each is pasted."""
+    records = [notebook(at) for at in range(20)]
+    Path(name).write_text(json.dumps(records)) if name.endswith(".json") else lines(name, records)
+    maps: list[str] = []
+    for _ in ("run", "gold set"):
+        pasted = [part for one in maps for part in ("--map", one)]
+        error = karat_refuses("eval", name, "--gold", name, *pasted)
+        maps.append(str(error.hint).partition("--map ")[2])
+    assert maps == ["query_id=user_input,topk=retrieved_contexts", "evidence=reference_contexts,answer=reference"]
+    asked = [part for one in maps for part in ("--map", one)]
+    code, out, err = karat_command("eval", name, "--gold", name, *asked)
+    assert code == 0, err
+    text = " ".join(out.split())
+    assert "evidence_recall" in text.partition("In short")[0]
+    code, out, _ = karat_command("eval", name, "--gold", name, *asked, "-m", "evidence_mrr", "--json")
+    assert json.loads(out)["summary"][0]["mean"] == pytest.approx((7 + 13 / 2) / 20)
