@@ -105,6 +105,21 @@ def test_nobody_is_dropped_while_being_answered(store: Any, serving: Any) -> Non
             assert b" 400 " in one.recv(100)
 
 
+def test_bodies_that_stall_make_room(store: Any, serving: Any) -> None:
+    """The longest silent one goes, also if a letter came now and then; the others are answered when theirs comes."""
+    sent = b"PUT /api/v1/pins/x HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Karat: 1\r\nContent-Length: 9\r\n\r\n"
+    limits = Limits(connections=3, each=3, stall=0.3)
+    with serving(store, Access(), limits=limits) as site, opened(site, 3, sent) as busy:
+        until(lambda: len(site.server.server_state.tasks) >= 3)
+        busy[0].sendall(b"n")
+        time.sleep(0.4)
+        assert [site.get("/runs").status for _ in range(3)] == [200] * 3
+        assert rest(busy[0]) == b""
+        for one in busy[1:]:
+            one.sendall(b"not json!")
+            assert b" 400 " in one.recv(100)
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET", HEAD])
 def test_headers_must_come(store: Any, serving: Any, sent: bytes) -> None:
     with serving(store, Access(), limits=Limits(headers=0.5)) as site, opened(site, 1, sent) as made:
