@@ -68,6 +68,15 @@ def test_connections_that_do_nothing_are_in_nobodys_way(site: Any, sent: bytes) 
         assert site.get("/runs").status == 200
 
 
+def test_answers_are_sent_at_once(site: Any) -> None:
+    """Else the second part of one waits until the client has confirmed the first, which takes 40 ms."""
+    with opened(site, 1, HEAD + b"\r\n") as made:
+        assert b" 200 " in made[0].recv(100)
+        (connection,) = site.server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_thousand_requests_at_once(site: Any) -> None:
     async def ask() -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
