@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from karat.errors import KaratError
+    from karat.history.store import Store
     from wording import Transcript
 
 # Examples are small, but the first of them pays for imports: a deadline would only make tests flaky. The same examples
@@ -79,6 +80,17 @@ def shared_data() -> Path:
     if os.environ.get("KARAT_REQUIRE_SHARED") == "1":
         pytest.fail(f"{reason}, and KARAT_REQUIRE_SHARED=1 asks for it")
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """The history of `karat serve --demo`; tests only read it."""
+    from karat.demo.history import fill
+    from karat.history.folder import FolderStore
+
+    with FolderStore(tmp_path_factory.mktemp("demo") / ".karat") as opened:
+        fill(opened)
+        yield opened
 
 
 @pytest.fixture(scope="module", params=["native", "plain"])

@@ -10,12 +10,12 @@ from __future__ import annotations
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Beginnings of paths, those that take longest first. Files that begin alike are one unit.
+# Beginnings of paths, those that take longest first. Files that begin alike are one unit; `SHARING` join another one.
 LONGEST: tuple[str, ...] = (
     "tests/scoring/engines/test_spark",
     "tests/web/",
-    "tests/page/",
-    "tests/common/",
+    "tests/report/page/",
+    "tests/scoring/metrics/test_every_metric",
     "tests/history/",
     "tests/cli/test_every_option",
     "tests/test_bad_input",
@@ -24,6 +24,7 @@ LONGEST: tuple[str, ...] = (
     "tests/cli/test_bytes_parsed",
     "tests/test_fuzz",
 )
+SHARING = {"tests/demo/test_demo.py": "tests/web/"}  # the history of `karat serve --demo`
 
 
 class LongestFirst(LoadScopeScheduling):
@@ -39,7 +40,7 @@ def unit_of(nodeid: str) -> str:
     ('tests/web/', 'tests/data/test_ids.py')
     """
     file = nodeid.partition("::")[0]
-    return next((start for start in LONGEST if file.startswith(start)), file)
+    return SHARING.get(file) or next((start for start in LONGEST if file.startswith(start)), file)
 
 
 def longest_first(items: list[pytest.Item]) -> None:

@@ -92,16 +92,6 @@ def made_run() -> Callable[..., KeptRun]:
     return made  # type: ignore[no-any-return]
 
 
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """The history of `karat serve --demo`; tests only read it."""
-    from karat.demo.history import fill
-
-    with FolderStore(tmp_path_factory.mktemp("demo") / ".karat") as opened:
-        fill(opened)
-        yield opened
-
-
 @pytest.fixture
 def store(tmp_path: Path, made_run: Callable[..., KeptRun]) -> Iterator[Store]:
     """Four runs on four days; the first is pinned as main."""

@@ -29,14 +29,21 @@ _ANYWHERE = 16  # a shorter one is hidden as a word only: "postgres" is a passwo
 _LONGEST = 1024  # of a password in an address: without a limit, hostile text would take long
 # Up to the last @: a password may hold one. A number and a slash are a port and a path.
 _ADDRESS = re.compile(rf"(?<=://)([^\s:/?#@\"'<>]{{0,256}}):(?!\d{{1,5}}(?:[/?#]|$))[^\s\"'<>]{{1,{_LONGEST}}}@")
-_NAMES = "password|passwd|passphrase|pwd|secret|client_secret|token|access_token|private_token|api[_-]?key"
-# In the query of an address, or a word of its own as libpq has them.
-_PARAMETER = re.compile(
-    rf"((?:^|[?&;\s])(?:ssl)?(?:{_NAMES})=|[?&;](?:key|sig|signature)=)('[^']*'|[^\s&;#\"'<>]+)", re.I
+_SECRET_NAMES = (
+    *("password", "passwd", "passphrase", "pwd", "secret", "client_secret", "token", "access_token", "private_token"),
+    *("apikey", "api_key", "api-key"),
 )
+_IN_QUERIES = ("key", "sig", "signature")  # too common elsewhere
+_NAMES, _QUERY_NAMES = "|".join(_SECRET_NAMES), "|".join(_IN_QUERIES)
+# In the query of an address, or a word of its own as libpq has them.
+_PARAMETER = re.compile(rf"((?:^|[?&;\s])(?:ssl)?(?:{_NAMES})=|[?&;](?:{_QUERY_NAMES})=)('[^']*'|[^\s&;#\"'<>]+)", re.I)
 _HEADER = re.compile(
     r"(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?+|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}", re.I
 )
+# What the JSON of a value with a secret has. Each is looser than its pattern above, and fast.
+_MAYBE_ADDRESS = re.compile(r"://[^\s:/?#@\"'<>]{0,1536}:(?!\d{1,5}[/?#\"])")
+_MAYBE_NAMES = (*_SECRET_NAMES, *(mark + name for mark in "?&;" for name in _IN_QUERIES))
+_MAYBE_HEADER = ("authorization", "bearer")
 _SHORTEST_HEADER = len("authorization:") + 4  # of what _HEADER finds; most texts of a report are shorter
 
 _told: set[str] = set()
@@ -104,6 +111,8 @@ def redact_all(value: _T) -> _T:
 def _redacted(value: Any, known: re.Pattern[str] | None) -> Any:
     if isinstance(value, str):
         return _without_secrets(value, known)
+    if value is None or isinstance(value, int | float) or _is_clean(value):
+        return value
     if isinstance(value, Mapping):
         changed = {
             _without_secrets(name, known) if isinstance(name, str) else name: _redacted(one, known)
@@ -114,6 +123,34 @@ def _redacted(value: Any, known: re.Pattern[str] | None) -> Any:
         items = [_redacted(one, known) for one in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
     return _struct(value, known) if hasattr(value, "__struct_fields__") else value
+
+
+def _is_clean(value: Any) -> bool:
+    """Whether nothing in a value can be a secret: its JSON is searched at once, for a report has 100,000 texts."""
+    import msgspec
+
+    try:
+        text, needles = msgspec.json.encode(value, enc_hook=_looked_into).decode(), _needles(_known())
+    except (TypeError, ValueError, RecursionError):  # keys or text that JSON has no form for
+        return False
+    folded = text.casefold()
+    return not (
+        any(needle in text for needle in needles)
+        or _MAYBE_ADDRESS.search(text)
+        or any(part.endswith(_MAYBE_NAMES) for part in folded.split("=")[:-1])
+        or any(word in folded for word in _MAYBE_HEADER)
+    )
+
+
+def _looked_into(value: Any) -> dict[Any, Any] | None:
+    return dict(value) if isinstance(value, Mapping) else None  # nothing else is looked into
+
+
+@lru_cache(maxsize=8)
+def _needles(secrets: frozenset[str]) -> tuple[str, ...]:
+    import msgspec
+
+    return tuple(msgspec.json.encode(form).decode()[1:-1] for value in secrets for form in _forms(value))
 
 
 def _struct(value: Any, known: re.Pattern[str] | None) -> Any:

@@ -58,6 +58,7 @@ class _Room(threading.local):
         self.odd = np.empty((rows, 3), np.int64)
 
 
+_LONGEST_NUMBER = 4096  # letters; of far more, Python takes seconds to say that they are none
 _room = _Room()
 
 
@@ -100,7 +101,7 @@ def read_rows(block: bytes, *, columns: int, number: int, exactly: bool = False)
 
 
 def read_float(text: bytes) -> float:
-    if b"_" in text:  # 1_0 is a number for Python only
+    if len(text) > _LONGEST_NUMBER or b"_" in text:  # 1_0 is a number for Python only
         raise ValueError
     return float(text)
 

@@ -14,7 +14,7 @@ import pytest
 
 from karat.cli.main import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EVERY = 4  # of the demo set's queries one of so many: pages of a quarter of them show all that a page can show
 DEMO = "examples/helpdesk"
 BM25, RERANK, GOLD = f"{DEMO}/bm25.jsonl", f"{DEMO}/bm25_rerank.jsonl", f"{DEMO}/gold.jsonl"

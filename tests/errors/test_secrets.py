@@ -9,6 +9,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from loopback import Handler, Loopback
 
 import karat
@@ -73,6 +75,46 @@ def test_a_secret_is_taken_out_before_a_text_is_cut() -> None:
         assert PLAIN[:PART] not in str(KaratError("w", got="x" * before + PLAIN))
         assert PLAIN[:PART] not in str(KaratError("w", got={"said": ["x" * (before - 12) + PLAIN]}))
     assert PLAIN[:PART] not in shorten("x" * 79 + PLAIN + "y" * 10**7), "also in a very long one"
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "://",
+            "me",
+            ":",
+            "pw",
+            "@",
+            "h",
+            "/",
+            "?",
+            "&",
+            ";",
+            "=",
+            " ",
+            "\n",
+            "\t",
+            '"',
+            "'",
+            "\\",
+            "<",
+            "é",
+            "\ud800",
+        ),
+        *("80", "password", "PassWord", "\u212aey", "key", "to\u212aen", "api-key", "sig", "ssl", "x" * 40),
+        *("authorization", "Authorization: ", "Bearer ", "\x1f", KEY, PLAIN, "postgres"),
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_what_is_hidden_in_a_text_is_hidden_inside_a_struct(text: str) -> None:
+    from karat.report.blocks import Listing
+
+    for secret in (KEY, PLAIN, "postgres"):
+        keep_secret(secret)
+    shown = redact_all([Listing(text, []), {text: [text]}])
+    assert shown == [Listing(redact(text), []), {redact(text): [redact(text)]}]
 
 
 def test_structs_are_redacted_whole_and_left_alone_otherwise() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import karat
 
-DEMO = Path(__file__).parents[1] / "examples" / "helpdesk"
+DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 
 
 @pytest.fixture(scope="module")

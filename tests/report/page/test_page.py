@@ -32,7 +32,7 @@ from karat.report.renderers.markdown import render_markdown
 from karat.results.comparison.compare import compare_results
 
 Element = ElementTree.Element
-DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
+DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
 NAMES = ("report", "diff", "verdict", "both", "sweep", "selftest", "saved", "hostile")
 
 
@@ -126,7 +126,7 @@ def test_a_page_holds_what_the_terminal_leaves_out(pages: Any) -> None:
 
 def test_a_new_section_needs_no_renderer_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one of the documentation, as the registry would find it."""
-    (code,) = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "report.md").read_text(), re.S)
+    (code,) = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[3] / "docs" / "report.md").read_text(), re.S)
     names: dict[str, Any] = {}
     exec(code, names)
     monkeypatch.setattr(build, "_makers", lambda: [names["Recall"]()])
