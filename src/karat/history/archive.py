@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from lzma import LZMAError
 from pathlib import Path
+from struct import error as StructError
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -30,6 +33,8 @@ _LARGEST_MANIFEST = 64 << 20
 _HELD = 64 << 20  # bytes of runs in memory while the others are checked
 _LARGEST_ANSWER = 1 << 20
 _MANIFEST = "history.json"
+# What zipfile raises of damaged files: besides its own error for unknown versions and methods, passwords, odd places.
+_BROKEN = (zipfile.BadZipFile, KeyError, EOFError, RuntimeError, OSError, zlib.error, LZMAError, StructError)
 
 
 class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +188,7 @@ def _checked(source: Path | bytes, label: str, at: int = 0) -> Iterator[tuple[Ar
                     )
                 _check_entry(entry, label)
                 yield entry, _whole(read_kept(content, label, most=LARGEST), entry.id, label)
-    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+    except _BROKEN as error:
         hint = "expected a file written by `karat history export`"
         raise InputError("not a file of runs, or a broken one", code="not-an-archive", file=label, hint=hint) from error
     except DECODE_ERRORS as error:
