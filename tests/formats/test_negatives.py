@@ -129,6 +129,19 @@ def test_an_id_that_is_gold_and_negative_is_refused(tmp_path: Path, gold: Any) -
         karat.read_gold(path)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+def test_it_is_refused_with_its_row_in_a_table(tmp_path: Path, suffix: str) -> None:
+    rows = {"query_id": ["p", "q", "p", "q"], "chunk_id": ["a", "b", "c", "r"], "negatives": ["n", "r", "n", "r"]}
+    path = tmp_path / f"gold.{suffix}"
+    if suffix == "parquet":
+        pl.DataFrame(rows).write_parquet(path)
+    else:
+        pl.DataFrame(rows).write_csv(path, separator="," if suffix == "csv" else "\t")
+    # The first row of its query; a file of text has a line with names before it.
+    with refused("contradiction", file=str(path), line=2 + (suffix != "parquet"), query="q", got="r"):
+        karat.read_gold(path)
+
+
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("form", ["list", "under a name", "samples"])
 def test_it_is_refused_with_its_line_in_a_json_document(tmp_path: Path, form: str, indent: int | None) -> None:

@@ -12,8 +12,10 @@ import pytest
 from refusals import refused
 
 import karat
+from karat.gates.by_judge import INVERTED
 from karat.gates.criteria import parse_gate
 from karat.labels.labelled_gold import read_labelling
+from karat.results.analyses.bounds import BELOW_SCALE
 
 Call = Callable[..., tuple[int, str, str]]
 QUERIES, HITS = 80, 6
@@ -90,6 +92,42 @@ def test_eval_shows_the_estimate_that_the_gate_goes_by(files: dict[str, Any], ka
     row = next(r for r in rows if (r["metric"], r["kind"]) == ("ndcg@5", "judge-calibrated estimate"))
     _, found = verdict(files, karat_command, "ndcg@5 >= 0 by judge")
     assert (row["value"], row["low"], row["high"]) == (found["value"], found["low"], found["high"])
+
+
+@pytest.mark.parametrize("metric", ["precision@5", "ndcg@5"])
+def test_an_inverted_judge_is_called_so(
+    files: dict[str, Any], tmp_path: Path, karat_command: Call, metric: str
+) -> None:
+    """The estimate still goes by what people say of each grade, but whoever gates by such a judge has to know."""
+    said = [json.loads(line) for line in Path(files["judge"]).read_text().splitlines()]
+    turned = [
+        {**label, "grade": 2 if files["truth"][label["query_id"]][label["chunk_id"]] == 0 else 0} for label in said
+    ]
+    judge, asked = write(tmp_path / "turned.jsonl", turned), f"{metric} >= 0.1 on bound by judge"
+    _, usual = verdict(files, karat_command, asked)
+    code, found = verdict(files, karat_command, asked, "--labels", judge, "--calibration", files["human"])
+    assert (code, INVERTED in found["reason"], INVERTED in usual["reason"]) == (0, True, False)
+    true = karat.evaluate(files["lists"], files["truth"], [metric]).means[metric]
+    assert found["low"] < true < found["high"]
+
+
+@pytest.mark.parametrize(("metric", "told"), [("precision@5", False), ("ndcg@5", True)])
+def test_labels_that_only_say_relevant_or_not(
+    files: dict[str, Any], tmp_path: Path, karat_command: Call, metric: str, told: bool
+) -> None:
+    """On a scale up to 2 they are worth less than gold without grades; on one up to 1 they are worth as much."""
+    binary = {}
+    for name in ("judge", "human"):
+        labels = [json.loads(line) for line in Path(files[name]).read_text().splitlines()]
+        labels = [{**label, "grade": int(label["grade"] > 0)} for label in labels]
+        binary[name] = write(tmp_path / f"{name}.jsonl", labels)
+    asked, labels = f"{metric} >= 0.1 by judge", ("--labels", binary["judge"], "--calibration", binary["human"])
+    _, usual = verdict(files, karat_command, asked, *labels)
+    code, found = verdict(files, karat_command, asked, *labels, "--max-grade", "1")
+    assert (code, BELOW_SCALE in usual["reason"], BELOW_SCALE in found["reason"]) == (0, told, False)
+    truth = {query: {hit: int(grade > 0) for hit, grade in grades.items()} for query, grades in files["truth"].items()}
+    true = karat.evaluate(files["lists"], truth, [metric]).means[metric]
+    assert found["low"] < true < found["high"]
 
 
 @pytest.mark.parametrize("metric", ["precision@5", "ndcg@5"])

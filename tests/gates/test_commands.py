@@ -18,6 +18,7 @@ import pytest
 
 from karat.cli.main import main
 from karat.errors import KaratError
+from karat.formats.read import read_gold
 from karat.schemas import schema_text
 
 ROOT = Path(__file__).parents[2]
@@ -292,14 +293,24 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
     assert outputs[0] == outputs[1]
 
 
-@pytest.mark.parametrize("criteria", [["--gate", "recall@5 drop <= 0.02"], ["--criteria", "my gates.yaml"]], ids=str)
+@pytest.mark.parametrize(
+    "said",
+    [
+        ["--gate", "recall@5 drop <= 0.02", "--top-k", "3", "--missing", "skip"],
+        ["--criteria", "my gates.yaml", "--top-k", "3", "--normalize-ids"],
+        ["--gate", "precision@5 drop <= 0.9", "--gold-labels", "my labels.jsonl", "--max-grade", "1"],
+    ],
+    ids=str,
+)
 def test_the_command_that_saves_an_invalid_baseline_again(
-    criteria: list[str], karat: Karat, karat_refuses: Refuses, tmp_path: Path
+    said: list[str], karat: Karat, karat_refuses: Refuses, tmp_path: Path
 ) -> None:
     """It can be typed as it is told, and then the gate has its baseline."""
+    label = {"query_id": read_gold(GOLD).queries[0], "chunk_id": "new#1", "grade": 1, "annotator": "ann"}
+    (tmp_path / "my labels.jsonl").write_text(json.dumps(label) + "\n")
     (tmp_path / "my gates.yaml").write_text("gates:\n  - metric: recall@5\n    regression_max: 0.02\n")
     assert karat("eval", BEFORE, "--gold", GOLD, "-o", "old.json")[0] == 0
-    gate = ("gate", RUN, "--gold", GOLD, "--top-k", "3", "--missing", "skip", *criteria, "--baseline")
+    gate = ("gate", RUN, "--gold", GOLD, *said, "--baseline")
     refused = karat_refuses(*gate, "old.json")
     assert (refused.code, refused.exit_code) == ("not-comparable", 2)
     command = shlex.split(refused.hint.partition(": ")[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from refusals import refused
@@ -11,6 +12,7 @@ from karat.errors import ConfigError, KaratError, UnknownName
 from karat.history.location import open_store
 from karat.history.rows import Filter, Judgement
 from karat.history.store import Store
+from karat.results.comparison.sides import SETTINGS
 from karat.results.kept_run import KeptRun, read_kept
 
 Maker = Callable[..., KeptRun]
@@ -111,12 +113,14 @@ def test_a_metric_that_is_set_in_another_way_has_another_fingerprint(store: Stor
 
     run = made_run(1)
     result = run.document.result
-    for change in ({"definitions": {"recall@5": 2}}, {"settings": {**result.settings, "missing": "skip"}}):
+    changes: list[dict[str, Any]] = [{"definitions": {"recall@5": 2}}, {"provenance": {"hits": "raw"}}]
+    changes += [{"settings": {**result.settings, setting: "other"}} for setting in SETTINGS]  # of any comparison
+    for change in changes:
         changed = msgspec.structs.replace(run.document, result=msgspec.structs.replace(result, **change))
         store.save(KeptRun.of(changed, run.rows))
     store.save(run)
     found = {row.measures["recall@5"].definition for row in store.runs().rows}
-    assert len(found) == 3
+    assert len(found) == 1 + len(changes)
 
 
 def test_pages_hold_every_run_once_the_newest_first(store: Store, filled: list[str]) -> None:

@@ -85,6 +85,29 @@ def test_trec_eval_complete(name: str) -> None:
     check(world, "trec_eval", found, missing="worst")
 
 
+@pytest.mark.parametrize(("like", "ask"), [("trec_eval", None), ("ir_measures", {"ndcg": "nDCG"})])
+@pytest.mark.parametrize("name", ALL_WORLDS)
+def test_a_metric_that_names_no_cutoff_is_one_of_the_whole_list(name: str, like: str, ask: Any) -> None:
+    world = ALL_WORLDS[name]
+    if ask is None:
+        names = {"ndcg": "ndcg", "recall": "set_recall", "precision": "set_P"}
+        found = pytrec_eval.RelevanceEvaluator(world["gold"], set(names.values())).evaluate(world["run"])
+        theirs = {ours: {query: values[name] for query, values in found.items()} for ours, name in names.items()}
+    else:
+        theirs = ask_ir_measures(world, ask)
+    check(world, like, theirs)
+
+
+def test_a_cutoff_that_is_asked_for_wins() -> None:
+    for options, names in (
+        ({}, ["ndcg(gain=linear)@1000", "precision(by=returned)@1000", "recall@k", "f1@k", "precision@1000"]),
+        ({"k": 7}, ["ndcg(gain=linear)@k", "precision@k", "recall@k", "f1@k"]),
+    ):
+        asked = ["ndcg", "precision", "recall@k", "f1", "precision(by=k)"]
+        result = karat.evaluate(TIED["run"], TIED["gold"], asked, like="ranx", **options)
+        assert [str(metric) for metric in result.metrics] == names
+
+
 @pytest.mark.parametrize("case", [("out.test.aq", "results.test"), ("out.test.aqc", "results.trunc")])
 def test_means_that_trec_eval_printed(shared_data: Path, case: tuple[str, str]) -> None:
     folder, (printed, run) = shared_data / "trec_eval", case

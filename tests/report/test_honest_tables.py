@@ -73,7 +73,9 @@ def counts(table: Table, segment: str = "topic") -> dict[str, str]:
 def test_segments_count_the_queries_that_their_numbers_rest_on() -> None:
     result = karat.evaluate(RUN, GOLD, ["recall@5", "returned@5"], segments=["topic"], sampling=FAST)
     assert counts(tables(section(evaluation_report(result), "segments"))[0]) == COUNTS
-    assert counts(tables(section(sweep_report(result.sweep([1, 2])), "segments"))[0]) == COUNTS
+    swept = sweep_report(result.sweep([1, 2]))
+    assert counts(tables(section(swept, "segments"))[0]) == COUNTS
+    assert "34 of 60" in section(swept, "sweep").title
 
 
 def test_compared_segments_count_the_queries_that_both_have_scores_for() -> None:

@@ -206,6 +206,8 @@ RECOGNITION: dict[str, Case] = {
     "a field of another spelling: gold": gold('{"query_id":"q1","golds":["a"]}\n'),
     "a field of another spelling: query_id of gold": gold(ENTRY + '{"query-id":"q1","gold":["a"]}\n'),
     "a field of another name in gold": gold('{"qid":"q1","expected":["a"]}\n'),
+    "an output without the id of its sample": run('{"retrieved":[{"id":"a","text":"t"}]}\n' * 2),
+    "a bare list as an output": run('["a","b"]\n["c"]\n'),
     "a format that does not exist": run(LINE, format="treck-run"),
     "a format of the other kind": run("q1 0 a 1\n", "qrels", format="trec-qrels"),
     "columns of a format that has none": run("q1 Q0 a 1 1 t\n", "run.trec", columns={"query_id": "qid"}),

@@ -46,6 +46,7 @@ def command(
     from karat.labels.agreement import find_agreement, settle
     from karat.labels.files import conflict_pool, read_labels, read_pool, refuse_unknown, write_pairs
     from karat.report.labels import agreement_report
+    from karat.results.numbers import counted
 
     if conflicts and pooled is None:
         raise ConfigError(
@@ -67,7 +68,7 @@ def command(
         open_ones = conflict_pool(pool, settled)
         if open_ones:
             write_pairs(conflicts, open_ones)
-            say(f"wrote {conflicts}: {len(open_ones):,} pairs", err=True)
+            say(f"wrote {conflicts}: {counted(len(open_ones), 'pair')}", err=True)
         else:
             say(f"no conflict is open: {conflicts} was not written", err=True)
     if output is not None:

@@ -60,6 +60,7 @@ def command(
     from karat.labels.calibration import calibrate, pool_of
     from karat.labels.files import write_pairs
     from karat.report.labels import calibration_report
+    from karat.results.numbers import counted
 
     inputs = (judge, human, gold, pool, *runs)
     check_outputs(outputs, *inputs)
@@ -71,6 +72,6 @@ def command(
     show([found], calibration_report, as_json, outputs)
     if next_pool is not None and found.next:
         write_pairs(next_pool, pool_of(found, pool))
-        say(f"wrote {next_pool}: {len(found.next):,} pairs", err=True)
+        say(f"wrote {next_pool}: {counted(len(found.next), 'pair')}", err=True)
     elif next_pool is not None:
         say(f"nothing more to label: {next_pool} was not written", err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,7 +97,7 @@ def command(
     keeper = open_for_saving(save, tags)
     asked: Sequence[str | Metric] = metrics if criteria is None else _with_gates(metrics, criteria)
     consumers = _consumers(outputs, as_json=as_json, keep=keeper is not None)
-    wanted = _with_documents(asked, options.get("like")) if by_document else asked
+    wanted = _with_documents(asked, options) if by_document else asked
     results = score_files(run, gold, wanted, options, analyses=True, consumers=consumers)
     if as_json:
         print_json(to_json(results))
@@ -171,10 +171,10 @@ def _with_gates(metrics: Sequence[str], criteria: str) -> list[str | Metric]:
     return [*(metrics or PANEL), *gate_metrics(read_criteria(Path(criteria)))]
 
 
-def _with_documents(metrics: Sequence[str | Metric], like: str | None) -> list[Metric]:
+def _with_documents(metrics: Sequence[str | Metric], options: Mapping[str, Any]) -> list[Metric]:
     from karat.results.evaluate import PANEL
     from karat.scoring.metrics.base import Relevance
     from karat.scoring.peers import metrics_like
 
-    asked = metrics_like(like, metrics or None, PANEL)
+    asked = metrics_like(options.get("like"), metrics or None, PANEL, options.get("k"))
     return [*asked, *(m.by_document for m in asked if isinstance(m, Relevance))]

@@ -58,6 +58,7 @@ def command(
     from karat.labels.labelled_gold import read_gold_or_queries, with_labels
     from karat.labels.pool import make_pool
     from karat.report.labels import pool_report
+    from karat.results.numbers import counted
 
     check_outputs(outputs, *runs, gold, *labelled)
     check_writable(output, [*runs, gold, *labelled, options["corpus"]])
@@ -75,4 +76,4 @@ def command(
         pool = make_pool(read, judged, **options)
     write_pairs(output, pool.entries)
     show([pool.summary], pool_report, as_json, outputs)
-    say(f"wrote {output}: {pool.summary.pairs:,} pairs", err=True)
+    say(f"wrote {output}: {counted(pool.summary.pairs, 'pair')}", err=True)

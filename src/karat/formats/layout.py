@@ -249,9 +249,9 @@ class CheckedTable:
         )
 
     def error(self, row: int, column: str, what: str, **more: Any) -> InputError:
-        return InputError(what, file=self.label, line=self._line(row), field=column, **more)
+        return InputError(what, file=self.label, line=self.line(row), field=column, **more)
 
-    def _line(self, row: int) -> int | None:
+    def line(self, row: int) -> int | None:
         """The line of a row in its file; without lines to count, the number of the row."""
         if self.source is None or self.source.is_parquet:
             return self._first + row + 1

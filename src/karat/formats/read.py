@@ -218,11 +218,14 @@ def _unrecognised(source: Source, *kinds: Kind) -> InputError:
 
 def _fields_hint(source: Source, *kinds: Kind) -> str | None:
     """What a line of JSON lacks."""
-    if source.first_object is None:
+    first = source.first_object
+    if "run" in kinds and ("retrieved" in first if first is not None else source.first_line.startswith(b'["')):
+        return 'each output needs the id of its sample: {"id": "q-1", "retrieved": ["doc-7", "doc-3"]}'
+    if first is None:
         return None
     needed = [_NEEDED[kind] for kind in kinds]
-    near = meant(needed, source.first_object)
-    has = shorten(", ".join(source.first_object), 60)
+    near = meant(needed, first)
+    has = shorten(", ".join(first), 60)
     return near or f"every line needs query_id and {' or '.join(needed)}; the first has: {has}"
 
 

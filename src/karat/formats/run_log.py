@@ -152,13 +152,16 @@ class RunLog(Run):
         return RunLog(self.label, records, self._system, hits, needed=needed)
 
     def provenance(self) -> dict[str, Any]:
-        """Per system, the fields that are no hits: one value, or how many different ones there are."""
+        """Per system, the fields that are no hits: one value, or how many different ones there are; and which lists
+        were read, where those are not the final ones."""
+        lists = {} if self._hits == "topk" else {"hits": self._hits}
         return {
             system: {
                 name: _writable(values[0] if len(values) == 1 else {"values": len(values), "first": values[0]})
                 for name, values in sorted(fields.items())
                 if values
             }
+            | lists
             for system, fields in self._noted.items()
         }
 

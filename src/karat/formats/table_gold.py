@@ -86,7 +86,12 @@ def gold_from_frame(
     )
     for name, values in said.others():
         builder.say_all(name, 0, values, tag=name not in _FIELDS)
-    return builder.build(dataset)
+    try:
+        return builder.build(dataset)
+    except InputError as error:  # which names a query, not a row
+        if error.line is None and error.query in names:
+            error.line = said.line_of(names.index(error.query))
+        raise
 
 
 def _without_items(
@@ -196,6 +201,10 @@ class _QueryFacts:
             hint = "remove one of them (grade 0 is fine)"
             raise self._table.error(self._row(wrong[0]), column, what, code="contradiction", query=query, hint=hint)
         return said
+
+    def line_of(self, query: int) -> int | None:
+        """The line of its first row."""
+        return self._table.line(self._row(self._first[query]))
 
     def _row(self, at: Any) -> int:
         """The row of the table that is number `at` in the order of queries."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from karat.results.analyses.base import Lacking, NotAsked, Setup
-from karat.results.analyses.bounds import BoundsAnalysis, BoundsFound
+from karat.results.analyses.bounds import BELOW_SCALE, BoundsAnalysis, BoundsFound
 from karat.results.corrected import rows_by_people
 from karat.results.no_estimate import why_no_estimate
 from karat.results.result import Result
 from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.discounted import NDCG
 from karat.scoring.views import Need
 
 _PEOPLE = "labels of people for some of the judge's pairs (--calibration)"
+
+INVERTED = "This judge is inverted: it calls relevant what people call irrelevant. Check its scale and its prompt."
 
 
 class JudgeEstimate(NamedTuple):
@@ -22,6 +25,7 @@ class JudgeEstimate(NamedTuple):
     low: float
     high: float
     n: int
+    warnings: list[str]
 
 
 def judge_need(setup: Setup) -> Need:
@@ -46,7 +50,10 @@ def judge_estimate(result: Result, metric: Metric) -> JudgeEstimate | str:
     row = next((row for row in found.rows if (row.metric, row.kind) == wanted), None)
     if row is None or row.value is None or row.low is None or row.high is None:
         return _why_none(result, metric, found)
-    return JudgeEstimate(row.value, row.low, row.high, row.n)
+    warnings = [INVERTED] if found.inverted else []
+    if found.below_scale and isinstance(metric, NDCG):
+        warnings.append(BELOW_SCALE)
+    return JudgeEstimate(row.value, row.low, row.high, row.n, warnings)
 
 
 def _why_none(result: Result, metric: Metric, found: BoundsFound) -> str:

@@ -18,14 +18,14 @@ from karat.gates.verdicts import Baseline, GateJudge, overall
 from karat.options.option import takes
 from karat.results.analyses.base import Consumer
 from karat.results.comparison.compare import Comparison, compare_need, compare_results
-from karat.results.comparison.sides import SETTINGS, as_results, refuse_different
+from karat.results.comparison.sides import SETTINGS, as_results, lists_read, refuse_different
 from karat.results.doubts import gate_notes
 from karat.results.numbers import percent
 from karat.results.result import Result
 from karat.results.saved import is_reference, is_saved
 from karat.scoring.judged import Rules
 from karat.scoring.options import Options
-from karat.scoring.views import Need
+from karat.scoring.views import OWN, Need
 
 if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
@@ -173,6 +173,9 @@ def _saving(before: Result, result: Result, criteria: Criteria) -> str:
         if value != getattr(usual, name):
             option = "--" + name.replace("_", "-")
             options.append(option if value is True else f"{option} {quote(str(value))}")
+    lists = lists_read(result)
+    options += [] if lists == OWN else [f"--hits {lists}"]
+    options += [f"{option} {quote(value)}" for option, value in result.labelling.given]
     files = f"karat eval {quote(before.run)} --gold {quote(result.gold.label)}"
     return " ".join([files, *asked, *options, "-o baseline.json"])
 

@@ -97,6 +97,7 @@ class GateJudge(msgspec.Struct):
         ruling = replace(rule(GatedValue(found.value, lambda _: limits, found.n), line, levels), needed=None)
         reason = rules.floor_reason(metric, self._unit(metric), found.value, limits, line, False, gate.on, ruling)
         reason = f"By the judge's labels, corrected by people's: {reason}"
+        reason = " ".join([reason, *found.warnings])
         parts = [Condition("floor", ruling.outcome, reason, ruling.certain)]
         verdict = self._said(gate, None, ruling.outcome, reason, found.n, parts)
         return msgspec.structs.replace(verdict, value=found.value, low=found.low, high=found.high, limit=line)

@@ -21,7 +21,7 @@ _ORIGIN = ("code_version", "code_date", "index_version", "chunker")  # what a ru
 # What besides its version decides what a metric says; two runs that differ in it are not compared either.
 _SETTINGS = ("missing", "doc_of", "k", "fuzzy_threshold", "min_score", "top_k", "no_future")
 # Settings of later versions: told only where they differ from how it always was, so that old runs stay in one line.
-_LATER = {"score_width": 32, "ties": "id", "no_relevant": "undefined"}
+_LATER = {"score_width": 32, "ties": "id", "no_relevant": "undefined", "normalize_ids": False}
 
 
 class RunHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,5 +194,7 @@ def _measures(rows: list[SummaryRow], prints: dict[str, str]) -> dict[str, Measu
 def _fingerprint(metric: str, result: SavedResult) -> str:
     settings = {name: result.settings.get(name) for name in _SETTINGS}
     settings |= {name: said for name, usual in _LATER.items() if (said := result.settings.get(name, usual)) != usual}
+    if (lists := result.provenance.get("hits")) in ("raw", "topk_original"):
+        settings["hits"] = lists
     told = msgspec.json.encode([metric, result.definitions.get(metric), settings], order="deterministic")
     return hashlib.sha256(told).hexdigest()[:8]

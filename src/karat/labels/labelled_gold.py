@@ -196,8 +196,11 @@ def read_labelling(
     given = _grades([*as_gold, *labels])
     scaled = partial(on_scale, labels=given, highest=highest, gold_scale=gold_scale)
     prepare = partial(_prepared, scaled=scaled, people=as_gold, doc_of=doc_of)
+    options = [("--gold-labels", str(file)) for file in people] + [("--labels", str(file)) for file in judge]
+    options += [("--max-grade", str(highest))] if highest != HIGHEST else []
+    options += [("--gold-scale", f"{gold_scale:g}")] if gold_scale is not None else []
     if not judge:
-        return Labelling(bounds=bounds, pooled=pooled, prepare=prepare, highest=highest)
+        return Labelling(bounds=bounds, pooled=pooled, prepare=prepare, highest=highest, given=options)
     grades = by_name(labels.entries)
     said = Labelling(
         bounds=bounds,
@@ -207,6 +210,7 @@ def read_labelling(
         highest=highest,
         pooled=pooled,
         borrow=borrow,
+        given=options,
     )
     if calibration is None:
         return said

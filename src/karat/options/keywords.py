@@ -20,6 +20,7 @@ class LadderKeywords(TypedDict, total=False):
     scores: Literal["higher-is-better", "lower-is-better"] | None
     no_relevant: Literal["undefined", "zero"]
     doc_of: str
+    normalize_ids: bool
     no_future: bool
     top_k: int | None
     fuzzy_threshold: float
@@ -31,7 +32,6 @@ class LadderKeywords(TypedDict, total=False):
     resamples: int
     seed: int
     like: Literal["trec_eval", "ranx", "ir_measures", "ragas"] | None
-    normalize_ids: bool
     prices: Any
     no_answer: str | None
     segments: Iterable[str]

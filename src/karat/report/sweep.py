@@ -5,7 +5,17 @@ from __future__ import annotations
 from itertools import groupby
 
 from karat.report.blocks import Bar, Bars, Block, Cell, Chart, Mark, Report, Section, Series, Table, Text
-from karat.report.cells import count, few_name, few_warning, interval_column, queries_cell, table, texts, value_cell
+from karat.report.cells import (
+    count,
+    few_name,
+    few_warning,
+    interval_column,
+    queries_cell,
+    table,
+    texts,
+    value_cell,
+    write_cell,
+)
 from karat.report.overview import data_name, run_names
 from karat.results.numbers import amount, points, with_interval
 from karat.results.power import Plan, PlanRow
@@ -17,7 +27,8 @@ _NAMES = {"recall": "recall", "ndcg": "nDCG"}
 
 def sweep_report(sweep: Sweep) -> Report:
     everything, *segments = sweep.curves
-    sections = [Section("sweep", f"Over k, {everything.queries:,} queries", sweep_blocks(sweep))]
+    rests_on = write_cell(queries_cell(everything.queries, [everything.points[-1].recall.n]), "count")
+    sections = [Section("sweep", f"Over k, {rests_on} queries", sweep_blocks(sweep))]
     if segments:
         sections.append(Section("segments", "Segments", _segments(segments)))
     return Report(f"{sweep.system or sweep.run} against {sweep.gold}", sections, page_title=_sentence(sweep))

@@ -38,9 +38,10 @@ def _brief_note(found: Triage, in_full: int) -> list[Block]:
 
 
 def _summary(found: Triage) -> str:
+    have, fall = "has" if found.nothing_found == 1 else "have", "falls" if found.losing == 1 else "fall"
     said = (
-        f"{found.nothing_found:,} of {found.queries:,} queries have nothing relevant among the first {DEPTH} hits; "
-        f"{found.losing:,} more fall short of what the gold allows."
+        f"{found.nothing_found:,} of {counted(found.queries)} {have} nothing relevant among the first {DEPTH} hits; "
+        f"{found.losing:,} more {fall} short of what the gold allows."
     )
     shown = len(found.cases) - found.sampled
     if found.sampled:

@@ -147,7 +147,7 @@ def _evaluation(
         engine=engine,
         gold=gold,
         rules=rules,
-        asked=metrics_like(asked.like, metrics, _panel(rules)),
+        asked=metrics_like(asked.like, metrics, _panel(rules), rules.k),
         keep_empty=metrics is not None,
         background=_background(gold, rules) if metrics is None and asked.analyses is not False else (),
         context=Context(

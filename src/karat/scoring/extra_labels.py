@@ -43,6 +43,7 @@ class Labelling(Bulk, frozen=True):
     prepare: Callable[[Gold], Gold] | None = None  # scale, and people's labels
     highest: int = 0  # grade of that scale; 0: there are no labels
     pooled: Sequence[Named] = ()  # what other runs found
+    given: Sequence[tuple[str, str]] = ()  # options that change the gold set, and their values, to say again
 
     @property
     def asked(self) -> bool:

@@ -53,6 +53,10 @@ class CountingOptions(OptionList):
         wrong="unknown choice for queries without relevant gold",
     )
     doc_of: str = option("#", "Separator between document id and chunk id, or a regular expression with a group.")
+    normalize_ids: bool = option(
+        False,
+        "Compare ids of run and gold set without case, white space, Unicode form, file extension and a common prefix.",
+    )
     no_future: bool = option(False, "Remove hits newer than their query's as_of before evaluation.")
     top_k: int | None = option(
         None, "Cut each list after so many hits before evaluation.", ge=1, wrong="top_k must be 1 or more"
@@ -96,11 +100,6 @@ class Options(Sampling, CountingOptions):
         "Count as another tool does: sets --missing, --ties, --score-width, --no-relevant and what metrics leave open, "
         "as docs/comparability.md lists it. What is said besides wins.",
         wrong="unknown tool",
-    )
-
-    normalize_ids: bool = option(
-        False,
-        "Compare ids of run and gold set without case, white space, Unicode form, file extension and a common prefix.",
     )
 
     # What is known beside the run and the gold set.

@@ -46,6 +46,18 @@ def test_harm_and_help() -> None:
     assert (recall.baseline, recall.candidate) == (1.0, 0.75)
 
 
+@pytest.mark.parametrize("filters", [{"top_k": 1}, {"min_score": 0.5}, {"no_future": True}], ids=str)
+def test_a_rewriter_that_changes_nothing_harms_nobody_under_filters(filters: Any) -> None:
+    hits = [
+        {"chunk_id": c, "score": s, "doc_version": v}
+        for c, s, v in (("x", 0.9, "2025-09-01"), ("r", 0.4, "2025-01-01"))
+    ]
+    run = [{"query_id": f"q{i}", "topk": hits, "topk_original": hits, "rewritten_query": "w"} for i in range(5)]
+    gold = [{"query_id": f"q{i}", "query": "w", "gold": ["r"], "as_of": "2025-06-01"} for i in range(5)]
+    rewritten = found(run, gold, **filters)
+    assert (rewritten.harmed.mean, rewritten.helped.mean) == (0.0, 0.0)
+
+
 def test_examples_have_both_wordings() -> None:
     (worst,) = found().harmed_most
     assert (worst.query_id, worst.original, worst.rewritten) == ("worse", "what is worse", "something else")

@@ -286,6 +286,7 @@ def edit(file: Path, **changes: Any) -> str:
         ({"settings": {"min_score": 0.5}}, "None and 0.5"),
         ({"settings": {"top_k": 3}}, "None and 3"),
         ({"settings": {"no_future": True}}, "False and True"),
+        ({"settings": {"normalize_ids": True}}, "False and True"),
     ],
 )
 def test_what_does_not_measure_the_same_is_refused_unless_forced(saved: Path, change: Any, words: str) -> None:
@@ -319,6 +320,7 @@ FILTERED = [
     ({"min_score": 0.5}, {"min_score": 0.4}),
     ({"top_k": 3}, {"top_k": 4}),
     ({"no_future": True}, {}),
+    ({"normalize_ids": True}, {}),
 ]
 
 
@@ -342,6 +344,21 @@ def test_filters_on_one_side_are_refused_from_files(
     assert karat_command(command, *arguments)[0] == 2
     if command == "compare":
         assert karat_command(command, *arguments, "--force")[0] == 0
+
+
+def test_other_lists_are_refused_and_other_meanings_of_scores_are_told(tmp_path: Path) -> None:
+    hits = [{"chunk_id": c, "score": s} for c, s in (("a", 0.9), ("b", 0.4))]
+    run, gold = tmp_path / "run.jsonl", {f"q{i}": ["b"] for i in range(30)}
+    run.write_text("".join(json.dumps({"query_id": q, "topk": hits, "raw": hits}) + "\n" for q in gold))
+    files = {}
+    for name, options in {"final": {}, "raw": {"hits": "raw"}, "low": {"scores": "lower-is-better"}}.items():
+        files[name] = str(tmp_path / f"{name}.json")
+        export([karat.evaluate(run, gold, ["mrr"], sampling=QUICK, **options)], files[name])
+    with refused("not-comparable", ConfigError):
+        pair(files["final"], files["raw"], metrics=None)
+    assert ["--hits" in note for note in pair(files["final"], files["raw"], metrics=None, force=True).notes] == [True]
+    assert pair(files["raw"], files["raw"], metrics=None).notes == []
+    assert ["lower-is-better" in note for note in pair(files["final"], files["low"], metrics=None).notes] == [True]
 
 
 def test_other_labels_of_shared_queries_are_refused() -> None:

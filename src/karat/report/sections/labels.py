@@ -8,7 +8,7 @@ from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Interval, Table, Text
 from karat.report.cells import count, table, texts
 from karat.report.sections.base import AnalysisSection
-from karat.results.analyses.bounds import BoundsFound, BoundsRow, Kind
+from karat.results.analyses.bounds import BELOW_SCALE, BoundsFound, BoundsRow, Kind
 from karat.results.analyses.label_health import LabelCount, LabelHealth
 from karat.results.corrected import BORROWED
 from karat.results.no_estimate import why_no_estimate
@@ -163,5 +163,6 @@ def _bounds_notes(found: BoundsFound) -> list[Block]:
             (found.overruled, overruled),
             (found.unknown, unknown),
             (found.other_scale, scale),
+            (found.below_scale, BELOW_SCALE),
         ),
     ]

@@ -52,8 +52,8 @@ class Setup(msgspec.Struct, frozen=True):
 
     @property
     def unfiltered(self) -> View:
-        """The final lists with every hit that was logged: a threshold for their scores says nothing of other lists."""
-        return self.own.but(min_score=None, no_future=False)
+        """The final lists with every hit that was logged: what filters take from them, other lists still have."""
+        return self.own.but(min_score=None, no_future=False, top_k=None)
 
 
 Consumer: TypeAlias = Callable[[Setup], Need]  # declares what it will ask the results for

@@ -64,6 +64,12 @@ class BoundsRow(msgspec.Struct, frozen=True):
     depth: int | None = None  # rank below which people had no chance to label; the interval holds whatever is there
 
 
+BELOW_SCALE = (
+    "No label has the highest grade of the scale. Gold lists without grades have it, so their ids count for more in "
+    "nDCG than any labelled hit. If labels only say relevant or not, use --max-grade 1."
+)
+
+
 class BoundsFound(msgspec.Struct, frozen=True):
     """How much of the lists is judged, and what the rest leaves open."""
 
@@ -81,6 +87,7 @@ class BoundsFound(msgspec.Struct, frozen=True):
     refused: list[NoEstimate] = []  # metrics without a judge-calibrated estimate
     inverted: bool = False  # the judge: kappa with people is below 0 with its whole interval
     other_scale: int = 0  # gold items with grades that end elsewhere than those of the labels
+    below_scale: int = 0  # labels beside gold without grades, none of which has the highest grade of their scale
 
 
 class BoundsAnalysis(Analysis):
@@ -231,5 +238,6 @@ def _counted(side: Result, rows: list[BoundsRow], lists: _Lists, audit: Audit) -
         unknown=audit["labels_unknown"],
         unlabelled=int((~hits.by_judge & ~by_people).sum()),
         other_scale=side.audit["gold_scale"],
+        below_scale=side.audit["labels_below_scale"],
         inverted=_inverted(side),
     )

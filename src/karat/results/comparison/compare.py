@@ -151,7 +151,7 @@ def compare(
     queries that lost and gained most are told. `bounds`: also ask what labels of unjudged hits could change.
     """
     segments = options.pop("segments", ())
-    wanted = None if metrics is None else metrics_like(options.get("like"), metrics, ())
+    wanted = None if metrics is None else metrics_like(options.get("like"), metrics, (), options.get("k"))
     read = None if gold is None else read_gold(gold, **Options(**options).of_gold)
     asked: EvaluateKeywords = {"analyses": False, **options}
     needs = [compare_need(bounds=bounds)]

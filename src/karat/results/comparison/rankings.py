@@ -8,7 +8,6 @@ from karat.data.ids import Bools, Ints
 from karat.results.result import Result
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.metrics.base import INFINITE, Metric
-from karat.scoring.views import level_of
 
 
 def other_lists(first: Result, other: Result, at: Ints, of: Ints, depths: Ints | int) -> Bools | None:
@@ -33,10 +32,8 @@ def same_rankings(first: Result, other: Result, at: Ints, of: Ints, metric: Metr
 def _depths(metric: Metric, result: Result, places: Ints) -> Ints:
     """The cutoff of each query: the metric's, else the query's own or the configured one; else the whole list.
 
-    Of documents also the whole list: the first five may be those of twenty chunks.
+    Metrics by document have the same cutoff: it counts chunks, whose ids are what is compared.
     """
-    if level_of(metric) == "doc":
-        return np.full(len(places), INFINITE)
     if metric.k is not None:
         return np.full(len(places), metric.k, np.int64)
     if metric.budget is not None or metric.cutoff != "required":

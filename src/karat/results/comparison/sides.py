@@ -22,6 +22,7 @@ from karat.results.saved import SavedResult, is_saved, read_saved
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.options import named_sampling
+from karat.scoring.views import ORIGINAL, OWN, RAW
 
 if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
@@ -30,7 +31,7 @@ _SIDES = ("baseline", "candidate")
 # What results must have been told alike.
 SETTINGS = (
     *("missing", "doc_of", "k", "fuzzy_threshold", "score_width", "ties", "no_relevant"),
-    *("min_score", "top_k", "no_future"),
+    *("min_score", "top_k", "no_future", "normalize_ids"),
 )
 
 
@@ -81,6 +82,7 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
     """Results that do not measure the same thing are no comparison; with `force` it is said aloud instead."""
     problems = [
         *_different_data(first, other),
+        *_different_lists(first, other),
         *_different_definitions(first, other),
         *_different_labels(first, other),
         *_unfiltered(first, other),
@@ -92,6 +94,9 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
             hint="--force compares them all the same",
         )
     notes = [f"compared by force although {problem}." for problem in problems]
+    if first.rules.scores != other.rules.scores:
+        read = [side.rules.scores or "as logged" for side in (first, other)]
+        notes.append(f"the scores of the baseline are read {read[0]}, those of the candidate {read[1]}.")
     if first.missing:
         notes.append(_lacking("baseline", first, "left out here"))
     if other.missing:
@@ -114,6 +119,18 @@ def _different_data(first: Result, other: Result) -> list[str]:
         if None not in values and values[0] != values[1]:
             found.append(f"the dataset {what}s are {values[0]} and {values[1]}")
     return found
+
+
+def _different_lists(first: Result, other: Result) -> list[str]:
+    """Final lists on one side, and on the other those before reranking or rewriting (`--hits`)."""
+    lists = [lists_read(side) for side in (first, other)]
+    return [] if lists[0] == lists[1] else [f"the lists are {lists[0]} and {lists[1]} (--hits)"]
+
+
+def lists_read(result: Result) -> str:
+    """Which lists of the run were evaluated, as `--hits` names them."""
+    said = result.provenance.get("hits")
+    return said if said in (RAW, ORIGINAL) else OWN
 
 
 def _different_definitions(first: Result, other: Result) -> list[str]:
