@@ -29,7 +29,9 @@ def session(folder: Path, *calls: str, options: tuple[str, ...] = ()) -> tuple[i
         "from pathlib import Path\nfrom karat.gates.criteria import Gate\n"
         f"RUN, GOLD = {RUN!r}, {GOLD!r}\n" + "".join(tests)
     )
-    plug_ins = [f"-p{name}" for name in (*OTHERS, *(() if INSTALLED else ("karat.pytest_plugin",)))]
+    plug_ins = [
+        f"-p{name}" for name in (*OTHERS, *(() if INSTALLED or "no:karat" in options else ("karat.pytest_plugin",)))
+    ]
     command = [sys.executable, "-m", "pytest", *plug_ins, *options, "test_it.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     assert "INTERNALERROR" not in done.stdout + done.stderr
@@ -113,6 +115,11 @@ def test_a_start_of_pytest_pays_next_to_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {m.partition(".")[0] for m in done.stdout.split()} <= {"karat"}
+
+
+def test_it_can_be_left_out(tmp_path: Path) -> None:
+    code, said = session(tmp_path, 'RUN, GOLD, "mrr >= 0.1"', options=("-p", "no:karat"))
+    assert (code, "fixture 'karat_gate' not found" in said) == (1, True)
 
 
 def test_the_fixture_is_listed_with_its_use(tmp_path: Path) -> None:

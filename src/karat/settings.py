@@ -73,40 +73,24 @@ def trust_config() -> None:
 
 
 def trusted_store(start: Path | None = None) -> str | None:
-    """Where karat.yaml wants the history to be.
-
-    In CI the file may be that of a pull request, and in a shared folder that of anybody. A server gets the password of
-    the environment, so its address is taken from such a file only where somebody said so.
-    """
+    """Where karat.yaml wants the history to be. A server gets the password of the environment, so its address is taken
+    only from a file that is trusted."""
     file = config_file(start)
     store = None if file is None else _read(file).store
-    if file is None or store is None or _TRUSTED.get() or _is_below(store, file.parent) or _is_own(file):
-        return store
-    why = (
-        "in CI, karat.yaml may be that of a pull request"
-        if os.environ.get("CI")
-        else "this file belongs to another user"
-    )
-    raise ConfigError(
-        f"{why}, and it names a history outside of its own folder",
-        code="untrusted-config",
-        file=str(file),
-        field="store",
-        hint="--trust-config if you know what stands in it; or set KARAT_STORE, which wins over it",
-    )
+    if file is not None and store is not None and not _is_below(store, file.parent):
+        hint = "--trust-config if you know what stands in it; or set KARAT_STORE, which wins over it"
+        require_trust(file, "store", "a history outside of its own folder", hint)
+    return store
 
 
-def trusted_retrievers() -> dict[str, str | dict[str, Any]]:
-    """What karat.yaml lists for `karat run`: code that is run, and servers that are sent the queries. A file of another
-    user may not say so by itself; in CI the code of the checkout is run in any case."""
-    file = config_file()
-    listed = None if file is None else _read(file).retrievers
-    if file is None or not listed:
-        return {}
-    if not (_TRUSTED.get() or os.environ.get("CI") or _is_own(file)):
-        what, hint = "this file belongs to another user", "karat --trust-config run … if you know what stands in it"
-        raise ConfigError(what, code="untrusted-config", file=str(file), field="retrievers", hint=hint)
-    return listed
+def require_trust(file: Path, field: str, what: str, hint: str) -> None:
+    """In CI the file may be that of a pull request, and in a shared folder that of anybody. What runs code, or gets
+    something sent, is taken from such a file only where somebody said so."""
+    if _TRUSTED.get() or _is_own(file):
+        return
+    in_ci = "in CI, karat.yaml may be that of a pull request"
+    why = in_ci if os.environ.get("CI") else "this file belongs to another user"
+    raise ConfigError(f"{why}, and it names {what}", code="untrusted-config", file=str(file), field=field, hint=hint)
 
 
 def _is_below(store: str, folder: Path) -> bool:

@@ -227,6 +227,68 @@ def test_what_the_action_cannot_judge(runner: Runner, inputs: dict[str, str]) ->
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("place", ["ship-criteria.yaml", "config/ship-criteria.yaml"])
+def test_the_action_finds_the_criteria_and_takes_saved_results(runner: Runner, place: str) -> None:
+    """A saved result needs no gold set; a run file is a baseline too."""
+    (runner.repo / place).parent.mkdir(exist_ok=True)
+    (runner.repo / place).write_text("gates: [{metric: recall@5, threshold: 0.2, regression_max: 0.5}]\n")
+    saved = {"KARAT": "karat", "RUN": "bm25.jsonl", "GOLD": "gold.jsonl", "CRITERIA": place, "SAVE": "run.json"}
+    assert runner.run(script(ACTION, "Save the result"), **saved).returncode == 0
+    judge(runner, RUN="run.json", BASELINE="run.json")
+    judge(runner, RUN="bm25.jsonl", GOLD="gold.jsonl", BASELINE="bm25_rerank.jsonl")
+    assert [line for line in runner.output.read_text().splitlines() if "exit" in line] == ["exit-code=0"] * 2
+
+
+def test_the_action_leaves_the_jobs_python_alone(runner: Runner) -> None:
+    """And installs what `package` names, if anything, instead of its own."""
+    (python,) = [step for step in ACTION["runs"]["steps"] if step.get("id") == "python"]
+    assert python["with"] == {"python-version": "${{ inputs.python-version }}", "update-environment": False}
+    made = runner.folder / "temp" / "karat" / "bin"
+    made.mkdir(parents=True)
+    runner.program("python", f'echo "$@" >> {runner.folder}/asked')
+    (made / "python").symlink_to(runner.programs / "python")
+    for package in ("", "git+https://example.com/o/karat@" + "a" * 40):
+        variables = {"PYTHON": "python", "PACKAGE": package, "GITHUB_ACTION_PATH": "the/action"}
+        assert runner.run(script(ACTION, "Install Karat"), **variables).returncode == 0
+    asked = (runner.folder / "asked").read_text().splitlines()
+    assert [line.split()[-1] for line in asked[1::2]] == ["the/action", package]
+    assert all(line.startswith("-I -m ") for line in asked)
+    assert runner.outputs()["karat"] == str(made / "karat")
+
+
+def test_who_wants_no_comment_gets_none() -> None:
+    (commenting,) = [step for step in ACTION["runs"]["steps"] if step.get("name") == "Comment"]
+    assert commenting["if"].startswith("${{ inputs.comment == 'true' && inputs.token != '' && ")
+    assert (ACTION["inputs"]["comment"]["default"], ACTION["inputs"]["token"]["default"]) == (
+        "true",
+        "${{ github.token }}",
+    )
+
+
+def test_a_baseline_is_kept_for_90_days() -> None:
+    (kept,) = [step for step in WORKFLOW["jobs"]["karat"]["steps"] if step.get("name") == "Keep the baseline"]
+    assert (kept["if"], kept["with"]["retention-days"]) == ("github.event_name == 'push'", 90)
+    assert GITLAB["karat-baseline"]["artifacts"]["expire_in"] == "90 days"
+    assert [rule["if"] for rule in GITLAB["karat-baseline"]["rules"]] == ["$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH"]
+
+
+@pytest.mark.usefixtures("criteria")
+def test_a_baseline_of_the_repository_is_taken_where_it_stands(runner: Runner) -> None:
+    """Where the steps that measure, keep and fetch one were deleted."""
+    made = (
+        "eval",
+        "bm25_rerank.jsonl",
+        "--gold",
+        "gold.jsonl",
+        "--criteria",
+        "ship-criteria.yaml",
+        "-o",
+        "baseline.json",
+    )
+    assert runner.run("karat " + " ".join(made)).returncode == 0
+    assert workflow(runner, "Judge").returncode == 1
+
+
 def test_inputs_are_not_run(runner: Runner) -> None:
     hostile = '$(touch hacked) `touch hacked`"; touch hacked; echo "'
     judge(runner, **dict.fromkeys(("RUN", "GOLD", "CRITERIA", "GATES", "BASELINE"), hostile))

@@ -288,6 +288,16 @@ def test_a_retriever_of_karats_own_comes_with_its_extra_and_its_corpus(tmp_path:
     assert (variables["CORPUS"], variables["KARAT"]) == ("corpus.jsonl", f"karat[baselines] @ {PINNED}")
 
 
+@pytest.mark.parametrize("host", ["github", "gitlab"])
+@pytest.mark.parametrize(("listed", "flag"), [("my_app:search", True), ("{retriever: bm25, k1: 2}", False)])
+def test_a_workflow_says_where_it_trusts_karat_yaml(tmp_path: Path, listed: str, flag: bool, host: str) -> None:
+    """Only where the retriever is one that karat.yaml names, and runs code or asks a server."""
+    (tmp_path / "karat.yaml").write_text(f"retrievers: {{mine: {listed}}}\n")
+    karat("init", *(["--gitlab"] if host == "gitlab" else []), cwd=tmp_path)
+    text = (tmp_path / (".gitlab-ci.karat.yml" if host == "gitlab" else WORKFLOW)).read_text()
+    assert text.count("--trust-config") == text.count("karat --trust-config run ") == flag
+
+
 @pytest.mark.parametrize("name", ['a"b', "$(touch hacked)", "a: b # c", "é\\n", "{{ x }}"])
 def test_odd_names_are_text_to_the_workflow(tmp_path: Path, name: str) -> None:
     first_gold(tmp_path)

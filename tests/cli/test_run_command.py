@@ -261,8 +261,9 @@ retrievers:
 
 
 @pytest.fixture
-def listed(folder: Path) -> Path:
+def listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three retrievers in karat.yaml, and a corpus for one of them."""
+    monkeypatch.delenv("CI", raising=False)
     (folder / "karat.yaml").write_text(LISTED)
     (folder / "corpus.jsonl").write_text("".join(json.dumps({"chunk_id": c, "text": c}) + "\n" for c in "abcdef"))
     return folder

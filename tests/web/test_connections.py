@@ -68,6 +68,15 @@ def test_connections_that_do_nothing_are_in_nobodys_way(site: Any, sent: bytes) 
         assert site.get("/runs").status == 200
 
 
+def test_answers_are_sent_at_once(site: Any) -> None:
+    """Else the second part of one waits until the client has confirmed the first, which takes 40 ms."""
+    with opened(site, 1, HEAD + b"\r\n") as made:
+        assert b" 200 " in made[0].recv(100)
+        (connection,) = site.server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_thousand_requests_at_once(site: Any) -> None:
     async def ask() -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
@@ -101,6 +110,21 @@ def test_nobody_is_dropped_while_being_answered(store: Any, serving: Any) -> Non
             assert b" 503 " in said
             assert all(f"{name}: {value}".encode() in said for name, value in ALWAYS.items())
         for one in busy:
+            one.sendall(b"not json!")
+            assert b" 400 " in one.recv(100)
+
+
+def test_bodies_that_stall_make_room(store: Any, serving: Any) -> None:
+    """The longest silent one goes, also if a letter came now and then; the others are answered when theirs comes."""
+    sent = b"PUT /api/v1/pins/x HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Karat: 1\r\nContent-Length: 9\r\n\r\n"
+    limits = Limits(connections=3, each=3, stall=0.3)
+    with serving(store, Access(), limits=limits) as site, opened(site, 3, sent) as busy:
+        until(lambda: len(site.server.server_state.tasks) >= 3)
+        busy[0].sendall(b"n")
+        time.sleep(0.4)
+        assert [site.get("/runs").status for _ in range(3)] == [200] * 3
+        assert rest(busy[0]) == b""
+        for one in busy[1:]:
             one.sendall(b"not json!")
             assert b" 400 " in one.recv(100)
 

@@ -147,14 +147,17 @@ def _workflow(
     from karat.files.git import default_branch
     from karat.files.installed import checked, installed_from
     from karat.gates.repository import NEW_GOLD, PLACEHOLDER, Workflow
+    from karat.retrievers.specs import is_self_contained
     from karat.settings import load_config
 
-    listed = next(iter(load_config(root).retrievers or ()), None)
+    known = load_config(root).retrievers or {}
+    chosen = retriever or next(iter(known), None) or PLACEHOLDER
     place = next(folder for folder in (root.resolve(), *root.resolve().parents) if folder.is_dir())
     return Workflow(
         host="gitlab" if gitlab else "github",
         install=(installed_from() or "") if install is None else checked(install),
-        retriever=retriever or listed or PLACEHOLDER,
+        retriever=chosen,
+        trust_config=chosen in known and not is_self_contained(known[chosen]),
         branch=branch or default_branch(place) or "main",
         gold=found.gold or NEW_GOLD,
         queries=None if facts.texts else found.queries,

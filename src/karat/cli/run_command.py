@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ import click
 from karat.cli.help import KaratCommand
 from karat.cli.options import Count, chunk_options, json_option, query_options
 from karat.cli.say import say, say_text
+from karat.cli.trust import trust_option
 from karat.errors import ConfigError, KaratError
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 @click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier try.")
 @query_options
 @json_option
+@trust_option
 def command(
     retriever: str | None,
     queries: str,
@@ -139,10 +142,12 @@ class _Asked(NamedTuple):
 
 def _asked(retriever: str | None, output: str | None, options: dict[str, Any], chosen: dict[str, Any]) -> list[_Asked]:
     """What the command line names, or all that karat.yaml lists."""
-    from karat.settings import trusted_retrievers
+    from karat.settings import load_config
 
-    listed = trusted_retrievers()
+    listed = load_config().retrievers or {}
     if retriever is not None:
+        if retriever in listed:
+            _require_trust({retriever: listed[retriever]})
         named = retriever if retriever in listed else None
         return [_Asked(named, listed.get(retriever, retriever), output or "run.jsonl", chosen)]
     if not listed:
@@ -155,7 +160,20 @@ def _asked(retriever: str | None, output: str | None, options: dict[str, Any], c
     if folder.is_file() or folder.suffix == ".jsonl":
         hint = "name a folder, such as -o runs"
         raise ConfigError("several runs do not go into one file", code="not-a-folder", file=str(folder), hint=hint)
+    _require_trust(listed)
     return [_Asked(name, spec, str(folder / f"{name}.jsonl"), {}) for name, spec in listed.items()]
+
+
+def _require_trust(listed: Mapping[str, Any]) -> None:
+    """For retrievers of karat.yaml that run code or ask a server, which may be sent what is in the environment."""
+    from karat.retrievers.specs import is_self_contained
+    from karat.settings import config_file, require_trust
+
+    file = config_file()
+    outside = next((name for name, spec in listed.items() if not is_self_contained(spec)), None)
+    if file is not None and outside is not None:
+        hint = "karat --trust-config run … if you know what stands in it; or name the retriever itself"
+        require_trust(file, f"retrievers.{outside}", "a retriever that runs code or asks a server", hint)
 
 
 def _run(one: _Asked, questions: list[Question], searched: Corpus | None, options: dict[str, Any]) -> Finished:

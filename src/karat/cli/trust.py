@@ -17,5 +17,5 @@ trust_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_trust,
-    help="Let karat.yaml name a history outside of its folder, in CI too.",
+    help="Let karat.yaml name servers, code and folders outside of its own, in CI too.",
 )

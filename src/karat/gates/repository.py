@@ -93,6 +93,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True):
     corpus: str | None = None
     criteria: str = DEFAULT_FILES[0]
     gold_is_folder: bool = False
+    trust_config: bool = False  # the retriever is one that karat.yaml names, and runs code or asks a server
 
     @property
     def name(self) -> str:
@@ -104,6 +105,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True):
         values = {
             "install": quoted(with_extras(self.install, extras_of(self.retriever)) if self.install else ""),
             "retriever": quoted(self.retriever),
+            "run": "karat --trust-config run" if self.trust_config else "karat run",
             "queries": quoted(self.queries or self.gold),
             "corpus": quoted(corpus or ""),
             "gold": quoted(self.gold),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from lzma import LZMAError
 from pathlib import Path
+from struct import error as StructError
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -25,8 +29,12 @@ from karat.net.timeouts import TooSlow
 from karat.results.kept_run import KeptRun, read_kept
 
 LARGEST = 512 << 20  # bytes of one run: a hundred times a run of 100,000 queries
+_LARGEST_MANIFEST = 64 << 20
+_HELD = 64 << 20  # bytes of runs in memory while the others are checked
 _LARGEST_ANSWER = 1 << 20
 _MANIFEST = "history.json"
+# What zipfile raises of damaged files: besides its own error for unknown versions and methods, passwords, odd places.
+_BROKEN = (zipfile.BadZipFile, KeyError, EOFError, RuntimeError, OSError, zlib.error, LZMAError, StructError)
 
 
 class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +91,32 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
 
 
 def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
-    """All runs of a file, or none: each is checked before the first is saved."""
+    """All runs of a file, or none: each is checked before the first is saved.
+
+    A small file may unpack to a lot of runs. Those that are not held meanwhile are read once more."""
+    held, whole = _checked_first(source, label)
+    late = () if whole else _checked(source, label, at=len(held))
     return [
         store.save(run, branch=said.branch, tags=said.tags, judgements=said.judgements, saved_at=said.saved_at or None)
-        for said, run in list(_checked(source, label))
+        for said, run in chain(_taken(held), late)
     ]
+
+
+def _checked_first(source: Path | bytes, label: str) -> tuple[list[tuple[ArchivedRun, KeptRun]], bool]:
+    """As many as may be held, the first of them first, and whether these are all."""
+    held, size = [], 0
+    for said, run in _checked(source, label):
+        size += len(run.text) + int(run.rows.estimated_size())
+        if size <= _HELD:
+            held.append((said, run))
+    return held, size <= _HELD
+
+
+def _taken(held: list[tuple[ArchivedRun, KeptRun]]) -> Iterator[tuple[ArchivedRun, KeptRun]]:
+    """One after the other; nothing stays of those that were taken."""
+    held.reverse()
+    while held:
+        yield held.pop()
 
 
 def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tuple[str, bool]]:
@@ -134,7 +163,7 @@ def _sent(answer: Response) -> list[tuple[str, bool]]:
     raise PushError(f"the server refused the runs ({answer.status}): {what}", hint=hint)
 
 
-def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, KeptRun]]:
+def _checked(source: Path | bytes, label: str, at: int = 0) -> Iterator[tuple[ArchivedRun, KeptRun]]:
     if isinstance(source, Path):
         if not source.is_file():
             raise InputError("no such file", code="no-such-file", file=label)
@@ -148,10 +177,10 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
         return
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
-            manifest = msgspec.json.decode(_read(file, _MANIFEST, label), type=Manifest)
+            manifest = msgspec.json.decode(_read(file, _MANIFEST, label, _LARGEST_MANIFEST), type=Manifest)
             if len({entry.id for entry in manifest.runs}) < len(manifest.runs):
                 raise InputError("a run is listed twice", code="not-an-archive", file=label)
-            for entry in manifest.runs:
+            for entry in manifest.runs[at:]:
                 content = _read(file, f"{entry.id}.parquet", label)
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
                     raise InputError(
@@ -159,16 +188,16 @@ def _checked(source: Path | bytes, label: str) -> Iterator[tuple[ArchivedRun, Ke
                     )
                 _check_entry(entry, label)
                 yield entry, _whole(read_kept(content, label, most=LARGEST), entry.id, label)
-    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+    except _BROKEN as error:
         hint = "expected a file written by `karat history export`"
         raise InputError("not a file of runs, or a broken one", code="not-an-archive", file=label, hint=hint) from error
     except DECODE_ERRORS as error:
         raise InputError(f"not a file of runs: {error}", code="not-an-archive", file=label) from error
 
 
-def _read(file: zipfile.ZipFile, name: str, label: str) -> bytes:
+def _read(file: zipfile.ZipFile, name: str, label: str, largest: int | None = None) -> bytes:
     """What a member says of its size is only a promise, so reading stops by itself."""
-    most = min(LARGEST, largest_content(file.getinfo(name).compress_size, at_once=True))
+    most = min(largest or LARGEST, largest_content(file.getinfo(name).compress_size, at_once=True))
     with file.open(name) as stream:
         content = stream.read(most + 1)
     if len(content) > most:

@@ -15,6 +15,7 @@ import msgspec
 from karat.errors import InputError, KaratError, is_whole, shorten
 from karat.history.keep import made_sections, restored
 from karat.history.rows import head_of, measures_of
+from karat.history.store import refuse_unstorable
 from karat.report.blocks import Report, Section
 from karat.report.export import page
 from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, columns_named
@@ -52,7 +53,7 @@ def _is_line(text: str) -> bool:
 
 def _shown(run: KeptRun) -> KeptRun:
     """Made and laid out once, so that nobody who looks at it is the first to try."""
-    head_of(run, None), measures_of(run.document.result)
+    refuse_unstorable(head_of(run, None), measures_of(run.document.result))
     sections = made_sections(restored(run))
     page(Report("", msgspec.json.decode(msgspec.json.encode(sections), type=list[Section])))
     # The rest as it was written: an older Karat wrote fewer fields, and the id goes by what is there.

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.errors import ConfigError
+from karat.errors.redaction import redact_all
 from karat.gates.verdict_form import Verdicts
 from karat.history.queries import columns_of
 from karat.history.rows import Judgement
@@ -63,7 +64,7 @@ def keep_need(setup: Setup) -> Need:
 
 
 def judgement(verdicts: Verdicts) -> Judgement:
-    return Judgement(outcome=verdicts.outcome, document=msgspec.json.encode(verdicts).decode())
+    return Judgement(outcome=verdicts.outcome, document=msgspec.json.encode(redact_all(verdicts)).decode())
 
 
 def restored(run: KeptRun) -> Result:

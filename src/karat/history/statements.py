@@ -219,7 +219,7 @@ def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
             head=_HEAD.decode(head),
             tags=tags.get(run_id, []),
             pins=[pin for pin in pins if pin.run_id == run_id],
-            measures=_METRICS.decode(measures[run_id]),
+            measures=_METRICS.decode(measures.get(run_id, "")),  # every run has some: else the catalogue is damaged
             outcome=outcomes.get(run_id),
         )
         for run_id, saved_at, head in found

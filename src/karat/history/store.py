@@ -130,7 +130,7 @@ class Store(ABC):
         """Add a run; one that is there already only gets the tags and the judgements."""
         names = [checked_name(tag, "tag") for tag in tags]
         head, measures = head_of(run, branch), measures_of(run.document.result)
-        _refuse_unstorable(head, measures)
+        refuse_unstorable(head, measures)
         if self._has(run.id) and self._write(lambda c: self._add_to(c, run.id, names, judgements)):
             return Saved(run.id, new=False)
         with self._prepare(run.to_parquet()) as content:
@@ -394,7 +394,7 @@ class Store(ABC):
         return version
 
 
-def _refuse_unstorable(head: RunHead, measures: Measures) -> None:
+def refuse_unstorable(head: RunHead, measures: Measures) -> None:
     names = {"system": head.system, "branch": head.branch, "dataset": dataset_name(head.dataset, head.gold)}
     for field, name in names.items():
         if name is not None and not is_storable(name):

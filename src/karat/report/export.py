@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from karat.report.blocks import Block, Column, Report, Section, Table
 from karat.report.build import evaluation_report, full_report
 from karat.report.renderers.markdown import render_markdown
 from karat.report.sections.audit import Artifacts, NotMeasured
-from karat.report.tables import csv_text
+from karat.report.tables import table_file
 from karat.results.analyses.base import REGISTRY as ANALYSES
 from karat.results.kept_run import keep
 from karat.results.result import Result
@@ -141,12 +140,6 @@ def joined_frame(results: list[Result], table: Callable[[Result], pl.DataFrame])
     return pl.concat(frames, how="diagonal")
 
 
-def _parquet(frame: pl.DataFrame, name: str) -> bytes:
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    return buffer.getvalue()
-
-
 def _markdown(frame: pl.DataFrame, name: str) -> bytes:
     columns = [Column(title, "score" if kind.is_float() else "count") for title, kind in frame.schema.items()]
     return render_markdown(Report("Karat", [Section(name, name.title(), [Table(columns, frame.rows())])])).encode()
@@ -161,8 +154,8 @@ WHOLE: dict[str, Callable[[list[Result]], bytes]] = {
 FRAMES: dict[str, Callable[[pl.DataFrame, str], bytes]] = {
     ".json": lambda frame, name: json_text(frame.to_dicts()),
     ".md": _markdown,
-    ".csv": lambda frame, name: csv_text(frame),
-    ".parquet": _parquet,
+    ".csv": lambda frame, name: table_file(frame, ".csv"),
+    ".parquet": lambda frame, name: table_file(frame, ".parquet"),
 }
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
+from karat.errors.redaction import redact_all
 from karat.report.blocks import Block, Cell, Dot, Dots, Interval, Report, Section, Text
 from karat.report.cells import around, interval_column, table
 from karat.report.overview import data_name, range_title, run_names
-from karat.report.tables import csv_text
+from karat.report.tables import table_file
 from karat.results.leaderboard import Leaderboard, MetricStanding, Standing
 from karat.results.numbers import counted, titled, with_interval
 from karat.results.summary import MOST_MISSING, SummaryRow
@@ -150,10 +150,5 @@ def _row(standing: Standing) -> dict[str, str | int | float | None]:
 def board_file(board: Leaderboard, ending: str) -> bytes:
     """The table in the format that an ending stands for."""
     if ending == ".tex":
-        return to_latex(board).encode()
-    frame = to_frame(board)
-    if ending == ".csv":
-        return csv_text(frame)
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    return buffer.getvalue()
+        return to_latex(redact_all(board)).encode()
+    return table_file(to_frame(board), ending)

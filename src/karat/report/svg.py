@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -30,17 +31,26 @@ def element(name: str, *children: str | Markup, **attributes: str | float | None
     >>> element("text", "a < b", x=1.50, class_="label", fill=None)
     Markup('<text x="1.5" class="label">a &lt; b</text>')
     """
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_plain(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inner = Markup("").join(child if isinstance(child, Markup) else readable(child) for child in children)
+    given = ""
+    for key, value in attributes.items():
+        if value is not None:
+            shown = escape(readable(value)) if isinstance(value, str) else plain(value)
+            given += f' {_attribute(key)}="{shown}"'
+    inner = "".join([child if isinstance(child, Markup) else escape(readable(child)) for child in children])
     return Markup(f"<{name}{given}>{inner}</{name}>")
 
 
-def _plain(value: str | float) -> str:
-    return readable(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+@cache
+def _attribute(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
+
+
+def plain(value: float) -> str:
+    """
+    >>> plain(1.5), plain(2.0), plain(1 / 3)
+    ('1.5', '2', '0.33')
+    """
+    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def percent(share: float) -> str:
@@ -48,7 +58,7 @@ def percent(share: float) -> str:
     >>> percent(0.25), percent(1 / 3)
     ('25%', '33.33%')
     """
-    return _plain(share * 100) + "%"
+    return plain(share * 100) + "%"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:

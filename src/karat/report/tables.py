@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from karat.errors import ConfigError, UnknownName
+from karat.errors.redaction import redact
 from karat.files.atomic_write import write_whole
 
 if TYPE_CHECKING:
@@ -115,13 +116,20 @@ def table_name(output: str) -> str | None:
 
 
 def write_table(tables: Mapping[str, list[Record]], name: str, path: Path) -> None:
-    frame = frame_of(find_table(tables, name))
-    if path.suffix.lower() == ".csv":
-        write_whole(path, csv_text(frame))
-        return
+    write_whole(path, table_file(frame_of(find_table(tables, name)), path.suffix.lower()))
+
+
+def table_file(frame: pl.DataFrame, ending: str) -> bytes:
+    """The table as CSV or Parquet, without secrets; ids are data and stay as they are."""
+    import polars as pl
+
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String and not name.endswith("id")]
+    shown = frame.with_columns(pl.Series(name, [text and redact(text) for text in frame[name]]) for name in texts)
+    if ending == ".csv":
+        return csv_text(shown)
     buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    write_whole(path, buffer.getvalue())
+    shown.write_parquet(buffer)
+    return buffer.getvalue()
 
 
 def csv_text(frame: pl.DataFrame) -> bytes:

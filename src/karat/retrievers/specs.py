@@ -17,6 +17,10 @@ from karat.retrievers.base import REGISTRY, Retriever, parameters
 _SPEC = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?::(?P<first>[^()]*))?(?:\((?P<rest>.*)\))?", re.S)
 _URL = re.compile(r"https?://\S+")
 YAML = (".yaml", ".yml")
+# Retrievers that are Karat's own code as far as their options are: parts, models, and what is no more than a value.
+_OWN = ("bm25", "random", "dense", "hybrid", "rerank")
+_PARTS, _MODELS, _STATIC = ("first", "second"), ("model", "reranker"), "static"
+_PLAIN = ("field", "k1", "b", "language", "seed", "prefetch", "constant", "top_n")
 
 
 def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retriever:
@@ -87,6 +91,35 @@ def _arguments(text: str) -> Iterator[str]:
         raise ConfigError(what, code="bad-retriever", expected="name(option=value, …)")
     if text.strip():
         yield text[start:].strip()
+
+
+def is_self_contained(spec: Any) -> bool:
+    """Whether it is made of Karat's own retrievers, which run no other code, ask no server and read no other file.
+
+    >>> own = ("bm25:title(k1=1.2)", "hybrid(bm25, dense)", {"retriever": "rerank", "top_n": 9})
+    >>> [is_self_contained(spec) for spec in own]
+    [True, True, True]
+    >>> others = ("my_app:search", "http://h/s", "dense(m, url=http://h)", "s.yaml", "rerank(bm25, my_app:score)")
+    >>> [is_self_contained(spec) for spec in others]
+    [False, False, False, False, False]
+    """
+    given: dict[str, Any] = {}
+    if isinstance(spec, Mapping):
+        given = {name: value for name, value in spec.items() if name != "retriever"}
+        spec = spec.get("retriever")
+    if not isinstance(spec, str) or spec.endswith(YAML):
+        return False
+    try:
+        name, positional, named = parse(spec)
+    except ConfigError:
+        return False
+    if name not in _OWN:
+        return False
+    given |= named | dict(zip(parameters(REGISTRY.require(name)), positional, strict=False))
+    return all(
+        is_self_contained(value) if option in _PARTS else value == _STATIC if option in _MODELS else option in _PLAIN
+        for option, value in given.items()
+    )
 
 
 def read_options(path: str) -> dict[str, Any]:

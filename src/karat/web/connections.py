@@ -33,13 +33,15 @@ class Limits:
     idle: int = 5  # between two requests
     reading: float = 20.0  # in which it must take at least `least_read` bytes of an answer that waits for it
     least_read: int = 64 << 10
+    stall: float = 2.0  # without a piece of `least_sent` bytes of a body: then it may have to go for another one
+    least_sent: int = 1 << 10
     connections: int = 4096
     each: int = 2048  # of one client
 
 
 class Crowd:
     """All connections of a server. When one is too many, another that does nothing goes: the longest idle one of the
-    client that has most of those. Whoever is being answered stays."""
+    client that has most of those; also one whose body does not come. Whoever is being answered stays."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -84,7 +86,7 @@ class WatchedConnection(H11Protocol):
         self._fed, self._held = 0, b""  # bytes of a request whose headers are not complete; data of the next request
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
-        self.waits_since = self.loop.time()
+        self._idle_since = self._heard = self.loop.time()
         super().connection_made(transport)
         if self.crowd.enter(self, self.client[0] if self.client else ""):
             self._timer = self.loop.call_later(self.crowd.limits.headers, self._too_slow)
@@ -100,14 +102,26 @@ class WatchedConnection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """For a request, or for a client that does not take its answer."""
-        return self.conn.their_state is h11.IDLE or self._reading is not None
+        """For a request, for a body that stalls, or for a client that does not take its answer."""
+        return self.conn.their_state is h11.IDLE or self._reading is not None or self._stalls
+
+    @property
+    def waits_since(self) -> float:
+        return self._heard if self._stalls else self._idle_since
+
+    @property
+    def _stalls(self) -> bool:
+        """Not where it is the server that does not read yet."""
+        late = self.loop.time() - self._heard > self.crowd.limits.stall
+        return self.conn.their_state is h11.SEND_BODY and late and not self.flow.read_paused
 
     def data_received(self, data: bytes) -> None:
         """In small parts: h11 never sees more headers than there may be, also of a request that comes together with the
         one before it."""
         if self.transport.is_closing():
             return
+        if self.conn.their_state is h11.IDLE or len(data) >= self.crowd.limits.least_sent:
+            self._heard = self.loop.time()
         data, self._held = self._held + data, b""
         while data and not self.transport.is_closing():
             if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
@@ -125,7 +139,7 @@ class WatchedConnection(H11Protocol):
             self._note()
 
     def on_response_complete(self) -> None:
-        self.waits_since = self.loop.time()
+        self._idle_since = self.loop.time()
         super().on_response_complete()
         self._fed = len(self.conn.trailing_data[0])
         self._note()
@@ -154,7 +168,7 @@ class WatchedConnection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.waits_since = self.loop.time()
+        self._idle_since = self.loop.time()
         self._watch_reading()
 
     def resume_writing(self) -> None:

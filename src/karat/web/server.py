@@ -31,7 +31,9 @@ def listen(host: str, port: int, access: Access) -> socket.socket:
         hint = "--token-file FILE, or --users FILE (karat serve users writes one)"
         raise ConfigError(f"others can reach {host}, and need a token or a log-in", code="open-server", hint=hint)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # Named, for asyncio sets TCP_NODELAY only where it sees that this is TCP; without it, every answer on a connection
+    # that is kept takes 40 ms more.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

@@ -170,6 +170,7 @@ def compare_page(store: Store, request: Request) -> Response:
         runs=runs,
         whole=whole,
         large=is_large(runs),
+        quick=f"{_QUICK:,}",
         other=link("/compare", request, all=None if whole else 1),
         sections=[*place(report.sections), Placed("beside", "Query by query")],
         side=side,
