@@ -105,7 +105,9 @@ PROMISES: dict[str, str] = {
     ),
     "Under `pytest-xdist` as without": f"{PLUGIN}::test_several_workers_tell_the_same",
     "`-p no:karat` leaves it out": f"{PLUGIN}::test_it_can_be_left_out",
-    "`karat comment FILE` writes": f"{COMMAND}::test_create_then_update {COMMENTS}::test_created_once_then_updated",
+    "`karat gate comment FILE` writes": (
+        f"{COMMAND}::test_create_then_update {COMMENTS}::test_created_once_then_updated"
+    ),
     "| recognised by |": f"{COMMAND}::test_create_then_update",
     "| token | `GITHUB_TOKEN`": (
         f"{GITHUB}::test_tokens_of_people_and_apps_find_their_own_comments "
