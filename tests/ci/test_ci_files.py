@@ -450,7 +450,7 @@ def test_no_file_installs_a_name_from_a_package_index() -> None:
 def test_the_comment_step_of_the_workflow_asks_karat(runner: Runner) -> None:
     runner.program("karat", 'echo "$@" > ../asked')
     assert workflow(runner, "Comment", GITHUB_TOKEN="x").returncode == 0
-    assert (runner.folder / "asked").read_text() == "comment comment.md\n"
+    assert (runner.folder / "asked").read_text() == "gate comment comment.md\n"
     assert "could not judge" in (runner.repo / "comment.md").read_text()
 
 
@@ -586,7 +586,7 @@ def test_the_gitlab_jobs(runner: Runner, gitlab: str, token: str, code: int) -> 
     assert len(json.loads((runner.repo / reports["codequality"]).read_text())) == code
     runner.program("karat", 'echo "$@" > ../asked')
     assert runner.run("\n".join(GITLAB["karat-gate"]["after_script"])).returncode == 0
-    assert (runner.folder / "asked").read_text() == "comment comment.md\n"
+    assert (runner.folder / "asked").read_text() == "gate comment comment.md\n"
 
 
 def test_the_action_installs_karat_with_all_that_belongs_to_it(runner: Runner, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ PROMISES: dict[str, str] = {
     "| the token may not comment |": (
         f"{GITHUB}::test_a_fork_gets_the_summary {GITLAB}::test_a_token_that_may_not_write_gets_the_log"
     ),
-    "`--host` and `--pull-request N` overrule": f"{COMMAND}::test_host_and_number_can_be_given",
+    "`--service github|gitlab` and `--pull-request N` overrule": f"{COMMAND}::test_host_and_number_can_be_given",
     "**Which comment.**": (
         f"{COMMENTS}::test_each_name_has_a_comment_of_its_own "
         f"{COMMENTS}::test_a_marker_in_somebody_elses_comment_is_not_trusted "

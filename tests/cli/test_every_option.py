@@ -133,7 +133,7 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "run_columns": (["--run-columns", "columns.yaml"], []),
 }
 BESIDES = {(command, "max_grade"): ["--labels", "judge.jsonl"] for command in ("eval", "compare")}
-BESIDES |= {("labels", "pool", option): ["--labelled", "judge.jsonl"] for option in ("max_grade", "gold_scale")}
+BESIDES |= {("pool", option): ["--labelled", "judge.jsonl"] for option in ("max_grade", "gold_scale")}
 BY_JUDGE = ["--gate", "precision@5 >= 0.1 by judge", "--gate", "ndcg@10 >= 0.1"]
 BESIDES["gate", "labels"] = BY_JUDGE
 BESIDES["gate", "calibration"] = BESIDES["gate", "gold_scale"] = [*BY_JUDGE, "--labels", "judge.jsonl"]

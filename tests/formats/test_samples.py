@@ -127,17 +127,17 @@ def test_samples_in_one_line_are_checked_as_gold(
 COMMANDS = [
     "eval {run} --gold {gold}",
     "eval {run} --gold {gold} -o {folder}/page.html -o {folder}/result.json",
-    "triage {run} --gold {gold}",
-    "triage {run} --gold {gold} -o {folder}/page.html",
-    "sweep {run} --gold {gold}",
-    "power {run} --gold {gold}",
+    "eval triage {run} --gold {gold}",
+    "eval triage {run} --gold {gold} -o {folder}/page.html",
+    "eval sweep {run} --gold {gold}",
+    "eval power {run} --gold {gold}",
     "check {run}",
     "check {run} {gold}",
     "compare {run} {run} --gold {gold} -o {folder}/page.html",
     "gate {run} --gold {gold} --criteria {folder}/criteria.yaml -o {folder}/page.html",
     "gate {run} --gold {gold} --criteria {folder}/criteria.yaml --baseline {run} -o {folder}/page.html",
-    "selftest {run} --gold {gold} --criteria {folder}/criteria.yaml",
-    "pool {run} --gold {gold} -o {folder}/pool.jsonl",
+    "gate selftest {run} --gold {gold} --criteria {folder}/criteria.yaml",
+    "labels pool {run} --gold {gold} -o {folder}/pool.jsonl",
 ]
 
 

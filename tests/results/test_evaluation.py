@@ -32,11 +32,11 @@ def log(system: str, lists: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"query_id": query, "system": system, "topk": listed} for query, listed in hits.items()]
 
 
-@pytest.mark.parametrize("command", ["eval", "triage", "sweep", "power"])
+@pytest.mark.parametrize("command", ["eval", "eval triage", "eval sweep", "eval power"])
 def test_a_score_threshold_needs_scores(tmp_path: Path, command: str, karat_refuses: Callable[..., KaratError]) -> None:
     run, gold = write(tmp_path / "run.jsonl", log("s", BARE)), tmp_path / "gold.json"
     gold.write_text(json.dumps(GOLD))
-    error = karat_refuses(command, run, "--gold", str(gold), "--min-score", "0.5")
+    error = karat_refuses(*command.split(), run, "--gold", str(gold), "--min-score", "0.5")
     assert (error.code, error.file, error.field) == ("no-scores", run, "score")
 
 

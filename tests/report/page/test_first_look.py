@@ -120,7 +120,7 @@ TITLES = {
     "passing": (["gate", "{new}", "--gate", "recall@5 >= 0.5"], r"May ship: hybrid on faq, 1 check passed"),
     "compare": (["compare", "{old}", "{new}"], r"hybrid against bm25 on faq: recall@5 from 50\.0% to 80\.0%, better"),
     "many": (["eval", "{old}", "{new}"], r"2 systems on faq: recall@5 from 50\.0% \(bm25\) to 80\.0% \(hybrid\)"),
-    "sweep": (["sweep", "{new}"], r"hybrid on faq over k: .*\b80\.0%.*"),
+    "sweep": (["eval", "sweep", "{new}"], r"hybrid on faq over k: .*\b80\.0%.*"),
 }
 
 
@@ -173,13 +173,13 @@ def test_a_page_never_begins_with_a_score_that_says_nothing(pages: Any, tmp_path
 
 
 @pytest.mark.parametrize("kind", TROUBLE)
-@pytest.mark.parametrize("command", ["compare", "sweep"])
+@pytest.mark.parametrize("command", ["compare", "eval sweep"])
 def test_nor_does_a_comparison_or_a_curve(pages: Any, tmp_path: Path, kind: str, command: str) -> None:
     records, expected = TROUBLE[kind]
     run, good = lines(tmp_path / "run.jsonl", records), lines(tmp_path / "good.jsonl", ranked(30))
     gold, page = lines(tmp_path / "faq/gold.jsonl", GOLD), tmp_path / "page.html"
     given = [run, good] if command == "compare" else [run]
-    pages.run(command, *given, "--gold", gold, "-o", str(page))
+    pages.run(*command.split(), *given, "--gold", gold, "-o", str(page))
     title = title_of(page.read_text())
     assert title.endswith(f": run: {expected}" if command == "compare" else f": {expected}")
     assert "%" not in title
