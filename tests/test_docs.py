@@ -113,9 +113,9 @@ def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", readme, re.S):
         exec(block, names)
-    assert names["result"].means["recall@5"] == names["saved"].means["recall@5"] == 0.5
-    assert names["result"].score("recall@5") == {"q1": 0.5}
-    assert list(names["results"]) == ["hybrid_v3"]
+    assert names["r"]["recall@5"].mean == 0.5
+    assert names["c"]["recall@5"].delta == 0.0
+    assert names["v"]
 
 
 def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
